@@ -1,0 +1,39 @@
+PYTHON ?= python3
+SEED ?= 1
+KILLS ?= 250
+ARGS ?=
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint bench faults mutants serve
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: ## create or refresh .venv from requirements.lock
+	@command -v "$(PYTHON)" >/dev/null || { echo "make: no $(PYTHON) here; try make PYTHON=python3.12" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit("Ackwise needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@"$(PYTHON)" tools/make_venv.py
+
+demo: venv ## push, fail, retry and settle 20 000 messages
+	$(BIN)/python -m ackwise.demo
+
+test: venv ## lint, then every test; ARGS="-k name" goes to pytest
+	$(BIN)/python tools/run_tests.py $(ARGS)
+
+lint: venv ## ruff, mypy and import-linter
+	$(BIN)/python tools/lint.py
+
+bench: venv ## measure, into build/bench.json
+	@mkdir -p build
+	$(BIN)/python -m benchmarks
+
+faults: venv ## kill brokers under load (SEED=1 KILLS=250), into build/faults.json
+	@mkdir -p build
+	$(BIN)/python -m tests.faults --seed $(SEED) --kills $(KILLS)
+
+mutants: venv ## break the code on purpose and see the tests notice
+	$(BIN)/python tools/mutants.py
+
+serve: venv ## run the server; ARGS="--port 0" goes to it
+	$(BIN)/ackwise serve $(ARGS)

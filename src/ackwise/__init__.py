@@ -1,0 +1,1 @@
+"""Ackwise: a durable message queue in which every delivery ends in exactly one settlement."""

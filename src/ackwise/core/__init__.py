@@ -1,0 +1,1 @@
+"""The nouns of Ackwise and every decision about them: no I/O, no clock, no randomness, no logging."""

@@ -1,0 +1,155 @@
+"""What commands are answered with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+import msgspec
+
+from ackwise.core import ids
+from ackwise.core.claiming import EmptyReason
+from ackwise.core.messages import Message, Receipt
+from ackwise.core.settlement import Reason, Verdict
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """One pushed message before it is spelled out as a `Receipt`."""
+
+    status: str
+    id_int: int
+    txid: str
+    partition: str
+    partition_id: str
+    seq: int | None
+
+
+class Receipts(Sequence[Receipt]):
+    """The receipts of a push in the order of its messages, spelled out when looked at."""
+
+    def __init__(self, placed: list[Placed]) -> None:
+        self._placed = placed
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    @overload
+    def __getitem__(self, index: int) -> Receipt: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Receipt]: ...
+    def __getitem__(self, index: int | slice) -> Receipt | list[Receipt]:
+        if isinstance(index, slice):
+            return [_spell(p) for p in self._placed[index]]
+        return _spell(self._placed[index])
+
+    def __iter__(self) -> Iterator[Receipt]:
+        return map(_spell, self._placed)
+
+    def __repr__(self) -> str:
+        return f"Receipts({list(self)!r})"
+
+
+def _spell(p: Placed) -> Receipt:
+    message_id = ids.uuid_text(p.id_int)
+    return Receipt(p.status, message_id, p.txid or message_id, p.partition, p.partition_id, p.seq)
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A run of messages [lo, hi) of one lane, handed out alike."""
+
+    queue: str
+    partition: str
+    partition_id: str
+    lane: int
+    priority: int
+    lo: int
+    hi: int
+    failures: int
+    attempt: int
+
+
+class Claimed(msgspec.Struct):
+    """The answer to a claim. Without grants, `empty` says why and `until` when to look again."""
+
+    group: str
+    grants: list[Grant]
+    lease_no: int = 0
+    tag: int = 0
+    deadline: int = 0
+    empty: EmptyReason | None = None
+    until: int | None = None
+    prefetched: object | None = None
+    """With auto-ack nothing holds the messages after the commit, so the store reads them inside it."""
+
+    @property
+    def lease_id(self) -> str:
+        return ids.lease_id(self.lease_no, self.tag) if self.lease_no else ""
+
+    @property
+    def count(self) -> int:
+        return sum(g.hi - g.lo for g in self.grants)
+
+
+class Settled(msgspec.Struct):
+    """The answer for one settle entry: `count` messages were settled, the lease may have ended with it."""
+
+    verdict: Verdict
+    count: int = 0
+    lease_ended: bool = False
+    reason: Reason | None = None
+
+
+class Extended(msgspec.Struct):
+    """`deadline` is the new one; None when the lease is gone (`verdict` says how)."""
+
+    verdict: Verdict | None
+    deadline: int | None
+
+
+class TransactionDone(msgspec.Struct):
+    settled: list[Settled]
+    pushed: list[Receipts]
+
+
+class QueueInfo(msgspec.Struct):
+    """A queue as stored."""
+
+    name: str
+    id: int
+    namespace: str
+    task: str
+    policy: dict[str, object]
+    paused: bool
+    created_at: int
+    created: bool = False
+
+
+class Counted(msgspec.Struct):
+    """How many rows or messages a command touched."""
+
+    count: int
+
+
+class Redriven(msgspec.Struct):
+    """Per dead letter: `redriven`, `replayed`, `duplicate`, `not_found`, or a refusal's code."""
+
+    results: dict[str, str]
+
+    @property
+    def count(self) -> int:
+        return sum(1 for result in self.results.values() if result in ("redriven", "replayed"))
+
+
+class Swept(msgspec.Struct):
+    """What a sweep did, by duty; `more` when it stopped at its limit; `next_at` is when something is due again."""
+
+    done: dict[str, int]
+    more: bool = False
+    next_at: int | None = None
+
+
+class Handed(msgspec.Struct):
+    """A claim with its messages, in the order of its grants."""
+
+    claimed: Claimed
+    messages: Sequence[Message]

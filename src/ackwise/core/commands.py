@@ -1,0 +1,197 @@
+"""Everything a caller can ask to have written, as values. A store plans and applies them in one transaction."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE, NewMessage
+from ackwise.core.policy import Exclusivity, GroupPolicy, Order, QueuePolicy
+from ackwise.core.settlement import Outcome
+
+
+class Command(msgspec.Struct, kw_only=True):
+    """Base of all commands."""
+
+
+class Push(Command):
+    """Append messages; `create` is the policy for a queue that does not exist yet, None refuses it."""
+
+    queue: str
+    messages: list[NewMessage]
+    create: QueuePolicy | None = QueuePolicy()
+
+
+class Claim(Command):
+    """Take up to `most` messages under one lease (none with `auto_ack`)."""
+
+    queue: str | None = None
+    namespace: str | None = None
+    task: str | None = None
+    group: str = QUEUE_MODE
+    partitions: tuple[str, ...] | None = None
+    priorities: tuple[int, ...] | None = None
+    most: int = 1
+    most_partitions: int | None = None
+    lease: int | None = None
+    exclusivity: Exclusivity | None = None
+    order: Order | None = None
+    owner: str | None = None
+    key: str | None = None
+    auto_ack: bool = False
+    bulk: bool = False
+    start: Literal["all", "new"] | int = "all"
+    create: QueuePolicy | None = None
+
+
+class ByDelivery(msgspec.Struct, frozen=True, tag="delivery"):
+    """One attempt of one message."""
+
+    delivery_id: str
+
+
+class ByTransaction(msgspec.Struct, frozen=True, tag="transaction"):
+    """A message by its partition's uuid and its transaction id. Without a lease: whoever holds it now."""
+
+    partition_id: str
+    transaction_id: str
+    group: str | None = None
+    lease_id: str | None = None
+
+
+class ByRange(msgspec.Struct, frozen=True, tag="range"):
+    """Messages [lo, hi) of one lane of a lease."""
+
+    lease_id: str
+    lane: int
+    lo: int
+    hi: int
+
+
+class ByLease(msgspec.Struct, frozen=True, tag="lease"):
+    """Everything a lease still holds."""
+
+    lease_id: str
+
+
+Selector = ByDelivery | ByTransaction | ByRange | ByLease
+
+
+class Settlement(msgspec.Struct, kw_only=True):
+    """One entry of a settle call."""
+
+    selector: Selector
+    outcome: Outcome
+    delay: int | None = None
+    error: str | None = None
+    error_type: str | None = None
+
+
+class Settle(Command):
+    """Settle deliveries, all or nothing when `atomic`, else each for itself."""
+
+    entries: list[Settlement]
+    atomic: bool = False
+
+
+class Extend(Command):
+    """Move a lease's deadline to now + `lease`, or by `add` from where it is. Never revives an expired lease."""
+
+    lease_id: str
+    lease: int | None = None
+    add: int | None = None
+
+
+class Transaction(Command):
+    """Settlements and pushes that happen together or not at all."""
+
+    settlements: list[Settlement] = []
+    pushes: list[Push] = []
+    required_leases: tuple[str, ...] = ()
+    on_duplicate: Literal["ok", "fail"] = "ok"
+
+
+class ConfigureQueue(Command):
+    """Create or change a queue. `replace` starts from the defaults instead of what is stored."""
+
+    queue: str
+    policy: dict[str, Any] = {}
+    namespace: str | None = None
+    task: str | None = None
+    replace: bool = False
+    must_be_new: bool = False
+
+
+class DeleteQueue(Command):
+    queue: str
+
+
+class PauseQueue(Command):
+    """Stop (or resume) handing out messages; pushes go on."""
+
+    queue: str
+    paused: bool = True
+
+
+class ConfigureGroup(Command):
+    """Create a group at a start (`all`, `new` or an instant), or change its policy."""
+
+    queue: str
+    group: str
+    start: Literal["all", "new"] | int = "all"
+    policy: GroupPolicy | None = None
+
+
+class SeekGroup(Command):
+    """Move a group: to the `start`, the `end`, an instant, or (one partition) a seq. Begins a new epoch."""
+
+    queue: str
+    group: str
+    to: Literal["start", "end"] | int
+    partition: str | None = None
+    by: Literal["time", "seq"] = "time"
+
+
+class DeleteGroup(Command):
+    queue: str
+    group: str
+
+
+class Redrive(Command):
+    """Put dead letters back for their own group at their old place."""
+
+    ids: list[str]
+
+
+class Replay(Command):
+    """Push a copy of each dead letter, to `queue`/`partition` or where it came from, and remove the record."""
+
+    ids: list[str]
+    queue: str | None = None
+    partition: str | None = None
+
+
+class PurgeDead(Command):
+    """Forget dead letters: the named ones, or all that match."""
+
+    ids: list[str] | None = None
+    queue: str | None = None
+    group: str | None = None
+
+
+class Sweep(Command):
+    """What time alone makes due. Each call does a bounded amount and says whether there is more."""
+
+    duties: tuple[str, ...] = ("expire", "promote", "max_wait", "retain", "forget")
+    limit: int = 1000
+
+
+class Beat(Command):
+    """A broker says it is alive."""
+
+    instance: str
+
+
+WRITES_MESSAGES = (Push, Transaction, Replay, Redrive)
+DEFAULT = DEFAULT_PARTITION

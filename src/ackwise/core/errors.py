@@ -1,0 +1,169 @@
+"""The one error tree. Each class has a stable `code`; its docstring is the message until a call gives a better one."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class AckwiseError(Exception):
+    """Something went wrong in Ackwise."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str | None = None, **details: Any) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip())
+        self.details = details
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0])
+
+
+class BadInput(AckwiseError, ValueError):
+    """The call is not well formed; nothing was changed."""
+
+    code = "bad_input"
+
+
+class PayloadTooLarge(BadInput):
+    """The payload is larger than the queue allows."""
+
+    code = "payload_too_large"
+
+
+class NotFound(AckwiseError, LookupError):
+    """There is no such thing."""
+
+    code = "not_found"
+
+
+class UnknownQueue(NotFound):
+    """There is no queue of that name; push to it or create it first."""
+
+    code = "unknown_queue"
+
+
+class UnknownGroup(NotFound):
+    """The queue has no consumer group of that name; claim with it or create it first."""
+
+    code = "unknown_group"
+
+
+class UnknownPartition(NotFound):
+    """The queue has no partition of that name; a partition is made by its first push."""
+
+    code = "unknown_partition"
+
+
+class MessageNotFound(NotFound):
+    """not_found: this group was never handed that message."""
+
+    code = "message_not_found"
+
+
+class Conflict(AckwiseError):
+    """The call disagrees with what is stored."""
+
+    code = "conflict"
+
+
+class ClaimConflict(Conflict):
+    """That claim key was used before with another queue, group or filter; choose a new key."""
+
+    code = "claim_conflict"
+
+
+class QueueExists(Conflict):
+    """A queue of that name exists already; configure it instead."""
+
+    code = "queue_exists"
+
+
+class RedriveRefused(Conflict):
+    """The dead letter cannot go back to its old place; replay it as a new message instead."""
+
+    code = "redrive_refused"
+
+
+class LeaseLost(Conflict):
+    """invalid_lease: the lease is no longer held; the message may already be with somebody else."""
+
+    code = "lease_lost"
+
+
+class RolledBack(Conflict):
+    """The transaction was rolled back as a whole; nothing was changed."""
+
+    code = "rolled_back"
+
+
+class Overloaded(AckwiseError):
+    """Too much is waiting to be written; try again in a moment."""
+
+    code = "overloaded"
+
+
+class Draining(AckwiseError):
+    """The broker is shutting down and takes no new work."""
+
+    code = "draining"
+
+
+class StoreError(AckwiseError):
+    """The store failed."""
+
+    code = "store_error"
+
+
+class BadStoreURL(BadInput, StoreError):
+    """The store URL is not understood; use sqlite:///path/to/file.db or postgresql://host/database."""
+
+    code = "bad_store_url"
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached now; nothing was changed, try again."""
+
+    code = "store_unavailable"
+
+
+class StoreLocked(StoreUnavailable):
+    """Another process holds the database for writing; try again, or raise busy_timeout in the store URL."""
+
+    code = "store_locked"
+
+
+class StoreFull(StoreError):
+    """The disk or database is full; nothing was changed. Free some space and try again."""
+
+    code = "store_full"
+
+
+class StoreReadOnly(StoreError):
+    """The store cannot be written; check the file's and its folder's permissions."""
+
+    code = "store_read_only"
+
+
+class StoreCorrupt(StoreError):
+    """The file is not a database or is damaged; restore it from a backup."""
+
+    code = "store_corrupt"
+
+
+class SchemaTooNew(StoreError):
+    """The database was made by a newer Ackwise; upgrade this installation to open it."""
+
+    code = "schema_too_new"
+
+
+class UnsafeStore(StoreError):
+    """The server does not promise durable commits (fsync=off); turn it on or ask for durability=normal."""
+
+    code = "unsafe_store"
+
+
+class OutcomeUnknown(StoreError):
+    """The commit failed in the middle: it may or may not have happened. Repeat the call with its transaction id."""
+
+    code = "outcome_unknown"

@@ -1,0 +1,73 @@
+"""Spellings of ids: message ids (UUIDv7 as integers inside, text outside), lease ids and delivery ids."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_LEASE = re.compile(r"L([0-9a-z]{1,13})-([0-9a-f]{8})")
+_DELIVERY = re.compile(r"L([0-9a-z]{1,13})-([0-9a-f]{8})\.([0-9a-z]{1,13})\.([0-9a-z]{1,13})")
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_LARGEST = 2**63 - 1
+
+
+class DeliveryKey(NamedTuple):
+    """What a delivery id says: which attempt (lease) of which message (lane, seq)."""
+
+    lease: int
+    tag: int
+    lane: int
+    seq: int
+
+
+def uuid_text(value: int) -> str:
+    """A 128-bit integer in the usual 8-4-4-4-12 spelling."""
+    h = f"{value:032x}"
+    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+
+
+def uuid_int(text: str) -> int | None:
+    """The integer behind a canonical lower-case UUID, None for any other text."""
+    return int(text.replace("-", ""), 16) if len(text) == 36 and _UUID.fullmatch(text) else None
+
+
+def uuid7(unix_millis: int, random_bits: int) -> int:
+    """A UUIDv7 whose low 61 bits leave room to count upwards within a batch."""
+    rand_a = (random_bits >> 61) & 0xFFF
+    rand_b = random_bits & ((1 << 61) - 1)
+    return (unix_millis & ((1 << 48) - 1)) << 80 | 0x7 << 76 | rand_a << 64 | 0b10 << 62 | rand_b
+
+
+def lease_id(no: int, tag: int) -> str:
+    return f"L{_base36(no)}-{tag:08x}"
+
+
+def parse_lease_id(text: object) -> tuple[int, int] | None:
+    """(no, tag), or None when this is no lease id of ours."""
+    found = _LEASE.fullmatch(text) if isinstance(text, str) else None
+    if found is None or (no := int(found[1], 36)) > _LARGEST:
+        return None
+    return no, int(found[2], 16)
+
+
+def delivery_id(no: int, tag: int, lane: int, seq: int) -> str:
+    return f"L{_base36(no)}-{tag:08x}.{_base36(lane)}.{_base36(seq)}"
+
+
+def parse_delivery_id(text: object) -> DeliveryKey | None:
+    """None when this is no delivery id of ours."""
+    found = _DELIVERY.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        return None
+    key = DeliveryKey(int(found[1], 36), int(found[2], 16), int(found[3], 36), int(found[4], 36))
+    return key if max(key) <= _LARGEST else None
+
+
+def _base36(value: int) -> str:
+    digits = ""
+    while True:
+        value, rest = divmod(value, 36)
+        digits = _DIGITS[rest] + digits
+        if not value:
+            return digits

@@ -1,0 +1,99 @@
+"""The state machine of one message for one group, as one table. `docs/state_machine.md` is drawn from it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class State(StrEnum):
+    """Where a message stands for a group."""
+
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    WAITING = "waiting"
+    LEASED = "leased"
+    ACKED = "acked"
+    DEAD = "dead"
+    EXPIRED = "expired"
+    SKIPPED = "skipped"
+
+
+class Event(StrEnum):
+    """What can happen to it."""
+
+    DUE = "due"
+    CLAIM = "claim"
+    AUTO_ACK = "auto_ack"
+    ACK = "ack"
+    RETRY = "retry"
+    LEASE_EXPIRY = "lease_expiry"
+    RELEASE = "release"
+    REJECT = "reject"
+    MAX_WAIT = "max_wait"
+    RETENTION = "retention"
+    SEEK = "seek"
+    REDRIVE = "redrive"
+
+
+class Guard(StrEnum):
+    """Which way an event goes, decided by the policy."""
+
+    ALWAYS = "always"
+    AGAIN = "attempts left"
+    FINAL = "limit reached"
+    FINAL_DROPPED = "limit reached, dead letters off"
+    KEPT = "dead letters on"
+    DROPPED = "dead letters off"
+    AHEAD = "target is at or before it"
+    BEHIND = "target is after it"
+
+
+class Transition(NamedTuple):
+    source: State
+    event: Event
+    guard: Guard
+    target: State
+
+
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition(State.SCHEDULED, Event.DUE, Guard.ALWAYS, State.READY),
+    Transition(State.WAITING, Event.DUE, Guard.ALWAYS, State.READY),
+    Transition(State.READY, Event.CLAIM, Guard.ALWAYS, State.LEASED),
+    Transition(State.READY, Event.AUTO_ACK, Guard.ALWAYS, State.ACKED),
+    Transition(State.LEASED, Event.ACK, Guard.ALWAYS, State.ACKED),
+    Transition(State.LEASED, Event.RETRY, Guard.AGAIN, State.WAITING),
+    Transition(State.LEASED, Event.RETRY, Guard.FINAL, State.DEAD),
+    Transition(State.LEASED, Event.RETRY, Guard.FINAL_DROPPED, State.EXPIRED),
+    Transition(State.LEASED, Event.LEASE_EXPIRY, Guard.AGAIN, State.WAITING),
+    Transition(State.LEASED, Event.LEASE_EXPIRY, Guard.FINAL, State.DEAD),
+    Transition(State.LEASED, Event.LEASE_EXPIRY, Guard.FINAL_DROPPED, State.EXPIRED),
+    Transition(State.LEASED, Event.RELEASE, Guard.ALWAYS, State.WAITING),
+    Transition(State.LEASED, Event.REJECT, Guard.KEPT, State.DEAD),
+    Transition(State.LEASED, Event.REJECT, Guard.DROPPED, State.EXPIRED),
+    Transition(State.READY, Event.MAX_WAIT, Guard.KEPT, State.DEAD),
+    Transition(State.READY, Event.MAX_WAIT, Guard.DROPPED, State.EXPIRED),
+    Transition(State.WAITING, Event.MAX_WAIT, Guard.KEPT, State.DEAD),
+    Transition(State.WAITING, Event.MAX_WAIT, Guard.DROPPED, State.EXPIRED),
+    Transition(State.READY, Event.RETENTION, Guard.ALWAYS, State.EXPIRED),
+    Transition(State.READY, Event.SEEK, Guard.BEHIND, State.SKIPPED),
+    Transition(State.LEASED, Event.SEEK, Guard.AHEAD, State.READY),
+    Transition(State.ACKED, Event.SEEK, Guard.AHEAD, State.READY),
+    Transition(State.DEAD, Event.REDRIVE, Guard.ALWAYS, State.READY),
+)
+
+_TARGETS = {(source, event, guard): target for source, event, guard, target in TRANSITIONS}
+
+
+def target(source: State, event: Event, guard: Guard = Guard.ALWAYS) -> State:
+    """The state that follows; KeyError when the table has no such row, which is a bug in the caller."""
+    return _TARGETS[source, event, guard]
+
+
+def mermaid() -> str:
+    """The table as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2", "    [*] --> scheduled: push with delay", "    [*] --> ready: push"]
+    for source, event, guard, end in TRANSITIONS:
+        label = event.value if guard is Guard.ALWAYS else f"{event.value} ({guard.value})"
+        lines.append(f"    {source.value} --> {end.value}: {label}")
+    return "\n".join(lines)

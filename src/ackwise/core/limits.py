@@ -1,0 +1,84 @@
+"""Checks of what callers hand in. Every one raises `BadInput` before anything is taken or created."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+
+from ackwise.core.errors import BadInput
+
+MICROS = 1_000_000
+MAX_NAME = 255
+MAX_TRANSACTION_ID = 512
+MAX_LEASE_SECONDS = 24 * 3600.0
+MAX_DELAY_SECONDS = 10 * 365 * 24 * 3600.0
+MAX_BATCH = 1_000_000
+MAX_PUSH_ITEMS = 100_000
+MAX_PRIORITY = 2**31 - 1
+MAX_HEADERS_BYTES = 64 * 1024
+DEFAULT_MAX_PAYLOAD = 8 * 1024 * 1024
+
+Seconds = float | int | timedelta
+
+
+def name(value: object, what: str = "name") -> str:
+    """A name of a queue, partition, group or owner."""
+    if not isinstance(value, str):
+        raise BadInput(f"{what} must be a string, not {type(value).__name__}")
+    if not value:
+        raise BadInput(f"{what} must not be empty")
+    if len(value) > MAX_NAME:
+        raise BadInput(f"{what} is longer than {MAX_NAME} characters")
+    return _storable(value, what)
+
+
+def transaction_id(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise BadInput("transaction_id must be a non-empty string")
+    if len(value) > MAX_TRANSACTION_ID:
+        raise BadInput(f"transaction_id is longer than {MAX_TRANSACTION_ID} characters")
+    return _storable(value, "transaction_id")
+
+
+def text(value: object, what: str, longest: int) -> str:
+    """Free text such as an error: cut to `longest`, never refused for its content."""
+    if not isinstance(value, str):
+        raise BadInput(f"{what} must be a string, not {type(value).__name__}")
+    return value[:longest].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _storable(value: str, what: str) -> str:
+    if "\0" in value:
+        raise BadInput(f"{what} must not contain NUL")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise BadInput(f"{what} must be valid Unicode (it has a lone surrogate)") from None
+    return value
+
+
+def micros(value: object, what: str, *, least: float = 0.0, most: float = MAX_DELAY_SECONDS) -> int:
+    """A duration in seconds (number or timedelta) as integer microseconds."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadInput(f"{what} must be a number of seconds or a timedelta, not {type(value).__name__}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise BadInput(f"{what} must be a finite number")
+    if value < least or value > most:
+        raise BadInput(f"{what} must be between {least:g} and {most:g} seconds")
+    return round(value * MICROS)
+
+
+def lease_micros(value: object) -> int:
+    """A lease time: more than nothing, at most a day."""
+    return micros(value, "lease", least=0.001, most=MAX_LEASE_SECONDS)
+
+
+def count(value: object, what: str, *, least: int = 1, most: int = MAX_BATCH) -> int:
+    """A whole number in a range; bool is not a number here."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadInput(f"{what} must be a whole number, not {type(value).__name__}")
+    if not least <= value <= most:
+        raise BadInput(f"{what} must be between {least} and {most}")
+    return value

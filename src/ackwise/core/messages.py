@@ -1,0 +1,69 @@
+"""Messages as they go in (`NewMessage`), as they are stored (`Message`) and as they are handed out (`Delivered`)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import msgspec
+
+from ackwise.core import ids
+
+JSON = "application/json"
+QUEUE_MODE = "__QUEUE_MODE__"
+DEFAULT_PARTITION = "Default"
+
+
+class NewMessage(msgspec.Struct):
+    """A message to push. `payload` is bytes; `delay` in microseconds."""
+
+    payload: bytes
+    partition: str = DEFAULT_PARTITION
+    priority: int = 0
+    transaction_id: str | None = None
+    headers: dict[str, str] | None = None
+    content_type: str = JSON
+    delay: int = 0
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A stored message and its place."""
+
+    lane: int
+    seq: int
+    id_int: int
+    txid: str
+    payload: bytes
+    headers: dict[str, str]
+    content_type: str
+    created_at: int
+
+    @property
+    def id(self) -> str:
+        return ids.uuid_text(self.id_int)
+
+    @property
+    def transaction_id(self) -> str:
+        return self.txid or self.id
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """What became of one pushed message: `queued`, `scheduled` or `duplicate` (then the ids are the first one's)."""
+
+    status: str
+    message_id: str
+    transaction_id: str
+    partition: str
+    partition_id: str
+    seq: int | None
+
+
+def shown(payload: bytes, content_type: str = JSON) -> Any:
+    """The payload for a face that speaks JSON: parsed, or {"$base64": ...} when it is not JSON."""
+    if content_type == JSON:
+        try:
+            return json.loads(payload)
+        except ValueError:
+            pass
+    return {"$base64": base64.b64encode(payload).decode()}

@@ -1,0 +1,142 @@
+"""What a queue promises its consumers: limits, exclusivity, order, backoff, retention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import msgspec
+
+from ackwise.core import limits
+from ackwise.core.errors import BadInput
+
+Exclusivity = Literal["partition", "queue", "none"]
+Order = Literal["strict", "relaxed"]
+DAY = 24 * 3600.0
+
+
+class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How long a failed message waits: `fixed`, `exponential` with a cap, or an explicit `schedule` whose last entry repeats."""
+
+    kind: Literal["none", "fixed", "exponential", "schedule"] = "none"
+    seconds: float = 0.0
+    factor: float = 2.0
+    cap: float = 3600.0
+    delays: tuple[float, ...] = ()
+    jitter: float = 0.0
+
+    def delay_micros(self, failures: int, roll: float) -> int:
+        """Delay before the next attempt after failure number `failures`; `roll` in [0, 1) is the caller's dice."""
+        match self.kind:
+            case "none":
+                return 0
+            case "fixed":
+                base = self.seconds
+            case "exponential":
+                base = self._exponential(failures)
+            case "schedule":
+                base = self.delays[min(failures, len(self.delays)) - 1] if self.delays else 0.0
+        return round(base * (1.0 - self.jitter * roll) * limits.MICROS)
+
+    def _exponential(self, failures: int) -> float:
+        if self.seconds == 0.0:
+            return 0.0
+        power = (failures - 1) * math.log2(self.factor) if self.factor > 0 else 0.0
+        if power > 60:
+            return self.cap
+        return min(self.cap, self.seconds * self.factor ** (failures - 1))
+
+    def check(self) -> None:
+        for what, value in (("seconds", self.seconds), ("cap", self.cap), *(("delays", d) for d in self.delays)):
+            limits.micros(value, f"backoff {what}")
+        if not math.isfinite(self.factor) or not 1.0 <= self.factor <= 100.0:
+            raise BadInput("backoff factor must be between 1 and 100")
+        if not 0.0 <= self.jitter <= 1.0:
+            raise BadInput("backoff jitter must be between 0 and 1")
+        if self.kind == "schedule" and not self.delays:
+            raise BadInput("a backoff schedule needs at least one delay")
+
+
+class QueuePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The rules of one queue. Durations are seconds; `None` means never or no limit."""
+
+    lease_seconds: float = 30.0
+    retry_limit: int | None = 3
+    retry_counting: Literal["failures", "retries"] = "failures"
+    delivery_limit: int | Literal["auto"] | None = "auto"
+    expiry_counts: bool = True
+    on_failure: Literal["skip", "rewind"] = "skip"
+    exclusivity: Exclusivity = "none"
+    order: Order | None = None
+    backoff: Backoff = Backoff()
+    delay_seconds: float = 0.0
+    dedupe_seconds: float = 7 * DAY
+    retention_seconds: float | None = None
+    completed_retention_seconds: float | None = 7 * DAY
+    max_wait_seconds: float | None = None
+    dead_letters: bool = True
+    max_payload_bytes: int = limits.DEFAULT_MAX_PAYLOAD
+
+    @property
+    def effective_order(self) -> Order:
+        return self.order or order_for(self.exclusivity)
+
+    @property
+    def effective_delivery_limit(self) -> int | None:
+        if self.delivery_limit == "auto":
+            return max(20, 2 * (self.retry_limit or 0))
+        return self.delivery_limit
+
+    def merged(self, changes: dict[str, Any]) -> QueuePolicy:
+        """This policy with `changes` laid over it."""
+        return parse_policy({**msgspec.to_builtins(self), **msgspec.to_builtins(changes)})
+
+    def check(self) -> QueuePolicy:
+        limits.lease_micros(self.lease_seconds)
+        for field in ("delay_seconds", "dedupe_seconds"):
+            limits.micros(getattr(self, field), field)
+        for field in ("retention_seconds", "completed_retention_seconds", "max_wait_seconds"):
+            if getattr(self, field) is not None:
+                limits.micros(getattr(self, field), field)
+        if self.retry_limit is not None:
+            limits.count(self.retry_limit, "retry_limit", least=0)
+        if self.delivery_limit is not None and self.delivery_limit != "auto":
+            limits.count(self.delivery_limit, "delivery_limit", least=1)
+        limits.count(self.max_payload_bytes, "max_payload_bytes", least=1, most=1 << 30)
+        self.backoff.check()
+        return self
+
+
+class GroupPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What one group does differently from its queue; an absent field is the queue's."""
+
+    retry_limit: int | None | msgspec.UnsetType = msgspec.UNSET
+    backoff: Backoff | msgspec.UnsetType = msgspec.UNSET
+
+    def over(self, policy: QueuePolicy) -> QueuePolicy:
+        changes: dict[str, Any] = {}
+        if self.retry_limit is not msgspec.UNSET:
+            changes["retry_limit"] = self.retry_limit
+        if self.backoff is not msgspec.UNSET:
+            changes["backoff"] = self.backoff
+        return msgspec.structs.replace(policy, **changes) if changes else policy
+
+    def check(self) -> GroupPolicy:
+        if self.retry_limit is not msgspec.UNSET and self.retry_limit is not None:
+            limits.count(self.retry_limit, "retry_limit", least=0)
+        if self.backoff is not msgspec.UNSET:
+            self.backoff.check()
+        return self
+
+
+def order_for(exclusivity: Exclusivity) -> Order:
+    """Strict where somebody is excluded, relaxed for pools."""
+    return "relaxed" if exclusivity == "none" else "strict"
+
+
+def parse_policy(fields: dict[str, Any]) -> QueuePolicy:
+    """A policy from plain values, or `BadInput` that names the field."""
+    try:
+        return msgspec.convert(fields, QueuePolicy).check()
+    except msgspec.ValidationError as problem:
+        raise BadInput(f"queue policy: {problem}") from None

@@ -1,0 +1,79 @@
+"""The store port: one verb that writes, over typed commands, and the verbs that read. Every one takes a batch or a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ackwise.core import queries as q
+from ackwise.core.answers import Claimed, QueueInfo
+from ackwise.core.commands import Command
+from ackwise.store.segment import Segment
+
+Result = Any
+"""The answer that belongs to the command (see `core.answers`), or the `AckwiseError` that refuses it."""
+
+
+class Prepared(Protocol):
+    """A turn that is planned and applied but not committed: `commit` is the fsync and may run in another thread."""
+
+    @property
+    def results(self) -> list[Result]: ...
+
+    @property
+    def woken(self) -> dict[str, int]:
+        """Queues in which something may have become claimable, with about how many messages."""
+        ...
+
+    def commit(self) -> None: ...
+
+
+class Store(Protocol):
+    """A place where queues live. Safe to use from several threads."""
+
+    shards: int
+    """How many turns may be under way at once."""
+
+    def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Result]:
+        """Plan, apply and commit. Refusals are answers; a store that fails raises and nothing was changed."""
+        ...
+
+    def prepare(self, commands: Sequence[Command], shard: int = 0) -> Prepared: ...
+
+    def read(self, claimed: Claimed) -> list[list[Segment]]:
+        """The segments behind each grant of a claim."""
+        ...
+
+    def list_queues(self, query: q.ListQueues) -> list[QueueInfo]: ...
+
+    def get_queue(self, query: q.GetQueue) -> QueueInfo: ...
+
+    def browse(self, query: q.Browse) -> list[q.BrowsedMessage]: ...
+
+    def list_dead(self, query: q.ListDead) -> q.DeadPage: ...
+
+    def list_groups(self, query: q.ListGroups) -> list[q.GroupStats]: ...
+
+    def list_cursors(self, query: q.ListCursors) -> list[q.CursorRow]: ...
+
+    def list_leases(self, query: q.ListLeases) -> list[q.LeaseRow]: ...
+
+    def read_ledger(self, query: q.ReadLedger) -> list[q.LedgerRow]: ...
+
+    def stats(self, query: q.QueueStats) -> q.Stats: ...
+
+    def audit(self) -> list[str]:
+        """What is wrong with the stored state; an empty list when every promise holds."""
+        ...
+
+    def now(self) -> int: ...
+
+    def changed(self) -> bool:
+        """Whether another process wrote since the last call; cheap enough to ask often."""
+        ...
+
+    def maintain(self) -> None:
+        """Housekeeping of the database itself, between turns."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,69 @@
+"""The narrow bridge between a turn and a database: named statements in, rows out, and the locks a turn needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+Row = tuple[Any, ...]
+Params = Mapping[str, Any]
+
+
+class Session(Protocol):
+    """An open transaction. SQLite's lock methods do nothing: it has one writer."""
+
+    def rows(self, name: str, params: Params = ...) -> list[Row]: ...
+
+    def row(self, name: str, params: Params = ...) -> Row | None: ...
+
+    def run(self, name: str, params: Params = ...) -> int:
+        """Run a statement and say how many rows it changed."""
+        ...
+
+    def many(self, name: str, params: Iterable[Params]) -> None: ...
+
+    def savepoint(self) -> None: ...
+
+    def keep(self) -> None:
+        """Keep what was done since the savepoint."""
+        ...
+
+    def undo(self) -> None:
+        """Undo what was done since the savepoint."""
+        ...
+
+    def lock_queue(self, queue: int) -> None:
+        """Nobody else makes lanes or groups of this queue until the turn ends."""
+        ...
+
+    def lock_group(self, grp: int, *, alone: bool) -> None:
+        """Claims share a group; one that excludes the whole queue takes it alone."""
+        ...
+
+    def lock_parts(self, parts: list[int], *, skip: bool = False) -> set[int]:
+        """Own these partitions' rows until the turn ends; with `skip`, only those nobody else owns now."""
+        ...
+
+
+class Dedupe(Protocol):
+    """Which transaction ids were seen: 64-bit hashes to places."""
+
+    def find(self, hashes: list[int]) -> dict[int, list[int]]:
+        """Candidate places per hash; the caller verifies them against the stored id."""
+        ...
+
+    def add(self, keys: list[tuple[int, int]]) -> None:
+        """Remember (hash, place) pairs in this turn."""
+        ...
+
+    def mark(self) -> None:
+        """Remember where the turn stands, for `undo`."""
+        ...
+
+    def undo(self) -> None:
+        """Drop the keys added since `mark`."""
+        ...
+
+    def forget(self, before: int, limit: int) -> int:
+        """Drop keys that are out of every queue's window; how many went."""
+        ...

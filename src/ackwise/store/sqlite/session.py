@@ -1,0 +1,56 @@
+"""Named statements on an apsw connection. Cursors are always exhausted: an open one pins the WAL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import apsw
+
+from ackwise.store import statements
+from ackwise.store.session import Params, Row
+
+STATEMENTS = statements.load(*statements.shared(), ("ackwise.store.sqlite", "sqlite.sql"))
+_NONE: Params = {}
+
+
+class SQLiteSession:
+    """A session in a single-writer database: locks are implied."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self._execute = connection.execute
+
+    def rows(self, name: str, params: Params = _NONE) -> list[Row]:
+        return self._execute(STATEMENTS[name], params).fetchall()
+
+    def row(self, name: str, params: Params = _NONE) -> Row | None:
+        found = self._execute(STATEMENTS[name], params).fetchall()
+        return found[0] if found else None
+
+    def run(self, name: str, params: Params = _NONE) -> int:
+        self._execute(STATEMENTS[name], params).fetchall()
+        return self.connection.changes()
+
+    def many(self, name: str, params: Iterable[Params]) -> None:
+        statement = STATEMENTS[name]
+        for one in params:
+            self._execute(statement, one).fetchall()
+
+    def savepoint(self) -> None:
+        self._execute("SAVEPOINT ackwise").fetchall()
+
+    def keep(self) -> None:
+        self._execute("RELEASE ackwise").fetchall()
+
+    def undo(self) -> None:
+        self._execute("ROLLBACK TO ackwise").fetchall()
+        self._execute("RELEASE ackwise").fetchall()
+
+    def lock_queue(self, queue: int) -> None:
+        pass
+
+    def lock_group(self, grp: int, *, alone: bool) -> None:
+        pass
+
+    def lock_parts(self, parts: list[int], *, skip: bool = False) -> set[int]:
+        return set(parts)

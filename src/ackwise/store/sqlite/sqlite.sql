@@ -1,0 +1,47 @@
+-- name: scheduled_due: messages whose time has come
+SELECT no, queue, part, prio, due_at, created_at, body FROM scheduled
+WHERE due_at <= :now ORDER BY due_at, no LIMIT :limit;
+
+-- name: leases_expired: leases that ran out and were not ended
+SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  ended_at, end_kind, lost
+FROM lease WHERE ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit;
+
+-- name: dedupe_fresh_insert: the keys of this turn's pushes
+INSERT INTO dedupe_fresh (keys) VALUES (:keys);
+
+-- name: dedupe_fresh_since: keys that another process added
+SELECT no, keys FROM dedupe_fresh WHERE no > :no ORDER BY no;
+
+-- name: dedupe_fresh_seal: all but this turn's keys are in a generation now; the numbers go on rising
+DELETE FROM dedupe_fresh WHERE no < (SELECT max(no) FROM dedupe_fresh);
+
+-- name: dedupe_gens: the sealed generations
+SELECT gen, from_at, to_at, n FROM dedupe_gen ORDER BY gen;
+
+-- name: dedupe_gen_insert: a generation is sealed
+INSERT INTO dedupe_gen (gen, from_at, to_at, n) VALUES (:gen, :from_at, :to_at, :n);
+
+-- name: dedupe_gen_delete: every key of it is out of the window
+DELETE FROM dedupe_gen WHERE gen = :gen;
+
+-- name: dedupe_block_insert: one bucket of a sealed generation
+INSERT INTO dedupe_block (shelf, bucket, gen, keys) VALUES (:shelf, :bucket, :gen, :keys);
+
+-- name: dedupe_blocks: one bucket of every generation on a shelf
+SELECT gen, keys FROM dedupe_block WHERE shelf = :shelf AND bucket = :bucket ORDER BY gen;
+
+-- name: dedupe_blocks_of_gen: a whole generation
+SELECT keys FROM dedupe_block WHERE shelf = :shelf AND gen = :gen;
+
+-- name: dedupe_block_delete: forget a generation
+DELETE FROM dedupe_block WHERE shelf = :shelf AND gen = :gen;
+
+-- name: dedupe_filter_put: the filter of a full shelf
+INSERT INTO dedupe_filter (shelf, bits) VALUES (:shelf, :bits) ON CONFLICT DO NOTHING;
+
+-- name: dedupe_filter_get: the filter of a full shelf
+SELECT bits FROM dedupe_filter WHERE shelf = :shelf;
+
+-- name: dedupe_filter_delete: nothing of the shelf is left
+DELETE FROM dedupe_filter WHERE shelf = :shelf;

@@ -1,0 +1,356 @@
+"""The SQLite store: one write connection whose turns are serialised, a few read connections beside it."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import apsw
+
+from ackwise.core import latency
+from ackwise.core import queries as q
+from ackwise.core.answers import Claimed, QueueInfo
+from ackwise.core.commands import Command
+from ackwise.core.errors import AckwiseError, OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
+from ackwise.store import reads
+from ackwise.store.clock import Clock, SystemClock
+from ackwise.store.port import Result
+from ackwise.store.segment import Segment
+from ackwise.store.session import Session
+from ackwise.store.sqlite.connection import open_reader, open_writer, our_errors, translated
+from ackwise.store.sqlite.dedupe import GENERATION, GenerationalDedupe
+from ackwise.store.sqlite.session import SQLiteSession
+from ackwise.store.turn import engine
+from ackwise.store.turn.context import Tally, Turn
+from ackwise.store.url import StoreURL, parse
+
+T = TypeVar("T")
+LEDGER_EVERY = 1_000_000
+CHECKPOINT_BYTES = 8 << 20
+RESTART_BYTES = 64 << 20
+CACHE_BYTES = 24 << 20
+
+
+class PreparedTurn:
+    """A turn whose statements have run; the write lock is held until `commit` or `abandon`."""
+
+    def __init__(self, store: SQLiteStore, turn: Turn | None, results: list[Result]) -> None:
+        self._store, self._turn = store, turn
+        self.results = results
+        self.woken = turn.woken if turn is not None else {}
+
+    def commit(self) -> None:
+        if self._turn is not None:
+            turn, self._turn = self._turn, None
+            self._store.commit(turn)
+
+    def abandon(self) -> None:
+        if self._turn is not None:
+            self._turn = None
+            self._store.abandon()
+
+
+class SQLiteStore:
+    """Queues in one file. Several processes may open it; each turn is one transaction of whoever leads it."""
+
+    shards = 1
+
+    def __init__(
+        self,
+        url: str | StoreURL,
+        *,
+        clock: Clock | None = None,
+        instance: str | None = None,
+        vfs: str | None = None,
+        readers: int = 2,
+        dedupe_generation: int = GENERATION,
+        seed: int | None = None,
+    ) -> None:
+        self.url = parse(url) if isinstance(url, str) else url
+        self.clock = clock or SystemClock()
+        self.instance = instance or f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._vfs, self._generation = vfs, dedupe_generation
+        self._dice = random.Random(seed if seed is not None else os.urandom(16))  # noqa: S311
+        self._write_lock = threading.Lock()
+        self._cache = SegmentCache(CACHE_BYTES)
+        self._tally: Tally = {}
+        self._ledger_at = self.clock.now()
+        self._last_id = 0
+        self._closed = False
+        self._open()
+        self._readers = Readers(lambda: open_reader(self.url, vfs), readers, self.url.target)
+        self._watch = open_reader(self.url, vfs)
+        self._watched = self._watch.pragma("data_version")
+        self._own_commits = 0
+
+    def _open(self) -> None:
+        self._connection = open_writer(self.url, self._vfs)
+        with our_errors(self.url.target):
+            self._session = SQLiteSession(self._connection)
+            row = self._session.row("meta_get", {"key": "seed"})
+            assert row is not None
+            self._seed = bytes.fromhex(row[0])
+            self._dedupe = GenerationalDedupe(self._session, self._generation)
+            self._data_version = self._connection.pragma("data_version")
+
+    # writing
+
+    def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Result]:
+        prepared = self.prepare(commands, shard)
+        prepared.commit()
+        return prepared.results
+
+    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
+        """Plan and apply. When a statement fails unexpectedly the commands are tried again one by one."""
+        self._write_lock.acquire()
+        try:
+            turn = self._begin()
+            results = engine.run(turn, commands)
+            self._finish(turn)
+            return PreparedTurn(self, turn, results)
+        except Exception as problem:
+            self._roll_back()
+            self._write_lock.release()
+            if len(commands) == 1:
+                raise self._explained(problem) from problem
+        except BaseException:
+            self._roll_back()
+            self._write_lock.release()
+            raise
+        return PreparedTurn(self, None, [self._alone(command) for command in commands])
+
+    def _alone(self, command: Command) -> Result:
+        try:
+            return self.transact([command])[0]
+        except AckwiseError as problem:
+            return problem
+
+    def _explained(self, problem: Exception) -> Exception:
+        return translated(problem, self.url.target) if isinstance(problem, apsw.Error) else problem
+
+    def _begin(self) -> Turn:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        self._connection.execute("BEGIN IMMEDIATE").fetchall()
+        version = self._connection.pragma("data_version")
+        if version != self._data_version:
+            self._dedupe.catch_up()
+            self._data_version = version
+        self._dedupe.begin()
+        turn = Turn(
+            self._session, self._dedupe, now=self.clock.now(), dice=self._dice, seed=self._seed, instance=self.instance
+        )
+        turn.last_id = self._last_id
+        return turn
+
+    def _finish(self, turn: Turn) -> None:
+        """The last statements of a turn: dedupe keys, and the ledger once a second."""
+        self._dedupe.write(turn.now)
+        if turn.now - self._ledger_at >= LEDGER_EVERY and (self._tally or turn.tally):
+            engine.write_ledger(self._session, _added(self._tally, turn.tally), turn.now, self.instance)
+            turn.tally = {}
+            turn.ledger_written = True
+
+    def commit(self, turn: Turn) -> None:
+        """Make it durable, then known. A commit that fails half-way is said to be unknown."""
+        try:
+            self._connection.execute("COMMIT").fetchall()
+        except apsw.FullError as problem:
+            self._reopen()
+            raise StoreFull(f"{StoreFull.__doc__} ({self.url.target})") from problem
+        except Exception as problem:
+            self._reopen()
+            raise OutcomeUnknown(f"{OutcomeUnknown.__doc__} ({self.url.target}: {problem})") from problem
+        else:
+            self._dedupe.committed()
+            self._last_id = turn.last_id
+            self._own_commits += 1
+            if turn.ledger_written:
+                self._tally, self._ledger_at = {}, turn.now
+            self._tally = _added(self._tally, turn.tally)
+            for row in turn.written:
+                self._cache.put(Segment(row["pos"], row["first"], row["created_at"], row["body"]))
+        finally:
+            self._write_lock.release()
+
+    def abandon(self) -> None:
+        self._roll_back()
+        self._write_lock.release()
+
+    def _roll_back(self) -> None:
+        self._dedupe.rolled_back()
+        if self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK").fetchall()
+            except apsw.Error:
+                self._reopen()
+
+    def _reopen(self) -> None:
+        """Start again with a new connection: the old one's state is not to be trusted."""
+        try:
+            self._connection.close(True)
+        finally:
+            try:
+                self._open()
+            except StoreError:
+                self._closed = True
+
+    # reading
+
+    def _ask(self, verb: Callable[[Session, Any], T], query: object) -> T:
+        with self._readers.use() as session:
+            return verb(session, query)
+
+    def read(self, claimed: Claimed) -> list[list[Segment]]:
+        if claimed.prefetched is not None:
+            return claimed.prefetched  # type: ignore[return-value]
+        found = [self._cache.get(g.lane, g.lo, g.hi) for g in claimed.grants]
+        if all(one is not None for one in found):
+            return [one for one in found if one is not None]
+        return self._ask(reads.read, claimed)
+
+    def list_queues(self, query: q.ListQueues) -> list[QueueInfo]:
+        return self._ask(reads.list_queues, query)
+
+    def get_queue(self, query: q.GetQueue) -> QueueInfo:
+        return self._ask(reads.get_queue, query)
+
+    def browse(self, query: q.Browse) -> list[q.BrowsedMessage]:
+        return self._ask(reads.browse, query)
+
+    def list_dead(self, query: q.ListDead) -> q.DeadPage:
+        return self._ask(reads.list_dead, query)
+
+    def list_groups(self, query: q.ListGroups) -> list[q.GroupStats]:
+        return self._ask(reads.list_groups, query)
+
+    def list_cursors(self, query: q.ListCursors) -> list[q.CursorRow]:
+        return self._ask(reads.list_cursors, query)
+
+    def list_leases(self, query: q.ListLeases) -> list[q.LeaseRow]:
+        return self._ask(reads.list_leases, query)
+
+    def read_ledger(self, query: q.ReadLedger) -> list[q.LedgerRow]:
+        self.flush_ledger()
+        return self._ask(reads.read_ledger, query)
+
+    def stats(self, query: q.QueueStats) -> q.Stats:
+        return self._ask(reads.stats, query)
+
+    def audit(self) -> list[str]:
+        with self._readers.use() as session:
+            return reads.audit(session)
+
+    # housekeeping
+
+    def now(self) -> int:
+        return self.clock.now()
+
+    def flush_ledger(self) -> None:
+        """Write the counts gathered in memory."""
+        if self._tally:
+            self._ledger_at = 0
+            self.transact([])
+
+    def changed(self) -> bool:
+        """Whether another connection committed since the last call (our own commits count too: ask again)."""
+        version = self._watch.pragma("data_version")
+        changed, self._watched = version != self._watched, version
+        return bool(changed)
+
+    def maintain(self) -> None:
+        """Checkpoint: passive beside the writer, and in the writer's place when the log has grown large."""
+        try:
+            size = os.path.getsize(self.url.target + "-wal")
+        except OSError:
+            return
+        if size < CHECKPOINT_BYTES:
+            return
+        with our_errors(self.url.target):
+            if size < RESTART_BYTES:
+                self._watch.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                return
+            with self._write_lock:
+                try:
+                    self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                except apsw.BusyError:
+                    pass
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        try:
+            self.flush_ledger()
+        except StoreError:
+            pass
+        with self._write_lock:
+            self._closed = True
+            self._readers.close()
+            self._watch.close()
+            self._connection.close()
+
+
+class Readers:
+    """A bounded number of read connections: more would only take the interpreter from the writer."""
+
+    def __init__(self, make: Callable[[], apsw.Connection], most: int, path: str) -> None:
+        self._make, self._path = make, path
+        self._free: list[apsw.Connection] = []
+        self._room = threading.Semaphore(most)
+
+    @contextmanager
+    def use(self) -> Iterator[Session]:
+        with self._room, our_errors(self._path):
+            connection = self._free.pop() if self._free else self._make()
+            try:
+                connection.execute("BEGIN").fetchall()
+                yield SQLiteSession(connection)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK").fetchall()
+                self._free.append(connection)
+
+    def close(self) -> None:
+        while self._free:
+            self._free.pop().close()
+
+
+class SegmentCache:
+    """The newest segments, so that a consumer close behind the producer reads from memory."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._size = most, 0
+        self._segments: OrderedDict[tuple[int, int], Segment] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def put(self, segment: Segment) -> None:
+        with self._lock:
+            self._segments[segment.lane, segment.first] = segment
+            self._size += len(segment)
+            while self._size > self._most:
+                _, old = self._segments.popitem(last=False)
+                self._size -= len(old)
+
+    def get(self, lane: int, lo: int, hi: int) -> list[Segment] | None:
+        """All of [lo, hi) or None."""
+        found = []
+        while lo < hi:
+            segment = self._segments.get((lane, lo))
+            if segment is None:
+                return None
+            found.append(segment)
+            lo = segment.last + 1
+        return found
+
+
+def _added(one: Tally, other: Tally) -> Tally:
+    total = dict(one)
+    for key, (count, sketch) in other.items():
+        before, old = total.get(key, (0, {}))
+        total[key] = (before + count, latency.merged(old, sketch))
+    return total

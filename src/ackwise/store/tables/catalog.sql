@@ -1,0 +1,95 @@
+-- name: queue_by_name: the living queue of that name
+SELECT id, name, ns, task, policy, paused, created_at FROM queue WHERE name = :name AND deleted_at IS NULL;
+
+-- name: queue_by_id: the living queue with that id
+SELECT id, name, ns, task, policy, paused, created_at FROM queue WHERE id = :id AND deleted_at IS NULL;
+
+-- name: queues_living: every living queue, by namespace and task where given
+SELECT id, name, ns, task, policy, paused, created_at FROM queue
+WHERE deleted_at IS NULL
+  AND (CAST(:ns AS text) IS NULL OR ns = CAST(:ns AS text))
+  AND (CAST(:task AS text) IS NULL OR task = CAST(:task AS text))
+ORDER BY name;
+
+-- name: queue_insert: a new queue; ids are never reused
+INSERT INTO queue (name, ns, task, policy, paused, created_at)
+VALUES (:name, :ns, :task, :policy, 0, :created_at)
+ON CONFLICT DO NOTHING RETURNING id;
+
+-- name: queue_update: new policy, namespace and task
+UPDATE queue SET policy = :policy, ns = :ns, task = :task WHERE id = :id;
+
+-- name: queue_pause: stop or resume handing out
+UPDATE queue SET paused = :paused WHERE id = :id;
+
+-- name: queue_bury: free the name at once; the purge removes the rows later
+UPDATE queue SET deleted_at = :now WHERE id = :id;
+
+-- name: queues_buried: deleted queues whose rows are still there
+SELECT id FROM queue WHERE deleted_at IS NOT NULL ORDER BY id LIMIT :limit;
+
+-- name: queue_remove: the last trace of a purged queue
+DELETE FROM queue WHERE id = :id;
+
+-- name: part_by_name: a partition and its lane of one priority, if there is one
+SELECT p.id, p.uuid, l.id, l.head, l.start FROM part AS p
+LEFT JOIN lane AS l ON l.part = p.id AND l.prio = :prio
+WHERE p.queue = :queue AND p.name = :name;
+
+-- name: part_by_uuid: a partition of a living queue
+SELECT p.id, p.queue, p.name FROM part AS p JOIN queue AS q ON q.id = p.queue
+WHERE p.uuid = :uuid AND q.deleted_at IS NULL;
+
+-- name: part_insert: a partition, unless somebody made it first
+INSERT INTO part (uuid, queue, name) VALUES (:uuid, :queue, :name) ON CONFLICT DO NOTHING;
+
+-- name: parts_of_queue: the partitions of a queue
+SELECT id, uuid, name FROM part WHERE queue = :queue ORDER BY id;
+
+-- name: lane_insert: a lane, unless somebody made it first
+INSERT INTO lane (part, queue, prio, head, start, start_at) VALUES (:part, :queue, :prio, 0, 0, :now)
+ON CONFLICT DO NOTHING RETURNING id;
+
+-- name: lane_by_id: a lane
+SELECT id, part, queue, prio, head, start FROM lane WHERE id = :id;
+
+-- name: lanes_of_part: a partition's lanes, most urgent first
+SELECT id, part, queue, prio, head, start FROM lane WHERE part = :part ORDER BY prio;
+
+-- name: lanes_of_queue: every lane of a queue
+SELECT l.id, l.part, l.queue, l.prio, l.head, l.start, p.uuid, p.name FROM lane AS l JOIN part AS p ON p.id = l.part
+WHERE l.queue = :queue ORDER BY l.id;
+
+-- name: lane_advance: seqs below head now exist
+UPDATE lane SET head = :head, start_at = CASE WHEN head = start THEN :now ELSE start_at END WHERE id = :id;
+
+-- name: lane_pruned: the log starts later now
+UPDATE lane SET start = :start, start_at = :start_at WHERE id = :id;
+
+-- name: lanes_with_old: lanes whose oldest message is at or before the cutoff
+SELECT id, part, queue, prio, head, start FROM lane
+WHERE queue = :queue AND start_at <= :cutoff AND id > :after AND head > start
+ORDER BY id LIMIT :limit;
+
+-- name: group_by_name: a group of a queue
+SELECT id, queue, name, policy, created_at FROM grp WHERE queue = :queue AND name = :name;
+
+-- name: group_by_id: a group of a living queue, with that queue
+SELECT g.id, g.queue, g.name, g.policy, g.created_at FROM grp AS g JOIN queue AS q ON q.id = g.queue
+WHERE g.id = :id AND q.deleted_at IS NULL;
+
+-- name: groups_of_queue: the groups of a queue
+SELECT id, queue, name, policy, created_at FROM grp WHERE queue = :queue ORDER BY name;
+
+-- name: group_insert: a group, unless somebody made it first
+INSERT INTO grp (queue, name, mode, from_at, policy, created_at)
+VALUES (:queue, :name, :mode, :from_at, :policy, :created_at) ON CONFLICT DO NOTHING RETURNING id;
+
+-- name: group_policy: what the group does differently
+UPDATE grp SET policy = :policy WHERE id = :id;
+
+-- name: group_delete: the group itself
+DELETE FROM grp WHERE id = :id;
+
+-- name: part_by_id: a partition's spellings
+SELECT id, name, uuid FROM part WHERE id = :id;

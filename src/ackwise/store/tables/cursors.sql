@@ -1,0 +1,77 @@
+-- name: cursors_for_lane: a new lane starts at its beginning for every group of its queue
+INSERT INTO cursor (lane, grp, part, prio, epoch, first, next, held, acked, dead, skipped, expired, leased, exclusive)
+SELECT :lane, id, :part, :prio, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM grp WHERE queue = :queue
+ON CONFLICT DO NOTHING;
+
+-- name: cursors_for_group: a new group at the start or the end of every lane of its queue
+INSERT INTO cursor (lane, grp, part, prio, epoch, first, next, held, acked, dead, skipped, expired, leased, exclusive, ready_at)
+SELECT id, :grp, part, prio, 0,
+  CASE WHEN :at_end = 1 THEN head ELSE start END, CASE WHEN :at_end = 1 THEN head ELSE start END,
+  0, 0, 0, 0, 0, 0, 0, CASE WHEN :at_end = 1 OR head = start THEN NULL ELSE CAST(:ready_at AS bigint) END
+FROM lane WHERE queue = :queue
+ON CONFLICT DO NOTHING;
+
+-- name: cursor_get: one group's place in one lane
+SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
+  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start
+FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.lane = :lane AND c.grp = :grp;
+
+-- name: cursors_of_part: a group's places in a partition, most urgent lane first
+SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
+  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start
+FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.part = :part AND c.grp = :grp ORDER BY c.prio;
+
+-- name: cursors_of_lane: every group's place in a lane
+SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
+  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start
+FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.lane = :lane ORDER BY c.grp;
+
+-- name: cursors_of_group: every place of a group
+SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
+  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start
+FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.grp = :grp ORDER BY c.lane;
+
+-- name: cursor_update: the whole row
+UPDATE cursor SET epoch = :epoch, first = :first, next = :next, held = :held, acked = :acked, dead = :dead,
+  skipped = :skipped, expired = :expired, leased = :leased, exclusive = :exclusive,
+  exclusive_owner = :exclusive_owner, ready_at = :ready_at
+WHERE lane = :lane AND grp = :grp;
+
+-- name: cursor_wake: a push makes empty, free lanes claimable
+UPDATE cursor SET ready_at = :at
+WHERE lane = :lane AND exclusive = 0 AND (ready_at IS NULL OR (:relaxed = 1 AND ready_at > :at));
+
+-- name: cursors_ready: claimable lanes, most urgent and longest waiting first
+SELECT lane, part, prio, ready_at FROM cursor
+WHERE grp = :grp AND ready_at IS NOT NULL AND ready_at <= :now
+ORDER BY prio, ready_at, lane LIMIT :limit OFFSET :skip;
+
+-- name: cursors_owned: lanes that an owner holds exclusively
+SELECT lane, part, prio, ready_at FROM cursor
+WHERE grp = :grp AND exclusive_owner = :owner ORDER BY prio, lane;
+
+-- name: cursors_next_ready: when the next lane of a group becomes claimable
+SELECT min(ready_at) FROM cursor WHERE grp = :grp AND ready_at IS NOT NULL;
+
+-- name: cursors_delete: all places of a group
+DELETE FROM cursor WHERE grp = :grp;
+
+-- name: group_totals: a group's counts over all its lanes
+SELECT coalesce(sum(c.acked), 0), coalesce(sum(c.dead), 0), coalesce(sum(c.skipped), 0), coalesce(sum(c.expired), 0),
+  coalesce(sum(c.held), 0), coalesce(sum(l.head - c.next), 0)
+FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.grp = :grp;
+
+-- name: cursor_exclusive: whether any lane of a group is exclusively held
+SELECT 1 FROM cursor WHERE grp = :grp AND exclusive_owner IS NOT NULL LIMIT 1;
+
+-- name: oldest_unfinished: when the oldest message that a group has not finished was made
+SELECT min((
+  SELECT s.created_at FROM segment AS s
+  WHERE s.pos >= (c.lane << 40) + coalesce(
+    (SELECT x.lo FROM span AS x WHERE x.lane = c.lane AND x.grp = c.grp ORDER BY x.hi LIMIT 1), c.next)
+  ORDER BY s.pos LIMIT 1))
+FROM cursor AS c JOIN lane AS l ON l.id = c.lane
+WHERE c.grp = :grp AND (c.held > 0 OR c.next < l.head);
+
+-- name: queue_totals: partitions, lanes and messages of a queue
+SELECT count(DISTINCT part), count(*), sum(head - start) FROM lane WHERE queue = :queue;

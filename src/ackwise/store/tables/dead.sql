@@ -1,0 +1,49 @@
+-- name: dead_insert: a dead letter; one that died again replaces its old record
+INSERT INTO dead (uuid, queue, part, lane, seq, epoch, grp, grp_name, txid, reason, error, etype, fails, delivs, history,
+  snapshot, born_at, dead_at)
+VALUES (:uuid, :queue, :part, :lane, :seq, :epoch, :grp, :grp_name, :txid, :reason, :error, :etype, :fails, :delivs,
+  :history, :snapshot, :born_at, :dead_at)
+ON CONFLICT (lane, seq, grp) DO UPDATE SET uuid = excluded.uuid, epoch = excluded.epoch, reason = excluded.reason,
+  error = excluded.error, etype = excluded.etype, fails = excluded.fails, delivs = excluded.delivs,
+  history = excluded.history, snapshot = excluded.snapshot, dead_at = excluded.dead_at;
+
+-- name: dead_by_uuid: one dead letter with its place
+SELECT d.id, d.uuid, d.queue, d.part, d.lane, d.seq, d.epoch, d.grp, d.grp_name, d.snapshot, d.history, d.born_at,
+  q.name, p.name, l.prio
+FROM dead AS d JOIN queue AS q ON q.id = d.queue JOIN part AS p ON p.id = d.part JOIN lane AS l ON l.id = d.lane
+WHERE d.uuid = :uuid AND q.deleted_at IS NULL;
+
+-- name: dead_delete: redriven, replayed or purged
+DELETE FROM dead WHERE id = :id;
+
+-- name: dead_purge: all of a queue, or of one group in it
+DELETE FROM dead WHERE (CAST(:queue AS bigint) IS NULL OR queue = CAST(:queue AS bigint))
+  AND (CAST(:grp AS text) IS NULL OR grp_name = CAST(:grp AS text));
+
+-- name: dead_list: dead letters that match, newest first
+SELECT d.uuid, q.name, p.name, p.uuid, d.grp_name, d.lane, d.seq, d.txid, d.reason, d.error, d.etype, d.fails,
+  d.delivs, d.history, d.snapshot, d.born_at, d.dead_at
+FROM dead AS d JOIN queue AS q ON q.id = d.queue JOIN part AS p ON p.id = d.part
+WHERE q.deleted_at IS NULL
+  AND (CAST(:queue AS bigint) IS NULL OR d.queue = CAST(:queue AS bigint))
+  AND (CAST(:grp AS text) IS NULL OR d.grp_name = CAST(:grp AS text))
+  AND (CAST(:part AS text) IS NULL OR p.name = CAST(:part AS text))
+  AND (CAST(:reason AS text) IS NULL OR d.reason = CAST(:reason AS text))
+  AND d.dead_at >= :after_at AND d.dead_at <= :before_at
+ORDER BY d.dead_at DESC, d.id DESC LIMIT :limit OFFSET :offset;
+
+-- name: dead_count: how many match
+SELECT count(*)
+FROM dead AS d JOIN queue AS q ON q.id = d.queue JOIN part AS p ON p.id = d.part
+WHERE q.deleted_at IS NULL
+  AND (CAST(:queue AS bigint) IS NULL OR d.queue = CAST(:queue AS bigint))
+  AND (CAST(:grp AS text) IS NULL OR d.grp_name = CAST(:grp AS text))
+  AND (CAST(:part AS text) IS NULL OR p.name = CAST(:part AS text))
+  AND (CAST(:reason AS text) IS NULL OR d.reason = CAST(:reason AS text))
+  AND d.dead_at >= :after_at AND d.dead_at <= :before_at;
+
+-- name: dead_in_range: seqs of a lane that are dead for a group
+SELECT seq FROM dead WHERE lane = :lane AND grp = :grp AND seq >= :lo AND seq < :hi;
+
+-- name: dead_of_queue: how many dead letters a queue has
+SELECT count(*) FROM dead WHERE queue = :queue;

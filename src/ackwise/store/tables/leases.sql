@@ -1,0 +1,70 @@
+-- name: lease_last: the newest lease number; tombstones of the newest are never removed
+SELECT max(no) FROM lease;
+
+-- name: lease_insert: a new claim
+INSERT INTO lease (no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint)
+VALUES (:no, :tag, :queue, :grp, :owner, :instance, :exclusivity, :bulk, :deadline, :made_at, :granted, :key, :fingerprint);
+
+-- name: lease_by_no: a lease, living or not
+SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  ended_at, end_kind, lost
+FROM lease WHERE no = :no;
+
+-- name: lease_by_key: the claim that used this key
+SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  ended_at, end_kind, lost
+FROM lease WHERE grp = :grp AND key = :key;
+
+-- name: lease_end: a tombstone from now on
+UPDATE lease SET ended_at = :ended_at, end_kind = :end_kind, lost = :lost WHERE no = :no;
+
+-- name: lease_lost: ranges taken from it while it lives on
+UPDATE lease SET lost = :lost WHERE no = :no;
+
+-- name: lease_deadline: extended
+UPDATE lease SET deadline = :deadline WHERE no = :no;
+
+-- name: lease_unkey: its claim key belongs to its successor
+UPDATE lease SET key = NULL WHERE no = :no;
+
+-- name: leases_of_group: leases of a group that have not ended
+SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  ended_at, end_kind, lost
+FROM lease WHERE grp = :grp AND ended_at IS NULL;
+
+-- name: lease_other: a lease of a group, not ended, of another owner
+SELECT no, deadline FROM lease
+WHERE grp = :grp AND ended_at IS NULL AND deadline > :now AND owner <> :owner ORDER BY deadline LIMIT 1;
+
+-- name: lease_whole_queue: the lease that excludes everybody else from the queue
+SELECT no, deadline, owner FROM lease
+WHERE grp = :grp AND ended_at IS NULL AND exclusivity = 'queue' LIMIT 1;
+
+-- name: lease_owner_in_lane: who holds something in a lane, other than the asker
+SELECT l.owner FROM span AS s JOIN lease AS l ON l.no = s.lease
+WHERE s.lane = :lane AND s.grp = :grp AND s.lease IS NOT NULL AND l.owner <> :owner LIMIT 1;
+
+-- name: leases_next_deadline: the nearest deadline of a group
+SELECT min(deadline) FROM lease WHERE grp = :grp AND ended_at IS NULL;
+
+-- name: lease_next_deadline: the nearest deadline of all
+SELECT min(deadline) FROM lease WHERE ended_at IS NULL;
+
+-- name: leases_forget: old tombstones, but never the newest number
+DELETE FROM lease WHERE no IN (
+  SELECT no FROM lease WHERE ended_at IS NOT NULL AND no < :below AND (ended_at <= :cutoff OR no < :floor)
+  ORDER BY no LIMIT :limit);
+
+-- name: leases_list: leases with what they hold, newest first
+SELECT l.no, l.tag, q.name, g.name, l.owner, l.key, l.made_at, l.deadline, l.ended_at, l.end_kind, l.granted,
+  (SELECT sum(s.hi - s.lo) FROM span AS s WHERE s.lease = l.no)
+FROM lease AS l JOIN queue AS q ON q.id = l.queue JOIN grp AS g ON g.id = l.grp
+WHERE (:live = 0 OR l.ended_at IS NULL)
+  AND (CAST(:queue AS text) IS NULL OR q.name = CAST(:queue AS text))
+  AND (CAST(:grp AS text) IS NULL OR g.name = CAST(:grp AS text))
+ORDER BY l.no DESC LIMIT :limit;
+
+-- name: audit_leases: ended leases of living groups that still hold spans
+SELECT l.no, count(*) FROM span AS s JOIN lease AS l ON l.no = s.lease JOIN grp AS g ON g.id = s.grp
+JOIN queue AS q ON q.id = g.queue
+WHERE l.ended_at IS NOT NULL AND q.deleted_at IS NULL GROUP BY l.no;

@@ -1,0 +1,31 @@
+-- name: ledger_get: one minute of one outcome, as this instance counted it
+SELECT n, latency FROM ledger
+WHERE queue = :queue AND grp = :grp AND minute = :minute AND outcome = :outcome AND instance = :instance;
+
+-- name: ledger_put: the new count and sketch
+INSERT INTO ledger (queue, grp, minute, outcome, instance, n, latency)
+VALUES (:queue, :grp, :minute, :outcome, :instance, :n, :latency)
+ON CONFLICT (queue, grp, minute, outcome, instance) DO UPDATE SET n = excluded.n, latency = excluded.latency;
+
+-- name: ledger_list: minutes of a queue and group, oldest first
+SELECT queue, grp, minute, outcome, n, latency FROM ledger
+WHERE (CAST(:queue AS text) IS NULL OR queue = CAST(:queue AS text))
+  AND (CAST(:grp AS text) IS NULL OR grp = CAST(:grp AS text))
+  AND minute >= :after AND minute <= :before
+ORDER BY minute, queue, grp, outcome;
+
+-- name: ledger_forget: minutes too old to matter
+DELETE FROM ledger WHERE minute < :before;
+
+-- name: meta_get: a fact about the database
+SELECT value FROM meta WHERE key = :key;
+
+-- name: meta_put: remember it
+INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: instance_beat: a broker is alive
+INSERT INTO instance (id, started_at, heartbeat_at) VALUES (:id, :now, :now)
+ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at;
+
+-- name: instance_forget: brokers not heard of for long
+DELETE FROM instance WHERE heartbeat_at < :before;

@@ -1,0 +1,273 @@
+"""Queues, partitions, lanes and groups: found, made and changed."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from ackwise.core import limits
+from ackwise.core.answers import QueueInfo
+from ackwise.core.commands import ConfigureGroup, ConfigureQueue, DeleteGroup, DeleteQueue, PauseQueue
+from ackwise.core.errors import QueueExists, UnknownGroup, UnknownPartition, UnknownQueue
+from ackwise.core.ids import uuid_text
+from ackwise.core.policy import GroupPolicy, QueuePolicy, parse_policy
+from ackwise.store.session import Row, Session
+from ackwise.store.turn import places
+from ackwise.store.turn.context import Turn
+
+
+class QueueRow(msgspec.Struct, frozen=True):
+    id: int
+    name: str
+    ns: str
+    task: str
+    policy: QueuePolicy
+    paused: int
+    created_at: int
+
+
+class GroupRow(msgspec.Struct, frozen=True):
+    id: int
+    queue: int
+    name: str
+    policy: GroupPolicy
+    created_at: int
+
+
+class LaneRef(msgspec.Struct):
+    """A lane that is being written to."""
+
+    part: int
+    part_uuid: str
+    part_name: str
+    lane: int
+    head: int
+
+
+@lru_cache(maxsize=4096)
+def _policy(text: str) -> QueuePolicy:
+    return msgspec.json.decode(text, type=QueuePolicy)
+
+
+@lru_cache(maxsize=4096)
+def _group_policy(text: str) -> GroupPolicy:
+    return msgspec.json.decode(text, type=GroupPolicy)
+
+
+def queue_from(row: Row) -> QueueRow:
+    return QueueRow(row[0], row[1], row[2], row[3], _policy(row[4]), row[5], row[6])
+
+
+def group_from(row: Row) -> GroupRow:
+    return GroupRow(row[0], row[1], row[2], _group_policy(row[3]), row[4])
+
+
+def find_queue(session: Session, name: str) -> QueueRow | None:
+    row = session.row("queue_by_name", {"name": name})
+    return queue_from(row) if row else None
+
+
+def queue(session: Session, name: str) -> QueueRow:
+    found = find_queue(session, limits.name(name, "queue"))
+    if found is None:
+        raise UnknownQueue(f"there is no queue {name!r}; push to it or create it first", queue=name)
+    return found
+
+
+def queue_of_id(session: Session, number: int) -> QueueRow | None:
+    row = session.row("queue_by_id", {"id": number})
+    return queue_from(row) if row else None
+
+
+def ensure_queue(turn: Turn, name: str, policy: QueuePolicy | None) -> QueueRow:
+    """The queue, made with `policy` when it does not exist; without one it is refused."""
+    found = find_queue(turn.session, name)
+    if found is not None or policy is None:
+        return found or queue(turn.session, name)
+    ns, task = (name.split(".", 2) + ["", ""])[:2] if "." in name else ("", "")
+    _insert_queue(turn, name, ns, task, policy)
+    return queue(turn.session, name)
+
+
+def _insert_queue(turn: Turn, name: str, ns: str, task: str, policy: QueuePolicy) -> None:
+    fields = {
+        "name": name,
+        "ns": ns,
+        "task": task,
+        "policy": msgspec.json.encode(policy).decode(),
+        "created_at": turn.now,
+    }
+    turn.session.row("queue_insert", fields)
+
+
+def info(row: QueueRow, *, created: bool = False) -> QueueInfo:
+    policy = {f: getattr(row.policy, f) for f in row.policy.__struct_fields__}
+    plain = msgspec.to_builtins(policy)
+    return QueueInfo(row.name, row.id, row.ns, row.task, plain, bool(row.paused), row.created_at, created)
+
+
+def configure_queue(turn: Turn, command: ConfigureQueue) -> QueueInfo:
+    name = limits.name(command.queue, "queue")
+    found = find_queue(turn.session, name)
+    if found and command.must_be_new:
+        raise QueueExists(f"queue {name!r} exists already; configure it instead", queue=name)
+    old = QueuePolicy() if found is None or command.replace else found.policy
+    policy = old.merged(command.policy) if command.policy else parse_policy(msgspec.to_builtins(old))
+    if found is None:
+        _insert_queue(turn, name, command.namespace or "", command.task or "", policy)
+    else:
+        turn.session.run(
+            "queue_update",
+            {
+                "id": found.id,
+                "policy": msgspec.json.encode(policy).decode(),
+                "ns": found.ns if command.namespace is None else command.namespace,
+                "task": found.task if command.task is None else command.task,
+            },
+        )
+    return info(queue(turn.session, name), created=found is None)
+
+
+def pause_queue(turn: Turn, command: PauseQueue) -> QueueInfo:
+    found = queue(turn.session, command.queue)
+    turn.session.run("queue_pause", {"id": found.id, "paused": int(command.paused)})
+    if not command.paused:
+        turn.wake(found.name, 1)
+    return info(queue(turn.session, command.queue))
+
+
+def delete_queue(turn: Turn, command: DeleteQueue) -> int:
+    """Free the name and void its leases now; its rows go in chunks with the sweeps."""
+    found = queue(turn.session, command.queue)
+    turn.session.lock_queue(found.id)
+    for row in turn.session.rows("groups_of_queue", {"queue": found.id}):
+        void_leases(turn, row[0])
+    return turn.session.run("queue_bury", {"id": found.id, "now": turn.now})
+
+
+def void_leases(turn: Turn, grp: int) -> None:
+    for row in turn.session.rows("leases_of_group", {"grp": grp}):
+        lease = turn.lease(row[0])
+        if lease is not None:
+            lease.lost = lease.granted
+            turn.end_lease(lease, "void")
+
+
+# lanes
+
+
+def ensure_lane(turn: Turn, owner: QueueRow, partition: str, prio: int) -> LaneRef:
+    session = turn.session
+    where = {"queue": owner.id, "name": partition, "prio": prio}
+    row = session.row("part_by_name", where)
+    if row is None or row[2] is None:
+        session.lock_queue(owner.id)
+        session.run("part_insert", {"uuid": uuid_text(turn.new_uuid()), "queue": owner.id, "name": partition})
+        row = session.row("part_by_name", where)
+        assert row is not None
+        made = session.row("lane_insert", {"part": row[0], "queue": owner.id, "prio": prio, "now": turn.now})
+        if made:
+            session.run("cursors_for_lane", {"lane": made[0], "part": row[0], "prio": prio, "queue": owner.id})
+        row = session.row("part_by_name", where)
+        assert row is not None
+    return LaneRef(row[0], row[1], partition, row[2], row[3])
+
+
+# groups
+
+
+def find_group(session: Session, owner: QueueRow, name: str) -> GroupRow | None:
+    row = session.row("group_by_name", {"queue": owner.id, "name": name})
+    return group_from(row) if row else None
+
+
+def group(session: Session, owner: QueueRow, name: str) -> GroupRow:
+    found = find_group(session, owner, limits.name(name, "group"))
+    if found is None:
+        raise UnknownGroup(f"queue {owner.name!r} has no group {name!r}", queue=owner.name, group=name)
+    return found
+
+
+def ensure_group(
+    turn: Turn, owner: QueueRow, name: str, start: str | int, policy: GroupPolicy | None = None
+) -> GroupRow:
+    """The group; a new one stands at the start, at the end, or at an instant."""
+    found = find_group(turn.session, owner, name)
+    if found is not None:
+        return found
+    session = turn.session
+    session.lock_queue(owner.id)
+    fields = {
+        "queue": owner.id,
+        "name": name,
+        "mode": start if isinstance(start, str) else "from",
+        "created_at": turn.now,
+    }
+    from_at = None if isinstance(start, str) else start
+    text = msgspec.json.encode(policy or GroupPolicy()).decode()
+    made = session.row("group_insert", {**fields, "from_at": from_at, "policy": text})
+    if made:
+        session.run(
+            "cursors_for_group",
+            {"grp": made[0], "queue": owner.id, "at_end": int(start == "new"), "ready_at": turn.now},
+        )
+        if from_at is not None:
+            for row in session.rows("cursors_of_group", {"grp": made[0]}):
+                places.move_cursor(
+                    turn, places.cursor_from(row), places.seq_at(turn.session, row[0], row[17], row[16], from_at)
+                )
+    return group(session, owner, name)
+
+
+def configure_group(turn: Turn, command: ConfigureGroup) -> GroupRow:
+    owner = queue(turn.session, command.queue)
+    name = limits.name(command.group, "group")
+    if command.policy is not None:
+        command.policy.check()
+    known = find_group(turn.session, owner, name)
+    if known is None:
+        return ensure_group(turn, owner, name, command.start, command.policy)
+    if command.policy is not None:
+        text = msgspec.json.encode(command.policy).decode()
+        turn.session.run("group_policy", {"id": known.id, "policy": text})
+    return group(turn.session, owner, name)
+
+
+def delete_group(turn: Turn, command: DeleteGroup) -> int:
+    """The group's places and leases go; its dead letters stay and can be replayed."""
+    owner = queue(turn.session, command.queue)
+    found = group(turn.session, owner, command.group)
+    turn.session.lock_queue(owner.id)
+    void_leases(turn, found.id)
+    rows = turn.session.rows("cursors_of_group", {"grp": found.id})
+    turn.session.lock_parts(sorted({row[2] for row in rows}))
+    for row in rows:
+        turn.session.run("spans_delete_cursor", {"lane": row[0], "grp": found.id})
+    turn.session.run("cursors_delete", {"grp": found.id})
+    turn.session.run("group_delete", {"id": found.id})
+    return len(rows)
+
+
+def find_part(session: Session, owner: QueueRow, partition: str) -> int | None:
+    row = session.row("part_by_name", {"queue": owner.id, "name": partition, "prio": 0})
+    return int(row[0]) if row else None
+
+
+def part_id(session: Session, owner: QueueRow, partition: str) -> int:
+    found = find_part(session, owner, limits.name(partition, "partition"))
+    if found is None:
+        raise UnknownPartition(
+            f"queue {owner.name!r} has no partition {partition!r}", queue=owner.name, partition=partition
+        )
+    return found
+
+
+def part_names(session: Session, parts: set[int]) -> dict[int, tuple[str, str]]:
+    """(name, uuid) of partitions."""
+    found = {}
+    for part in parts:
+        row = session.row("part_by_id", {"id": part})
+        if row:
+            found[part] = (row[1], row[2])
+    return found

@@ -1,0 +1,345 @@
+"""Claim: find lanes that are ready, let the core choose, write one lease and one span per run of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ackwise.core import limits
+from ackwise.core.answers import Claimed, Grant
+from ackwise.core.claiming import EmptyReason, LanePlan, LaneView, Take, may_enter, plan_lane
+from ackwise.core.commands import Claim
+from ackwise.core.errors import BadInput, ClaimConflict
+from ackwise.core.policy import Exclusivity, order_for
+from ackwise.core.spans import Cursor, Lease, Span, merge_ranges
+from ackwise.store.turn import catalog, places, reading
+from ackwise.store.turn.catalog import GroupRow, QueueRow
+from ackwise.store.turn.context import Turn
+
+PAGE = 32
+MOST_LANES_SEEN = 2000
+SPAN_PAGE = 500
+
+
+def check(command: Claim) -> None:
+    """Refuse what is wrong before anything is made."""
+    if command.queue is None and command.namespace is None and command.task is None:
+        raise BadInput("a claim names a queue, or a namespace and/or a task")
+    if command.queue is not None:
+        limits.name(command.queue, "queue")
+    limits.name(command.group, "group")
+    for what, text in (("owner", command.owner), ("claim key", command.key)):
+        if text is not None:
+            limits.name(text, what)
+    for partition in command.partitions or ():
+        limits.name(partition, "partition")
+    for priority in command.priorities or ():
+        limits.count(priority, "priority", least=0, most=limits.MAX_PRIORITY)
+    limits.count(command.most, "max")
+    if command.most_partitions is not None:
+        limits.count(command.most_partitions, "max_partitions")
+    if command.lease is not None:
+        limits.lease_micros(command.lease / limits.MICROS)
+    if command.key is not None and command.auto_ack:
+        raise BadInput("a claim with a key cannot auto-ack: there would be nothing to give again")
+    if command.create is not None:
+        command.create.check()
+
+
+def claim(turn: Turn, command: Claim) -> Claimed:
+    check(command)
+    if command.queue is not None:
+        owner = catalog.ensure_queue(turn, command.queue, command.create)
+        return _Claiming(turn, command, owner).run()
+    empty = Claimed(command.group, [], empty=EmptyReason.EMPTY)
+    for owner in _queues_by_tag(turn, command):
+        answer = _Claiming(turn, command, owner).run()
+        if answer.grants or answer.empty is EmptyReason.ENDED:
+            return answer
+        empty = _more_telling(empty, answer)
+    return empty
+
+
+def _queues_by_tag(turn: Turn, command: Claim) -> list[QueueRow]:
+    """Living queues of a namespace and task, the one that has been ready longest first."""
+    rows = turn.session.rows("queues_living", {"ns": command.namespace, "task": command.task})
+    waiting = []
+    for queue in map(catalog.queue_from, rows):
+        group = catalog.ensure_group(turn, queue, command.group, command.start)
+        row = turn.session.row("cursors_next_ready", {"grp": group.id})
+        waiting.append((row[0] if row and row[0] is not None else 1 << 62, queue.id, queue))
+    return [queue for _, _, queue in sorted(waiting, key=lambda w: w[:2])]
+
+
+def _more_telling(one: Claimed, other: Claimed) -> Claimed:
+    if one.empty is EmptyReason.EMPTY:
+        return other
+    if other.until is not None and (one.until is None or other.until < one.until):
+        return other
+    return one
+
+
+class _Claiming:
+    """One claim on one queue."""
+
+    def __init__(self, turn: Turn, command: Claim, queue: QueueRow) -> None:
+        self.turn, self.command, self.queue = turn, command, queue
+        self.session = turn.session
+        self.group: GroupRow = catalog.ensure_group(turn, queue, command.group, command.start)
+        self.policy = self.group.policy.over(queue.policy)
+        self.exclusivity: Exclusivity = command.exclusivity or queue.policy.exclusivity
+        same = self.exclusivity == queue.policy.exclusivity
+        order = command.order or (queue.policy.order if same else None) or order_for(self.exclusivity)
+        self.strict = order == "strict"
+        self.no = 0 if command.auto_ack else turn.next_lease_no()
+        self.owner = command.owner or f"lease-{self.no}"
+        self.room = command.most
+        self.picked: list[tuple[Cursor, list[Take]]] = []
+        self.parts: set[int] = set()
+        self.solo = False
+        self.blocked: EmptyReason | None = None
+        self.until: int | None = None
+
+    def run(self) -> Claimed:
+        self.session.lock_group(self.group.id, alone=self.exclusivity == "queue")
+        if self.command.key is not None:
+            repeated = self._repeated(self.command.key)
+            if repeated is not None:
+                return repeated
+        if self.queue.paused:
+            return Claimed(self.group.name, [], empty=EmptyReason.PAUSED)
+        if self._shut_out():
+            return self._empty()
+        for part, lanes in self._candidates():
+            self._visit(part, lanes)
+            if self.room == 0 or self.solo or len(self.parts) == (self.command.most_partitions or -1):
+                break
+        return self._grant() if self.picked else self._empty()
+
+    def _fingerprint(self) -> str:
+        c = self.command
+        return msgspec.json.encode((self.queue.name, self.group.name, c.partitions, c.priorities)).decode()
+
+    def _repeated(self, key: str) -> Claimed | None:
+        """The same claim again: what is still outstanding, under a new lease number."""
+        lease = self.turn.lease_by_key(self.group.id, key)
+        if lease is None:
+            return None
+        if lease.fingerprint != self._fingerprint():
+            raise ClaimConflict(f"claim key {key!r} was used before for another queue, group or filter", key=key)
+        if not lease.live(self.turn.now):
+            return Claimed(self.group.name, [], empty=EmptyReason.ENDED)
+        spans = self.turn.spans("spans_of_lease", lease=lease.no)
+        self.session.lock_parts(sorted({self._cursor(span.lane).part for span in spans}))
+        spans = self.turn.spans("spans_of_lease", lease=lease.no)
+        self.session.run("lease_unkey", {"no": lease.no})
+        lease.key = None
+        lease.lost = merge_ranges([(s.lane, s.lo, s.hi) for s in spans], places.MOST_LOST_RANGES)
+        self.turn.end_lease(lease, "superseded")
+        self._add_lease([(s.lane, s.lo, s.hi) for s in spans], lease.exclusivity, lease.owner)
+        for span in spans:
+            span.lease, span.delivs = self.no, span.delivs + 1
+            self.turn.replace_span(span, [span])
+        return self._answer([(self._cursor(s.lane), s) for s in spans])
+
+    def _cursor(self, lane: int) -> Cursor:
+        cursor = self.turn.cursor(lane, self.group.id)
+        assert cursor is not None
+        return cursor
+
+    def _shut_out(self) -> bool:
+        """Whether somebody holds the whole queue, or this claim wants it whole and somebody holds anything."""
+        whole = self.session.row("lease_whole_queue", {"grp": self.group.id})
+        if whole and whole[1] > self.turn.now and whole[2] != self.owner:
+            self.blocked, self.until = EmptyReason.LOCKED, whole[1]
+            return True
+        if self.exclusivity == "queue":
+            other = self.session.row("lease_other", {"grp": self.group.id, "owner": self.owner, "now": self.turn.now})
+            if other:
+                self.blocked, self.until = EmptyReason.LOCKED, other[1]
+                return True
+        return False
+
+    def _candidates(self) -> Iterator[tuple[int, set[int] | None]]:
+        """Partitions to look at, with the lanes meant (None: all of them)."""
+        if self.command.partitions is not None:
+            parts = [catalog.find_part(self.session, self.queue, name) for name in self.command.partitions]
+            known = [part for part in parts if part is not None]
+            self.session.lock_parts(sorted(known))
+            yield from ((part, None) for part in known)
+            return
+        if self.command.owner is not None:
+            rows = self.session.rows("cursors_owned", {"grp": self.group.id, "owner": self.owner})
+            locked = self.session.lock_parts(sorted({row[1] for row in rows}), skip=True)
+            yield from ((row[1], {row[0]}) for row in rows if row[1] in locked)
+        yield from self._ready()
+
+    def _ready(self) -> Iterator[tuple[int, set[int]]]:
+        skipped: list[tuple[int, set[int]]] = []
+        seen = 0
+        page = min(PAGE, max(4, self.command.most))
+        while seen < MOST_LANES_SEEN:
+            where = {"grp": self.group.id, "now": self.turn.now, "limit": page, "skip": seen}
+            rows = self.session.rows("cursors_ready", where)
+            seen += len(rows)
+            locked = self.session.lock_parts(sorted({row[1] for row in rows}), skip=True)
+            for row in rows:
+                if row[1] in locked:
+                    yield row[1], {row[0]}
+                else:
+                    skipped.append((row[1], {row[0]}))
+            if len(rows) < page:
+                break
+            page = PAGE
+        if not self.picked:
+            for part, lanes in skipped[:1]:
+                self.session.lock_parts([part])
+                yield part, lanes
+
+    def _visit(self, part: int, lanes: set[int] | None) -> None:
+        cursors = [Cursor(*row) for row in self.session.rows("cursors_of_part", {"part": part, "grp": self.group.id})]
+        if not self._may_enter(cursors):
+            self.blocked = EmptyReason.LOCKED
+            return
+        already = {cursor.lane for cursor, _ in self.picked}
+        for cursor in cursors:
+            wanted = lanes is None or cursor.lane in lanes
+            wanted = wanted and (self.command.priorities is None or cursor.prio in self.command.priorities)
+            if wanted and self.room and not self.solo and cursor.lane not in already:
+                self._take(cursor)
+
+    def _may_enter(self, cursors: list[Cursor]) -> bool:
+        leased = sum(cursor.leased for cursor in cursors)
+        holder = next((c.exclusive_owner for c in cursors if c.exclusive_owner is not None), None)
+        sole: str | None = self.owner
+        if self.exclusivity != "none" and leased and holder is None:
+            for cursor in cursors:
+                where = {"lane": cursor.lane, "grp": self.group.id, "owner": self.owner}
+                if cursor.leased and self.session.row("lease_owner_in_lane", where):
+                    sole = None
+        return may_enter(self.exclusivity, self.owner, leased=leased, exclusive_owner=holder, sole_owner=sole)
+
+    def _take(self, cursor: Cursor) -> None:
+        fresh_hi, due_at = places.fresh_limit(self.session, cursor, self.policy, self.turn.now, self.room)
+        spans = self._spans(cursor) if cursor.held else iter(())
+        plan: LanePlan = plan_lane(
+            LaneView(spans, cursor.next, fresh_hi, cursor.head, due_at),
+            strict=self.strict,
+            owner=self.owner,
+            room=self.room,
+            now=self.turn.now,
+            alone=not self.picked,
+            bulk=self.command.bulk,
+        )
+        if plan.takes:
+            self.picked.append((cursor, plan.takes))
+            self.parts.add(cursor.part)
+            self.room -= sum(take.hi - take.lo for take in plan.takes)
+            self.solo = plan.solo
+        elif plan.blocked is not None:
+            self.blocked = plan.blocked
+            if plan.until is not None and (self.until is None or plan.until < self.until):
+                self.until = plan.until
+
+    def _spans(self, cursor: Cursor) -> Iterator[Span]:
+        where = {"lane": cursor.lane, "grp": cursor.grp}
+        if not self.strict:
+            yield from self.turn.spans("spans_due", **where, now=self.turn.now, limit=max(self.room, SPAN_PAGE))
+            return
+        after = -1
+        while True:
+            page = self.turn.spans("spans_in_order", **where, after=after, limit=SPAN_PAGE)
+            yield from page
+            if len(page) < SPAN_PAGE:
+                return
+            after = page[-1].hi
+
+    def _grant(self) -> Claimed:
+        granted = [(cursor.lane, take.lo, take.hi) for cursor, takes in self.picked for take in takes]
+        if not self.command.auto_ack:
+            self._add_lease(granted, self.exclusivity, self.owner)
+        handed: list[tuple[Cursor, Span]] = []
+        for cursor, takes in self.picked:
+            for take in takes:
+                handed.append((cursor, self._hand_over(cursor, take)))
+            if not self.command.auto_ack:
+                cursor.leased += 1
+                if self.exclusivity != "none":
+                    cursor.exclusive += 1
+                    cursor.exclusive_owner = self.owner
+            cursor.ready_at = places.ready_at(self.turn, cursor, self.policy)
+            self.turn.save_cursor(cursor)
+        if self.command.auto_ack:
+            self.turn.count(self.queue.name, self.group.name, "acked", sum(len(span) for _, span in handed), 0)
+        return self._answer(handed)
+
+    def _add_lease(self, granted: list[tuple[int, int, int]], exclusivity: str, owner: str) -> None:
+        lease_for = self.command.lease or round(self.policy.lease_seconds * limits.MICROS)
+        lease = Lease(
+            no=self.no,
+            tag=self.turn.dice.getrandbits(32),
+            queue=self.queue.id,
+            grp=self.group.id,
+            owner=owner,
+            instance=self.turn.instance,
+            exclusivity=exclusivity,
+            bulk=int(self.command.bulk),
+            deadline=self.turn.now + lease_for,
+            made_at=self.turn.now,
+            granted=merge_ranges(granted, 1 << 30),
+            key=self.command.key,
+            fingerprint=self._fingerprint() if self.command.key is not None else None,
+        )
+        self.turn.add_lease(lease)
+
+    def _hand_over(self, cursor: Cursor, take: Take) -> Span:
+        """Move [lo, hi) under the lease, or out of the group's way with auto-ack."""
+        size = take.hi - take.lo
+        base = take.span or Span(cursor.lane, cursor.grp, take.lo, take.hi)
+        handed = msgspec.structs.replace(
+            base, lo=take.lo, hi=take.hi, lease=self.no, delivs=base.delivs + 1, last_owner=self.owner, due_at=0
+        )
+        rest = [take.span.part(take.hi, take.span.hi)] if take.span is not None and take.hi < take.span.hi else []
+        if self.command.auto_ack:
+            cursor.acked += size
+            if take.span is not None:
+                cursor.held -= size
+                self.turn.replace_span(take.span, rest)
+        elif take.span is not None:
+            self.turn.replace_span(take.span, [handed, *rest])
+        else:
+            cursor.held += size
+            self.turn.add_span(handed)
+        if take.span is None:
+            cursor.next = take.hi
+        return handed
+
+    def _answer(self, handed: list[tuple[Cursor, Span]]) -> Claimed:
+        names = catalog.part_names(self.session, {cursor.part for cursor, _ in handed})
+        grants = [
+            Grant(
+                self.queue.name, names[cursor.part][0], names[cursor.part][1], span.lane, cursor.prio, span.lo, span.hi,
+                span.fails, span.delivs,
+            )
+            for cursor, span in handed
+        ]  # fmt: skip
+        lease = self.turn.lease(self.no) if self.no else None
+        if lease is None:
+            read = [reading.segments(self.session, g.lane, g.lo, g.hi) for g in grants]
+            return Claimed(self.group.name, grants, prefetched=read)
+        return Claimed(self.group.name, grants, lease.no, lease.tag, lease.deadline)
+
+    def _empty(self) -> Claimed:
+        """Nothing to hand out, and why."""
+        reason, until = self.blocked, self.until
+        if reason is None and self.command.partitions is None:
+            row = self.session.row("cursors_next_ready", {"grp": self.group.id})
+            if row and row[0] is not None and row[0] > self.turn.now:
+                reason, until = EmptyReason.DELAYED, row[0]
+        if reason is None and self.session.row("cursor_exclusive", {"grp": self.group.id}):
+            reason = EmptyReason.LOCKED
+        if reason is EmptyReason.LOCKED and until is None:
+            row = self.session.row("leases_next_deadline", {"grp": self.group.id})
+            until = row[0] if row else None
+        return Claimed(self.group.name, [], empty=reason or EmptyReason.EMPTY, until=until)

@@ -1,0 +1,189 @@
+"""The state of one turn: its instant, its dice, what it loaded and what it will count."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from typing import Any
+
+import msgspec
+
+from ackwise.core import latency
+from ackwise.core.ids import uuid7
+from ackwise.core.spans import Cursor, Lease, Span
+from ackwise.store.session import Dedupe, Row, Session
+
+Tally = dict[tuple[str, str, str], tuple[int, dict[int, int]]]
+"""(queue, group, outcome) to how many and how long they took."""
+
+
+class Turn:
+    """One transaction with one `now`."""
+
+    def __init__(
+        self, session: Session, dedupe: Dedupe, *, now: int, dice: random.Random, seed: bytes, instance: str
+    ) -> None:
+        self.session = session
+        self.dedupe = dedupe
+        self.now = now
+        self.dice = dice
+        self.instance = instance
+        self.tally: Tally = {}
+        self.ledger_written = False
+        self.woken: dict[str, int] = {}
+        self.written: list[dict[str, Any]] = []
+        self._seed = hashlib.blake2b(seed, digest_size=8)
+        self.last_id = 0
+        self.loaded: dict[int, Any] = {}
+        self._saved_tally: Tally = {}
+        self._saved_written = 0
+        self._leases: dict[int, Lease] = {}
+        self._lease_no: int | None = None
+
+    def roll(self) -> float:
+        return self.dice.random()
+
+    def new_ids(self, count: int) -> int:
+        """The first of `count` message ids in a row, above every id of this turn."""
+        first = max(uuid7(self.now // 1000, self.dice.getrandbits(73)), self.last_id + 1)
+        self.last_id = first + count - 1
+        return first
+
+    def new_uuid(self) -> int:
+        return self.new_ids(1)
+
+    def hasher(self, part: int) -> Any:
+        """A seeded hash that transaction ids of this partition are fed to."""
+        hasher = self._seed.copy()
+        hasher.update(part.to_bytes(8, "little"))
+        return hasher
+
+    def count(self, queue: str, group: str, outcome: str, n: int, took: int | None = None) -> None:
+        """Note `n` settlements for the ledger."""
+        if n:
+            total, sketch = self.tally.get((queue, group, outcome), (0, {}))
+            if took is not None:
+                number = latency.bucket(took)
+                sketch[number] = sketch.get(number, 0) + n
+            self.tally[queue, group, outcome] = (total + n, sketch)
+
+    def wake(self, queue: str, n: int) -> None:
+        """Messages of this queue may have become claimable."""
+        self.woken[queue] = self.woken.get(queue, 0) + n
+
+    def forget(self) -> None:
+        """Drop what was loaded."""
+        self._leases.clear()
+        self.loaded.clear()
+
+    def savepoint(self) -> None:
+        """From here on, `undo` takes everything back: rows, dedupe keys and counts."""
+        self.session.savepoint()
+        self.dedupe.mark()
+        self._saved_written = len(self.written)
+        self._saved_tally = {key: (n, dict(sketch)) for key, (n, sketch) in self.tally.items()}
+
+    def keep(self) -> None:
+        self.session.keep()
+
+    def undo(self) -> None:
+        self.session.undo()
+        self.dedupe.undo()
+        self.tally = self._saved_tally
+        del self.written[self._saved_written :]
+        self.forget()
+
+    # leases
+
+    def next_lease_no(self) -> int:
+        if self._lease_no is None:
+            row = self.session.row("lease_last")
+            self._lease_no = (row[0] or 0) if row else 0
+        self._lease_no += 1
+        return self._lease_no
+
+    def lease(self, no: int) -> Lease | None:
+        found = self._leases.get(no)
+        if found is None and (row := self.session.row("lease_by_no", {"no": no})):
+            found = self._leases[no] = lease_from(row)
+        return found
+
+    def lease_by_key(self, grp: int, key: str) -> Lease | None:
+        row = self.session.row("lease_by_key", {"grp": grp, "key": key})
+        return self.lease(row[0]) if row else None
+
+    def add_lease(self, lease: Lease) -> None:
+        fields = msgspec.structs.asdict(lease)
+        self.session.run("lease_insert", {**fields, "granted": ranges_text(lease.granted)})
+        self._leases[lease.no] = lease
+
+    def end_lease(self, lease: Lease, kind: str) -> None:
+        lease.ended_at, lease.end_kind = self.now, kind
+        self.session.run(
+            "lease_end", {"no": lease.no, "ended_at": self.now, "end_kind": kind, "lost": ranges_text(lease.lost)}
+        )
+
+    # cursors and spans
+
+    def cursor(self, lane: int, grp: int) -> Cursor | None:
+        row = self.session.row("cursor_get", {"lane": lane, "grp": grp})
+        return Cursor(*row) if row else None
+
+    def save_cursor(self, cursor: Cursor) -> None:
+        self.session.run("cursor_update", msgspec.structs.asdict(cursor))
+
+    def spans(self, name: str, **params: int) -> list[Span]:
+        return [Span(*row) for row in self.session.rows(name, params)]
+
+    def replace_span(self, old: Span, new: list[Span]) -> None:
+        """Put `new` where `old` was; spans are keyed by their end."""
+        kept = False
+        for span in new:
+            if span.hi == old.hi:
+                kept = True
+                self.session.run("span_update", span_params(span))
+        if not kept:
+            self.session.run("span_delete", {"lane": old.lane, "grp": old.grp, "hi": old.hi})
+        self.session.many("span_insert", [span_params(span) for span in new if span.hi != old.hi])
+
+    def add_span(self, span: Span) -> None:
+        self.session.run("span_insert", span_params(span))
+
+
+def lease_from(row: Row) -> Lease:
+    (
+        no,
+        tag,
+        queue,
+        grp,
+        owner,
+        instance,
+        exclusivity,
+        bulk,
+        deadline,
+        made_at,
+        granted,
+        key,
+        mark,
+        ended,
+        kind,
+        lost,
+    ) = row
+    return Lease(
+        no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, ranges_from(granted), key, mark, ended, kind,
+        ranges_from(lost),
+    )  # fmt: skip
+
+
+def span_params(span: Span) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(span)
+    del fields["owner"]
+    return fields
+
+
+def ranges_text(ranges: list[tuple[int, int, int]]) -> str:
+    return msgspec.json.encode(ranges).decode()
+
+
+def ranges_from(text: str | None) -> list[tuple[int, int, int]]:
+    return msgspec.json.decode(text, type=list[tuple[int, int, int]]) if text else []

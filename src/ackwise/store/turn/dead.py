@@ -1,0 +1,153 @@
+"""Dead letters: buried with their story, put back, copied, forgotten."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ackwise.core.answers import Redriven
+from ackwise.core.commands import PurgeDead, Push, Redrive, Replay
+from ackwise.core.errors import RedriveRefused
+from ackwise.core.ids import uuid_text
+from ackwise.core.lifecycle import Event, State, target
+from ackwise.core.messages import NewMessage
+from ackwise.core.policy import QueuePolicy
+from ackwise.core.settlement import Fate
+from ackwise.core.spans import Cursor, Span
+from ackwise.store import segment
+from ackwise.store.session import Row
+from ackwise.store.turn import catalog, places, push, reading
+from ackwise.store.turn.catalog import GroupRow, QueueRow
+from ackwise.store.turn.context import Turn
+
+MOST_HISTORY = 20
+LONGEST_ERROR = 8192
+LONGEST_NOTE = 500
+
+
+def add_history(history: str, at: int, event: str, owner: str | None, error: str | None) -> str:
+    """One more line of a delivery's story; only the newest are kept."""
+    lines = msgspec.json.decode(history) if history else []
+    line = {"at": at, "event": event, "owner": owner, "error": (error or "")[:LONGEST_NOTE]}
+    return msgspec.json.encode([*lines, line][-MOST_HISTORY:]).decode()
+
+
+def bury(
+    turn: Turn,
+    queue: QueueRow,
+    group: GroupRow,
+    cursor: Cursor,
+    span: Span,
+    fate: Fate,
+    error: str,
+    error_type: str = "",
+) -> None:
+    """Write a dead letter for every message of `span`. The caller takes the span itself away."""
+    rows = []
+    reason = fate.reason.value if fate.reason else ""
+    for message in reading.messages(turn.session, span.lane, span.lo, span.hi):
+        rows.append(
+            {
+                "uuid": uuid_text(turn.new_uuid()),
+                "queue": queue.id,
+                "part": cursor.part,
+                "lane": span.lane,
+                "seq": message.seq,
+                "epoch": cursor.epoch,
+                "grp": group.id,
+                "grp_name": group.name,
+                "txid": message.transaction_id,
+                "reason": reason,
+                "error": error[:LONGEST_ERROR],
+                "etype": error_type,
+                "fails": fate.failures,
+                "delivs": span.delivs,
+                "history": span.history,
+                "snapshot": segment.one(message),
+                "born_at": message.created_at,
+                "dead_at": turn.now,
+            }
+        )
+    turn.session.many("dead_insert", rows)
+
+
+def redrive(turn: Turn, command: Redrive) -> Redriven:
+    results = {}
+    for uuid in command.ids:
+        row = turn.session.row("dead_by_uuid", {"uuid": uuid})
+        if row is None:
+            results[uuid] = "not_found"
+            continue
+        try:
+            _put_back(turn, row)
+            results[uuid] = "redriven"
+        except RedriveRefused as refusal:
+            results[uuid] = refusal.code
+    return Redriven(results)
+
+
+def _put_back(turn: Turn, row: Row) -> None:
+    """The same group gets it again at its old place, with a clean count and its history."""
+    number, _, _, part, lane, seq, epoch, grp, name, body, history, born_at = row[:12]
+    turn.session.lock_parts([part])
+    group_row = turn.session.row("group_by_id", {"id": grp})
+    cursor = turn.cursor(lane, grp) if group_row else None
+    if group_row is None or cursor is None:
+        raise RedriveRefused(f"group {name!r} is gone; replay the dead letter as a new message instead")
+    group = catalog.group_from(group_row)
+    queue = catalog.queue_of_id(turn.session, group.queue)
+    assert queue is not None
+    target(State.DEAD, Event.REDRIVE)
+    if epoch == cursor.epoch:
+        cursor.dead -= 1
+        cursor.held += 1
+    elif seq < cursor.first:
+        # Below where a seek put the group: the gap was skipped, this one message is taken up again.
+        cursor.skipped += cursor.first - seq - 1
+        cursor.first = seq
+        cursor.held += 1
+    else:
+        raise RedriveRefused(
+            "the group was moved by a seek and has this message before it; replay it as a new message instead"
+        )
+    if reading.segments(turn.session, lane, seq, seq + 1) == []:
+        turn.session.run(
+            "segment_restore", {"pos": segment.place(lane, seq), "first": seq, "created_at": born_at, "body": body}
+        )
+    story = add_history(history, turn.now, "redrive", None, None)
+    turn.add_span(Span(lane, grp, seq, seq + 1, due_at=turn.now, history=story))
+    turn.session.run("dead_delete", {"id": number})
+    places.refresh(turn, cursor, group.policy.over(queue.policy), queue.name)
+    turn.count(queue.name, group.name, "redriven", 1)
+
+
+def replay(turn: Turn, command: Replay) -> Redriven:
+    """A copy at the tail, with a transaction id made from the dead letter's, so that a repeat is a duplicate."""
+    results = {}
+    for uuid in command.ids:
+        row = turn.session.row("dead_by_uuid", {"uuid": uuid})
+        if row is None:
+            results[uuid] = "not_found"
+            continue
+        lane, seq, body, born_at = row[4], row[5], row[9], row[11]
+        message = segment.snapshot(lane, seq, born_at, body)
+        copy = NewMessage(
+            message.payload,
+            partition=command.partition or row[13],
+            priority=row[14],
+            transaction_id=f"dlq:{uuid}",
+            headers=message.headers or None,
+            content_type=message.content_type,
+        )
+        place = Push(queue=command.queue or row[12], messages=[copy], create=QueuePolicy() if command.queue else None)
+        (receipts,) = push.push_now(turn, [place], "ok")
+        results[uuid] = "duplicate" if receipts[0].status == "duplicate" else "replayed"
+        turn.session.run("dead_delete", {"id": row[0]})
+    return Redriven(results)
+
+
+def purge(turn: Turn, command: PurgeDead) -> int:
+    if command.ids is not None:
+        rows = [turn.session.row("dead_by_uuid", {"uuid": uuid}) for uuid in command.ids]
+        return sum(turn.session.run("dead_delete", {"id": row[0]}) for row in rows if row)
+    number = catalog.queue(turn.session, command.queue).id if command.queue is not None else None
+    return turn.session.run("dead_purge", {"queue": number, "grp": command.group})

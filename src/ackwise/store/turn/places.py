@@ -1,0 +1,101 @@
+"""Where a group stands in a lane: when it is next claimable, and how it is moved."""
+
+from __future__ import annotations
+
+from ackwise.core.limits import MICROS
+from ackwise.core.policy import QueuePolicy
+from ackwise.core.spans import Cursor, merge_ranges
+from ackwise.store.segment import bounds, place_seq, to_end
+from ackwise.store.session import Row, Session
+from ackwise.store.turn.context import Turn, ranges_text
+
+MOST_LOST_RANGES = 1000
+
+
+def cursor_from(row: Row) -> Cursor:
+    return Cursor(*row)
+
+
+def fresh_limit(session: Session, cursor: Cursor, policy: QueuePolicy, now: int, room: int) -> tuple[int, int | None]:
+    """The first unread seq that a queue-wide delay still holds back, and when it is due."""
+    if not policy.delay_seconds or cursor.next >= cursor.head:
+        return cursor.head, None
+    delay = round(policy.delay_seconds * MICROS)
+    hi = min(cursor.head, cursor.next + room)
+    row = session.row("segment_newer", {**bounds(cursor.lane, cursor.next, hi), "cutoff": now - delay})
+    if row is None or row[0] >= hi:
+        return hi, None
+    return max(cursor.next, row[0]), row[1] + delay
+
+
+def ready_at(turn: Turn, cursor: Cursor, policy: QueuePolicy) -> int | None:
+    """The earliest instant a claim could take something here; None while empty or exclusively held."""
+    if cursor.exclusive:
+        return None
+    due: int | None = None
+    if cursor.held:
+        where = {"lane": cursor.lane, "grp": cursor.grp}
+        if policy.effective_order == "strict":
+            first = turn.spans("span_first", **where)
+            if first and first[0].lease is None:
+                return max(first[0].due_at, turn.now)
+        row = turn.session.row("span_next_due", where)
+        due = row[0] if row else None
+    if cursor.next < cursor.head:
+        _, fresh = fresh_limit(turn.session, cursor, policy, turn.now, 1)
+        fresh = turn.now if fresh is None else fresh
+        due = fresh if due is None else min(due, fresh)
+    return None if due is None else max(due, turn.now)
+
+
+def refresh(turn: Turn, cursor: Cursor, policy: QueuePolicy, queue: str) -> None:
+    """Write the cursor with its new `ready_at`."""
+    cursor.ready_at = ready_at(turn, cursor, policy)
+    turn.save_cursor(cursor)
+    if cursor.ready_at is not None:
+        turn.wake(queue, max(1, cursor.head - cursor.next + cursor.held))
+
+
+def seq_at(session: Session, lane: int, start: int, head: int, instant: int) -> int:
+    """The first seq of a lane made at or after `instant`: bisected over segments."""
+    lo, hi = start, head
+    while lo < hi:
+        middle = (lo + hi) // 2
+        row = session.row("segment_at", to_end(lane, middle))
+        if row is None:
+            hi = middle
+        elif row[2] >= instant:
+            hi = max(lo, min(middle, row[1]))
+        else:
+            lo = place_seq(row[0]) + 1
+    return lo
+
+
+def move_cursor(turn: Turn, cursor: Cursor, target: int, policy: QueuePolicy | None = None, queue: str = "") -> None:
+    """A new epoch at `target`. Leases lose what they held here, so their settlements read stale."""
+    lost: dict[int, list[tuple[int, int, int]]] = {}
+    where = {"lane": cursor.lane, "grp": cursor.grp}
+    if cursor.held:
+        for span in turn.spans("spans_of_cursor", **where):
+            if span.lease is not None:
+                lost.setdefault(span.lease, []).append((span.lane, span.lo, span.hi))
+        turn.session.run("spans_delete_cursor", where)
+    cursor.epoch += 1
+    cursor.first = cursor.next = min(max(target, cursor.start), cursor.head)
+    cursor.held = cursor.acked = cursor.dead = cursor.skipped = cursor.expired = cursor.leased = cursor.exclusive = 0
+    cursor.exclusive_owner = None
+    for no, ranges in lost.items():
+        take_from_lease(turn, no, ranges, "seek")
+    refresh(turn, cursor, policy or QueuePolicy(), queue)
+
+
+def take_from_lease(turn: Turn, no: int, ranges: list[tuple[int, int, int]], kind: str) -> None:
+    """A lease loses these ranges; without any left it ends."""
+    lease = turn.lease(no)
+    if lease is None or lease.ended_at is not None:
+        return
+    lease.lost = merge_ranges(lease.lost + ranges, MOST_LOST_RANGES)
+    if turn.session.row("span_held", {"lease": no}) is None:
+        turn.end_lease(lease, kind)
+    else:
+        turn.session.run("lease_lost", {"no": no, "lost": ranges_text(lease.lost)})

@@ -1,0 +1,271 @@
+"""What time alone makes due: expiry, promotion, max wait, retention, forgetting. Each duty is bounded per call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import takewhile
+
+from ackwise.core.answers import Swept
+from ackwise.core.commands import Sweep
+from ackwise.core.errors import BadInput
+from ackwise.core.lifecycle import State
+from ackwise.core.limits import MICROS
+from ackwise.core.messages import QUEUE_MODE
+from ackwise.core.settlement import on_max_wait
+from ackwise.core.spans import Cursor, Lane, Span, cut
+from ackwise.store.segment import Segment, place, place_seq, to_end
+from ackwise.store.turn import catalog, dead, places, settle
+from ackwise.store.turn.catalog import GroupRow, QueueRow
+from ackwise.store.turn.context import Turn, lease_from
+from ackwise.store.turn.push import Appender
+
+TOMBSTONES_KEPT_FOR = 7 * 24 * 3600 * MICROS
+MOST_TOMBSTONES = 200_000
+LEDGER_KEPT_MINUTES = 31 * 24 * 60
+INSTANCE_KEPT_FOR = 24 * 3600 * MICROS
+
+
+def sweep(turn: Turn, command: Sweep) -> Swept:
+    unknown = set(command.duties) - set(_DUTIES)
+    if unknown:
+        raise BadInput(f"there is no duty {sorted(unknown)[0]!r}; known: {', '.join(_DUTIES)}")
+    done = {duty: _DUTIES[duty](turn, command.limit) for duty in command.duties}
+    return Swept(done, more=any(n >= command.limit for n in done.values()), next_at=next_due(turn))
+
+
+def next_due(turn: Turn) -> int | None:
+    rows = (turn.session.row("lease_next_deadline"), turn.session.row("scheduled_next"))
+    times = [row[0] for row in rows if row and row[0] is not None]
+    return min(times) if times else None
+
+
+def expire(turn: Turn, limit: int) -> int:
+    """Leases past their deadline give back what they hold."""
+    touched = 0
+    for row in turn.session.rows("leases_expired", {"now": turn.now, "limit": limit}):
+        if touched >= limit:
+            break
+        lease = turn.lease(row[0]) or lease_from(row)
+        if not lease.live(turn.now) and lease.ended_at is None and _lock_lease(turn, lease.no):
+            touched += max(1, settle.expire(turn, lease, limit - touched))
+    return touched
+
+
+def _lock_lease(turn: Turn, no: int) -> bool:
+    """Own every partition the lease holds something in; False leaves it to whoever owns one now."""
+    parts = set()
+    for span in turn.spans("spans_of_lease", lease=no):
+        row = turn.session.row("lane_by_id", {"id": span.lane})
+        if row:
+            parts.add(row[1])
+    return turn.session.lock_parts(sorted(parts), skip=True) == parts
+
+
+def promote(turn: Turn, limit: int) -> int:
+    """Scheduled messages whose time has come get their seq."""
+    rows = turn.session.rows("scheduled_due", {"now": turn.now, "limit": limit})
+    if not rows:
+        return 0
+    names = catalog.part_names(turn.session, {row[2] for row in rows})
+    turn.session.lock_parts(sorted(names))
+    appender = Appender(turn)
+    for no, queue, part, prio, _, created_at, body in rows:
+        owner = catalog.queue_of_id(turn.session, queue)
+        if owner is not None and part in names:
+            packed = Segment(place(0, 0), 0, created_at, body).packed(0)
+            appender.promote(owner, names[part][0], prio, packed)
+        turn.session.run("scheduled_delete", {"no": no})
+    appender.flush()
+    return len(rows)
+
+
+def max_wait(turn: Turn, limit: int) -> int:
+    """Messages that waited too long die, once per group that has not finished them; never while leased."""
+    touched = 0
+    for queue in _queues(turn):
+        if queue.policy.max_wait_seconds is None:
+            continue
+        cutoff = turn.now - round(queue.policy.max_wait_seconds * MICROS)
+        lanes = _old_lanes(turn, queue, cutoff, limit)
+        groups = (
+            [catalog.group_from(r) for r in turn.session.rows("groups_of_queue", {"queue": queue.id})] if lanes else []
+        )
+        if lanes and not groups:
+            groups = [catalog.ensure_group(turn, queue, QUEUE_MODE, "all")]
+        turn.session.lock_parts(sorted({lane.part for lane in lanes}))
+        for lane in lanes:
+            bound = places.seq_at(turn.session, lane.id, lane.start, lane.head, cutoff + 1)
+            for group in groups:
+                touched += _bury_waiting(turn, queue, group, lane.id, bound, limit - touched)
+                if touched >= limit:
+                    return touched
+    return touched
+
+
+def _bury_waiting(turn: Turn, queue: QueueRow, group: GroupRow, lane: int, bound: int, limit: int) -> int:
+    cursor = turn.cursor(lane, group.id)
+    if cursor is None or (cursor.next >= bound and not cursor.held):
+        return 0
+    held = settle.Holding(queue, group, group.policy.over(queue.policy))
+    touched = 0
+    for span in turn.spans("spans_in_order", lane=lane, grp=group.id, after=-1, limit=limit) if cursor.held else []:
+        if span.lease is None and span.lo < bound and touched < limit:
+            before, piece, after = cut(span, span.lo, min(bound, span.lo + limit - touched))
+            piece.history = dead.add_history(piece.history, turn.now, "max_wait", None, None)
+            rest = [s for s in (before, after) if s is not None]
+            fate = on_max_wait(held.policy, piece.fails)
+            settle.finish(turn, held, cursor, span, piece, rest, fate, "waited too long")
+            touched += len(piece)
+    hi = min(bound, cursor.next + limit - touched)
+    if hi > cursor.next:
+        touched += _bury_unread(turn, held, cursor, hi)
+    if touched:
+        places.refresh(turn, cursor, held.policy, queue.name)
+        turn.count(queue.name, group.name, "dead", touched)
+    return touched
+
+
+def _bury_unread(turn: Turn, held: settle.Holding, cursor: Cursor, hi: int) -> int:
+    span = Span(cursor.lane, cursor.grp, cursor.next, hi)
+    span.history = dead.add_history("", turn.now, "max_wait", None, None)
+    fate = on_max_wait(held.policy, 0)
+    if fate.state is State.DEAD:
+        dead.bury(turn, held.queue, held.group, cursor, span, fate, "waited too long")
+        cursor.dead += len(span)
+    else:
+        cursor.expired += len(span)
+    cursor.next = hi
+    return len(span)
+
+
+def retain(turn: Turn, limit: int) -> int:
+    """Whole segments go when they are too old, or finished by every group for long enough."""
+    removed = 0
+    for queue in _queues(turn):
+        ages = [queue.policy.retention_seconds, queue.policy.completed_retention_seconds]
+        if ages == [None, None]:
+            continue
+        newest = turn.now - round(min(a for a in ages if a is not None) * MICROS)
+        lanes = _old_lanes(turn, queue, newest, limit)
+        turn.session.lock_parts(sorted({lane.part for lane in lanes}))
+        for lane in lanes:
+            removed += _prune(turn, queue, lane, limit - removed)
+            if removed >= limit:
+                return removed
+    return removed
+
+
+def _prune(turn: Turn, queue: QueueRow, lane: Lane, limit: int) -> int:
+    row = turn.session.row("span_lowest", {"lane": lane.id})
+    cursors = [Cursor(*r) for r in turn.session.rows("cursors_of_lane", {"lane": lane.id})]
+    free = row[0] if row and row[0] is not None else lane.head
+    bounds = []
+    if queue.policy.retention_seconds is not None:
+        bounds.append((free, queue.policy.retention_seconds))
+    if queue.policy.completed_retention_seconds is not None and cursors:
+        done = min(free, *(cursor.next for cursor in cursors))
+        bounds.append((done, queue.policy.completed_retention_seconds))
+    start, removed = lane.start, 0
+    for bound, seconds in bounds:
+        cutoff = turn.now - round(seconds * MICROS)
+        if bound <= 0 or removed >= limit:
+            continue
+        where = {"lo_pos": place(lane.id, 0), "end_pos": place(lane.id, bound), "limit": limit - removed}
+        rows = list(takewhile(lambda r, c=cutoff: r[2] <= c, turn.session.rows("segments_first", where)))
+        for found in rows:
+            segment = Segment(*found)
+            turn.session.run(
+                "husk_insert",
+                {
+                    "pos": found[0],
+                    "first": found[1],
+                    "created_at": found[2],
+                    "queue": queue.id,
+                    "body": segment.husk(),
+                },
+            )
+        if rows:
+            turn.session.run("segment_delete", {"lo_pos": rows[0][0], "hi_pos": rows[-1][0]})
+            start = max(start, place_seq(rows[-1][0]) + 1)
+            removed += len(rows)
+    if start > lane.start:
+        _move_start(turn, queue, lane, start, cursors)
+    return removed
+
+
+def _move_start(turn: Turn, queue: QueueRow, lane: Lane, start: int, cursors: list[Cursor]) -> None:
+    """The log starts later; what a group had not read of it is counted as expired."""
+    oldest = turn.session.row("segment_at", to_end(lane.id, start))
+    turn.session.run("lane_pruned", {"id": lane.id, "start": start, "start_at": oldest[2] if oldest else turn.now})
+    for cursor in cursors:
+        if cursor.next < start:
+            turn.count(queue.name, "", "expired", start - cursor.next)
+            cursor.expired += start - cursor.next
+            cursor.next, cursor.start = start, start
+            places.refresh(turn, cursor, queue.policy, queue.name)
+
+
+def forget(turn: Turn, limit: int) -> int:
+    """Tombstones, husks, dedupe keys, ledger minutes and the rows of deleted queues, a bounded number at a time."""
+    row = turn.session.row("lease_last")
+    last = (row[0] or 0) if row else 0
+    floor = last - MOST_TOMBSTONES
+    cutoff = turn.now - TOMBSTONES_KEPT_FOR
+    gone = turn.session.run("leases_forget", {"below": last, "cutoff": cutoff, "floor": floor, "limit": limit})
+    windows = []
+    for queue in _queues(turn):
+        window = round(queue.policy.dedupe_seconds * MICROS)
+        windows.append(window)
+        if window:
+            where = {"queue": queue.id, "cutoff": turn.now - window, "limit": limit}
+            gone += turn.session.run("husks_forget", where)
+    if all(windows):
+        gone += turn.dedupe.forget(turn.now - max(windows, default=0), limit)
+    turn.session.run("ledger_forget", {"before": turn.now // (60 * MICROS) - LEDGER_KEPT_MINUTES})
+    turn.session.run("instance_forget", {"before": turn.now - INSTANCE_KEPT_FOR})
+    return gone + _purge(turn, limit)
+
+
+def _purge(turn: Turn, limit: int) -> int:
+    """Some rows of queues that were deleted."""
+    gone = 0
+    for (queue,) in turn.session.rows("queues_buried", {"limit": 10}):
+        for verb in ("purge_dead", "purge_scheduled"):
+            gone += turn.session.run(verb, {"queue": queue, "limit": limit})
+        lane = turn.session.row("purge_lane_next", {"queue": queue})
+        while lane is not None and gone < limit:
+            gone += _purge_lane(turn, lane[0], limit - gone)
+            lane = turn.session.row("purge_lane_next", {"queue": queue})
+        if gone >= limit:
+            return gone
+        turn.session.run("purge_parts", {"queue": queue})
+        turn.session.run("purge_groups", {"queue": queue})
+        turn.session.run("queue_remove", {"id": queue})
+    return gone
+
+
+def _purge_lane(turn: Turn, lane: int, limit: int) -> int:
+    where = {**to_end(lane, 0), "limit": limit}
+    gone = turn.session.run("purge_segments", where) + turn.session.run("purge_husks", where)
+    if gone < limit:
+        for verb in ("purge_lane_spans", "purge_lane_cursors", "purge_lane"):
+            turn.session.run(verb, {"lane": lane})
+    return max(1, gone)
+
+
+def _queues(turn: Turn) -> list[QueueRow]:
+    return [catalog.queue_from(row) for row in turn.session.rows("queues_living", {"ns": None, "task": None})]
+
+
+def _old_lanes(turn: Turn, queue: QueueRow, cutoff: int, limit: int) -> list[Lane]:
+    rows = turn.session.rows("lanes_with_old", {"queue": queue.id, "cutoff": cutoff, "after": 0, "limit": limit})
+    return [Lane(*row) for row in rows]
+
+
+_DUTIES: dict[str, Callable[[Turn, int], int]] = {
+    "expire": expire,
+    "promote": promote,
+    "max_wait": max_wait,
+    "retain": retain,
+    "forget": forget,
+}

@@ -1,0 +1,57 @@
+"""Ack and push in one step, and moving a lease's deadline."""
+
+from __future__ import annotations
+
+from ackwise.core import limits
+from ackwise.core.answers import Extended, TransactionDone
+from ackwise.core.commands import Extend, Transaction
+from ackwise.core.errors import AckwiseError, BadInput, LeaseLost, RolledBack
+from ackwise.core.settlement import Verdict
+from ackwise.store.turn import push, settle
+from ackwise.store.turn.context import Turn
+
+
+def transact(turn: Turn, command: Transaction) -> TransactionDone:
+    """All of it or, by an error that says why, none of it."""
+    for entry in command.settlements:
+        settle.check_entry(entry)
+    for one in command.pushes:
+        push.check(one)
+    turn.savepoint()
+    try:
+        for text in command.required_leases:
+            lease = settle.find_lease(turn, text)
+            if lease is None or not lease.live(turn.now):
+                raise LeaseLost(f"rolled back: invalid_lease: the required lease {text} is not held")
+        settled = settle.settle_entries(turn, command.settlements)
+        for index, answer in enumerate(settled):
+            if settle.refused(answer):
+                raise RolledBack(
+                    f"rolled back: settlement {index} was refused as {answer.verdict.value}",
+                    index=index,
+                    verdict=answer.verdict.value,
+                )
+        pushed = push.push_now(turn, command.pushes, command.on_duplicate)
+    except AckwiseError:
+        turn.undo()
+        raise
+    turn.keep()
+    return TransactionDone(settled, pushed)
+
+
+def extend(turn: Turn, command: Extend) -> Extended:
+    """A new deadline for a lease that is still held; an expired one is never revived."""
+    if (command.lease is None) == (command.add is None):
+        raise BadInput("extend takes a lease time, or how much to add")
+    if command.lease is not None:
+        limits.lease_micros(command.lease / limits.MICROS)
+    if command.add is not None:
+        limits.lease_micros(command.add / limits.MICROS)
+    lease = settle.find_lease(turn, command.lease_id)
+    if lease is None:
+        return Extended(Verdict.UNKNOWN, None)
+    if not lease.live(turn.now):
+        return Extended(Verdict.ALREADY if lease.end_kind == "settled" else Verdict.STALE, None)
+    lease.deadline = turn.now + command.lease if command.lease is not None else lease.deadline + (command.add or 0)
+    turn.session.run("lease_deadline", {"no": lease.no, "deadline": lease.deadline})
+    return Extended(None, lease.deadline)

@@ -1,0 +1,59 @@
+"""Store URLs: `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://…`, with options after `?`."""
+
+from __future__ import annotations
+
+from typing import Literal
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+
+import msgspec
+
+from ackwise.core.errors import BadStoreURL
+
+Durability = Literal["full", "normal"]
+_OURS = ("durability", "busy_timeout", "shards")
+
+
+class StoreURL(msgspec.Struct, frozen=True):
+    """A parsed URL: `target` is the file's path or the database's own URL without our options."""
+
+    scheme: Literal["sqlite", "postgresql"]
+    target: str
+    durability: Durability = "full"
+    busy_timeout: float = 10.0
+    shards: int = 4
+
+
+def parse(url: str) -> StoreURL:
+    if not isinstance(url, str) or "://" not in url:
+        raise BadStoreURL(f"{url!r} is not a store URL; use sqlite:///path/to/file.db or postgresql://host/database")
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    ours = {key: options.pop(key) for key in _OURS if key in options}
+    match parts.scheme:
+        case "sqlite":
+            if parts.netloc or not parts.path.strip("/"):
+                raise BadStoreURL(f"{url!r}: a SQLite URL has three slashes and a path, such as sqlite:///queue.db")
+            if options:
+                raise BadStoreURL(f"{url!r}: unknown option {sorted(options)[0]!r}; known: durability, busy_timeout")
+            return _with_options(url, "sqlite", unquote(parts.path[1:]), ours)
+        case "postgresql" | "postgres":
+            query = "&".join(p for p in parts.query.split("&") if p.split("=")[0] not in _OURS)
+            target = urlunsplit(("postgresql", parts.netloc, parts.path, query, ""))
+            return _with_options(url, "postgresql", target, ours)
+        case other:
+            raise BadStoreURL(
+                f"{url!r}: unknown scheme {other!r}; use sqlite:///path/to/file.db or postgresql://host/database"
+            )
+
+
+def _with_options(url: str, scheme: Literal["sqlite", "postgresql"], target: str, ours: dict[str, str]) -> StoreURL:
+    durability = ours.get("durability", "full")
+    if durability not in ("full", "normal"):
+        raise BadStoreURL(f"{url!r}: durability is full or normal, not {durability!r}")
+    try:
+        wait, shards = float(ours.get("busy_timeout", "10")), int(ours.get("shards", "4"))
+    except ValueError:
+        raise BadStoreURL(f"{url!r}: busy_timeout and shards are numbers") from None
+    if not 0 <= wait <= 3600 or not 1 <= shards <= 64:
+        raise BadStoreURL(f"{url!r}: busy_timeout is 0 to 3600 seconds, shards 1 to 64")
+    return StoreURL(scheme, target, "normal" if durability == "normal" else "full", wait, shards)
