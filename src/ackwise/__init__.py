@@ -1,1 +1,23 @@
 """Ackwise: a durable message queue in which every delivery ends in exactly one settlement."""
+
+from ackwise.client import AsyncConnection, Batch, Connection, Delivery
+from ackwise.client.payloads import Item
+from ackwise.connect import connect, connect_async
+from ackwise.core import errors
+from ackwise.core.outcomes import Reject, Retry
+from ackwise.core.policy import Backoff, QueuePolicy
+
+__all__ = [
+    "AsyncConnection",
+    "Backoff",
+    "Batch",
+    "Connection",
+    "Delivery",
+    "Item",
+    "QueuePolicy",
+    "Reject",
+    "Retry",
+    "connect",
+    "connect_async",
+    "errors",
+]

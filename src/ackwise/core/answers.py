@@ -24,10 +24,38 @@ class Placed(msgspec.Struct, frozen=True):
     seq: int | None
 
 
+class PlacedRun(Sequence[Placed]):
+    """Messages that were all queued one after the other; written down in one piece."""
+
+    def __init__(self, first: int, txids: list[str], partition: str, partition_id: str, seq: int) -> None:
+        self._first, self._txids, self._partition, self._partition_id, self._seq = (
+            first,
+            txids,
+            partition,
+            partition_id,
+            seq,
+        )
+        # The list may grow behind us: other callers' messages join the same segment.
+        self._count = len(txids)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Placed: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Placed]: ...
+    def __getitem__(self, index: int | slice) -> Placed | list[Placed]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        at = range(len(self))[index]
+        return Placed("queued", self._first + at, self._txids[at], self._partition, self._partition_id, self._seq + at)
+
+
 class Receipts(Sequence[Receipt]):
     """The receipts of a push in the order of its messages, spelled out when looked at."""
 
-    def __init__(self, placed: list[Placed]) -> None:
+    def __init__(self, placed: Sequence[Placed]) -> None:
         self._placed = placed
 
     def __len__(self) -> int:

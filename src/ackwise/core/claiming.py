@@ -49,7 +49,7 @@ class LaneView(msgspec.Struct, frozen=True):
 
 
 def plan_lane(view: LaneView, *, strict: bool, owner: str, room: int, now: int, alone: bool, bulk: bool) -> LanePlan:
-    """Take up to `room` messages. `alone`: the claim holds nothing yet, so a message on probation may be taken by itself."""
+    """Take up to `room` messages. `alone`: the claim holds nothing yet, so it may take one that is on probation."""
     plan = LanePlan([])
     for span in view.spans:
         if room == 0:

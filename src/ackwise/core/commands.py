@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE, NewMessage
+from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE, NewMessage, PlainBatch
 from ackwise.core.policy import Exclusivity, GroupPolicy, Order, QueuePolicy
 from ackwise.core.settlement import Outcome
 
@@ -19,7 +19,7 @@ class Push(Command):
     """Append messages; `create` is the policy for a queue that does not exist yet, None refuses it."""
 
     queue: str
-    messages: list[NewMessage]
+    messages: list[NewMessage] | PlainBatch
     create: QueuePolicy | None = QueuePolicy()
 
 

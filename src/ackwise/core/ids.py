@@ -32,6 +32,11 @@ def uuid_int(text: str) -> int | None:
     return int(text.replace("-", ""), 16) if len(text) == 36 and _UUID.fullmatch(text) else None
 
 
+def looks_minted(text: str) -> bool:
+    """Whether a transaction id may be one that was minted here: those are UUIDv7 message ids."""
+    return len(text) == 36 and text[14] == "7"
+
+
 def uuid7(unix_millis: int, random_bits: int) -> int:
     """A UUIDv7 whose low 61 bits leave room to count upwards within a batch."""
     rand_a = (random_bits >> 61) & 0xFFF

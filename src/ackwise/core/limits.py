@@ -29,7 +29,7 @@ def name(value: object, what: str = "name") -> str:
         raise BadInput(f"{what} must not be empty")
     if len(value) > MAX_NAME:
         raise BadInput(f"{what} is longer than {MAX_NAME} characters")
-    return _storable(value, what)
+    return storable(value, what)
 
 
 def transaction_id(value: object) -> str:
@@ -37,7 +37,7 @@ def transaction_id(value: object) -> str:
         raise BadInput("transaction_id must be a non-empty string")
     if len(value) > MAX_TRANSACTION_ID:
         raise BadInput(f"transaction_id is longer than {MAX_TRANSACTION_ID} characters")
-    return _storable(value, "transaction_id")
+    return storable(value, "transaction_id")
 
 
 def text(value: object, what: str, longest: int) -> str:
@@ -47,7 +47,10 @@ def text(value: object, what: str, longest: int) -> str:
     return value[:longest].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
-def _storable(value: str, what: str) -> str:
+def storable(value: object, what: str) -> str:
+    """Text that every database takes: no NUL, no lone surrogates."""
+    if not isinstance(value, str):
+        raise BadInput(f"{what} must be a string, not {type(value).__name__}")
     if "\0" in value:
         raise BadInput(f"{what} must not contain NUL")
     try:

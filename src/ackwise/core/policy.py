@@ -16,7 +16,7 @@ DAY = 24 * 3600.0
 
 
 class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How long a failed message waits: `fixed`, `exponential` with a cap, or an explicit `schedule` whose last entry repeats."""
+    """How long a failed message waits: `fixed`, `exponential` with a cap, or a `schedule` whose last entry repeats."""
 
     kind: Literal["none", "fixed", "exponential", "schedule"] = "none"
     seconds: float = 0.0
@@ -110,7 +110,7 @@ class QueuePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 class GroupPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What one group does differently from its queue; an absent field is the queue's."""
 
-    retry_limit: int | None | msgspec.UnsetType = msgspec.UNSET
+    retry_limit: int | msgspec.UnsetType | None = msgspec.UNSET
     backoff: Backoff | msgspec.UnsetType = msgspec.UNSET
 
     def over(self, policy: QueuePolicy) -> QueuePolicy:

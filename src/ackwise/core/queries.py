@@ -61,6 +61,7 @@ class ListCursors(Query):
 class ListLeases(Query):
     queue: str | None = None
     group: str | None = None
+    instance: str | None = None
     live_only: bool = True
     limit: int = 1000
 

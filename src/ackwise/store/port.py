@@ -1,4 +1,4 @@
-"""The store port: one verb that writes, over typed commands, and the verbs that read. Every one takes a batch or a page."""
+"""The store port: one verb that writes, over typed commands, and the verbs that read. Each takes a batch or a page."""
 
 from __future__ import annotations
 

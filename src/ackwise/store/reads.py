@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 
 from ackwise.core import latency
@@ -85,6 +87,12 @@ def list_dead(session: Session, query: q.ListDead) -> q.DeadPage:
         "after_at": _ALWAYS[0] if query.after_at is None else query.after_at,
         "before_at": _ALWAYS[1] if query.before_at is None else query.before_at,
     }
+    page = slice(query.offset, query.offset + query.limit)
+    if query.ids is not None:
+        named = [session.row("dead_list", {**where, "uuid": uuid, "limit": 1, "offset": 0}) for uuid in set(query.ids)]
+        found = sorted((row for row in named if row), key=lambda row: (row[-1], row[0]), reverse=True)
+        return q.DeadPage([_letter(row) for row in found[page]], len(found))
+    where["uuid"] = None
     total = session.row("dead_count", where)
     rows = session.rows("dead_list", {**where, "limit": query.limit, "offset": query.offset})
     return q.DeadPage([_letter(row) for row in rows], total[0] if total else 0)
@@ -186,7 +194,13 @@ def list_cursors(session: Session, query: q.ListCursors) -> list[q.CursorRow]:
 
 
 def list_leases(session: Session, query: q.ListLeases) -> list[q.LeaseRow]:
-    where = {"queue": query.queue, "grp": query.group, "live": int(query.live_only), "limit": query.limit}
+    where = {
+        "queue": query.queue,
+        "grp": query.group,
+        "instance": query.instance,
+        "live": int(query.live_only),
+        "limit": query.limit,
+    }
     return [
         q.LeaseRow(
             lease_id(no, tag), queue, group, owner, key, made_at, deadline, ended_at, end_kind,
@@ -223,7 +237,9 @@ def stats(session: Session, query: q.QueueStats) -> q.Stats:
     totals = session.row("queue_totals", {"queue": queue.id})
     scheduled = session.row("scheduled_count", {"queue": queue.id})
     dead = session.row("dead_of_queue", {"queue": queue.id})
-    assert totals is not None and scheduled is not None and dead is not None
+    assert totals is not None
+    assert scheduled is not None
+    assert dead is not None
     groups = list_groups(session, q.ListGroups(queue=query.queue))
     return q.Stats(query.queue, totals[0], totals[1], int(totals[2] or 0), scheduled[0], dead[0], groups)
 
@@ -248,7 +264,7 @@ def _audit_cursor(session: Session, cursor: Cursor) -> list[str]:
         problems.append(f"counts do not add up: {cursor}")
     if sum(map(len, spans)) != cursor.held:
         problems.append(f"held is {cursor.held} but spans hold {sum(map(len, spans))}")
-    if any(a.hi > b.lo for a, b in zip(spans, spans[1:], strict=False)):
+    if any(a.hi > b.lo for a, b in pairwise(spans)):
         problems.append("spans overlap")
     if spans and (spans[0].lo < cursor.first or spans[-1].hi > cursor.next):
         problems.append("a span lies outside [first, next)")

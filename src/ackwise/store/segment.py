@@ -1,7 +1,7 @@
-"""How messages are packed into segments: Arrow's own layout of int32 offsets and bytes, so readers need not touch a message.
+"""How messages are packed into segments: Arrow's layout of int32 offsets and bytes; readers need not touch a message.
 
 body = header | ids (16 bytes when counted up from one, else 16 each) | transaction ids | payloads | extras,
-each of the last three as n + 1 int32 offsets and the bytes. `extras` (headers, content type) is left out when all are plain.
+each of the last three as n + 1 int32 offsets and the bytes. `extras` (headers, content type) is there only if needed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
+from collections.abc import Iterable
 from itertools import accumulate
 
 import msgspec
@@ -23,9 +24,6 @@ _HEADER = struct.Struct("<BBHIIII")
 _VERSION = 1
 _EXPLICIT_IDS, _HAS_EXTRAS, _HUSK = 1, 2, 4
 _SWAP = sys.byteorder == "big"
-
-Packed = tuple[int, str, bytes, bytes]
-"""id, transaction id ("" when it is the id), payload, extras."""
 
 
 def place(lane: int, seq: int) -> int:
@@ -63,26 +61,67 @@ def pack_extras(headers: dict[str, str] | None, content_type: str) -> bytes:
     return msgspec.json.encode(Extras(headers or {}, content_type))
 
 
-def _column(values: list[bytes]) -> tuple[bytes, bytes]:
-    offsets = array("i", accumulate(map(len, values), initial=0))
+class Columns:
+    """Messages on their way into a segment, column by column: ids as (first, count) runs, the rest as lists."""
+
+    __slots__ = ("extras", "payloads", "runs", "txids")
+
+    def __init__(self, first: int, txids: list[str], payloads: list[bytes], extras: list[bytes] | None = None) -> None:
+        self.runs = [(first, len(txids))]
+        self.txids, self.payloads = txids, payloads
+        self.extras = extras
+
+    def __len__(self) -> int:
+        return len(self.txids)
+
+    def extend(self, other: Columns) -> None:
+        if self.extras is not None or other.extras is not None:
+            self.extras = (self.extras or [b""] * len(self)) + (other.extras or [b""] * len(other))
+        self.runs += other.runs
+        self.txids += other.txids
+        self.payloads += other.payloads
+
+    def ids(self) -> list[int]:
+        return [number for first, count in self.runs for number in range(first, first + count)]
+
+    def part(self, lo: int, hi: int) -> Columns:
+        """Messages lo..hi-1."""
+        piece = Columns(0, self.txids[lo:hi], self.payloads[lo:hi], self.extras and self.extras[lo:hi])
+        piece.runs = (
+            [(number, 1) for number in self.ids()[lo:hi]] if len(self.runs) > 1 else [(self.runs[0][0] + lo, hi - lo)]
+        )
+        return piece
+
+
+def _bytes_column(values: list[bytes]) -> tuple[bytes, bytes]:
+    return _offsets(map(len, values)), b"".join(values)
+
+
+def _text_column(values: list[str]) -> tuple[bytes, bytes]:
+    joined = "".join(values)
+    if joined.isascii():
+        return _offsets(map(len, values)), joined.encode()
+    return _bytes_column([value.encode() for value in values])
+
+
+def _offsets(lengths: Iterable[int]) -> bytes:
+    offsets = array("i", accumulate(lengths, initial=0))
     if _SWAP:
         offsets.byteswap()
-    return offsets.tobytes(), b"".join(values)
+    return offsets.tobytes()
 
 
-def pack(messages: list[Packed], *, husk: bool = False) -> bytes:
+def pack(columns: Columns, *, husk: bool = False) -> bytes:
     """The body of a segment."""
-    first = messages[0][0]
-    numbers = [m[0] for m in messages]
-    counted = numbers == list(range(first, first + len(numbers)))
-    extras = [m[3] for m in messages]
-    has_extras = any(extras) and not husk
-    flags = (0 if counted else _EXPLICIT_IDS) | (_HAS_EXTRAS if has_extras else 0) | (_HUSK if husk else 0)
-    names = b"".join(n.to_bytes(16, "big") for n in (numbers[:1] if counted else numbers))
-    tx_at, tx = _column([m[1].encode() for m in messages])
-    pay_at, pay = _column([b"" if husk else m[2] for m in messages])
-    ext_at, ext = _column(extras) if has_extras else (b"", b"")
-    head = _HEADER.pack(_VERSION, flags, 0, len(messages), len(tx), len(pay), len(ext))
+    counted = len(columns.runs) == 1
+    extras = None if husk else columns.extras
+    flags = (0 if counted else _EXPLICIT_IDS) | (_HAS_EXTRAS if extras is not None else 0) | (_HUSK if husk else 0)
+    numbers = [columns.runs[0][0]] if counted else columns.ids()
+    names = b"".join([number.to_bytes(16, "big") for number in numbers])
+    tx_at, tx = _text_column(columns.txids)
+    pay_at, pay = _bytes_column([b""] * len(columns) if husk else columns.payloads)
+    ext_at, ext = _bytes_column(extras) if extras is not None else (b"", b"")
+    head = _HEADER.pack(_VERSION, flags, 0, len(columns), len(tx), len(pay), len(ext))
     return b"".join((head, names, tx_at, tx, pay_at, pay, ext_at, ext))
 
 
@@ -141,9 +180,17 @@ class Segment:
         raw = self._cell(self._ext_at, seq - self.first) if self._flags & _HAS_EXTRAS else b""
         return msgspec.json.decode(raw, type=Extras) if raw else Extras()
 
-    def packed(self, seq: int) -> Packed:
-        extras = self.extras(seq)
-        return self.id_int(seq), self.txid(seq), self.payload(seq), pack_extras(extras.headers, extras.content_type)
+    def columns(self) -> Columns:
+        """Unpacked again, to be packed elsewhere."""
+        seqs = range(self.first, self.last + 1)
+        raw = [self._cell(self._ext_at, i) for i in range(self.n)] if self._flags & _HAS_EXTRAS else None
+        found = Columns(0, [self.txid(seq) for seq in seqs], [self.payload(seq) for seq in seqs], raw)
+        found.runs = (
+            [(self.id_int(seq), 1) for seq in seqs]
+            if self._flags & _EXPLICIT_IDS
+            else [(self.id_int(self.first), self.n)]
+        )
+        return found
 
     def message(self, seq: int) -> Message:
         extras = self.extras(seq)
@@ -165,12 +212,13 @@ class Segment:
 
     def husk(self) -> bytes:
         """Ids only: what dedupe needs after the payloads are gone."""
-        return pack([self.packed(seq) for seq in range(self.first, self.last + 1)], husk=True)
+        return pack(self.columns(), husk=True)
 
 
 def one(message: Message) -> bytes:
     """A segment body with a single message: the snapshot in a dead letter."""
-    return pack([(message.id_int, message.txid, message.payload, pack_extras(message.headers, message.content_type))])
+    extras = pack_extras(message.headers, message.content_type)
+    return pack(Columns(message.id_int, [message.txid], [message.payload], [extras] if extras else None))
 
 
 def snapshot(lane: int, seq: int, created_at: int, body: bytes) -> Message:

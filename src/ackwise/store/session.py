@@ -9,6 +9,10 @@ Row = tuple[Any, ...]
 Params = Mapping[str, Any]
 
 
+class Outdated(Exception):
+    """What the turn read before it waited for a lock is no longer so: it is rolled back and run again."""
+
+
 class Session(Protocol):
     """An open transaction. SQLite's lock methods do nothing: it has one writer."""
 
@@ -36,6 +40,10 @@ class Session(Protocol):
         """Nobody else makes lanes or groups of this queue until the turn ends."""
         ...
 
+    def lock_queue_parts(self, queue: int) -> None:
+        """Own every partition of a queue until the turn ends."""
+        ...
+
     def lock_group(self, grp: int, *, alone: bool) -> None:
         """Claims share a group; one that excludes the whole queue takes it alone."""
         ...
@@ -52,8 +60,8 @@ class Dedupe(Protocol):
         """Candidate places per hash; the caller verifies them against the stored id."""
         ...
 
-    def add(self, keys: list[tuple[int, int]]) -> None:
-        """Remember (hash, place) pairs in this turn."""
+    def add(self, hashes: list[int], place: int) -> None:
+        """Remember hashes in this turn; their places count up from `place`. `find` was asked about them before."""
         ...
 
     def mark(self) -> None:

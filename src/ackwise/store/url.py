@@ -24,7 +24,7 @@ class StoreURL(msgspec.Struct, frozen=True):
 
 
 def parse(url: str) -> StoreURL:
-    if not isinstance(url, str) or "://" not in url:
+    if "://" not in str(url):
         raise BadStoreURL(f"{url!r} is not a store URL; use sqlite:///path/to/file.db or postgresql://host/database")
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))

@@ -1,43 +1,50 @@
 """Transaction ids in generations: the newest keys in memory, older ones sealed into immutable blocks behind a filter.
 
-A plain unique index costs a random B-tree write per message. Here a push appends one row of keys per turn; when enough have
-gathered they are sealed: bucketed by hash, written once in order, and found again through a filter that says "surely not"
-for nearly every new key. Eight generations share a shelf and its filter, so a look-up costs two bits per shelf.
+A plain unique index costs a random B-tree write per message. Here a push appends one row of keys per turn; when enough
+have gathered they are sealed: bucketed by hash, written once in order, and found again through a filter that says
+"surely not" for nearly every new key. Sixteen generations share a shelf and its filter, so a look-up costs one byte
+per shelf.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
-from itertools import chain
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 
 from ackwise.store.session import Session
 
 GENERATION = 200_000
-SHELF = 8
-_BITS = 26
-_MASK = (1 << _BITS) - 1
+SHELF = 16
+_SLOTS = 1 << 24
+_MASK = _SLOTS - 1
+
+
+def _three_bits() -> list[int]:
+    """256 patterns of three of eight bits, each of the 56 about equally often."""
+    patterns = [value for value in range(256) if value.bit_count() == 3]
+    return [patterns[i * len(patterns) // 256] for i in range(256)]
+
+
+_PATTERNS = _three_bits()
 
 
 class Filter:
-    """Two bits per key; never says no to a key it has."""
+    """Three bits in one byte per key: one read says "surely not". It never says so of a key it has."""
 
-    __slots__ = ("bits",)
+    __slots__ = ("slots",)
 
-    def __init__(self, bits: bytes | None = None) -> None:
-        self.bits = bytearray(bits) if bits is not None else bytearray(1 << (_BITS - 3))
+    def __init__(self, slots: bytes | None = None) -> None:
+        self.slots = bytearray(slots) if slots is not None else bytearray(_SLOTS)
 
     def add(self, hashes: Iterable[int]) -> None:
-        bits = self.bits
+        slots, patterns = self.slots, _PATTERNS
         for h in hashes:
-            low, high = h & _MASK, (h >> _BITS) & _MASK
-            bits[low >> 3] |= 1 << (low & 7)
-            bits[high >> 3] |= 1 << (high & 7)
+            slots[h >> 40 & _MASK] |= patterns[h & 255]
 
     def maybe(self, hashes: list[int]) -> list[int]:
-        bits = self.bits
-        found = [h for h in hashes if bits[(h & _MASK) >> 3] >> (h & 7) & 1]
-        return [h for h in found if bits[(high := (h >> _BITS) & _MASK) >> 3] >> (high & 7) & 1]
+        slots, patterns = self.slots, _PATTERNS
+        return [h for h in hashes if not patterns[h & 255] & ~slots[h >> 40 & _MASK]]
 
 
 Places = dict[int, "int | tuple[int, ...]"]
@@ -50,6 +57,21 @@ def _put(places: Places, h: int, pos: int) -> None:
         places[h] = pos
     else:
         places[h] = (known, pos) if isinstance(known, int) else (*known, pos)
+
+
+def _remember(known: Places, hashes: list[int], places: Sequence[int]) -> None:
+    new = dict(zip(hashes, places, strict=True))
+    if len(new) == len(hashes) and known.keys().isdisjoint(hashes):
+        known.update(new)
+        return
+    for h, pos in zip(hashes, places, strict=True):
+        _put(known, h, pos)
+
+
+def _pairs(runs: bytes | list[int]) -> Iterator[tuple[int, int]]:
+    """(start, count) runs of places."""
+    numbers = array("q", runs)
+    return zip(numbers[::2], numbers[1::2], strict=True)
 
 
 def _get(places: Places, h: int) -> list[int]:
@@ -75,7 +97,6 @@ class GenerationalDedupe:
 
     def _open_generation(self) -> None:
         self._fresh: Places = {}
-        self._buckets: list[array[int]] = [array("q") for _ in range(256)]
         self._last_no = 0
 
     @property
@@ -88,9 +109,9 @@ class GenerationalDedupe:
         if gens != self._gens:
             self._load_generations(gens)
             self._open_generation()
-        for no, keys in self._session.rows("dedupe_fresh_since", {"no": self._last_no}):
-            pairs = array("q", keys)
-            self._learn(list(zip(pairs[::2], pairs[1::2], strict=True)))
+        for no, keys, runs in self._session.rows("dedupe_fresh_since", {"no": self._last_no}):
+            hashes = array("q", keys).tolist()
+            _remember(self._fresh, hashes, [pos for run in _pairs(runs) for pos in range(run[0], run[0] + run[1])])
             self._last_no = no
 
     def _load_generations(self, gens: list[tuple[int, int, int, int]]) -> None:
@@ -99,10 +120,13 @@ class GenerationalDedupe:
             gen = entry[0]
             shelf = gen // SHELF
             row = self._session.row("dedupe_filter_get", {"shelf": shelf}) if shelf not in self._filters else None
-            one = self._filters.setdefault(shelf, Filter(row[0] if row else None))
+            if shelf not in self._filters:
+                self._filters[shelf] = Filter(row[0] if row else None)
+            one = self._filters[shelf]
             if entry not in known and row is None:
                 for (keys,) in self._session.rows("dedupe_blocks_of_gen", {"shelf": shelf, "gen": gen}):
-                    one.add(array("q", keys)[::2])
+                    block = array("q", keys)
+                    one.add(block[: len(block) // 2])
         self._keep_generations(gens)
 
     def _keep_generations(self, gens: list[tuple[int, int, int, int]]) -> None:
@@ -110,93 +134,107 @@ class GenerationalDedupe:
         shelves = {gen // SHELF for gen, *_ in gens} | {self._next_gen // SHELF}
         self._filters = {shelf: one for shelf, one in self._filters.items() if shelf in shelves}
 
-    def _learn(self, keys: list[tuple[int, int]]) -> None:
-        """Keys of a commit: into memory, and step by step into the generation that will be sealed."""
-        buckets = self._buckets
-        fresh = self._fresh
-        for key in keys:
-            h = key[0]
-            buckets[(h >> 56) & 0xFF].extend(key)
-            if h in fresh:
-                _put(fresh, h, key[1])
-            else:
-                fresh[h] = key[1]
-        shelf = self._next_gen // SHELF
-        self._filters.setdefault(shelf, Filter()).add([key[0] for key in keys])
-
     # a turn
 
     def begin(self) -> None:
         self._turn: Places = {}
-        self._added: list[tuple[int, int]] = []
-        self._mark = 0
+        self._hashes: list[int] = []
+        self._runs: list[int] = []
+        self._mark = (0, 0)
+        self._seen = False
         self._sealing: tuple[int, int, int, int] | None = None
         self._forgetting: list[tuple[int, int, int, int]] | None = None
 
     rolled_back = begin
 
     def mark(self) -> None:
-        self._mark = len(self._added)
+        self._mark = (len(self._hashes), len(self._runs))
 
     def undo(self) -> None:
-        del self._added[self._mark :]
+        hashes, runs = self._mark
+        del self._hashes[hashes:], self._runs[runs:]
         self._turn = {}
-        for h, pos in self._added:
-            _put(self._turn, h, pos)
+        _remember(self._turn, self._hashes, self._turn_places())
+
+    def _turn_places(self) -> list[int]:
+        return [pos for start, count in _pairs(self._runs) for pos in range(start, start + count)]
 
     def find(self, hashes: list[int]) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
         for shelf, one in self._filters.items():
+            if shelf * SHELF >= self._next_gen:
+                continue
             for h in one.maybe(hashes):
-                if shelf * SHELF <= self._next_gen - 1 and (older := self._search_shelf(shelf, h)):
+                if older := self._search_shelf(shelf, h):
                     found[h] = found.get(h, []) + older
         for known in (self._fresh, self._turn):
             if known and not known.keys().isdisjoint(hashes):
                 for h in set(hashes):
                     if h in known:
                         found[h] = found.get(h, []) + _get(known, h)
+        self._seen = self._seen or bool(found)
         return found
 
     def _search_shelf(self, shelf: int, h: int) -> list[int]:
-        found = []
-        for _, keys in self._session.rows("dedupe_blocks", {"shelf": shelf, "bucket": (h >> 56) & 0xFF}):
-            pairs = array("q", keys)
-            hashes = pairs[::2]
-            if h in hashes:
-                found += [pairs[2 * i + 1] for i, other in enumerate(hashes) if other == h]
+        found: list[int] = []
+        for _, keys in self._session.rows("dedupe_blocks", {"shelf": shelf, "bucket": h >> 52}):
+            block = array("q", keys)
+            half = len(block) // 2
+            if h in block[:half]:
+                found += [block[half + i] for i in range(half) if block[i] == h]
         return found
 
-    def add(self, keys: list[tuple[int, int]]) -> None:
-        self._added += keys
-        for h, pos in keys:
-            _put(self._turn, h, pos)
+    def add(self, hashes: list[int], place: int) -> None:
+        self._hashes += hashes
+        self._runs += (place, len(hashes))
+        if self._seen:
+            _remember(self._turn, hashes, range(place, place + len(hashes)))
+        else:
+            # Nothing of this turn was found anywhere, so these keys are new to all of us.
+            self._turn.update(zip(hashes, range(place, place + len(hashes)), strict=True))
 
     def write(self, now: int) -> None:
         """Before the commit: the turn's keys as one row; seal when enough have gathered."""
-        if not self._added:
+        if not self._hashes:
             return
-        flat = array("q", chain.from_iterable(self._added))
-        self._session.run("dedupe_fresh_insert", {"keys": flat.tobytes()})
-        if len(self._fresh) + len(self._added) >= self._generation:
+        row = {"keys": array("q", self._hashes).tobytes(), "runs": array("q", self._runs).tobytes()}
+        self._session.run("dedupe_fresh_insert", row)
+        if len(self._fresh) + len(self._hashes) >= self._generation:
             self._seal(now)
 
     def _seal(self, now: int) -> None:
         """Write the gathered keys as one generation, bucket by bucket. The turn's own keys open the next one."""
         gen = self._next_gen
-        rows = [
-            {"shelf": gen // SHELF, "bucket": number, "gen": gen, "keys": bucket.tobytes()}
-            for number, bucket in enumerate(self._buckets)
-            if bucket
-        ]
-        self._session.many("dedupe_block_insert", rows)
+        shelf = gen // SHELF
+        hashes = sorted(self._fresh)
+        self._session.many("dedupe_block_insert", self._blocks(gen, hashes))
+        if shelf not in self._filters:
+            self._filters[shelf] = Filter()
+        # Bits set for a turn that is rolled back only make the filter say "maybe" more often.
+        self._filters[shelf].add(hashes)
         before = self._gens[-1][2] if self._gens else now
-        self._sealing = (gen, min(before, now), now, sum(map(len, self._buckets)) // 2)
+        self._sealing = (gen, min(before, now), now, len(hashes))
         self._session.run("dedupe_gen_insert", dict(zip(("gen", "from_at", "to_at", "n"), self._sealing, strict=True)))
         self._session.run("dedupe_fresh_seal")
         if gen % SHELF == SHELF - 1:
             self._session.run(
-                "dedupe_filter_put", {"shelf": gen // SHELF, "bits": bytes(self._filters[gen // SHELF].bits)}
+                "dedupe_filter_put", {"shelf": gen // SHELF, "bits": bytes(self._filters[gen // SHELF].slots)}
             )
+
+    def _blocks(self, gen: int, hashes: list[int]) -> Iterator[dict[str, int | bytes]]:
+        """Sorted hashes cut into buckets: each block has its hashes, then their places."""
+        fresh = self._fresh
+        lo = 0
+        while lo < len(hashes):
+            bucket = hashes[lo] >> 52
+            hi = bisect_left(hashes, bucket + 1 << 52, lo)
+            mine = hashes[lo:hi]
+            places = [pos for h in mine if isinstance(pos := fresh[h], int)]
+            if len(places) < len(mine):
+                places = [pos for h in mine for pos in _get(fresh, h)]
+                mine = [h for h in mine for _ in _get(fresh, h)]
+            yield {"shelf": gen // SHELF, "bucket": bucket, "gen": gen, "keys": array("q", [*mine, *places]).tobytes()}
+            lo = hi
 
     def committed(self) -> None:
         """After the commit: what the turn did is everybody's."""
@@ -207,9 +245,12 @@ class GenerationalDedupe:
             self._gens = [*self._gens, self._sealing]
             self._open_generation()
             self._last_no = last
-        if self._added:
+        if self._hashes:
             self._last_no += 1
-            self._learn(self._added)
+            if self._seen:
+                _remember(self._fresh, self._hashes, self._turn_places())
+            else:
+                self._fresh.update(self._turn)
         self.begin()
 
     def forget(self, before: int, limit: int) -> int:

@@ -72,7 +72,7 @@ CREATE TABLE ledger (
   n INTEGER NOT NULL, latency TEXT NOT NULL, PRIMARY KEY (queue, grp, minute, outcome, instance)) WITHOUT ROWID;
 CREATE INDEX ledger_minute ON ledger (minute);
 
-CREATE TABLE dedupe_fresh (no INTEGER PRIMARY KEY, keys BLOB NOT NULL);
+CREATE TABLE dedupe_fresh (no INTEGER PRIMARY KEY, keys BLOB NOT NULL, runs BLOB NOT NULL);
 CREATE TABLE dedupe_gen (gen INTEGER PRIMARY KEY, from_at INTEGER NOT NULL, to_at INTEGER NOT NULL, n INTEGER NOT NULL);
 CREATE TABLE dedupe_block (
   shelf INTEGER NOT NULL, bucket INTEGER NOT NULL, gen INTEGER NOT NULL, keys BLOB NOT NULL,

@@ -49,8 +49,51 @@ class SQLiteSession:
     def lock_queue(self, queue: int) -> None:
         pass
 
+    def lock_queue_parts(self, queue: int) -> None:
+        pass
+
     def lock_group(self, grp: int, *, alone: bool) -> None:
         pass
 
     def lock_parts(self, parts: list[int], *, skip: bool = False) -> set[int]:
         return set(parts)
+
+
+_REMEMBERED = frozenset(
+    ("queue_by_name", "queue_by_id", "group_by_name", "group_by_id", "part_by_name", "part_by_id", "part_by_uuid")
+)
+_CHANGES_THEM = ("queue_", "part_", "group_", "purge_")
+
+
+class WriterSession(SQLiteSession):
+    """The writer's session: it is the only one that changes the catalogue, so it remembers rows of it between turns."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        super().__init__(connection)
+        self._known: dict[tuple[object, ...], Row] = {}
+
+    def row(self, name: str, params: Params = _NONE) -> Row | None:
+        if name not in _REMEMBERED:
+            if name.startswith(_CHANGES_THEM):
+                self._known.clear()
+            return super().row(name, params)
+        key = (name, *params.values())
+        found = self._known.get(key)
+        if found is None:
+            found = super().row(name, params)
+            if found is not None:
+                self._known[key] = found
+        return found
+
+    def run(self, name: str, params: Params = _NONE) -> int:
+        if name.startswith(_CHANGES_THEM):
+            self._known.clear()
+        return super().run(name, params)
+
+    def undo(self) -> None:
+        self._known.clear()
+        super().undo()
+
+    def forget(self) -> None:
+        """Another process wrote, or a turn was rolled back."""
+        self._known.clear()

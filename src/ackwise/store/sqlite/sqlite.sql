@@ -8,10 +8,10 @@ SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_a
 FROM lease WHERE ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit;
 
 -- name: dedupe_fresh_insert: the keys of this turn's pushes
-INSERT INTO dedupe_fresh (keys) VALUES (:keys);
+INSERT INTO dedupe_fresh (keys, runs) VALUES (:keys, :runs);
 
 -- name: dedupe_fresh_since: keys that another process added
-SELECT no, keys FROM dedupe_fresh WHERE no > :no ORDER BY no;
+SELECT no, keys, runs FROM dedupe_fresh WHERE no > :no ORDER BY no;
 
 -- name: dedupe_fresh_seal: all but this turn's keys are in a generation now; the numbers go on rising
 DELETE FROM dedupe_fresh WHERE no < (SELECT max(no) FROM dedupe_fresh);

@@ -7,7 +7,7 @@ import random
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import apsw
@@ -24,7 +24,7 @@ from ackwise.store.segment import Segment
 from ackwise.store.session import Session
 from ackwise.store.sqlite.connection import open_reader, open_writer, our_errors, translated
 from ackwise.store.sqlite.dedupe import GENERATION, GenerationalDedupe
-from ackwise.store.sqlite.session import SQLiteSession
+from ackwise.store.sqlite.session import SQLiteSession, WriterSession
 from ackwise.store.turn import engine
 from ackwise.store.turn.context import Tally, Turn
 from ackwise.store.url import StoreURL, parse
@@ -91,7 +91,7 @@ class SQLiteStore:
     def _open(self) -> None:
         self._connection = open_writer(self.url, self._vfs)
         with our_errors(self.url.target):
-            self._session = SQLiteSession(self._connection)
+            self._session = WriterSession(self._connection)
             row = self._session.row("meta_get", {"key": "seed"})
             assert row is not None
             self._seed = bytes.fromhex(row[0])
@@ -139,6 +139,7 @@ class SQLiteStore:
         self._connection.execute("BEGIN IMMEDIATE").fetchall()
         version = self._connection.pragma("data_version")
         if version != self._data_version:
+            self._session.forget()
             self._dedupe.catch_up()
             self._data_version = version
         self._dedupe.begin()
@@ -152,7 +153,7 @@ class SQLiteStore:
         """The last statements of a turn: dedupe keys, and the ledger once a second."""
         self._dedupe.write(turn.now)
         if turn.now - self._ledger_at >= LEDGER_EVERY and (self._tally or turn.tally):
-            engine.write_ledger(self._session, _added(self._tally, turn.tally), turn.now, self.instance)
+            engine.write_ledger(self._session, _added(self._tally, turn.tally), self.instance)
             turn.tally = {}
             turn.ledger_written = True
 
@@ -184,6 +185,7 @@ class SQLiteStore:
 
     def _roll_back(self) -> None:
         self._dedupe.rolled_back()
+        self._session.forget()
         if self._connection.in_transaction:
             try:
                 self._connection.execute("ROLLBACK").fetchall()
@@ -275,19 +277,14 @@ class SQLiteStore:
             if size < RESTART_BYTES:
                 self._watch.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 return
-            with self._write_lock:
-                try:
-                    self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-                except apsw.BusyError:
-                    pass
+            with self._write_lock, suppress(apsw.BusyError):
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def close(self) -> None:
         if self._closed:
             return
-        try:
+        with suppress(StoreError):
             self.flush_ledger()
-        except StoreError:
-            pass
         with self._write_lock:
             self._closed = True
             self._readers.close()

@@ -31,10 +31,11 @@ SELECT id FROM queue WHERE deleted_at IS NOT NULL ORDER BY id LIMIT :limit;
 -- name: queue_remove: the last trace of a purged queue
 DELETE FROM queue WHERE id = :id;
 
--- name: part_by_name: a partition and its lane of one priority, if there is one
-SELECT p.id, p.uuid, l.id, l.head, l.start FROM part AS p
-LEFT JOIN lane AS l ON l.part = p.id AND l.prio = :prio
-WHERE p.queue = :queue AND p.name = :name;
+-- name: part_by_name: a partition of a queue
+SELECT id, uuid FROM part WHERE queue = :queue AND name = :name;
+
+-- name: lane_of_part: a partition's lane of one priority
+SELECT id, head FROM lane WHERE part = :part AND prio = :prio;
 
 -- name: part_by_uuid: a partition of a living queue
 SELECT p.id, p.queue, p.name FROM part AS p JOIN queue AS q ON q.id = p.queue

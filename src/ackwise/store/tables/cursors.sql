@@ -61,8 +61,8 @@ SELECT coalesce(sum(c.acked), 0), coalesce(sum(c.dead), 0), coalesce(sum(c.skipp
   coalesce(sum(c.held), 0), coalesce(sum(l.head - c.next), 0)
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.grp = :grp;
 
--- name: cursor_exclusive: whether any lane of a group is exclusively held
-SELECT 1 FROM cursor WHERE grp = :grp AND exclusive_owner IS NOT NULL LIMIT 1;
+-- name: cursor_exclusive: whether any lane of a group is exclusively held by somebody else
+SELECT 1 FROM cursor WHERE grp = :grp AND exclusive_owner IS NOT NULL AND exclusive_owner <> :owner LIMIT 1;
 
 -- name: oldest_unfinished: when the oldest message that a group has not finished was made
 SELECT min((

@@ -28,6 +28,7 @@ WHERE q.deleted_at IS NULL
   AND (CAST(:queue AS bigint) IS NULL OR d.queue = CAST(:queue AS bigint))
   AND (CAST(:grp AS text) IS NULL OR d.grp_name = CAST(:grp AS text))
   AND (CAST(:part AS text) IS NULL OR p.name = CAST(:part AS text))
+  AND (CAST(:uuid AS text) IS NULL OR d.uuid = CAST(:uuid AS text))
   AND (CAST(:reason AS text) IS NULL OR d.reason = CAST(:reason AS text))
   AND d.dead_at >= :after_at AND d.dead_at <= :before_at
 ORDER BY d.dead_at DESC, d.id DESC LIMIT :limit OFFSET :offset;

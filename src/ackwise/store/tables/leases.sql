@@ -1,6 +1,9 @@
 -- name: lease_last: the newest lease number; tombstones of the newest are never removed
 SELECT max(no) FROM lease;
 
+-- name: lease_next: a number above every other
+SELECT max(coalesce(max(no), 0), :after) + 1 FROM lease;
+
 -- name: lease_insert: a new claim
 INSERT INTO lease (no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint)
 VALUES (:no, :tag, :queue, :grp, :owner, :instance, :exclusivity, :bulk, :deadline, :made_at, :granted, :key, :fingerprint);
@@ -62,6 +65,7 @@ FROM lease AS l JOIN queue AS q ON q.id = l.queue JOIN grp AS g ON g.id = l.grp
 WHERE (:live = 0 OR l.ended_at IS NULL)
   AND (CAST(:queue AS text) IS NULL OR q.name = CAST(:queue AS text))
   AND (CAST(:grp AS text) IS NULL OR g.name = CAST(:grp AS text))
+  AND (CAST(:instance AS text) IS NULL OR l.instance = CAST(:instance AS text))
 ORDER BY l.no DESC LIMIT :limit;
 
 -- name: audit_leases: ended leases of living groups that still hold spans

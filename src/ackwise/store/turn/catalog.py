@@ -12,7 +12,7 @@ from ackwise.core.commands import ConfigureGroup, ConfigureQueue, DeleteGroup, D
 from ackwise.core.errors import QueueExists, UnknownGroup, UnknownPartition, UnknownQueue
 from ackwise.core.ids import uuid_text
 from ackwise.core.policy import GroupPolicy, QueuePolicy, parse_policy
-from ackwise.store.session import Row, Session
+from ackwise.store.session import Outdated, Row, Session
 from ackwise.store.turn import places
 from ackwise.store.turn.context import Turn
 
@@ -85,12 +85,13 @@ def ensure_queue(turn: Turn, name: str, policy: QueuePolicy | None) -> QueueRow:
     found = find_queue(turn.session, name)
     if found is not None or policy is None:
         return found or queue(turn.session, name)
-    ns, task = (name.split(".", 2) + ["", ""])[:2] if "." in name else ("", "")
+    ns, task = [*name.split(".", 2), ""][:2] if "." in name else ("", "")
     _insert_queue(turn, name, ns, task, policy)
     return queue(turn.session, name)
 
 
-def _insert_queue(turn: Turn, name: str, ns: str, task: str, policy: QueuePolicy) -> None:
+def _insert_queue(turn: Turn, name: str, ns: str, task: str, policy: QueuePolicy) -> bool:
+    """False when somebody else made it first."""
     fields = {
         "name": name,
         "ns": ns,
@@ -98,7 +99,7 @@ def _insert_queue(turn: Turn, name: str, ns: str, task: str, policy: QueuePolicy
         "policy": msgspec.json.encode(policy).decode(),
         "created_at": turn.now,
     }
-    turn.session.row("queue_insert", fields)
+    return turn.session.row("queue_insert", fields) is not None
 
 
 def info(row: QueueRow, *, created: bool = False) -> QueueInfo:
@@ -112,10 +113,14 @@ def configure_queue(turn: Turn, command: ConfigureQueue) -> QueueInfo:
     found = find_queue(turn.session, name)
     if found and command.must_be_new:
         raise QueueExists(f"queue {name!r} exists already; configure it instead", queue=name)
+    if found:
+        turn.session.lock_queue(found.id)
+        found = find_queue(turn.session, name)
     old = QueuePolicy() if found is None or command.replace else found.policy
     policy = old.merged(command.policy) if command.policy else parse_policy(msgspec.to_builtins(old))
     if found is None:
-        _insert_queue(turn, name, command.namespace or "", command.task or "", policy)
+        if not _insert_queue(turn, name, command.namespace or "", command.task or "", policy):
+            raise Outdated(f"queue {name!r} was made by somebody else meanwhile")
     else:
         turn.session.run(
             "queue_update",
@@ -134,6 +139,7 @@ def pause_queue(turn: Turn, command: PauseQueue) -> QueueInfo:
     turn.session.run("queue_pause", {"id": found.id, "paused": int(command.paused)})
     if not command.paused:
         turn.wake(found.name, 1)
+        turn.announce(found.name)
     return info(queue(turn.session, command.queue))
 
 
@@ -147,9 +153,10 @@ def delete_queue(turn: Turn, command: DeleteQueue) -> int:
 
 
 def void_leases(turn: Turn, grp: int) -> None:
+    turn.session.lock_group(grp, alone=True)
     for row in turn.session.rows("leases_of_group", {"grp": grp}):
         lease = turn.lease(row[0])
-        if lease is not None:
+        if lease is not None and lease.ended_at is None:
             lease.lost = lease.granted
             turn.end_lease(lease, "void")
 
@@ -158,20 +165,30 @@ def void_leases(turn: Turn, grp: int) -> None:
 
 
 def ensure_lane(turn: Turn, owner: QueueRow, partition: str, prio: int) -> LaneRef:
+    """The lane to push to, made when it is not there. Its head is read after its partition is locked."""
     session = turn.session
-    where = {"queue": owner.id, "name": partition, "prio": prio}
-    row = session.row("part_by_name", where)
-    if row is None or row[2] is None:
-        session.lock_queue(owner.id)
-        session.run("part_insert", {"uuid": uuid_text(turn.new_uuid()), "queue": owner.id, "name": partition})
-        row = session.row("part_by_name", where)
-        assert row is not None
-        made = session.row("lane_insert", {"part": row[0], "queue": owner.id, "prio": prio, "now": turn.now})
-        if made:
-            session.run("cursors_for_lane", {"lane": made[0], "part": row[0], "prio": prio, "queue": owner.id})
-        row = session.row("part_by_name", where)
-        assert row is not None
-    return LaneRef(row[0], row[1], partition, row[2], row[3])
+    part = session.row("part_by_name", {"queue": owner.id, "name": partition}) or _add_part(turn, owner, partition)
+    session.lock_parts([part[0]])
+    lane = session.row("lane_of_part", {"part": part[0], "prio": prio}) or _add_lane(turn, owner, part[0], prio)
+    return LaneRef(part[0], part[1], partition, lane[0], lane[1])
+
+
+def _add_part(turn: Turn, owner: QueueRow, partition: str) -> Row:
+    turn.session.lock_queue(owner.id)
+    turn.session.run("part_insert", {"uuid": uuid_text(turn.new_uuid()), "queue": owner.id, "name": partition})
+    row = turn.session.row("part_by_name", {"queue": owner.id, "name": partition})
+    assert row is not None
+    return row
+
+
+def _add_lane(turn: Turn, owner: QueueRow, part: int, prio: int) -> Row:
+    turn.session.lock_queue(owner.id)
+    made = turn.session.row("lane_insert", {"part": part, "queue": owner.id, "prio": prio, "now": turn.now})
+    if made:
+        turn.session.run("cursors_for_lane", {"lane": made[0], "part": part, "prio": prio, "queue": owner.id})
+    row = turn.session.row("lane_of_part", {"part": part, "prio": prio})
+    assert row is not None
+    return row
 
 
 # groups
@@ -206,11 +223,13 @@ def ensure_group(
     }
     from_at = None if isinstance(start, str) else start
     text = msgspec.json.encode(policy or GroupPolicy()).decode()
+    session.lock_queue_parts(owner.id)
     made = session.row("group_insert", {**fields, "from_at": from_at, "policy": text})
     if made:
         session.run(
             "cursors_for_group",
-            {"grp": made[0], "queue": owner.id, "at_end": int(start == "new"), "ready_at": turn.now},
+            # A moment ago: a lane that is served in this very turn goes behind those that wait.
+            {"grp": made[0], "queue": owner.id, "at_end": int(start == "new"), "ready_at": turn.now - 1},
         )
         if from_at is not None:
             for row in session.rows("cursors_of_group", {"grp": made[0]}):
@@ -239,9 +258,9 @@ def delete_group(turn: Turn, command: DeleteGroup) -> int:
     owner = queue(turn.session, command.queue)
     found = group(turn.session, owner, command.group)
     turn.session.lock_queue(owner.id)
+    turn.session.lock_queue_parts(owner.id)
     void_leases(turn, found.id)
     rows = turn.session.rows("cursors_of_group", {"grp": found.id})
-    turn.session.lock_parts(sorted({row[2] for row in rows}))
     for row in rows:
         turn.session.run("spans_delete_cursor", {"lane": row[0], "grp": found.id})
     turn.session.run("cursors_delete", {"grp": found.id})
@@ -250,7 +269,7 @@ def delete_group(turn: Turn, command: DeleteGroup) -> int:
 
 
 def find_part(session: Session, owner: QueueRow, partition: str) -> int | None:
-    row = session.row("part_by_name", {"queue": owner.id, "name": partition, "prio": 0})
+    row = session.row("part_by_name", {"queue": owner.id, "name": partition})
     return int(row[0]) if row else None
 
 

@@ -13,6 +13,7 @@ from ackwise.core.commands import Claim
 from ackwise.core.errors import BadInput, ClaimConflict
 from ackwise.core.policy import Exclusivity, order_for
 from ackwise.core.spans import Cursor, Lease, Span, merge_ranges
+from ackwise.store.session import Outdated
 from ackwise.store.turn import catalog, places, reading
 from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
@@ -53,7 +54,12 @@ def claim(turn: Turn, command: Claim) -> Claimed:
         owner = catalog.ensure_queue(turn, command.queue, command.create)
         return _Claiming(turn, command, owner).run()
     empty = Claimed(command.group, [], empty=EmptyReason.EMPTY)
-    for owner in _queues_by_tag(turn, command):
+    queues = _queues_by_tag(turn, command)
+    if command.key is not None:
+        for owner in queues:
+            if (again := _Claiming(turn, command, owner).repeated()) is not None:
+                return again
+    for owner in queues:
         answer = _Claiming(turn, command, owner).run()
         if answer.grants or answer.empty is EmptyReason.ENDED:
             return answer
@@ -92,8 +98,8 @@ class _Claiming:
         same = self.exclusivity == queue.policy.exclusivity
         order = command.order or (queue.policy.order if same else None) or order_for(self.exclusivity)
         self.strict = order == "strict"
-        self.no = 0 if command.auto_ack else turn.next_lease_no()
-        self.owner = command.owner or f"lease-{self.no}"
+        self.no = 0
+        self.owner = command.owner or ""
         self.room = command.most
         self.picked: list[tuple[Cursor, list[Take]]] = []
         self.parts: set[int] = set()
@@ -103,10 +109,8 @@ class _Claiming:
 
     def run(self) -> Claimed:
         self.session.lock_group(self.group.id, alone=self.exclusivity == "queue")
-        if self.command.key is not None:
-            repeated = self._repeated(self.command.key)
-            if repeated is not None:
-                return repeated
+        if (again := self.repeated()) is not None:
+            return again
         if self.queue.paused:
             return Claimed(self.group.name, [], empty=EmptyReason.PAUSED)
         if self._shut_out():
@@ -121,9 +125,10 @@ class _Claiming:
         c = self.command
         return msgspec.json.encode((self.queue.name, self.group.name, c.partitions, c.priorities)).decode()
 
-    def _repeated(self, key: str) -> Claimed | None:
+    def repeated(self) -> Claimed | None:
         """The same claim again: what is still outstanding, under a new lease number."""
-        lease = self.turn.lease_by_key(self.group.id, key)
+        key = self.command.key
+        lease = self.turn.lease_by_key(self.group.id, key) if key is not None else None
         if lease is None:
             return None
         if lease.fingerprint != self._fingerprint():
@@ -132,10 +137,13 @@ class _Claiming:
             return Claimed(self.group.name, [], empty=EmptyReason.ENDED)
         spans = self.turn.spans("spans_of_lease", lease=lease.no)
         self.session.lock_parts(sorted({self._cursor(span.lane).part for span in spans}))
+        lease = self.turn.lease(lease.no)
+        if lease is None or lease.key != key or not lease.live(self.turn.now):
+            raise Outdated(f"the claim {key!r} changed hands meanwhile")
         spans = self.turn.spans("spans_of_lease", lease=lease.no)
         self.session.run("lease_unkey", {"no": lease.no})
         lease.key = None
-        lease.lost = merge_ranges([(s.lane, s.lo, s.hi) for s in spans], places.MOST_LOST_RANGES)
+        lease.lost = merge_ranges(lease.lost + [(s.lane, s.lo, s.hi) for s in spans], places.MOST_LOST_RANGES)
         self.turn.end_lease(lease, "superseded")
         self._add_lease([(s.lane, s.lo, s.hi) for s in spans], lease.exclusivity, lease.owner)
         for span in spans:
@@ -237,7 +245,12 @@ class _Claiming:
             self.parts.add(cursor.part)
             self.room -= sum(take.hi - take.lo for take in plan.takes)
             self.solo = plan.solo
-        elif plan.blocked is not None:
+            return
+        if plan.blocked is None and cursor.held and not self.strict:
+            row = self.session.row("span_next_due", {"lane": cursor.lane, "grp": cursor.grp})
+            if row and row[0] is not None and row[0] > self.turn.now:
+                plan.blocked, plan.until = EmptyReason.DELAYED, row[0]
+        if plan.blocked is not None:
             self.blocked = plan.blocked
             if plan.until is not None and (self.until is None or plan.until < self.until):
                 self.until = plan.until
@@ -268,20 +281,24 @@ class _Claiming:
                 if self.exclusivity != "none":
                     cursor.exclusive += 1
                     cursor.exclusive_owner = self.owner
-            cursor.ready_at = places.ready_at(self.turn, cursor, self.policy)
+            returned = cursor.held > sum(take.hi - take.lo for take in takes)
+            cursor.ready_at = places.ready_at(self.turn, cursor, self.policy, returned=returned)
             self.turn.save_cursor(cursor)
         if self.command.auto_ack:
             self.turn.count(self.queue.name, self.group.name, "acked", sum(len(span) for _, span in handed), 0)
         return self._answer(handed)
 
     def _add_lease(self, granted: list[tuple[int, int, int]], exclusivity: str, owner: str) -> None:
+        """The claim gets its number here, when everything it takes is locked."""
+        self.no = self.turn.next_lease_no()
+        self.owner = owner or f"lease-{self.no}"
         lease_for = self.command.lease or round(self.policy.lease_seconds * limits.MICROS)
         lease = Lease(
             no=self.no,
             tag=self.turn.dice.getrandbits(32),
             queue=self.queue.id,
             grp=self.group.id,
-            owner=owner,
+            owner=self.owner,
             instance=self.turn.instance,
             exclusivity=exclusivity,
             bulk=int(self.command.bulk),
@@ -337,8 +354,8 @@ class _Claiming:
             row = self.session.row("cursors_next_ready", {"grp": self.group.id})
             if row and row[0] is not None and row[0] > self.turn.now:
                 reason, until = EmptyReason.DELAYED, row[0]
-        if reason is None and self.session.row("cursor_exclusive", {"grp": self.group.id}):
-            reason = EmptyReason.LOCKED
+            elif self.session.row("cursor_exclusive", {"grp": self.group.id, "owner": self.owner}):
+                reason = EmptyReason.LOCKED
         if reason is EmptyReason.LOCKED and until is None:
             row = self.session.row("leases_next_deadline", {"grp": self.group.id})
             until = row[0] if row else None

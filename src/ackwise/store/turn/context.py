@@ -10,11 +10,12 @@ import msgspec
 
 from ackwise.core import latency
 from ackwise.core.ids import uuid7
+from ackwise.core.limits import MICROS
 from ackwise.core.spans import Cursor, Lease, Span
 from ackwise.store.session import Dedupe, Row, Session
 
-Tally = dict[tuple[str, str, str], tuple[int, dict[int, int]]]
-"""(queue, group, outcome) to how many and how long they took."""
+Tally = dict[tuple[str, str, str, int], tuple[int, dict[int, int]]]
+"""(queue, group, outcome, minute) to how many and how long they took."""
 
 
 class Turn:
@@ -31,14 +32,16 @@ class Turn:
         self.tally: Tally = {}
         self.ledger_written = False
         self.woken: dict[str, int] = {}
+        self.announced: set[str] = set()
         self.written: list[dict[str, Any]] = []
         self._seed = hashlib.blake2b(seed, digest_size=8)
+        self.seed_number = int.from_bytes(seed[:8], "little")
         self.last_id = 0
         self.loaded: dict[int, Any] = {}
         self._saved_tally: Tally = {}
         self._saved_written = 0
         self._leases: dict[int, Lease] = {}
-        self._lease_no: int | None = None
+        self._lease_no = 0
 
     def roll(self) -> float:
         return self.dice.random()
@@ -61,15 +64,20 @@ class Turn:
     def count(self, queue: str, group: str, outcome: str, n: int, took: int | None = None) -> None:
         """Note `n` settlements for the ledger."""
         if n:
-            total, sketch = self.tally.get((queue, group, outcome), (0, {}))
+            key = (queue, group, outcome, self.now // (60 * MICROS))
+            total, sketch = self.tally.get(key, (0, {}))
             if took is not None:
                 number = latency.bucket(took)
                 sketch[number] = sketch.get(number, 0) + n
-            self.tally[queue, group, outcome] = (total + n, sketch)
+            self.tally[key] = (total + n, sketch)
 
     def wake(self, queue: str, n: int) -> None:
         """Messages of this queue may have become claimable."""
         self.woken[queue] = self.woken.get(queue, 0) + n
+
+    def announce(self, queue: str) -> None:
+        """Something of this queue was not claimable and now is: other brokers want to know."""
+        self.announced.add(queue)
 
     def forget(self) -> None:
         """Drop what was loaded."""
@@ -96,10 +104,10 @@ class Turn:
     # leases
 
     def next_lease_no(self) -> int:
-        if self._lease_no is None:
-            row = self.session.row("lease_last")
-            self._lease_no = (row[0] or 0) if row else 0
-        self._lease_no += 1
+        """A number above every other. Drawn when the partitions are locked, so that it fences what is granted."""
+        row = self.session.row("lease_next", {"after": self._lease_no})
+        assert row is not None
+        self._lease_no = int(row[0])
         return self._lease_no
 
     def lease(self, no: int) -> Lease | None:
@@ -108,9 +116,13 @@ class Turn:
             found = self._leases[no] = lease_from(row)
         return found
 
+    def know_leases(self, rows: list[Row]) -> None:
+        """Leases that were read and locked before the turn began."""
+        self._leases.update((row[0], lease_from(row)) for row in rows)
+
     def lease_by_key(self, grp: int, key: str) -> Lease | None:
         row = self.session.row("lease_by_key", {"grp": grp, "key": key})
-        return self.lease(row[0]) if row else None
+        return (self._leases.get(row[0]) or lease_from(row)) if row else None
 
     def add_lease(self, lease: Lease) -> None:
         fields = msgspec.structs.asdict(lease)
@@ -150,6 +162,15 @@ class Turn:
         self.session.run("span_insert", span_params(span))
 
 
+def added(one: Tally, other: Tally) -> Tally:
+    """Both counts together."""
+    total = dict(one)
+    for key, (count, sketch) in other.items():
+        before, old = total.get(key, (0, {}))
+        total[key] = (before + count, latency.merged(old, sketch))
+    return total
+
+
 def lease_from(row: Row) -> Lease:
     (
         no,
@@ -170,8 +191,8 @@ def lease_from(row: Row) -> Lease:
         lost,
     ) = row
     return Lease(
-        no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, ranges_from(granted), key, mark, ended, kind,
-        ranges_from(lost),
+        no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at,
+        ranges_from(granted), key, mark, ended, kind, ranges_from(lost),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ackwise.core import limits
 from ackwise.core.answers import Redriven
 from ackwise.core.commands import PurgeDead, Push, Redrive, Replay
 from ackwise.core.errors import RedriveRefused
@@ -27,7 +28,7 @@ LONGEST_NOTE = 500
 def add_history(history: str, at: int, event: str, owner: str | None, error: str | None) -> str:
     """One more line of a delivery's story; only the newest are kept."""
     lines = msgspec.json.decode(history) if history else []
-    line = {"at": at, "event": event, "owner": owner, "error": (error or "")[:LONGEST_NOTE]}
+    line = {"at": at, "event": event, "owner": owner, "error": limits.text(error or "", "error", LONGEST_NOTE)}
     return msgspec.json.encode([*lines, line][-MOST_HISTORY:]).decode()
 
 
@@ -57,8 +58,8 @@ def bury(
                 "grp_name": group.name,
                 "txid": message.transaction_id,
                 "reason": reason,
-                "error": error[:LONGEST_ERROR],
-                "etype": error_type,
+                "error": limits.text(error, "error", LONGEST_ERROR),
+                "etype": limits.text(error_type, "error_type", LONGEST_NOTE),
                 "fails": fate.failures,
                 "delivs": span.delivs,
                 "history": span.history,
@@ -72,6 +73,8 @@ def bury(
 
 def redrive(turn: Turn, command: Redrive) -> Redriven:
     results = {}
+    found = (turn.session.row("dead_by_uuid", {"uuid": uuid}) for uuid in command.ids)
+    turn.session.lock_parts(sorted({row[3] for row in found if row is not None}))
     for uuid in command.ids:
         row = turn.session.row("dead_by_uuid", {"uuid": uuid})
         if row is None:
@@ -87,8 +90,7 @@ def redrive(turn: Turn, command: Redrive) -> Redriven:
 
 def _put_back(turn: Turn, row: Row) -> None:
     """The same group gets it again at its old place, with a clean count and its history."""
-    number, _, _, part, lane, seq, epoch, grp, name, body, history, born_at = row[:12]
-    turn.session.lock_parts([part])
+    number, _, _, _, lane, seq, epoch, grp, name, body, history, born_at = row[:12]
     group_row = turn.session.row("group_by_id", {"id": grp})
     cursor = turn.cursor(lane, grp) if group_row else None
     if group_row is None or cursor is None:

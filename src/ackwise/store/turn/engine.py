@@ -29,7 +29,6 @@ from ackwise.core.commands import (
     Transaction,
 )
 from ackwise.core.errors import AckwiseError
-from ackwise.core.limits import MICROS
 from ackwise.store.session import Session
 from ackwise.store.turn import catalog, claim, dead, seek, settle, sweep, transaction
 from ackwise.store.turn.context import Tally, Turn
@@ -118,10 +117,9 @@ def _push(turn: Turn, commands: list[tuple[int, Command]], results: list[Result]
     appender.flush()
 
 
-def write_ledger(session: Session, tally: Tally, now: int, instance: str) -> None:
-    """Add counts to this minute's buckets; each broker has its own, so nobody waits for another."""
-    minute = now // (60 * MICROS)
-    for (queue, grp, outcome), (count, sketch) in sorted(tally.items(), key=lambda item: item[0]):
+def write_ledger(session: Session, tally: Tally, instance: str) -> None:
+    """Add counts to the buckets of their minutes; each broker has its own, so nobody waits for another."""
+    for (queue, grp, outcome, minute), (count, sketch) in sorted(tally.items(), key=lambda item: item[0]):
         where = {"queue": queue, "grp": grp, "minute": minute, "outcome": outcome, "instance": instance}
         row = session.row("ledger_get", where)
         old = msgspec.json.decode(row[1], type=dict[int, int]) if row else {}

@@ -28,12 +28,15 @@ def fresh_limit(session: Session, cursor: Cursor, policy: QueuePolicy, now: int,
     return max(cursor.next, row[0]), row[1] + delay
 
 
-def ready_at(turn: Turn, cursor: Cursor, policy: QueuePolicy) -> int | None:
-    """The earliest instant a claim could take something here; None while empty or exclusively held."""
+def ready_at(turn: Turn, cursor: Cursor, policy: QueuePolicy, *, returned: bool = True) -> int | None:
+    """The earliest instant a claim could take something here; None while empty or exclusively held.
+
+    `returned=False` when everything held is known to be under a lease.
+    """
     if cursor.exclusive:
         return None
     due: int | None = None
-    if cursor.held:
+    if cursor.held and returned:
         where = {"lane": cursor.lane, "grp": cursor.grp}
         if policy.effective_order == "strict":
             first = turn.spans("span_first", **where)
@@ -50,9 +53,11 @@ def ready_at(turn: Turn, cursor: Cursor, policy: QueuePolicy) -> int | None:
 
 def refresh(turn: Turn, cursor: Cursor, policy: QueuePolicy, queue: str) -> None:
     """Write the cursor with its new `ready_at`."""
-    cursor.ready_at = ready_at(turn, cursor, policy)
+    before, cursor.ready_at = cursor.ready_at, ready_at(turn, cursor, policy)
     turn.save_cursor(cursor)
     if cursor.ready_at is not None:
+        if before is None or cursor.ready_at < before:
+            turn.announce(queue)
         turn.wake(queue, max(1, cursor.head - cursor.next + cursor.held))
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from typing import Any
 
-from ackwise.core.ids import uuid_int
+from ackwise.core.ids import looks_minted, uuid_int
 from ackwise.core.messages import Message
 from ackwise.core.spans import Span
 from ackwise.store.segment import Segment, bounds, place_lane, place_seq, to_end
@@ -37,25 +36,49 @@ def segment_with(session: Session, lane: int, seq: int) -> Segment | None:
     return husk if husk is not None and husk.first <= seq else None
 
 
-def key_bytes(transaction_id: str) -> bytes:
-    """What is hashed: the 16 bytes of a UUID, else the text. A minted transaction id is the message id, never spelled out."""
-    number = uuid_int(transaction_id)
-    return transaction_id.encode() if number is None else number.to_bytes(16, "big")
+_SPREAD = 0x9E3779B97F4A7C15
+_WORD = (1 << 64) - 1
+_SIGN = 1 << 63
 
 
-def hashes(hasher: Any, keys: list[bytes]) -> list[int]:
-    """64-bit seeded hashes of transaction ids."""
+def hashes(turn: Turn, part: int, first: int, txids: list[str] | int) -> list[int]:
+    """64-bit seeded hashes of the transaction ids of messages whose ids count up from `first`; a number: all minted.
+
+    A minted transaction id is the message id and is never spelled out: it is already random and needs only spreading.
+    """
+    if isinstance(txids, int):
+        start = _minted(turn, part, first)
+        return [((start + _SPREAD * i + _SIGN) & _WORD) - _SIGN for i in range(txids)]
+    if all(txids) and not any(map(looks_minted, txids)):
+        return _texts(turn, part, txids)
+    found = []
+    for number, txid in enumerate(txids, first):
+        minted = number if not txid else uuid_int(txid) if looks_minted(txid) else None
+        found.append(_texts(turn, part, [txid])[0] if minted is None else _signed(_minted(turn, part, minted)))
+    return found
+
+
+def _minted(turn: Turn, part: int, number: int) -> int:
+    return number * _SPREAD + (number >> 64) + part * _SPREAD ^ turn.seed_number
+
+
+def _signed(value: int) -> int:
+    return ((value + _SIGN) & _WORD) - _SIGN
+
+
+def _texts(turn: Turn, part: int, txids: list[str]) -> list[int]:
+    seeded = turn.hasher(part).copy
     digests = []
-    for key in keys:
-        one = hasher.copy()
-        one.update(key)
+    for txid in txids:
+        one = seeded()
+        one.update(txid.encode())
         digests.append(one.digest())
     return array("q", b"".join(digests)).tolist()
 
 
 def find_by_transaction(turn: Turn, part: int, transaction_id: str) -> tuple[int, int] | None:
     """(lane, seq) of the newest message of a partition with this transaction id; scheduled ones have no place yet."""
-    wanted = hashes(turn.hasher(part), [key_bytes(transaction_id)])[0]
+    wanted = hashes(turn, part, 0, [transaction_id])[0]
     for pos in reversed(turn.dedupe.find([wanted]).get(wanted, [])):
         if pos < 0:
             continue

@@ -6,6 +6,7 @@ from ackwise.core import limits
 from ackwise.core.commands import SeekGroup
 from ackwise.core.errors import BadInput
 from ackwise.core.spans import Cursor
+from ackwise.store.session import Outdated
 from ackwise.store.turn import catalog, places
 from ackwise.store.turn.context import Turn
 
@@ -27,7 +28,8 @@ def seek(turn: Turn, command: SeekGroup) -> int:
     policy = group.policy.over(queue.policy)
     for row in rows:
         cursor = turn.cursor(row[0], group.id)
-        assert cursor is not None
+        if cursor is None:
+            raise Outdated(f"group {group.name!r} was deleted meanwhile")
         places.move_cursor(turn, cursor, _target(turn, command, cursor), policy, queue.name)
     return len(rows)
 

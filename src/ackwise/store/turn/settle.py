@@ -12,7 +12,7 @@ from ackwise.core.lifecycle import State
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Attempt, Fate, Outcome, Reason, Verdict, on_expiry, on_reject, on_release, on_retry
-from ackwise.core.spans import Cursor, Lease, Span, cut
+from ackwise.core.spans import Cursor, Lease, Span, cut, merge_ranges
 from ackwise.store.turn import catalog, dead, places, reading
 from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
@@ -317,14 +317,19 @@ def finish(
 
 def _let_go(turn: Turn, held: Holding, lease: Lease, cursors: dict[int, Cursor], kind: str = "settled") -> bool:
     """Free the lanes that the lease has finished, and end it when it holds nothing more."""
+    finished = 0
     for lane, cursor in cursors.items():
         if turn.session.row("span_held_in_lane", {"lease": lease.no, "lane": lane}) is None:
+            finished += 1
             _leave_lane(cursor, lease)
         places.refresh(turn, cursor, held.policy, held.queue.name)
-    if turn.session.row("span_held", {"lease": lease.no}) is None:
-        turn.end_lease(lease, kind)
-        return True
-    return False
+    if finished < len(cursors):
+        return False
+    elsewhere = any(lane not in cursors for lane, _, _ in lease.granted)
+    if elsewhere and turn.session.row("span_held", {"lease": lease.no}) is not None:
+        return False
+    turn.end_lease(lease, kind)
+    return True
 
 
 def _leave_lane(cursor: Cursor, lease: Lease) -> None:
@@ -337,8 +342,7 @@ def _leave_lane(cursor: Cursor, lease: Lease) -> None:
 
 def _rewind(turn: Turn, held: Holding, run: list[tuple[Settlement, Target]]) -> list[Settled]:
     """An ack means up to there; the lowest failure ends the lease on this partition and everything from it returns."""
-    failures = [t.lo for entry, t in run if entry.outcome is not Outcome.ACK]
-    lowest = min(failures) if failures else None
+    lowest: int | None = None
     answers: dict[int, Settled] = {}
     for index, (entry, target) in sorted(enumerate(run), key=lambda item: item[1][1].lo):
         if lowest is not None and target.lo > lowest:
@@ -352,7 +356,9 @@ def _rewind(turn: Turn, held: Holding, run: list[tuple[Settlement, Target]]) -> 
                 act(turn, whole, entry)
         else:
             answers[index] = act(turn, target, entry)
-    if lowest is not None and run[0][1].lease.live(turn.now):
+            if answers[index].verdict.settled:
+                lowest = target.lo
+    if lowest is not None:
         lane = run[0][1].lane
         give_back = Settlement(selector=ByLease(""), outcome=Outcome.RELEASE)
         act(turn, Target(run[0][1].lease, lane, 0, 1 << 40), give_back)
@@ -360,7 +366,7 @@ def _rewind(turn: Turn, held: Holding, run: list[tuple[Settlement, Target]]) -> 
 
 
 def expire(turn: Turn, lease: Lease, budget: int, kind: str = "expired") -> int:
-    """The lease ran out: a failure for each message it still holds. Returns how many it touched; at most `budget` die."""
+    """The lease ran out: a failure for each message it still holds. How many it touched; at most `budget` die."""
     held = holding(turn, lease)
     spans = turn.spans("spans_of_lease", lease=lease.no)
     if held is None:
@@ -387,6 +393,6 @@ def expire(turn: Turn, lease: Lease, budget: int, kind: str = "expired") -> int:
         left -= len(piece) if fate.state is State.DEAD else 0
         touched += len(piece)
         turn.count(held.queue.name, held.group.name, "lease_expired", len(piece), turn.now - lease.made_at)
-    lease.lost = places.merge_ranges(lease.lost + lost, places.MOST_LOST_RANGES)
+    lease.lost = merge_ranges(lease.lost + lost, places.MOST_LOST_RANGES)
     _let_go(turn, held, lease, cursors, kind)
     return touched

@@ -14,6 +14,7 @@ from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.settlement import on_max_wait
 from ackwise.core.spans import Cursor, Lane, Span, cut
 from ackwise.store.segment import Segment, place, place_seq, to_end
+from ackwise.store.session import Row
 from ackwise.store.turn import catalog, dead, places, settle
 from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn, lease_from
@@ -67,13 +68,14 @@ def promote(turn: Turn, limit: int) -> int:
     if not rows:
         return 0
     names = catalog.part_names(turn.session, {row[2] for row in rows})
-    turn.session.lock_parts(sorted(names))
+    locked = turn.session.lock_parts(sorted(names), skip=True)
+    rows = [row for row in rows if row[2] in locked or row[2] not in names]
     appender = Appender(turn)
     for no, queue, part, prio, _, created_at, body in rows:
         owner = catalog.queue_of_id(turn.session, queue)
         if owner is not None and part in names:
-            packed = Segment(place(0, 0), 0, created_at, body).packed(0)
-            appender.promote(owner, names[part][0], prio, packed)
+            columns = Segment(place(0, 0), 0, created_at, body).columns()
+            appender.promote(owner, names[part][0], prio, columns)
         turn.session.run("scheduled_delete", {"no": no})
     appender.flush()
     return len(rows)
@@ -92,8 +94,7 @@ def max_wait(turn: Turn, limit: int) -> int:
         )
         if lanes and not groups:
             groups = [catalog.ensure_group(turn, queue, QUEUE_MODE, "all")]
-        turn.session.lock_parts(sorted({lane.part for lane in lanes}))
-        for lane in lanes:
+        for lane in _free(turn, lanes):
             bound = places.seq_at(turn.session, lane.id, lane.start, lane.head, cutoff + 1)
             for group in groups:
                 touched += _bury_waiting(turn, queue, group, lane.id, bound, limit - touched)
@@ -147,8 +148,7 @@ def retain(turn: Turn, limit: int) -> int:
             continue
         newest = turn.now - round(min(a for a in ages if a is not None) * MICROS)
         lanes = _old_lanes(turn, queue, newest, limit)
-        turn.session.lock_parts(sorted({lane.part for lane in lanes}))
-        for lane in lanes:
+        for lane in _free(turn, lanes):
             removed += _prune(turn, queue, lane, limit - removed)
             if removed >= limit:
                 return removed
@@ -171,7 +171,7 @@ def _prune(turn: Turn, queue: QueueRow, lane: Lane, limit: int) -> int:
         if bound <= 0 or removed >= limit:
             continue
         where = {"lo_pos": place(lane.id, 0), "end_pos": place(lane.id, bound), "limit": limit - removed}
-        rows = list(takewhile(lambda r, c=cutoff: r[2] <= c, turn.session.rows("segments_first", where)))
+        rows = _older(turn.session.rows("segments_first", where), cutoff)
         for found in rows:
             segment = Segment(*found)
             turn.session.run(
@@ -191,6 +191,11 @@ def _prune(turn: Turn, queue: QueueRow, lane: Lane, limit: int) -> int:
     if start > lane.start:
         _move_start(turn, queue, lane, start, cursors)
     return removed
+
+
+def _older(rows: list[Row], cutoff: int) -> list[Row]:
+    """The leading rows made at or before the cutoff: a clock that jumped back makes no hole."""
+    return list(takewhile(lambda row: row[2] <= cutoff, rows))
 
 
 def _move_start(turn: Turn, queue: QueueRow, lane: Lane, start: int, cursors: list[Cursor]) -> None:
@@ -230,6 +235,7 @@ def _purge(turn: Turn, limit: int) -> int:
     """Some rows of queues that were deleted."""
     gone = 0
     for (queue,) in turn.session.rows("queues_buried", {"limit": 10}):
+        turn.session.lock_queue_parts(queue)
         for verb in ("purge_dead", "purge_scheduled"):
             gone += turn.session.run(verb, {"queue": queue, "limit": limit})
         lane = turn.session.row("purge_lane_next", {"queue": queue})
@@ -255,6 +261,12 @@ def _purge_lane(turn: Turn, lane: int, limit: int) -> int:
 
 def _queues(turn: Turn) -> list[QueueRow]:
     return [catalog.queue_from(row) for row in turn.session.rows("queues_living", {"ns": None, "task": None})]
+
+
+def _free(turn: Turn, lanes: list[Lane]) -> list[Lane]:
+    """The lanes that nobody else works in; the others are left to the next sweep."""
+    locked = turn.session.lock_parts(sorted({lane.part for lane in lanes}), skip=True)
+    return [lane for lane in lanes if lane.part in locked]
 
 
 def _old_lanes(turn: Turn, queue: QueueRow, cutoff: int, limit: int) -> list[Lane]:

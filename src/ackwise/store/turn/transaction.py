@@ -8,6 +8,7 @@ from ackwise.core.commands import Extend, Transaction
 from ackwise.core.errors import AckwiseError, BadInput, LeaseLost, RolledBack
 from ackwise.core.settlement import Verdict
 from ackwise.store.turn import push, settle
+from ackwise.store.turn.checks import check_push
 from ackwise.store.turn.context import Turn
 
 
@@ -16,7 +17,7 @@ def transact(turn: Turn, command: Transaction) -> TransactionDone:
     for entry in command.settlements:
         settle.check_entry(entry)
     for one in command.pushes:
-        push.check(one)
+        check_push(one)
     turn.savepoint()
     try:
         for text in command.required_leases:

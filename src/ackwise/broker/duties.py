@@ -1,0 +1,49 @@
+"""What runs beside the callers: sweeps, checkpoints, heartbeats, and watching for other processes' commits."""
+
+from __future__ import annotations
+
+import logging
+
+from ackwise.core.commands import Beat, Command, Sweep
+from ackwise.core.errors import AckwiseError
+
+log = logging.getLogger("ackwise")
+
+SWEEP_EVERY = 1.0
+TIDY_EVERY = 5.0
+BEAT_EVERY = 10.0
+WATCH_EVERY = 0.02
+MOST_SWEEPS_IN_A_ROW = 20
+
+
+class Rota:
+    """Decides which duty is next, by a clock of its own; whoever owns it sends the commands."""
+
+    def __init__(self, instance: str, started: float) -> None:
+        self._instance = instance
+        self._sweep_at = started
+        self._tidy_at = started
+        self._beat_at = started
+
+    def due(self, now: float) -> list[Command]:
+        """Commands to send now. The often-needed duties go every second, the slow ones every few."""
+        commands: list[Command] = []
+        if now >= self._sweep_at:
+            self._sweep_at = now + SWEEP_EVERY
+            commands.append(Sweep(duties=("expire", "promote", "max_wait")))
+        if now >= self._tidy_at:
+            self._tidy_at = now + TIDY_EVERY
+            commands.append(Sweep(duties=("retain", "forget")))
+        if now >= self._beat_at:
+            self._beat_at = now + BEAT_EVERY
+            commands.append(Beat(instance=self._instance))
+        return commands
+
+    def wait(self, now: float) -> float:
+        return max(0.0, min(self._sweep_at, self._tidy_at, self._beat_at) - now)
+
+
+def complain(duty: str, problem: Exception) -> None:
+    """A duty that fails is tried again; it is said once per failure, never raised into a caller."""
+    level = logging.WARNING if isinstance(problem, AckwiseError) else logging.ERROR
+    log.log(level, "%s failed and will be tried again: %s", duty, problem)

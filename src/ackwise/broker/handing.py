@@ -1,0 +1,73 @@
+"""A claim's messages, read when they are looked at, and queries by type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, overload
+
+from ackwise.core import queries as q
+from ackwise.core.answers import Claimed, Handed
+from ackwise.core.errors import BadInput
+from ackwise.core.messages import Message
+from ackwise.store.port import Store
+from ackwise.store.segment import Segment
+
+
+class LazyMessages(Sequence[Message]):
+    """Messages behind the grants of a claim; a segment is unpacked message by message."""
+
+    __slots__ = ("_places", "_runs", "_size")
+
+    def __init__(self, claimed: Claimed, segments: list[list[Segment]]) -> None:
+        self._runs: list[tuple[int, int, Segment]] = []
+        for grant, found in zip(claimed.grants, segments, strict=True):
+            for segment in found:
+                lo, hi = max(grant.lo, segment.first), min(grant.hi, segment.last + 1)
+                if lo < hi:
+                    self._runs.append((lo, hi, segment))
+        self._size = sum(hi - lo for lo, hi, _ in self._runs)
+        self._places: list[tuple[Segment, int]] | None = None
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        if self._places is None:
+            self._places = [(segment, seq) for lo, hi, segment in self._runs for seq in range(lo, hi)]
+        if isinstance(index, slice):
+            return [segment.message(seq) for segment, seq in self._places[index]]
+        segment, seq = self._places[index]
+        return segment.message(seq)
+
+    def __iter__(self) -> Iterator[Message]:
+        return (segment.message(seq) for lo, hi, segment in self._runs for seq in range(lo, hi))
+
+
+def hand_over(store: Store, claimed: Claimed) -> Handed:
+    """Read what was claimed: after the commit, beside the writer."""
+    if not claimed.grants:
+        return Handed(claimed, ())
+    return Handed(claimed, LazyMessages(claimed, store.read(claimed)))
+
+
+def answer(store: Store, query: q.Query) -> Any:
+    """Ask the store the verb that belongs to the query."""
+    verbs: dict[type[q.Query], Callable[[Any], Any]] = {
+        q.ListQueues: store.list_queues,
+        q.GetQueue: store.get_queue,
+        q.Browse: store.browse,
+        q.ListDead: store.list_dead,
+        q.ListGroups: store.list_groups,
+        q.ListCursors: store.list_cursors,
+        q.ListLeases: store.list_leases,
+        q.ReadLedger: store.read_ledger,
+        q.QueueStats: store.stats,
+    }
+    verb = verbs.get(type(query))
+    if verb is None:
+        raise BadInput(f"{type(query).__name__} is not a query")
+    return verb(query)

@@ -1,0 +1,242 @@
+"""The broker for threads. Whoever finds nobody leading leads a turn for all who wait; the others sleep until then."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ackwise.broker import duties
+from ackwise.broker.handing import answer, hand_over
+from ackwise.broker.pending import Pending, Slot, is_empty, shard_of
+from ackwise.broker.waiting import Waiters
+from ackwise.core.answers import Claimed, Handed, Settled
+from ackwise.core.claiming import EmptyReason
+from ackwise.core.commands import ByLease, Claim, Command, Settle, Settlement
+from ackwise.core.errors import AckwiseError, Draining
+from ackwise.core.queries import ListLeases, Query
+from ackwise.core.settlement import Outcome
+from ackwise.store.clock import ManualClock
+from ackwise.store.port import Store
+
+
+class Lane:
+    """The turns of one shard."""
+
+    def __init__(self, broker: Broker, shard: int) -> None:
+        self._broker, self._shard = broker, shard
+        self._lock = threading.Lock()
+        self._pending = Pending()
+        self._leading = False
+
+    def submit(self, commands: Sequence[Command]) -> Slot:
+        gate = threading.Lock()
+        gate.acquire()
+        slot = Slot(commands, gate.release)
+        with self._lock:
+            self._pending.add(slot)
+            slot.lead = not self._leading
+            self._leading = True
+        if not slot.lead:
+            gate.acquire()
+        if slot.lead:
+            self._lead(slot)
+        return slot
+
+    def _lead(self, own: Slot) -> None:
+        """Run turns until the own slot is answered, then hand the lead to the next in line."""
+        try:
+            while not own.done:
+                with self._lock:
+                    taken = self._pending.take()
+                self._turn(taken, own)
+        finally:
+            with self._lock:
+                heir = self._pending.first() if len(self._pending) else None
+                self._leading = heir is not None
+            if heir is not None:
+                heir.lead = True
+                heir.wake()
+
+    def _turn(self, taken: list[Slot], own: Slot) -> None:
+        waiters, store = self._broker.waiters, self._broker.store
+        riders = waiters.riders(c for slot in taken for c in slot.commands)
+        slots = taken + riders
+        commands = [c for slot in slots for c in slot.commands]
+        started = time.perf_counter()
+        try:
+            prepared = store.prepare(commands, self._shard)
+            self._pending.learn(len(commands), started)
+            prepared.commit()
+        except BaseException as problem:
+            for slot in slots:
+                slot.error = problem
+                if slot is not own:
+                    slot.wake()
+            if not isinstance(problem, AckwiseError):
+                raise
+            return
+        at = 0
+        for slot in slots:
+            slot.results = prepared.results[at : at + len(slot.commands)]
+            at += len(slot.commands)
+        for slot in waiters.woken(prepared.woken, len(riders)) if prepared.woken else ():
+            slot.results = []
+            slot.wake()
+        for slot in slots:
+            if slot is not own:
+                slot.wake()
+
+
+class Broker:
+    """Everything a caller in this process needs of a store, from any thread."""
+
+    def __init__(self, store: Store, *, background: bool = True) -> None:
+        self.store = store
+        self.waiters = Waiters()
+        self._lanes = [Lane(self, shard) for shard in range(store.shards)]
+        self._draining = threading.Event()
+        self._closed = threading.Event()
+        self._close_lock = threading.Lock()
+        clock = getattr(store, "clock", None)
+        if isinstance(clock, ManualClock):
+            clock.on_move(self.look_again)
+        if hasattr(store, "on_change"):
+            store.on_change = self.look_again
+        self._threads: list[threading.Thread] = []
+        if background:
+            for name, target in (("duties", self._run_duties), ("watch", self._run_watch)):
+                thread = threading.Thread(target=target, name=f"ackwise-{name}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+
+    def send(self, command: Command) -> Any:
+        """The answer to one command; a refusal is raised."""
+        return self._submit([command]).answers()[0]
+
+    def send_all(self, commands: Sequence[Command]) -> list[Any]:
+        """Several commands of one caller in one turn; refusals are among the answers."""
+        slot = self._submit(commands)
+        if slot.error is not None:
+            raise slot.error
+        assert slot.results is not None
+        return slot.results
+
+    def _submit(self, commands: Sequence[Command]) -> Slot:
+        if self._closed.is_set():
+            raise Draining("the broker is closed")
+        return self._lanes[shard_of(commands, len(self._lanes))].submit(commands)
+
+    def claim(self, command: Claim, wait: float = 0.0) -> Handed:
+        """Claim, waiting up to `wait` seconds for something to be there."""
+        return self.settle_and_claim(None, command, wait)[1]
+
+    def settle_and_claim(self, settle: Settle | None, claim: Claim, wait: float = 0.0) -> tuple[list[Settled], Handed]:
+        """Settle one batch and claim the next in the same turn."""
+        give_up = time.monotonic() + wait
+        settled: list[Settled] = []
+        while True:
+            if self._draining.is_set():
+                if settle is not None:
+                    settled = self.send(settle)
+                return settled, Handed(Claimed(claim.group, [], empty=EmptyReason.DRAINING), ())
+            seen = self.waiters.version(claim.queue)
+            results = self._submit([claim] if settle is None else [settle, claim]).answers()
+            if settle is not None:
+                settled, settle = results[0], None
+            claimed: Claimed = results[-1]
+            if claimed.grants or time.monotonic() >= give_up or claimed.empty is EmptyReason.ENDED:
+                return settled, hand_over(self.store, claimed)
+            riding = self._park(claim, seen, claimed, give_up)
+            if riding is not None:
+                return settled, hand_over(self.store, riding)
+
+    def _park(self, claim: Claim, seen: tuple[int, int], empty: Claimed, give_up: float) -> Claimed | None:
+        """Sleep until a turn serves the claim (its answer), or it is time to try again (None)."""
+        gate = threading.Lock()
+        gate.acquire()
+        slot = Slot([claim], gate.release)
+        if not self.waiters.park(claim.queue, slot, seen):
+            return None
+        timeout = give_up - time.monotonic()
+        if empty.until is not None:
+            timeout = min(timeout, max(0.001, (empty.until - self.store.now()) / 1e6))
+        if not gate.acquire(timeout=max(0.0, timeout)) and not self.waiters.leave(claim.queue, slot):
+            gate.acquire()
+        if slot.error is not None:
+            raise slot.error
+        if slot.results and isinstance(slot.results[0], AckwiseError):
+            raise slot.results[0]
+        return None if not slot.results or is_empty(slot.results) else slot.results[0]
+
+    def look_again(self) -> None:
+        """Every parked claim tries again."""
+        for slot in self.waiters.everybody():
+            slot.results = []
+            slot.wake()
+
+    def ask(self, query: Query) -> Any:
+        return answer(self.store, query)
+
+    def now(self) -> int:
+        return self.store.now()
+
+    # duties
+
+    def _run_duties(self) -> None:
+        rota = duties.Rota(getattr(self.store, "instance", "broker"), time.monotonic())
+        while not self._closed.wait(rota.wait(time.monotonic())):
+            for command in rota.due(time.monotonic()):
+                try:
+                    for _ in range(duties.MOST_SWEEPS_IN_A_ROW):
+                        if not getattr(self.send(command), "more", False):
+                            break
+                except Exception as problem:
+                    if not self._closed.is_set():
+                        duties.complain(type(command).__name__.lower(), problem)
+            try:
+                self.store.maintain()
+            except AckwiseError as problem:
+                duties.complain("maintenance", problem)
+
+    def _run_watch(self) -> None:
+        """Ask the database, cheaply, whether another process committed; only while somebody waits."""
+        while not self._closed.wait(duties.WATCH_EVERY if len(self.waiters) else 5 * duties.WATCH_EVERY):
+            try:
+                if len(self.waiters) and self.store.changed():
+                    self.look_again()
+            except Exception as problem:
+                if not self._closed.is_set():
+                    duties.complain("watching for changes", problem)
+
+    # the end
+
+    def drain(self, grace: float = 0.0) -> int:
+        """Stop claiming, let holders finish for `grace` seconds, release the rest without spending a failure."""
+        self._draining.set()
+        self.look_again()
+        end = time.monotonic() + grace
+        while self._held() and time.monotonic() < end:
+            self._closed.wait(0.02)
+        released = 0
+        for lease_id in self._held():
+            entry = Settlement(selector=ByLease(lease_id), outcome=Outcome.RELEASE)
+            released += self.send(Settle(entries=[entry]))[0].count
+        return released
+
+    def _held(self) -> list[str]:
+        instance = getattr(self.store, "instance", None)
+        return [row.lease_id for row in self.store.list_leases(ListLeases(instance=instance, limit=100_000))]
+
+    def close(self) -> None:
+        """Finish what is under way and close the store. Leases keep their deadlines unless `drain` released them."""
+        with self._close_lock:
+            if self._closed.is_set():
+                return
+            self._draining.set()
+            self._closed.set()
+        self.look_again()
+        for thread in self._threads:
+            thread.join(timeout=30)
+        self.store.close()

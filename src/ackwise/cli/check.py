@@ -1,0 +1,50 @@
+"""`ackwise check`: is the store sound, and what is in force."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+
+import typer
+
+from ackwise.cli.opening import DEFAULT_URL, URL, AsJSON, must_exist
+from ackwise.cli.showing import show_json
+from ackwise.connect import open_store
+from ackwise.core.queries import ListQueues
+from ackwise.store.url import parse
+
+_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)|(?<=password=)[^&]*")
+
+
+def check(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
+    """Audit every promise over what is stored and print the settings in force; exit 1 when something is wrong."""
+    must_exist(url)
+    where = parse(url)
+    store = open_store(url)
+    try:
+        problems = store.audit()
+        queues = store.list_queues(ListQueues())
+    finally:
+        store.close()
+    settings = {
+        "version": version("ackwise"),
+        "store": where.scheme,
+        "target": _without_password(where.target),
+        "durability": where.durability,
+        "busy_timeout": where.busy_timeout,
+        "queues": len(queues),
+    }
+    if as_json:
+        show_json({**settings, "problems": problems})
+    else:
+        for name, value in settings.items():
+            print(f"{name:13} {value}")
+        for problem in problems:
+            print(f"PROBLEM {problem}")
+        print("sound" if not problems else f"{len(problems)} problems")
+    if problems:
+        raise typer.Exit(1)
+
+
+def _without_password(target: str) -> str:
+    return _PASSWORD.sub(lambda found: f"{found[1]}:***" if found[1] is not None else "***", target)

@@ -1,0 +1,142 @@
+"""What one claim brought."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import overload
+
+from ackwise.client import settling
+from ackwise.client.aio.delivery import AsyncDelivery
+from ackwise.client.aio.lease import AsyncLease
+from ackwise.client.moments import moment
+from ackwise.core.answers import Grant, Handed, Settled
+from ackwise.core.claiming import EmptyReason
+from ackwise.core.commands import ByLease, ByRange, Settlement
+from ackwise.core.limits import Seconds
+from ackwise.core.messages import Message
+from ackwise.core.settlement import Outcome, Verdict
+
+
+class AsyncBatch(Sequence[AsyncDelivery]):
+    """Deliveries under one lease; settling the batch settles everything it still holds in one step.
+
+    Usage::
+
+        async with await connection.claim("orders", max=100) as batch:
+            for delivery in batch:
+                handle(delivery.json())
+
+    acks what is left when the block ends, retries what is left when it raises.
+    """
+
+    __slots__ = ("_messages", "lease")
+
+    def __init__(self, handed: Handed, lease: AsyncLease) -> None:
+        self._messages = handed.messages
+        self.lease = lease
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[AsyncDelivery]:
+        lease = self.lease
+        grants = iter(lease.claimed.grants)
+        lane = lo = hi = -1
+        for message in self._messages:
+            while message.lane != lane or not lo <= message.seq < hi:
+                grant = next(grants)
+                lane, lo, hi = grant.lane, grant.lo, grant.hi
+            yield AsyncDelivery(message, grant, lease)
+
+    @overload
+    def __getitem__(self, index: int) -> AsyncDelivery: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[AsyncDelivery]: ...
+    def __getitem__(self, index: int | slice) -> AsyncDelivery | list[AsyncDelivery]:
+        if isinstance(index, slice):
+            return [self._delivery(message) for message in self._messages[index]]
+        return self._delivery(self._messages[index])
+
+    def _delivery(self, message: Message) -> AsyncDelivery:
+        grant = next(grant for grant in self.lease.claimed.grants if _inside(grant, message))
+        return AsyncDelivery(message, grant, self.lease)
+
+    @property
+    def lease_id(self) -> str:
+        """Empty when there is no lease: nothing was there, or it was claimed with `auto_ack`."""
+        return self.lease.claimed.lease_id
+
+    @property
+    def group(self) -> str:
+        return self.lease.claimed.group
+
+    @property
+    def deadline(self) -> datetime:
+        """When the lease runs out."""
+        return moment(self.lease.deadline)
+
+    @property
+    def empty(self) -> EmptyReason | None:
+        """Why there is nothing: `empty`, `locked`, `delayed`, `paused`, `ended` or `draining`."""
+        return self.lease.claimed.empty
+
+    @property
+    def until(self) -> datetime | None:
+        """When it is worth asking again, where an empty claim knows."""
+        until = self.lease.claimed.until
+        return None if until is None else moment(until)
+
+    @property
+    def selector(self) -> ByLease:
+        return ByLease(self.lease_id)
+
+    async def ack(self) -> Verdict:
+        """Everything it still holds is done."""
+        return await self.lease.settle(Settlement(selector=self.selector, outcome=Outcome.ACK))
+
+    async def retry(self, *, delay: Seconds | None = None, error: str | BaseException | None = None) -> Verdict:
+        """Everything it still holds failed."""
+        return await self.lease.settle(settling.retry(self.selector, delay, error))
+
+    async def reject(self, reason: str | BaseException | None = None) -> Verdict:
+        """Dead-letter everything it still holds."""
+        return await self.lease.settle(settling.reject(self.selector, reason))
+
+    async def release(self) -> Verdict:
+        """Hand everything it still holds back without spending a failure."""
+        return await self.lease.settle(Settlement(selector=self.selector, outcome=Outcome.RELEASE))
+
+    async def extend(self, duration: Seconds | None = None) -> datetime:
+        """Hold the lease longer: `duration` seconds from now, or as long as at first."""
+        return await self.lease.extend(duration)
+
+    def note(self, answer: Settled) -> None:
+        """Learn that it was settled elsewhere, in a `settle` call or a transaction."""
+        self.lease.note(self.selector, answer)
+
+    def rest(self, index: int) -> list[ByRange]:
+        """What lies at `index` and after it, as ranges."""
+        if index >= len(self):
+            return []
+        first, grants = self._messages[index], self.lease.claimed.grants
+        at = next(i for i, grant in enumerate(grants) if _inside(grant, first))
+        ranges = [(grants[at].lane, first.seq, grants[at].hi), *((g.lane, g.lo, g.hi) for g in grants[at + 1 :])]
+        return [ByRange(self.lease_id, lane, lo, hi) for lane, lo, hi in ranges]
+
+    async def __aenter__(self) -> AsyncBatch:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return await self.lease.settle_at_exit(self.selector, problem)
+
+    def __repr__(self) -> str:
+        what = f"{len(self)} under {self.lease_id}" if len(self) else f"{self.empty}"
+        return f"<{type(self).__name__} {what}>"
+
+
+def _inside(grant: Grant, message: Message) -> bool:
+    return grant.lane == message.lane and grant.lo <= message.seq < grant.hi

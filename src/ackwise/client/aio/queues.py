@@ -1,0 +1,95 @@
+"""Queues: made, changed, looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ackwise.client.aio.messages import AsyncMessageVerbs
+from ackwise.client.policies import policy_fields
+from ackwise.client.rows import BrowsedMessage, QueueInfo, Stats, browsed, shown
+from ackwise.core import limits
+from ackwise.core import queries as q
+from ackwise.core.commands import ConfigureQueue, DeleteQueue, PauseQueue
+from ackwise.core.policy import QueuePolicy
+
+
+class AsyncQueueVerbs(AsyncMessageVerbs):
+    """The verbs about queues."""
+
+    async def create_queue(
+        self,
+        name: str,
+        policy: QueuePolicy | None = None,
+        /,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        exist_ok: bool = False,
+        **fields: Any,
+    ) -> QueueInfo:
+        """Make a queue, with the fields of `QueuePolicy` as keywords: `create_queue("orders", retry_limit=5)`."""
+        command = ConfigureQueue(
+            queue=name,
+            policy=policy_fields(policy, fields),
+            namespace=namespace,
+            task=task,
+            must_be_new=not exist_ok,
+        )
+        return shown(await self._transport.send(command), QueueInfo)
+
+    async def configure_queue(
+        self,
+        name: str,
+        policy: QueuePolicy | None = None,
+        /,
+        *,
+        replace: bool = False,
+        namespace: str | None = None,
+        task: str | None = None,
+        **fields: Any,
+    ) -> QueueInfo:
+        """Change these fields of a queue's policy; with `replace` all others go back to their defaults."""
+        command = ConfigureQueue(
+            queue=name, policy=policy_fields(policy, fields), namespace=namespace, task=task, replace=replace
+        )
+        return shown(await self._transport.send(command), QueueInfo)
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue with all its messages; leases on it are void at once."""
+        await self._transport.send(DeleteQueue(queue=name))
+
+    async def pause_queue(self, name: str) -> QueueInfo:
+        """Stop handing out its messages; pushes and settlements go on."""
+        return shown(await self._transport.send(PauseQueue(queue=name, paused=True)), QueueInfo)
+
+    async def resume_queue(self, name: str) -> QueueInfo:
+        return shown(await self._transport.send(PauseQueue(queue=name, paused=False)), QueueInfo)
+
+    async def queue(self, name: str) -> QueueInfo:
+        return shown(await self._transport.ask(q.GetQueue(queue=name)), QueueInfo)
+
+    async def queues(self, *, namespace: str | None = None, task: str | None = None) -> list[QueueInfo]:
+        rows = await self._transport.ask(q.ListQueues(namespace=namespace, task=task))
+        return [shown(row, QueueInfo) for row in rows]
+
+    async def browse(
+        self,
+        queue: str,
+        *,
+        partition: str | None = None,
+        group: str | None = None,
+        after: BrowsedMessage | None = None,
+        limit: int = 100,
+    ) -> list[BrowsedMessage]:
+        """Look at messages without taking them; `after` is the last of the page before."""
+        query = q.Browse(
+            queue=queue,
+            partition=partition,
+            group=group,
+            after=None if after is None else (after.lane, after.seq),
+            limit=limits.count(limit, "limit"),
+        )
+        return [browsed(row) for row in await self._transport.ask(query)]
+
+    async def stats(self, queue: str) -> Stats:
+        return shown(await self._transport.ask(q.QueueStats(queue=queue)), Stats)

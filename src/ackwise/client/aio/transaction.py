@@ -1,0 +1,103 @@
+"""Settlements and pushes that happen together or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Literal
+
+from ackwise.client import settling
+from ackwise.client.held import Held
+from ackwise.client.payloads import new_message
+from ackwise.client.settling import Ask, Target, selector_of
+from ackwise.client.transport import AsyncTransport
+from ackwise.core import commands
+from ackwise.core.answers import TransactionDone
+from ackwise.core.limits import Seconds
+from ackwise.core.messages import DEFAULT_PARTITION
+from ackwise.core.outcomes import Reject, Retry
+from ackwise.core.settlement import Outcome
+
+
+class AsyncTransaction:
+    """Collects steps; `commit` does all of them in one commit of the store, or none and says why.
+
+    Usage::
+
+        async with connection.transaction() as step:
+            step.ack(delivery).push("results", answer)
+
+    commits when the block ends and does nothing when it raises.
+    """
+
+    def __init__(self, transport: AsyncTransport, held: Held) -> None:
+        self._transport, self._held = transport, held
+        self._targets: list[Target] = []
+        self._settlements: list[commands.Settlement] = []
+        self._pushes: dict[str, commands.Push] = {}
+        self._required: list[str] = []
+
+    def ack(self, target: Target) -> AsyncTransaction:
+        """A delivery, a whole batch, or the id of either."""
+        return self.settle(target, Outcome.ACK)
+
+    def retry(
+        self, target: Target, *, delay: Seconds | None = None, error: str | BaseException | None = None
+    ) -> AsyncTransaction:
+        return self.settle(target, Retry(delay=delay, error=error))
+
+    def reject(self, target: Target, reason: str | BaseException = "rejected") -> AsyncTransaction:
+        return self.settle(target, Reject(reason))
+
+    def release(self, target: Target) -> AsyncTransaction:
+        return self.settle(target, Outcome.RELEASE)
+
+    def settle(self, target: Target, ask: Ask) -> AsyncTransaction:
+        """Any outcome: a word, or an exception (`Retry`, `Reject`, or any other, which is a retry)."""
+        self._settlements.append(settling.asked(selector_of(target), ask))
+        self._targets.append(target)
+        return self
+
+    def push(
+        self,
+        queue: str,
+        payload: object,
+        *,
+        partition: str = DEFAULT_PARTITION,
+        priority: int = 0,
+        transaction_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        delay: Seconds | None = None,
+        content_type: str | None = None,
+    ) -> AsyncTransaction:
+        message = new_message(payload, partition, priority, transaction_id, headers, delay, content_type)
+        self._pushes.setdefault(queue, commands.Push(queue=queue, messages=[])).messages.append(message)
+        return self
+
+    def require(self, lease: Target) -> AsyncTransaction:
+        """Only if this lease (of a batch, a delivery, or by id) is still held at the commit."""
+        lease_id = settling.lease_of(selector_of(lease))
+        self._required.append("" if lease_id is None else lease_id)
+        return self
+
+    async def commit(self, on_duplicate: Literal["ok", "fail"] = "ok") -> TransactionDone:
+        """Do it. `fail`: a push with a known transaction id rolls everything back; `ok`: it is left out."""
+        done: TransactionDone = await self._transport.send(
+            commands.Transaction(
+                settlements=self._settlements,
+                pushes=list(self._pushes.values()),
+                required_leases=tuple(self._required),
+                on_duplicate=on_duplicate,
+            )
+        )
+        settling.note_all(self._held, self._targets, self._settlements, done.settled)
+        return done
+
+    async def __aenter__(self) -> AsyncTransaction:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if problem is None and (self._settlements or self._pushes):
+            await self.commit()

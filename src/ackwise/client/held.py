@@ -1,0 +1,50 @@
+"""Which leases a connection still holds, so that closing it can give them back unspent."""
+
+from __future__ import annotations
+
+from ackwise.client.settling import lease_of
+from ackwise.core.answers import Claimed, Settled
+from ackwise.core.commands import ByLease, Selector, Settle, Settlement
+from ackwise.core.settlement import Outcome, Verdict
+
+_TIDY_AT = 1024
+_GONE = (Verdict.ALREADY, Verdict.STALE, Verdict.UNKNOWN)
+
+
+class Held:
+    """Lease ids with their deadlines. Safe to share between threads: each step is one operation of a dict."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[str, int] = {}
+        self._tidy_at = _TIDY_AT
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def add(self, claimed: Claimed, now: int) -> None:
+        self._deadlines[claimed.lease_id] = claimed.deadline
+        if len(self._deadlines) >= self._tidy_at:
+            for lease_id, deadline in list(self._deadlines.items()):
+                if deadline <= now:
+                    self.drop(lease_id)
+            self._tidy_at = max(_TIDY_AT, 2 * len(self._deadlines))
+
+    def extended(self, lease_id: str, deadline: int) -> None:
+        if lease_id in self._deadlines:
+            self._deadlines[lease_id] = deadline
+
+    def drop(self, lease_id: str) -> None:
+        self._deadlines.pop(lease_id, None)
+
+    def note(self, selector: Selector, answer: Settled) -> None:
+        """Forget a lease that a settlement ended, or that turned out to be gone."""
+        lease_id = lease_of(selector)
+        gone = isinstance(selector, ByLease) and answer.verdict in _GONE
+        if lease_id is not None and (answer.lease_ended or gone):
+            self.drop(lease_id)
+
+    def release(self) -> Settle | None:
+        """The command that gives everything back, or None when nothing is held."""
+        ids, self._deadlines = list(self._deadlines), {}
+        entries = [Settlement(selector=ByLease(lease_id), outcome=Outcome.RELEASE) for lease_id in ids]
+        return Settle(entries=entries) if entries else None

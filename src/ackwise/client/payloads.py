@@ -1,0 +1,95 @@
+"""Messages on their way in: what becomes bytes how."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from ackwise.core import limits
+from ackwise.core.errors import BadInput
+from ackwise.core.limits import Seconds
+from ackwise.core.messages import DEFAULT_PARTITION, JSON, NewMessage
+
+BYTES = "application/octet-stream"
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One message of a `push_many` with options of its own; `partition` and `priority` default to the call's."""
+
+    payload: object
+    partition: str | None = None
+    priority: int | None = None
+    transaction_id: str | None = None
+    headers: Mapping[str, str] | None = None
+    delay: Seconds | None = None
+    content_type: str | None = None
+
+
+def new_message(
+    payload: object,
+    partition: str = DEFAULT_PARTITION,
+    priority: int = 0,
+    transaction_id: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    delay: Seconds | None = None,
+    content_type: str | None = None,
+) -> NewMessage:
+    """Bytes go as they are, text with a content type of its own as UTF-8, everything else as JSON."""
+    if isinstance(payload, bytes | bytearray | memoryview):
+        body, content_type = bytes(payload), content_type or BYTES
+    elif isinstance(payload, str) and content_type not in (None, JSON):
+        body = _utf8(payload)
+    else:
+        body, content_type = as_json(payload), content_type or JSON
+    wait = 0 if delay is None else limits.micros(delay, "delay")
+    return NewMessage(body, partition, priority, transaction_id, dict(headers) if headers else None, content_type, wait)
+
+
+def new_messages(payloads: Iterable[object], partition: str, priority: int) -> list[NewMessage]:
+    return [
+        _from_item(one, partition, priority) if type(one) is Item else new_message(one, partition, priority)
+        for one in payloads
+    ]
+
+
+def _from_item(item: Item, partition: str, priority: int) -> NewMessage:
+    return new_message(
+        item.payload,
+        partition if item.partition is None else item.partition,
+        priority if item.priority is None else item.priority,
+        item.transaction_id,
+        item.headers,
+        item.delay,
+        item.content_type,
+    )
+
+
+def as_json(payload: object) -> bytes:
+    try:
+        body = _encode(payload)
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        raise BadInput(f"the payload cannot be written as JSON: {problem}") from None
+    # The encoder writes NaN and the infinities as null; the walk is only worth it where a null came out.
+    if b"null" in body and _unwritable(payload):
+        raise BadInput("the payload cannot be written as JSON: it has a number that is not finite")
+    return body
+
+
+def _unwritable(value: object) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, Mapping):
+        return any(map(_unwritable, value.values()))
+    return isinstance(value, list | tuple | set | frozenset) and any(map(_unwritable, value))
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise BadInput("the payload must be valid Unicode (it has a lone surrogate)") from None

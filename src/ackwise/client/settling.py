@@ -1,0 +1,139 @@
+"""How an outcome is asked for, and what a refusal becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ackwise.core import ids, limits
+from ackwise.core.answers import Extended, Settled
+from ackwise.core.commands import ByDelivery, ByLease, ByRange, Selector, Settlement
+from ackwise.core.errors import AckwiseError, BadInput, LeaseLost, MessageNotFound, RolledBack
+from ackwise.core.limits import Seconds
+from ackwise.core.outcomes import Reject, Retry
+from ackwise.core.settlement import Outcome, Verdict
+
+LONGEST_ERROR = 8192
+
+
+class Settleable(Protocol):
+    """A delivery, or a batch for everything it still holds."""
+
+    @property
+    def selector(self) -> Selector: ...
+
+    def note(self, answer: Settled) -> None: ...
+
+
+Target = Settleable | Selector | str
+Ask = Outcome | str | Exception
+"""An outcome by name, or what a handler raised: `Retry`, `Reject`, or any other exception, which is a retry."""
+Entry = Settlement | tuple[Target, Ask]
+
+
+def selector_of(target: Target) -> Selector:
+    """What a delivery, a batch, or the id of either names."""
+    if isinstance(target, str):
+        return ByLease(target) if ids.parse_lease_id(target) else ByDelivery(target)
+    if isinstance(target, Selector):
+        return target
+    return target.selector
+
+
+def lease_of(selector: Selector) -> str | None:
+    """The lease a selector names, where it names one."""
+    if isinstance(selector, ByDelivery):
+        return selector.delivery_id.partition(".")[0]
+    return selector.lease_id if isinstance(selector, ByLease | ByRange) else None
+
+
+def entry(given: Entry) -> Settlement:
+    """A settlement, from itself or from (what, outcome)."""
+    if isinstance(given, Settlement):
+        return given
+    try:
+        target, ask = given
+        return asked(selector_of(target), ask)
+    except (TypeError, ValueError, AttributeError) as problem:
+        if isinstance(problem, AckwiseError):
+            raise
+        raise BadInput(f"a settlement is (delivery, outcome), not {given!r}") from None
+
+
+def asked(selector: Selector, ask: Ask) -> Settlement:
+    match ask:
+        case Retry():
+            return retry(selector, ask.delay, ask.error or ask.__cause__)
+        case Reject():
+            return reject(selector, ask.reason)
+        case Exception():
+            return retry(selector, None, ask)
+        case _ if ask in Outcome.__members__.values():
+            return Settlement(selector=selector, outcome=Outcome(ask))
+        case _:
+            raise BadInput(f"outcome must be one of ack, retry, reject, release, or an exception, not {ask!r}")
+
+
+def retry(selector: Selector, delay: Seconds | None, error: str | BaseException | None) -> Settlement:
+    wait = None if delay is None else limits.micros(delay, "delay")
+    text, kind = _told(error)
+    return Settlement(selector=selector, outcome=Outcome.RETRY, delay=wait, error=text, error_type=kind)
+
+
+def reject(selector: Selector, reason: str | BaseException | None) -> Settlement:
+    text, kind = _told(reason)
+    return Settlement(selector=selector, outcome=Outcome.REJECT, error=text, error_type=kind)
+
+
+def at_exit(selector: Selector, problem: BaseException | None) -> Settlement:
+    """What leaving a `with` block means: done is an ack, an exception a retry, an interruption costs nothing."""
+    match problem:
+        case None:
+            return Settlement(selector=selector, outcome=Outcome.ACK)
+        case Exception():
+            return asked(selector, problem)
+        case _:
+            return Settlement(selector=selector, outcome=Outcome.RELEASE)
+
+
+def _told(error: str | BaseException | None) -> tuple[str | None, str | None]:
+    if isinstance(error, BaseException):
+        return limits.text(str(error), "error", LONGEST_ERROR), type(error).__qualname__
+    return (None if error is None else limits.text(error, "error", LONGEST_ERROR)), None
+
+
+def verdict_of(answer: Settled) -> Verdict:
+    """The verdict when it settled (now or before); a refusal is raised."""
+    match answer.verdict:
+        case Verdict.STALE:
+            raise LeaseLost(verdict=answer.verdict.value)
+        case Verdict.UNKNOWN:
+            raise MessageNotFound(verdict=answer.verdict.value)
+        case Verdict.ROLLED_BACK:
+            raise RolledBack(verdict=answer.verdict.value)
+        case verdict:
+            return verdict
+
+
+def deadline_of(answer: Extended) -> int:
+    """The new deadline; a lease that is gone is raised."""
+    if answer.deadline is None:
+        how = answer.verdict.value if answer.verdict else "gone"
+        raise LeaseLost(f"invalid_lease: the lease is no longer held ({how}) and cannot be extended", verdict=how)
+    return answer.deadline
+
+
+class Noting(Protocol):
+    """Somebody who wants to know which leases ended."""
+
+    def note(self, selector: Selector, answer: Settled) -> None: ...
+
+
+def note_all(
+    held: Noting, targets: Sequence[Target], entries: Sequence[Settlement], answers: Sequence[Settled]
+) -> None:
+    """Tell the leases, and the deliveries and batches in somebody's hand, what became of them."""
+    for target, one, answer in zip(targets, entries, answers, strict=True):
+        held.note(one.selector, answer)
+        if not isinstance(target, str | Selector):
+            target.note(answer)

@@ -1,0 +1,171 @@
+# Generated from ../aio/delivery.py by tools/async_to_sync.py: do not edit, change the source and run it again.
+"""One message in hand."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from ackwise.client import settling
+from ackwise.client.moments import moment
+from ackwise.client.sync.lease import Lease
+from ackwise.core import ids
+from ackwise.core.answers import Grant, Settled
+from ackwise.core.commands import ByDelivery, Settlement
+from ackwise.core.limits import Seconds
+from ackwise.core.messages import Message
+from ackwise.core.settlement import Outcome, Verdict
+
+T = TypeVar("T")
+
+
+class Delivery:
+    """One attempt at one message. It ends in exactly one settlement: ack, retry, reject or release.
+
+    Usage::
+
+        with delivery:
+            handle(delivery.json())
+
+    acks when the block ends, records a retry when it raises (the exception goes on), and swallows
+    `ackwise.Retry` and `ackwise.Reject`, which choose the outcome.
+    """
+
+    __slots__ = ("_grant", "_lease", "_message", "verdict")
+
+    def __init__(self, message: Message, grant: Grant, lease: Lease) -> None:
+        self._message, self._grant, self._lease = message, grant, lease
+        self.verdict: Verdict | None = None if lease.claimed.lease_no else Verdict.ACKED
+        """How it ended, once it was settled through this object."""
+
+    @property
+    def payload(self) -> bytes:
+        return self._message.payload
+
+    @overload
+    def json(self) -> Any: ...
+    @overload
+    def json(self, kind: type[T]) -> T: ...
+    def json(self, kind: Any = Any) -> Any:
+        """The payload parsed as JSON, into `kind` (a dataclass, a Struct, a TypedDict ...) when one is given."""
+        return msgspec.json.decode(self._message.payload, type=kind)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return self._message.headers
+
+    @property
+    def content_type(self) -> str:
+        return self._message.content_type
+
+    @property
+    def queue(self) -> str:
+        return self._grant.queue
+
+    @property
+    def partition(self) -> str:
+        return self._grant.partition
+
+    @property
+    def partition_id(self) -> str:
+        return self._grant.partition_id
+
+    @property
+    def priority(self) -> int:
+        return self._grant.priority
+
+    @property
+    def seq(self) -> int:
+        """The place in its lane, without gaps."""
+        return self._message.seq
+
+    @property
+    def id(self) -> str:
+        """The delivery id: of this attempt, not of the message."""
+        claimed, message = self._lease.claimed, self._message
+        return ids.delivery_id(claimed.lease_no, claimed.tag, message.lane, message.seq)
+
+    @property
+    def message_id(self) -> str:
+        return self._message.id
+
+    @property
+    def transaction_id(self) -> str:
+        return self._message.transaction_id
+
+    @property
+    def group(self) -> str:
+        return self._lease.claimed.group
+
+    @property
+    def lease_id(self) -> str:
+        return self._lease.claimed.lease_id
+
+    @property
+    def attempt(self) -> int:
+        """Which delivery of the message this is, from 1."""
+        return self._grant.attempt
+
+    @property
+    def failures(self) -> int:
+        """How many failures the retry limit has counted so far."""
+        return self._grant.failures
+
+    @property
+    def created_at(self) -> datetime:
+        return moment(self._message.created_at)
+
+    @property
+    def deadline(self) -> datetime:
+        """When the lease runs out."""
+        return moment(self._lease.deadline)
+
+    @property
+    def selector(self) -> ByDelivery:
+        return ByDelivery(self.id)
+
+    def ack(self) -> Verdict:
+        """Done: never delivered to this group again."""
+        return self._settle(Settlement(selector=self.selector, outcome=Outcome.ACK))
+
+    def retry(self, *, delay: Seconds | None = None, error: str | BaseException | None = None) -> Verdict:
+        """Failed: again after `delay` or the queue's backoff, or `dead` when this was the last failure allowed."""
+        return self._settle(settling.retry(self.selector, delay, error))
+
+    def reject(self, reason: str | BaseException | None = None) -> Verdict:
+        """It can never succeed: dead-letter it now."""
+        return self._settle(settling.reject(self.selector, reason))
+
+    def release(self) -> Verdict:
+        """Hand it back without spending a failure."""
+        return self._settle(Settlement(selector=self.selector, outcome=Outcome.RELEASE))
+
+    def extend(self, duration: Seconds | None = None) -> datetime:
+        """Hold the whole lease longer: `duration` seconds from now, or as long as at first."""
+        return self._lease.extend(duration)
+
+    def _settle(self, settlement: Settlement) -> Verdict:
+        verdict = self._lease.settle(settlement)
+        self.verdict = self.verdict or verdict
+        return verdict
+
+    def note(self, answer: Settled) -> None:
+        """Learn that it was settled elsewhere, in a `settle` call or a transaction."""
+        self._lease.note(self.selector, answer)
+        self.verdict = self.verdict or (answer.verdict if answer.verdict.settled else None)
+
+    def __enter__(self) -> Delivery:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if self.verdict is not None:
+            return False
+        return self._lease.settle_at_exit(self.selector, problem)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} of {self.queue}/{self.partition} attempt {self.attempt}>"

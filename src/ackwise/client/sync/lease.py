@@ -1,0 +1,72 @@
+# Generated from ../aio/lease.py by tools/async_to_sync.py: do not edit, change the source and run it again.
+"""The lease behind a batch and its deliveries."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ackwise.client.held import Held
+from ackwise.client.moments import moment
+from ackwise.client.settling import at_exit, deadline_of, verdict_of
+from ackwise.client.transport import Transport
+from ackwise.core.answers import Claimed, Settled
+from ackwise.core.commands import Extend, Selector, Settle, Settlement
+from ackwise.core.errors import AckwiseError
+from ackwise.core.limits import Seconds, lease_micros
+from ackwise.core.outcomes import Reject, Retry
+from ackwise.core.settlement import Verdict
+
+
+class Lease:
+    """What one claim holds, and the one place where it is settled and extended."""
+
+    __slots__ = ("_held", "_lasts", "_transport", "claimed", "deadline", "ended")
+
+    def __init__(self, transport: Transport, held: Held, claimed: Claimed, keyed: bool = False) -> None:
+        self._transport, self._held, self.claimed = transport, held, claimed
+        self.deadline = claimed.deadline
+        self.ended = not claimed.lease_no
+        """Nothing is left to settle: all of it was, or there never was a lease (auto-ack, empty)."""
+        now = transport.now() if claimed.lease_no else 0
+        self._lasts = max(claimed.deadline - now, 1000)
+        # A claim with a key outlives its connection: whoever repeats the key takes it over.
+        if claimed.lease_no and not keyed:
+            held.add(claimed, now)
+
+    def settle(self, settlement: Settlement) -> Verdict:
+        """Ask for one outcome; a refusal is raised, `already` is answered."""
+        if not self.claimed.lease_no:
+            return Verdict.ALREADY
+        (answer,) = self._transport.send(Settle(entries=[settlement]))
+        self.note(settlement.selector, answer)
+        return verdict_of(answer)
+
+    def note(self, selector: Selector, answer: Settled) -> None:
+        self.ended = self.ended or answer.lease_ended
+        self._held.note(selector, answer)
+
+    def settle_at_exit(self, selector: Selector, problem: BaseException | None) -> bool:
+        """Settle as leaving a `with` block means; True when the exception was only the way to say so."""
+        if self.ended:
+            return False
+        chosen = isinstance(problem, Retry | Reject)
+        try:
+            self.settle(at_exit(selector, problem))
+        except AckwiseError as refusal:
+            if problem is None or chosen:
+                raise
+            problem.add_note(f"ackwise could not record this failure: {refusal}")
+        return chosen
+
+    def extend(self, duration: Seconds | None = None) -> datetime:
+        """Hold it for `duration` seconds from now, or for as long as at first."""
+        lasts = self._lasts if duration is None else lease_micros(duration)
+        answer = self._transport.send(Extend(lease_id=self.claimed.lease_id, lease=lasts))
+        self.deadline = deadline_of(answer)
+        self._held.extended(self.claimed.lease_id, self.deadline)
+        return moment(self.deadline)
+
+    def keep_alive(self) -> None:
+        """Extend when half of the time has gone."""
+        if not self.ended and self._transport.now() > self.deadline - self._lasts // 2:
+            self.extend()

@@ -1,0 +1,57 @@
+"""What the client stands on: something that carries commands to a broker and brings the answers back."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ackwise.core.answers import Handed, Settled
+from ackwise.core.commands import Claim, Command, Settle
+from ackwise.core.queries import Query
+
+
+class AsyncTransport(Protocol):
+    """A broker as seen from asyncio. A refusal is raised as an `AckwiseError`."""
+
+    async def send(self, command: Command) -> Any: ...
+
+    async def claim(self, command: Claim, wait: float) -> Handed:
+        """Wait up to `wait` seconds for something to claim."""
+        ...
+
+    async def settle_and_claim(self, settle: Settle, claim: Claim, wait: float) -> tuple[list[Settled], Handed]:
+        """Settle what is finished and claim what is next, in one turn."""
+        ...
+
+    async def ask(self, query: Query) -> Any: ...
+
+    def now(self) -> int: ...
+
+    async def drain(self, grace: float) -> int:
+        """Hand out nothing more, wait for holders to finish, release the rest; how many messages that were."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Transport(Protocol):
+    """A broker as seen from threads. A refusal is raised as an `AckwiseError`."""
+
+    def send(self, command: Command) -> Any: ...
+
+    def claim(self, command: Claim, wait: float) -> Handed:
+        """Wait up to `wait` seconds for something to claim."""
+        ...
+
+    def settle_and_claim(self, settle: Settle, claim: Claim, wait: float) -> tuple[list[Settled], Handed]:
+        """Settle what is finished and claim what is next, in one turn."""
+        ...
+
+    def ask(self, query: Query) -> Any: ...
+
+    def now(self) -> int: ...
+
+    def drain(self, grace: float) -> int:
+        """Hand out nothing more, wait for holders to finish, release the rest; how many messages that were."""
+        ...
+
+    def close(self) -> None: ...

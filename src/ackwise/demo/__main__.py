@@ -1,0 +1,23 @@
+"""`python -m ackwise.demo`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ackwise.demo.run import run
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="ackwise demo", description="Push, fail, retry and settle a pile of orders.")
+    parser.add_argument("--messages", type=int, default=50_000, help="how many orders (default 50000)")
+    parser.add_argument("--seed", type=int, default=1, help="which orders are poison")
+    parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder of the report")
+    options = parser.parse_args(arguments)
+    if options.messages < 1:
+        parser.error("--messages must be at least 1")
+    run(options.messages, options.seed, options.out)
+
+
+if __name__ == "__main__":
+    main()

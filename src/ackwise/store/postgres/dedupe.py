@@ -1,0 +1,55 @@
+"""Transaction ids in one plain table, found and added under the partition's lock, so without a unique index."""
+
+from __future__ import annotations
+
+from ackwise.store.session import Session
+
+CHUNK = 10_000
+
+
+class TableDedupe:
+    """What a turn adds is kept in memory until its last statement: one insert per turn."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.begin()
+
+    def begin(self) -> None:
+        self._hashes: list[int] = []
+        self._places: list[int] = []
+        self._turn: dict[int, list[int]] = {}
+        self._mark = 0
+
+    def find(self, hashes: list[int]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for h, pos in self._session.rows("dedupe_find", {"hashes": hashes}):
+            found.setdefault(h, []).append(pos)
+        if self._turn:
+            for h in set(hashes).intersection(self._turn):
+                found[h] = found.get(h, []) + self._turn[h]
+        return found
+
+    def add(self, hashes: list[int], place: int) -> None:
+        self._remember(hashes, list(range(place, place + len(hashes))))
+
+    def _remember(self, hashes: list[int], places: list[int]) -> None:
+        self._hashes += hashes
+        self._places += places
+        for h, pos in zip(hashes, places, strict=True):
+            self._turn.setdefault(h, []).append(pos)
+
+    def mark(self) -> None:
+        self._mark = len(self._hashes)
+
+    def undo(self) -> None:
+        hashes, places = self._hashes[: self._mark], self._places[: self._mark]
+        self.begin()
+        self._remember(hashes, places)
+
+    def write(self, now: int) -> None:
+        """Before the commit."""
+        if self._hashes:
+            self._session.run("dedupe_add", {"hashes": self._hashes, "places": self._places, "now": now})
+
+    def forget(self, before: int, limit: int) -> int:
+        return self._session.run("dedupe_forget", {"before": before, "limit": max(limit, CHUNK)})

@@ -1,0 +1,76 @@
+-- name: lock_queue: nobody else makes lanes or groups of a living queue
+SELECT id FROM queue WHERE id = ANY(CAST(:queues AS bigint[])) AND deleted_at IS NULL ORDER BY id FOR NO KEY UPDATE;
+
+-- name: lock_parts: own partitions, waiting for whoever has them; always in this order, so that nobody waits in a ring
+SELECT id FROM part WHERE id = ANY(CAST(:parts AS bigint[])) ORDER BY id FOR UPDATE;
+
+-- name: lock_parts_free: own those partitions that nobody else has
+SELECT id FROM part WHERE id = ANY(CAST(:parts AS bigint[])) ORDER BY id FOR UPDATE SKIP LOCKED;
+
+-- name: lock_parts_of_queue: own every partition of a queue
+SELECT id FROM part WHERE queue = :queue ORDER BY id FOR UPDATE;
+
+-- name: lock_group_shared: claims of a group run beside each other; advisory, so that a claim writes no row for it
+SELECT pg_advisory_xact_lock_shared(:key);
+
+-- name: lock_group_alone: nobody else claims in the group
+SELECT pg_advisory_xact_lock(:key);
+
+-- name: footprint: the partitions that commands will touch; no lane, or no partition, where one has to be made
+SELECT w.n, q.id, p.id, l.id
+FROM unnest(CAST(:queues AS text[]), CAST(:names AS text[]), CAST(:prios AS bigint[]))
+  WITH ORDINALITY AS w (queue, name, prio, n)
+JOIN queue AS q ON q.name = w.queue AND q.deleted_at IS NULL
+LEFT JOIN part AS p ON p.queue = q.id AND p.name = w.name
+LEFT JOIN lane AS l ON l.part = p.id AND l.prio = w.prio;
+
+-- name: footprint_lanes: the partitions of lanes
+SELECT id, part FROM lane WHERE id = ANY(CAST(:lanes AS bigint[]));
+
+-- name: footprint_leases: the partitions in which leases hold something
+SELECT DISTINCT l.part FROM span AS s JOIN lane AS l ON l.id = s.lane WHERE s.lease = ANY(CAST(:leases AS bigint[]));
+
+-- name: footprint_parts: partitions by their uuid
+SELECT id FROM part WHERE uuid = ANY(CAST(:uuids AS text[]));
+
+-- name: leases_lock: own leases
+SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  ended_at, end_kind, lost
+FROM lease WHERE no = ANY(CAST(:leases AS bigint[])) ORDER BY no FOR UPDATE;
+
+-- name: lease_by_no: a lease, living or not; owned from now on, because two turns may settle parts of it
+SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  ended_at, end_kind, lost
+FROM lease WHERE no = :no FOR UPDATE;
+
+-- name: lease_next: a number above every other
+SELECT nextval('lease_no');
+
+-- name: scheduled_due: messages whose time has come and that no other broker is promoting
+SELECT no, queue, part, prio, due_at, created_at, body FROM scheduled
+WHERE due_at <= :now ORDER BY due_at, no LIMIT :limit FOR UPDATE SKIP LOCKED;
+
+-- name: leases_expired: leases that ran out, were not ended, and that no other turn has
+SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  ended_at, end_kind, lost
+FROM lease WHERE ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit FOR UPDATE SKIP LOCKED;
+
+-- name: leases_forget: old tombstones, but never the newest number
+DELETE FROM lease WHERE no IN (
+  (SELECT no FROM lease WHERE ended_at IS NOT NULL AND ended_at <= :cutoff AND no < :below
+   ORDER BY ended_at LIMIT :limit)
+  UNION ALL
+  (SELECT no FROM lease WHERE ended_at IS NOT NULL AND no < :floor ORDER BY no LIMIT :limit));
+
+-- name: dedupe_find: where transaction ids with these hashes were used, oldest first
+SELECT h, pos FROM dedupe WHERE h = ANY(CAST(:hashes AS bigint[])) ORDER BY at, pos;
+
+-- name: dedupe_add: the keys of this turn's pushes
+INSERT INTO dedupe (h, pos, at)
+SELECT h, pos, :now FROM unnest(CAST(:hashes AS bigint[]), CAST(:places AS bigint[])) AS k (h, pos);
+
+-- name: dedupe_forget: some keys that are out of every window
+DELETE FROM dedupe WHERE ctid = ANY(ARRAY(SELECT ctid FROM dedupe WHERE at <= :before ORDER BY at LIMIT :limit));
+
+-- name: clock: the database's clock in microseconds
+SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint);

@@ -1,0 +1,88 @@
+"""Named statements on a psycopg connection, and the locks that let several brokers share one database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ackwise.store import statements
+from ackwise.store.postgres.connection import Connection
+from ackwise.store.session import Outdated, Params, Row
+
+STATEMENTS = {
+    name: statements.for_psycopg(text).encode()
+    for name, text in statements.load(*statements.shared(), ("ackwise.store.postgres", "postgres.sql")).items()
+}
+_GROUP_LOCKS = 0x41434B57 << 32
+_NONE: Params = {}
+
+
+class PostgresSession:
+    """One connection. A row lock lasts until the transaction ends, or the savepoint it was taken after is undone."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._cursor = connection.cursor(binary=True)
+        self._owned: set[int] = set()
+        self._owned_before: set[int] = set()
+
+    def begin(self, how: bytes = b"BEGIN") -> None:
+        self._owned.clear()
+        self._cursor.execute(how)
+
+    def end(self, how: bytes = b"COMMIT") -> str:
+        """Commit or roll back, and say which of the two PostgreSQL did."""
+        return self._cursor.execute(how).statusmessage or ""
+
+    def rows(self, name: str, params: Params = _NONE) -> list[Row]:
+        return self._cursor.execute(STATEMENTS[name], params).fetchall()
+
+    def row(self, name: str, params: Params = _NONE) -> Row | None:
+        found = self._cursor.execute(STATEMENTS[name], params).fetchall()
+        return found[0] if found else None
+
+    def run(self, name: str, params: Params = _NONE) -> int:
+        return self._cursor.execute(STATEMENTS[name], params).rowcount
+
+    def many(self, name: str, params: Iterable[Params]) -> None:
+        rows = list(params)
+        if len(rows) == 1:
+            self._cursor.execute(STATEMENTS[name], rows[0])
+        elif rows:
+            self._cursor.executemany(STATEMENTS[name], rows)
+
+    def savepoint(self) -> None:
+        self._owned_before = set(self._owned)
+        self._cursor.execute(b"SAVEPOINT ackwise")
+
+    def keep(self) -> None:
+        self._cursor.execute(b"RELEASE ackwise")
+
+    def undo(self) -> None:
+        self._cursor.execute(b"ROLLBACK TO ackwise")
+        self._cursor.execute(b"RELEASE ackwise")
+        self._owned = self._owned_before
+
+    # locks
+
+    def lock_queue(self, queue: int) -> None:
+        if not self.rows("lock_queue", {"queues": [queue]}):
+            raise Outdated("the queue was deleted meanwhile")
+
+    def lock_queues(self, queues: list[int]) -> None:
+        self.rows("lock_queue", {"queues": queues})
+
+    def lock_queue_parts(self, queue: int) -> None:
+        self._owned.update(row[0] for row in self.rows("lock_parts_of_queue", {"queue": queue}))
+
+    def lock_group(self, grp: int, *, alone: bool) -> None:
+        self.rows("lock_group_alone" if alone else "lock_group_shared", {"key": _GROUP_LOCKS | grp})
+
+    def lock_parts(self, parts: list[int], *, skip: bool = False) -> set[int]:
+        wanted = [part for part in parts if part not in self._owned]
+        if wanted:
+            rows = self.rows("lock_parts_free" if skip else "lock_parts", {"parts": wanted})
+            self._owned.update(row[0] for row in rows)
+        return self._owned.intersection(parts)
+
+    def owns(self, part: int) -> bool:
+        return part in self._owned

@@ -1,0 +1,248 @@
+"""The PostgreSQL store: writers sharded by queue, a few readers, and a thread for news between brokers."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from ackwise.core import queries as q
+from ackwise.core.answers import Claimed, QueueInfo
+from ackwise.core.commands import Command
+from ackwise.core.errors import AckwiseError, StoreError, StoreUnavailable
+from ackwise.store import reads
+from ackwise.store.clock import Clock
+from ackwise.store.port import Result
+from ackwise.store.postgres.connection import Server, lost
+from ackwise.store.postgres.news import News
+from ackwise.store.postgres.readers import Readers
+from ackwise.store.postgres.schema import migrate
+from ackwise.store.postgres.session import PostgresSession
+from ackwise.store.postgres.writer import Writer
+from ackwise.store.segment import Segment
+from ackwise.store.session import Session
+from ackwise.store.turn.context import Turn
+from ackwise.store.url import StoreURL, parse
+
+T = TypeVar("T")
+READERS = 4
+
+
+class PreparedTurn:
+    """A turn whose statements have run; its writer is taken until `commit` or `abandon`."""
+
+    def __init__(self, store: PostgresStore, writer: Writer, turn: Turn, results: list[Result]) -> None:
+        self._store, self._writer, self._turn = store, writer, turn
+        self._open = True
+        self.results = results
+        self.woken = turn.woken
+
+    def commit(self) -> None:
+        if self._open:
+            self._open = False
+            self._store.commit(self._writer, self._turn)
+
+    def abandon(self) -> None:
+        if self._open:
+            self._open = False
+            self._writer.roll_back()
+            self._writer.lock.release()
+
+
+class CommittedTurns:
+    """Commands that could not run together and were committed one by one."""
+
+    def __init__(self, results: list[Result], woken: dict[str, int]) -> None:
+        self.results, self.woken = results, woken
+
+    def commit(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
+
+
+class PostgresStore:
+    """Queues in one database that several brokers share."""
+
+    def __init__(
+        self,
+        url: str | StoreURL,
+        *,
+        clock: Clock | None = None,
+        instance: str | None = None,
+        seed: int | None = None,
+        readers: int = READERS,
+    ) -> None:
+        self.url = parse(url) if isinstance(url, str) else url
+        self.shards = self.url.shards
+        self.clock = clock
+        self.instance = instance or f"{os.getpid()}-{os.urandom(4).hex()}"
+        self.on_change: Callable[[], None] | None = None
+        self._changed = False
+        self._closed = False
+        self._server = Server(self.url)
+        self._offset = 0
+        secret = self._open()
+        lanes: dict[int, int] = {}
+        self._writers = [
+            Writer(
+                self._server,
+                name=f"{self.instance}/{number}",
+                instance=self.instance,
+                seed=secret,
+                dice=random.Random(os.urandom(16) if seed is None else seed + number),  # noqa: S311
+                now=self._turn_now,
+                lanes=lanes,
+            )
+            for number in range(self.shards)
+        ]
+        self._readers = Readers(self._server, readers)
+        self._news = News(self._server, self.instance, self._heard)
+
+    def _open(self) -> bytes:
+        """Make or check the tables, and learn the seed of the transaction ids' hashes."""
+        with self._server.our_errors(), self._server.connect() as connection:
+            migrate(connection, self._server.where)
+            session = PostgresSession(connection)
+            self._turn_now(session)
+            return bytes.fromhex(session.rows("meta_get", {"key": "seed"})[0][0])
+
+    # writing
+
+    def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Result]:
+        prepared = self.prepare(commands, shard)
+        prepared.commit()
+        return prepared.results
+
+    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn | CommittedTurns:
+        """Plan and apply. When a statement fails unexpectedly the commands are tried again one by one."""
+        writer = self._writers[shard % self.shards]
+        writer.lock.acquire()
+        try:
+            self._check_open()
+            turn, results = writer.attempt(commands)
+            return PreparedTurn(self, writer, turn, results)
+        except BaseException as problem:
+            writer.roll_back()
+            writer.lock.release()
+            if len(commands) <= 1 or lost(problem) or not isinstance(problem, Exception) or self._closed:
+                raise self._explained(problem) from problem
+        return self._one_by_one(commands, shard)
+
+    def _one_by_one(self, commands: Sequence[Command], shard: int) -> CommittedTurns:
+        results: list[Result] = []
+        woken: dict[str, int] = {}
+        for command in commands:
+            try:
+                prepared = self.prepare([command], shard)
+                prepared.commit()
+                results += prepared.results
+                woken.update(prepared.woken)
+            except AckwiseError as problem:
+                results.append(problem)
+        return CommittedTurns(results, woken)
+
+    def _explained(self, problem: BaseException) -> BaseException:
+        return self._server.translated(problem) if isinstance(problem, Exception) else problem
+
+    def commit(self, writer: Writer, turn: Turn) -> None:
+        try:
+            writer.commit(turn)
+        finally:
+            writer.lock.release()
+        if turn.announced:
+            self._news.tell(turn.announced)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+
+    # reading
+
+    def _ask(self, verb: Callable[[Session, Any], T], query: object) -> T:
+        return self._readers.ask(lambda session: verb(session, query))
+
+    def read(self, claimed: Claimed) -> list[list[Segment]]:
+        if claimed.prefetched is not None:
+            return claimed.prefetched  # type: ignore[return-value]
+        return self._readers.ask(lambda session: reads.read(session, claimed), snapshot=False)
+
+    def list_queues(self, query: q.ListQueues) -> list[QueueInfo]:
+        return self._ask(reads.list_queues, query)
+
+    def get_queue(self, query: q.GetQueue) -> QueueInfo:
+        return self._ask(reads.get_queue, query)
+
+    def browse(self, query: q.Browse) -> list[q.BrowsedMessage]:
+        return self._ask(reads.browse, query)
+
+    def list_dead(self, query: q.ListDead) -> q.DeadPage:
+        return self._ask(reads.list_dead, query)
+
+    def list_groups(self, query: q.ListGroups) -> list[q.GroupStats]:
+        return self._ask(reads.list_groups, query)
+
+    def list_cursors(self, query: q.ListCursors) -> list[q.CursorRow]:
+        return self._ask(reads.list_cursors, query)
+
+    def list_leases(self, query: q.ListLeases) -> list[q.LeaseRow]:
+        return self._ask(reads.list_leases, query)
+
+    def read_ledger(self, query: q.ReadLedger) -> list[q.LedgerRow]:
+        self.flush_ledger()
+        return self._ask(reads.read_ledger, query)
+
+    def stats(self, query: q.QueueStats) -> q.Stats:
+        return self._ask(reads.stats, query)
+
+    def audit(self) -> list[str]:
+        return self._readers.ask(reads.audit)
+
+    # housekeeping
+
+    def now(self) -> int:
+        """The database's clock, carried on from the last turn without asking again."""
+        return self.clock.now() if self.clock is not None else time.monotonic_ns() // 1000 + self._offset
+
+    def _turn_now(self, session: PostgresSession) -> int:
+        if self.clock is not None:
+            return self.clock.now()
+        now = int(session.rows("clock")[0][0])
+        self._offset = now - time.monotonic_ns() // 1000
+        return now
+
+    def flush_ledger(self) -> None:
+        """Write the counts gathered in memory."""
+        for shard, writer in enumerate(self._writers):
+            if writer.counting:
+                writer.count_now()
+                self.transact([], shard)
+
+    def _heard(self) -> None:
+        self._changed = True
+        if self.on_change is not None:
+            self.on_change()
+
+    def changed(self) -> bool:
+        """Whether another broker said that something became claimable since the last call."""
+        changed, self._changed = self._changed, False
+        return changed
+
+    def maintain(self) -> None:
+        """Autovacuum does it."""
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        with suppress(StoreError):
+            self.flush_ledger()
+        self._closed = True
+        self._news.close()
+        self._readers.close()
+        for writer in self._writers:
+            with writer.lock:
+                writer.drop()

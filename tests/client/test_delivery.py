@@ -1,0 +1,175 @@
+"""How one delivery ends."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+import ackwise
+from ackwise import Reject, Retry, errors
+from ackwise.client.moments import moment
+from ackwise.core.settlement import Verdict
+from ackwise.store.clock import ManualClock
+
+
+def one(queue: ackwise.Connection) -> ackwise.Delivery:
+    queue.push("q", {"n": 1})
+    return queue.claim("q", lease=10)[0]
+
+
+def delivery_price(order: dict[str, int]) -> int:
+    return order["price"]
+
+
+def test_leaving_the_block_acks(queue: ackwise.Connection) -> None:
+    with one(queue) as delivery:
+        assert delivery.json() == {"n": 1}
+    assert (queue.groups("q")[0].acked, queue.leases()) == (1, [])
+
+
+def test_an_exception_is_recorded_as_a_retry_and_goes_on(queue: ackwise.Connection) -> None:
+    with pytest.raises(ZeroDivisionError), one(queue):
+        _ = 1 / 0
+    (again,) = queue.claim("q")
+    assert (again.attempt, again.failures) == (2, 1)
+
+
+def test_the_dead_letter_names_the_exception(queue: ackwise.Connection) -> None:
+    queue.create_queue("q", retry_limit=1)
+    with pytest.raises(KeyError), one(queue):
+        delivery_price({})
+    (letter,) = queue.dead_letters("q")
+    assert (letter.reason, letter.error, letter.error_type) == ("retry_limit", "'price'", "KeyError")
+    assert letter.json() == {"n": 1}
+
+
+def test_retry_is_swallowed_and_chooses_the_delay(queue: ackwise.Connection, clock: ManualClock) -> None:
+    with one(queue):
+        raise Retry(delay=timedelta(seconds=60), error="later")
+    batch = queue.claim("q")
+    assert (batch.empty, batch.until) == ("delayed", moment(clock.now()) + timedelta(seconds=60))
+    clock.advance(60)
+    assert queue.claim("q")[0].failures == 1
+
+
+def test_retry_takes_its_error_from_its_cause(queue: ackwise.Connection) -> None:
+    queue.create_queue("q", retry_limit=1)
+    with one(queue):
+        try:
+            raise OSError("disk on fire")
+        except OSError as problem:
+            raise Retry from problem
+    (letter,) = queue.dead_letters()
+    assert (letter.error, letter.error_type) == ("disk on fire", "OSError")
+
+
+def test_reject_is_swallowed_and_final(queue: ackwise.Connection) -> None:
+    with one(queue):
+        raise Reject("no such customer")
+    (letter,) = queue.dead_letters("q")
+    assert (letter.reason, letter.error, letter.failures) == ("rejected", "no such customer", 0)
+
+
+def test_an_interruption_costs_nothing(queue: ackwise.Connection) -> None:
+    with pytest.raises(KeyboardInterrupt), one(queue):
+        raise KeyboardInterrupt
+    (again,) = queue.claim("q")
+    assert (again.attempt, again.failures) == (2, 0)
+
+
+def test_what_was_settled_inside_stays_so(queue: ackwise.Connection) -> None:
+    def work() -> None:
+        with one(queue) as delivery:
+            assert delivery.ack() is Verdict.ACKED
+            raise ValueError("after the fact")
+
+    with pytest.raises(ValueError, match="after the fact"):
+        work()
+    assert queue.groups("q")[0].acked == 1
+    with one(queue) as delivery:
+        assert delivery.retry(error="no") is Verdict.RETRIED
+    assert queue.claim("q")[0].failures == 1
+
+
+def test_a_second_settlement_is_said_to_be_one(queue: ackwise.Connection) -> None:
+    delivery = one(queue)
+    assert delivery.ack() is Verdict.ACKED
+    assert delivery.ack() is Verdict.ALREADY
+    assert delivery.retry() is Verdict.ALREADY
+    assert delivery.verdict is Verdict.ACKED
+
+
+def test_the_last_failure_answers_dead(queue: ackwise.Connection) -> None:
+    queue.create_queue("q", retry_limit=2)
+    assert one(queue).retry(error="first") is Verdict.RETRIED
+    assert queue.claim("q")[0].retry(error=RuntimeError("second")) is Verdict.DEAD
+    (letter,) = queue.dead_letters()
+    assert (letter.error, letter.error_type, letter.failures) == ("second", "RuntimeError", 2)
+
+
+def test_release_hands_back_unspent(queue: ackwise.Connection) -> None:
+    assert one(queue).release() is Verdict.RELEASED
+    assert queue.claim("q")[0].failures == 0
+
+
+def test_reject_by_hand(queue: ackwise.Connection) -> None:
+    assert one(queue).reject("bad") is Verdict.DEAD
+
+
+def test_an_ack_after_the_lease_ran_out_is_refused(queue: ackwise.Connection, clock: ManualClock) -> None:
+    delivery = one(queue)
+    clock.advance(10)
+    with pytest.raises(errors.LeaseLost, match="invalid_lease"):
+        delivery.ack()
+    with pytest.raises(errors.LeaseLost), one(queue):
+        clock.advance(10)
+
+
+def test_a_lost_lease_does_not_hide_the_exception(queue: ackwise.Connection, clock: ManualClock) -> None:
+    def work() -> None:
+        with one(queue):
+            clock.advance(10)
+            _ = 1 / 0
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        work()
+    assert "invalid_lease" in caught.value.__notes__[0]
+
+
+def test_extend_moves_the_deadline_and_never_revives(queue: ackwise.Connection, clock: ManualClock) -> None:
+    delivery = one(queue)
+    clock.advance(9)
+    assert delivery.extend(20) == delivery.deadline == moment(clock.now()) + timedelta(seconds=20)
+    clock.advance(19)
+    assert delivery.extend() == moment(clock.now()) + timedelta(seconds=10)
+    clock.advance(10)
+    with pytest.raises(errors.LeaseLost, match="invalid_lease"):
+        delivery.extend(20)
+
+
+def test_an_unknown_delivery_is_not_found(queue: ackwise.Connection) -> None:
+    delivery = one(queue)
+    (answer,) = queue.settle([(delivery.id[:-1] + "9", "ack")])
+    assert answer.verdict is Verdict.UNKNOWN
+    queue.delete_queue("q")
+    with pytest.raises(errors.LeaseLost):
+        delivery.ack()
+
+
+def test_with_auto_ack_there_is_nothing_to_settle(queue: ackwise.Connection) -> None:
+    queue.push("q", 1)
+    (delivery,) = queue.claim("q", auto_ack=True)
+    assert delivery.verdict is Verdict.ACKED
+    assert delivery.ack() is Verdict.ALREADY
+    with pytest.raises(Retry), delivery:
+        raise Retry
+    assert queue.lag("q", delivery.group) == 0
+
+
+@pytest.mark.parametrize("delay", [-1, float("nan"), "soon", True])
+def test_a_bad_delay_settles_nothing(queue: ackwise.Connection, delay: float) -> None:
+    delivery = one(queue)
+    with pytest.raises(errors.BadInput):
+        delivery.retry(delay=delay)
+    assert delivery.ack() is Verdict.ACKED

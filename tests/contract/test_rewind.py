@@ -1,0 +1,99 @@
+"""on_failure=rewind: an ack is up to there, a failure sends back everything from there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract.support import Delivery, Desk, counts, entry
+
+
+@pytest.fixture
+def held(desk: Desk) -> list[Delivery]:
+    desk.configure(on_failure="rewind", exclusivity="partition", retry_limit=3)
+    desk.number(6)
+    return desk.claim(6).deliveries
+
+
+def verdicts(desk: Desk, *entries: tuple[Delivery, str]) -> list[str]:
+    return [s.verdict.value for s in desk.settle(*(entry(d, outcome) for d, outcome in entries))]
+
+
+def test_an_ack_is_up_to_its_message(desk: Desk, held: list[Delivery]) -> None:
+    assert desk.ack(held[3]) == ["acked"]
+    assert counts(desk.group()) == {"acked": 4, "held": 2}
+    assert desk.ack(held[1]) == ["already"]
+    assert desk.ack(held[5]) == ["acked"]
+    assert counts(desk.group()) == {"acked": 6}
+
+
+@pytest.mark.parametrize(("outcome", "verdict", "failures"), [("retry", "retried", 1), ("release", "released", 0)])
+def test_a_failure_returns_everything_from_it(
+    desk: Desk, held: list[Delivery], outcome: str, verdict: str, failures: int
+) -> None:
+    assert verdicts(desk, (held[1], "ack"), (held[2], outcome)) == ["acked", verdict]
+    assert counts(desk.group()) == {"acked": 2, "held": 4}
+    again = desk.claim(9)
+    assert [(d.body, d.failures) for d in again.deliveries] == [("2", failures), ("3", 0), ("4", 0), ("5", 0)]
+
+
+def test_a_rejected_message_dies_and_what_is_after_it_returns(desk: Desk, held: list[Delivery]) -> None:
+    assert verdicts(desk, (held[0], "reject")) == ["dead"]
+    assert desk.claim(9).bodies == ["1", "2", "3", "4", "5"]
+    assert counts(desk.group()) == {"dead": 1, "held": 5}
+
+
+def test_acks_above_the_failure_answer_success_and_come_back(desk: Desk, held: list[Delivery]) -> None:
+    got = verdicts(desk, (held[4], "ack"), (held[2], "retry"), (held[0], "ack"), (held[3], "ack"))
+    assert got == ["acked", "retried", "acked", "acked"]
+    assert counts(desk.group()) == {"acked": 1, "held": 5}
+    assert [(d.body, d.failures) for d in desk.claim(9).deliveries] == [
+        ("1", 0), ("2", 1), ("3", 0), ("4", 0), ("5", 0),
+    ]  # fmt: skip
+
+
+def test_only_the_lowest_failure_is_charged(desk: Desk, held: list[Delivery]) -> None:
+    got = verdicts(desk, (held[5], "reject"), (held[3], "retry"), (held[1], "retry"))
+    assert got[2] == "retried"
+    assert desk.dead() == []
+    assert [d.failures for d in desk.claim(9).deliveries] == [0, 1, 0, 0, 0, 0]
+
+
+def test_the_lease_ends_with_a_failure(desk: Desk, held: list[Delivery]) -> None:
+    verdicts(desk, (held[0], "retry"))
+    assert desk.group().leases == 0
+    assert set(desk.ack(*held)) <= {"already", "stale"}
+    assert counts(desk.group()) == {"held": 6}
+
+
+def test_a_repeated_failure_disturbs_nobody(desk: Desk, held: list[Delivery]) -> None:
+    desk.ack(held[2])
+    assert verdicts(desk, (held[1], "retry"), (held[3], "ack")) == ["already", "acked"]
+    assert counts(desk.group()) == {"acked": 4, "held": 2}
+    assert desk.group().leases == 1
+
+
+def test_a_late_call_is_refused_as_a_whole(desk: Desk, held: list[Delivery]) -> None:
+    desk.advance(30)
+    assert verdicts(desk, (held[0], "retry"), (held[1], "ack"), (held[2], "reject")) == ["stale"] * 3
+    assert counts(desk.group()) == {"held": 6}
+
+
+def test_the_limit_holds_with_retries_counting(desk: Desk) -> None:
+    desk.configure(
+        on_failure="rewind", exclusivity="partition", retry_limit=1, retry_counting="retries", expiry_counts=False
+    )
+    desk.number(2)
+    assert verdicts(desk, (desk.claim().deliveries[0], "retry")) == ["retried"]
+    assert verdicts(desk, (desk.claim().deliveries[0], "retry")) == ["dead"]
+    assert [(d.body, d.failures) for d in desk.claim().deliveries] == [("1", 0)]
+
+
+def test_other_partitions_of_the_lease_go_on(desk: Desk) -> None:
+    desk.configure(on_failure="rewind")
+    for name in ("p1", "p2"):
+        desk.push("0", "1", "2", partition=name)
+    hand = desk.claim(6)
+    one, two = hand.deliveries[:3], hand.deliveries[3:]
+    assert verdicts(desk, (one[0], "retry"), (two[0], "ack")) == ["retried", "acked"]
+    assert desk.ack(two[2]) == ["acked"]
+    assert counts(desk.group()) == {"acked": 3, "held": 3}

@@ -1,0 +1,194 @@
+"""Settle: what an entry can name, what is answered, and that it happens once."""
+
+from __future__ import annotations
+
+import pytest
+
+from ackwise.core import commands as c
+from ackwise.core.messages import QUEUE_MODE
+from tests.contract.support import Delivery, Desk, counts, entry
+
+
+@pytest.fixture
+def held(desk: Desk) -> list[Delivery]:
+    desk.number(5)
+    return desk.claim().deliveries
+
+
+def by_id(delivery: Delivery, **rest: str) -> c.ByTransaction:
+    return c.ByTransaction(delivery.partition_id, delivery.transaction_id, **rest)
+
+
+def test_an_ack_in_the_middle_leaves_the_rest_held(desk: Desk, held: list[Delivery]) -> None:
+    (answer,) = desk.settle(entry(held[2]))
+    assert (answer.verdict, answer.count, answer.lease_ended) == ("acked", 1, False)
+    assert counts(desk.group()) == {"acked": 1, "held": 4}
+    assert desk.states() == ["leased", "leased", "acked", "leased", "leased"]
+
+
+def test_acks_in_any_order_end_the_lease(desk: Desk, held: list[Delivery]) -> None:
+    answers = [desk.settle(entry(held[i]))[0] for i in (3, 0, 4, 1, 2)]
+    assert [a.lease_ended for a in answers] == [False] * 4 + [True]
+    assert counts(desk.group()) == {"acked": 5}
+    assert desk.group().leases == 0
+
+
+def test_neighbours_in_one_call_are_settled_together(desk: Desk, held: list[Delivery]) -> None:
+    answers = desk.settle(*(entry(d) for d in held))
+    assert [(a.verdict, a.count) for a in answers] == [("acked", 1)] * 5
+    assert answers[-1].lease_ended
+
+
+def test_mixed_outcomes_in_one_call(desk: Desk, held: list[Delivery]) -> None:
+    answers = desk.settle(
+        entry(held[0], "ack"),
+        entry(held[1], "retry"),
+        entry(held[2], "reject", error="no good"),
+        entry(held[3], "release"),
+        entry(held[4], "ack"),
+    )
+    assert [a.verdict for a in answers] == ["acked", "retried", "dead", "released", "acked"]
+    assert counts(desk.group()) == {"acked": 2, "dead": 1, "held": 2}
+    assert desk.states() == ["acked", "waiting", "dead", "waiting", "acked"]
+
+
+def test_a_range(desk: Desk, held: list[Delivery]) -> None:
+    (answer,) = desk.settle(entry(c.ByRange(held[0].lease_id, held[0].lane, 1, 4)))
+    assert (answer.verdict, answer.count) == ("acked", 3)
+    assert desk.states() == ["leased", "acked", "acked", "acked", "leased"]
+
+
+def test_a_range_settles_what_is_outstanding_in_it(desk: Desk, held: list[Delivery]) -> None:
+    desk.ack(held[1], held[2])
+    whole = c.ByRange(held[0].lease_id, held[0].lane, 0, 1000)
+    (answer,) = desk.settle(entry(whole, "release"))
+    assert (answer.verdict, answer.count, answer.lease_ended) == ("released", 3, True)
+    assert desk.ack(whole) == ["already"]
+
+
+def test_a_whole_lease_over_several_lanes(desk: Desk) -> None:
+    for name in "abc":
+        desk.push("1", "2", partition=name)
+    hand = desk.claim()
+    desk.ack(hand.deliveries[0])
+    (answer,) = desk.settle(entry(c.ByLease(hand.lease_id)))
+    assert (answer.verdict, answer.count, answer.lease_ended) == ("acked", 5, True)
+    assert counts(desk.group()) == {"acked": 6}
+
+
+def test_by_transaction_id_and_lease(desk: Desk, held: list[Delivery]) -> None:
+    assert desk.ack(by_id(held[1], lease_id=held[1].lease_id)) == ["acked"]
+    assert desk.states()[1] == "acked"
+
+
+def test_by_transaction_id_the_current_holder_is_settled(desk: Desk, held: list[Delivery]) -> None:
+    assert desk.ack(by_id(held[1])) == ["acked"]
+    assert desk.ack(by_id(held[1])) == ["already"]
+
+
+def test_by_minted_transaction_id(desk: Desk) -> None:
+    desk.push("a")
+    got = desk.take()
+    assert desk.ack(by_id(got)) == ["acked"]
+
+
+def test_by_transaction_id_the_group_is_the_leases_or_the_default(desk: Desk) -> None:
+    desk.number(1)
+    default, named = desk.take(), desk.take(group="g")
+    assert desk.ack(by_id(named, lease_id=named.lease_id)) == ["acked"]
+    assert counts(desk.group("g")) == {"acked": 1}
+    assert counts(desk.group(QUEUE_MODE)) == {"held": 1}
+    assert desk.ack(by_id(default)) == ["acked"]
+    assert counts(desk.group(QUEUE_MODE)) == {"acked": 1}
+    assert desk.ack(by_id(default, group="nobody")) == ["unknown"]
+
+
+def test_by_transaction_id_nobody_holds_it(desk: Desk, held: list[Delivery]) -> None:
+    desk.release(held[0])
+    assert desk.ack(by_id(held[0])) == ["stale"]
+    assert desk.ack(by_id(held[0], lease_id=held[0].lease_id)) == ["stale"]
+
+
+def test_by_transaction_id_never_handed_out(desk: Desk) -> None:
+    desk.number(2)
+    got = desk.take()
+    part = got.partition_id
+    assert desk.ack(c.ByTransaction(part, "t1"), c.ByTransaction(part, "no such")) == ["unknown", "unknown"]
+    assert desk.ack(c.ByTransaction("00000000-0000-0000-0000-000000000000", "t0")) == ["unknown"]
+
+
+def test_by_transaction_id_after_the_dedupe_window(desk: Desk) -> None:
+    desk.configure(dedupe_seconds=10)
+    desk.number(3)
+    held = desk.claim(seconds=1000).deliveries
+    desk.advance(500)
+    desk.sweep()
+    assert desk.ack(by_id(held[1])) == ["acked"]
+
+
+def test_with_a_foreign_lease_a_transaction_id_is_refused(desk: Desk) -> None:
+    desk.number(2)
+    mine, yours = desk.take(), desk.take()
+    assert desk.ack(by_id(mine, lease_id=yours.lease_id)) == ["stale"]
+    assert desk.ack(by_id(mine, lease_id="L1-00000000")) == ["stale"]
+    assert counts(desk.group()) == {"held": 2}
+
+
+def test_a_second_settlement_says_already_and_changes_nothing(desk: Desk, held: list[Delivery]) -> None:
+    desk.ack(held[0])
+    desk.reject(held[1])
+    before = desk.everything()
+    for verb in (desk.ack, desk.retry, desk.reject, desk.release):
+        assert verb(held[0], held[1]) == ["already", "already"]
+    assert desk.everything() == before
+
+
+def test_twice_in_one_call_counts_once(desk: Desk, held: list[Delivery]) -> None:
+    assert desk.ack(held[0], held[0]) == ["acked", "already"]
+    assert desk.ack(by_id(held[1]), held[1]) == ["acked", "already"]
+    assert desk.ack(c.ByLease(held[0].lease_id), held[4]) == ["acked", "already"]
+
+
+def test_a_late_settlement_is_stale_and_never_touches_the_new_holder(desk: Desk) -> None:
+    desk.number(2)
+    old = desk.claim(seconds=5).deliveries
+    desk.advance(5)
+    assert desk.ack(*old) == ["stale", "stale"]
+    new = desk.claim().deliveries
+    assert desk.ack(*old, c.ByLease(old[0].lease_id)) == ["stale"] * 3
+    assert desk.reject(c.ByRange(old[0].lease_id, old[0].lane, 0, 9)) == ["stale"]
+    assert counts(desk.group()) == {"held": 2}
+    assert desk.ack(*new) == ["acked", "acked"]
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "",
+        "no delivery",
+        "L1-00000000.1.0",
+        "Lzzzz-0badcafe.1.0",
+        c.ByLease(""),
+        c.ByLease("L1-00000000"),
+        c.ByRange("L1-00000000", 1, 0, 5),
+        c.ByTransaction("nowhere", "t0"),
+    ],
+)
+def test_ids_that_were_never_given_out_are_unknown(
+    desk: Desk, held: list[Delivery], selector: str | c.Selector
+) -> None:
+    before = desk.everything()
+    assert desk.ack(selector) == ["unknown"]
+    assert desk.everything() == before
+
+
+def test_a_delivery_of_another_place_is_unknown(desk: Desk, held: list[Delivery]) -> None:
+    lease, lane, _ = held[0].id.split(".")
+    assert desk.ack(f"{lease}.{lane}.z", f"{lease}.zz.0") == ["unknown", "unknown"]
+    assert desk.ack(c.ByRange(held[0].lease_id, held[0].lane + 1, 0, 5)) == ["unknown"]
+    assert desk.ack(c.ByRange(held[0].lease_id, held[0].lane, 5, 9)) == ["unknown"]
+
+
+def test_an_empty_call_is_answered_empty(desk: Desk) -> None:
+    assert desk.settle() == []
+    assert desk.settle(atomic=True) == []
