@@ -15,7 +15,7 @@ venv: ## create or refresh .venv from requirements.lock
 	@"$(PYTHON)" -c 'import sys; sys.exit("Ackwise needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	@"$(PYTHON)" tools/make_venv.py
 
-demo: venv ## push, fail, retry and settle 20 000 messages
+demo: venv ## push, fail, retry and settle 50,000 messages, with a report
 	$(BIN)/python -m ackwise.demo
 
 test: venv ## lint, then every test; ARGS="-k name" goes to pytest

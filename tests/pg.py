@@ -1,6 +1,7 @@
 """A real PostgreSQL for the tests: one server per run, shared by all workers, and an empty database for whoever asks.
 
-`ACKWISE_TEST_PG_URL` names one more server (a superuser's URL); every test that takes `pg_url` then runs on both.
+`ACKWISE_TEST_PG_URL` names one more server (a superuser's URL). `FACTORIES` are the fixtures to run on: ours and, when
+given, that one; parametrise over it and call `request.getfixturevalue(name)()` for the URL of an empty database.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ _SETTINGS = """
 max_connections = 200
 shared_buffers = 64MB
 autovacuum_naptime = 10s
+deadlock_timeout = 100ms
 log_min_messages = fatal
 """
 _PREFIX = "ackwise-pg-"
-_GIVEN = os.environ.get("ACKWISE_TEST_PG_URL")
+_GIVEN = os.environ.get("ACKWISE_TEST_PG_URL", "")
+FACTORIES = ("pg_url_factory", *(["given_pg_url_factory"] if _GIVEN else []))
 
 
 def _roomy_folder() -> Path:
@@ -97,13 +100,9 @@ def _remove_leftovers() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="session", params=["postgres-18", *(["postgres-given"] if _GIVEN else [])])
-def pg_admin_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A superuser's URL on a running server."""
-    if request.param == "postgres-given":
-        assert _GIVEN is not None
-        yield _GIVEN
-        return
+@pytest.fixture(scope="session")
+def pg_admin_url() -> Iterator[str]:
+    """A superuser's URL on our own server."""
     _remove_leftovers()
     server = OwnServer(os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid())))
     try:
@@ -172,6 +171,20 @@ def pg_url_factory(pg_databases: Databases) -> Iterator[Callable[[], str]]:
     """Each call is the URL of another empty database."""
     yield pg_databases.fresh
     pg_databases.give_back()
+
+
+@pytest.fixture(scope="session")
+def given_pg_databases() -> Iterator[Databases]:
+    databases = Databases(_GIVEN)
+    yield databases
+    databases.drop()
+
+
+@pytest.fixture
+def given_pg_url_factory(given_pg_databases: Databases) -> Iterator[Callable[[], str]]:
+    """The same on the server that `ACKWISE_TEST_PG_URL` names."""
+    yield given_pg_databases.fresh
+    given_pg_databases.give_back()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-CHECKS = (("ruff", "check"), ("ruff", "format", "--check"), ("mypy",), ("lint-imports",))
+CHECKS = (("ruff", "check"), ("ruff", "format", "--check"), ("mypy",), ("lint-imports", "--no-cache"))
 
 
 def lint() -> bool:

@@ -79,7 +79,10 @@ def open_store(url: str, *, clock: Clock | None = None, durability: Durability |
         where = msgspec.structs.replace(where, durability=durability)
     if where.scheme == "sqlite":
         return SQLiteStore(where, clock=clock)
-    return _postgres(where, clock)
+    # Imported when asked for: whoever uses SQLite need not load a PostgreSQL driver.
+    from ackwise.store.postgres import PostgresStore
+
+    return PostgresStore(where, clock=clock)
 
 
 def _parsed(url: str) -> StoreURL:
@@ -89,11 +92,3 @@ def _parsed(url: str) -> StoreURL:
             "use sqlite:///path/to/file.db or postgresql://host/database"
         )
     return parse(url)
-
-
-def _postgres(where: StoreURL, clock: Clock | None) -> Store:
-    # Imported when asked for: whoever uses SQLite need not load a PostgreSQL driver.
-    from ackwise.store.postgres import PostgresStore
-
-    store: Store = PostgresStore(where) if clock is None else PostgresStore(where, clock=clock)
-    return store

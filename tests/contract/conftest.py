@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ackwise.store.clock import ManualClock
 from ackwise.store.port import Store
+from ackwise.store.postgres import PostgresStore
 from ackwise.store.sqlite import SQLiteStore
 from tests.contract.support import Desk
+from tests.pg import FACTORIES
 
 
 @pytest.fixture
@@ -18,13 +20,13 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["sqlite"])
-def store(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock, pg_url_factory: Callable[[], str]
-) -> Iterator[Store]:
+@pytest.fixture(params=["sqlite", *FACTORIES], ids=lambda name: name.replace("pg_url_factory", "postgres"))
+def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Store]:
     made: Store
     if request.param == "sqlite":
         made = SQLiteStore(f"sqlite:///{tmp_path}/queues.db?durability=normal", clock=clock, seed=1)
+    else:
+        made = PostgresStore(request.getfixturevalue(request.param)(), clock=clock, seed=1)
     yield made
     try:
         assert made.audit() == []

@@ -148,7 +148,10 @@ class Desk:
     ) -> list[Receipt]:
         wait = round(delay * MICROS)
         return self.send(
-            [NewMessage(b.encode(), partition=partition, priority=priority, delay=wait, transaction_id=txid) for b in bodies],
+            [
+                NewMessage(b.encode(), partition=partition, priority=priority, delay=wait, transaction_id=txid)
+                for b in bodies
+            ],
             queue,
         )
 

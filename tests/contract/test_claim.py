@@ -167,6 +167,14 @@ def test_auto_ack_takes_a_returned_message_from_the_middle(desk: Desk) -> None:
     assert desk.claim(5).bodies == ["3"]
 
 
+def test_auto_ack_leaves_a_waiting_retry_claimable(desk: Desk) -> None:
+    desk.number(3)
+    desk.retry(desk.take(), delay=5)
+    assert desk.claim(auto_ack=True).bodies == ["1", "2"]
+    desk.advance(5)
+    assert desk.claim(auto_ack=True).bodies == ["0"]
+
+
 def test_ten_thousand_messages_are_one_span(desk: Desk) -> None:
     desk.push(*("x" for _ in range(10_000)))
     hand = desk.do(c.Claim(queue="q", most=1_000_000))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ackwise.core import commands as c
@@ -64,7 +66,7 @@ def test_an_empty_claim_uses_up_no_key(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("other", [{"partitions": ("Default",)}, {"priorities": (0,)}])
-def test_another_filter_is_a_conflict(desk: Desk, other: dict[str, tuple[object, ...]]) -> None:
+def test_another_filter_is_a_conflict(desk: Desk, other: dict[str, Any]) -> None:
     desk.number(3)
     desk.claim(1, key="k")
     before = desk.everything()
@@ -102,7 +104,7 @@ def test_a_key_over_several_queues_finds_its_claim_again(desk: Desk) -> None:
         desk.do(c.ConfigureQueue(queue=name, namespace="shop"))
         desk.number(2, queue=name)
         desk.advance(1)
-    where = {"queue": None, "namespace": "shop", "key": "k"}
+    where: dict[str, Any] = {"queue": None, "namespace": "shop", "key": "k"}
     first = desk.claim(1, **where)
     desk.advance(1)
     again = desk.claim(1, **where)

@@ -60,7 +60,9 @@ def test_a_settled_lease_says_already_and_a_foreign_one_unknown(desk: Desk) -> N
         assert extend(desk, text, lease=MICROS).verdict == "unknown"
 
 
-@pytest.mark.parametrize("lease", [0, -1, 24 * 3600 * MICROS + 1, 10**400], ids=["zero", "negative", "over a day", "huge"])
+@pytest.mark.parametrize(
+    "lease", [0, -1, 24 * 3600 * MICROS + 1, 10**400], ids=["zero", "negative", "over a day", "huge"]
+)
 def test_the_time_is_checked(desk: Desk, lease: int) -> None:
     desk.push("a")
     hand = desk.claim()

@@ -6,6 +6,7 @@ import pytest
 
 from ackwise.core import commands as c
 from ackwise.core.limits import MICROS
+from ackwise.core.policy import Backoff, GroupPolicy
 from tests.contract.support import Desk, counts
 
 
@@ -19,7 +20,14 @@ def fail_until_dead(desk: Desk, most: int = 30) -> int:
 
 @pytest.mark.parametrize(
     ("limit", "counting", "failures"),
-    [(3, "failures", 3), (1, "failures", 1), (0, "failures", 1), (0, "retries", 1), (1, "retries", 2), (3, "retries", 4)],
+    [
+        (3, "failures", 3),
+        (1, "failures", 1),
+        (0, "failures", 1),
+        (0, "retries", 1),
+        (1, "retries", 2),
+        (3, "retries", 4),
+    ],
 )
 def test_which_failure_is_final(desk: Desk, limit: int, counting: str, failures: int) -> None:
     desk.configure(retry_limit=limit, retry_counting=counting)
@@ -212,8 +220,6 @@ def test_expiry_of_many_is_bounded_per_sweep_and_finishes(desk: Desk) -> None:
 
 
 def test_a_group_may_have_its_own_limit_and_backoff(desk: Desk) -> None:
-    from ackwise.core.policy import Backoff, GroupPolicy
-
     desk.push("a")
     policy = GroupPolicy(retry_limit=1)
     desk.do(c.ConfigureGroup(queue="q", group="strict", policy=policy))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from ackwise.core.messages import NewMessage
 from tests.contract.support import Delivery, Desk, counts
 
 
-def everybody(desk: Desk, **how: object) -> list[Delivery]:
+def everybody(desk: Desk, **how: Any) -> list[Delivery]:
     """Sixteen threads claim until there is nothing left; what each got."""
 
     def work(_: int) -> list[Delivery]:

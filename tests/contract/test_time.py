@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ackwise.core import commands as c
@@ -96,7 +98,8 @@ def test_seqs_go_on_after_everything_was_pruned(desk: Desk) -> None:
 @pytest.mark.parametrize("duty", ["retain", "max_wait"])
 def test_a_small_limit_reaches_every_lane_in_the_end(desk: Desk, duty: str) -> None:
     setting = {"retain": "retention_seconds", "max_wait": "max_wait_seconds"}[duty]
-    desk.configure(**{setting: 60})
+    policy: dict[str, Any] = {setting: 60}
+    desk.configure(**policy)
     for i in range(5):
         desk.push("held" if i < 3 else "free", partition=f"p{i}")
     desk.claim(3, seconds=1000)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ackwise.broker import duties
 from ackwise.broker.handing import answer, hand_over
-from ackwise.broker.pending import Pending, Slot, is_empty, shard_of
+from ackwise.broker.pending import Pending, Slot, interrupted, is_empty, shard_of
 from ackwise.broker.waiting import Waiters
 from ackwise.core.answers import Claimed, Handed, Settled
 from ackwise.core.claiming import EmptyReason
@@ -39,8 +39,12 @@ class Lane:
         if not self._running:
             self._running = True
             self._broker.keep(loop.create_task(self._run()))
-        # A cancelled caller leaves its commands in the turn: they may be under way already.
-        await done
+        try:
+            await asyncio.shield(done)
+        except asyncio.CancelledError:
+            # Its commands stay in the turn, which may be under way; what it would have been handed goes back.
+            self._broker.keep(loop.create_task(self._broker.give_back(slot, done)))
+            raise
         return slot
 
     async def _run(self) -> None:
@@ -67,9 +71,9 @@ class Lane:
             await broker.in_thread(prepared.commit)
         except BaseException as problem:
             for slot in slots:
-                slot.error = problem
+                slot.error = problem if isinstance(problem, Exception) else interrupted()
                 slot.wake()
-            if not isinstance(problem, AckwiseError):
+            if not isinstance(problem, Exception):
                 raise
             return
         at = 0
@@ -161,6 +165,19 @@ class AsyncBroker:
                 return settled, hand_over(self.store, claimed)
             return settled, await self.in_thread(hand_over, self.store, claimed)
 
+    async def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
+        """Settle what is finished and claim up to `count` batches, a lease each, in one turn. Never waits."""
+        if self._draining:
+            return await self.send(settle) if settle is not None else [], []
+        commands: list[Command] = [claim] * count if settle is None else [settle, *([claim] * count)]
+        results = (await self._submit(commands)).answers()
+        first = 0 if settle is None else 1
+        settled = results[0] if first else []
+        handed = [one for one in results[first:] if one.grants]
+        if self.store.shards == 1:
+            return settled, [hand_over(self.store, one) for one in handed]
+        return settled, [await self.in_thread(hand_over, self.store, one) for one in handed]
+
     async def _park(self, claim: Claim, seen: tuple[int, int], empty: Claimed, give_up: float) -> Claimed | None:
         """Sleep until a turn serves the claim (its answer), or it is time to try again (None)."""
         done: asyncio.Future[None] = self.loop.create_future()
@@ -174,7 +191,7 @@ class AsyncBroker:
             await asyncio.wait([done], timeout=max(0.0, timeout))
         except asyncio.CancelledError:
             if not self.waiters.leave(claim.queue, slot):
-                self.keep(self.loop.create_task(self._give_back(slot, done)))
+                self.keep(self.loop.create_task(self.give_back(slot, done)))
             raise
         if not done.done() and not self.waiters.leave(claim.queue, slot):
             await done
@@ -184,13 +201,13 @@ class AsyncBroker:
             raise slot.results[0]
         return None if not slot.results or is_empty(slot.results) else slot.results[0]
 
-    async def _give_back(self, slot: Slot, done: asyncio.Future[None]) -> None:
+    async def give_back(self, slot: Slot, done: asyncio.Future[None]) -> None:
         """A caller was cancelled while a turn was serving it: what it was given goes back unspent."""
         await done
-        claimed = slot.results[0] if slot.results else None
-        if isinstance(claimed, Claimed) and claimed.lease_no:
-            entry = Settlement(selector=ByLease(claimed.lease_id), outcome=Outcome.RELEASE)
-            await self.send(Settle(entries=[entry]))
+        claims = [c for c in slot.results or [] if isinstance(c, Claimed) and c.lease_no]
+        entries = [Settlement(selector=ByLease(c.lease_id), outcome=Outcome.RELEASE) for c in claims]
+        if entries and not self._closed.is_set():
+            await self.send(Settle(entries=entries))
 
     def _look_again_soon(self) -> None:
         if not self.loop.is_closed():

@@ -9,8 +9,8 @@ from typing import Any
 from zlib import crc32
 
 from ackwise.core.answers import Claimed
-from ackwise.core.commands import Claim, Command, Extend, Push, Settle, Transaction
-from ackwise.core.errors import AckwiseError, Overloaded
+from ackwise.core.commands import Command, Extend, Push, Settle, Transaction
+from ackwise.core.errors import AckwiseError, OutcomeUnknown, Overloaded
 from ackwise.core.messages import PlainBatch
 
 TURN_SECONDS = 0.005
@@ -117,9 +117,9 @@ def shard_of(commands: Sequence[Command], shards: int) -> int:
     return crc32(repr(commands[0]).encode("utf-8", "replace")) % shards if commands else 0
 
 
-def claim_of(commands: Sequence[Command]) -> Claim | None:
-    last = commands[-1] if commands else None
-    return last if isinstance(last, Claim) else None
+def interrupted() -> OutcomeUnknown:
+    """What the others of a turn are told when its leader is interrupted by a signal or cancelled."""
+    return OutcomeUnknown("the turn was interrupted: it may or may not have happened")
 
 
 def is_empty(results: list[Any] | None) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ackwise.broker import duties
 from ackwise.broker.handing import answer, hand_over
-from ackwise.broker.pending import Pending, Slot, is_empty, shard_of
+from ackwise.broker.pending import Pending, Slot, interrupted, is_empty, shard_of
 from ackwise.broker.waiting import Waiters
 from ackwise.core.answers import Claimed, Handed, Settled
 from ackwise.core.claiming import EmptyReason
@@ -71,10 +71,10 @@ class Lane:
             prepared.commit()
         except BaseException as problem:
             for slot in slots:
-                slot.error = problem
+                slot.error = problem if isinstance(problem, Exception) or slot is own else interrupted()
                 if slot is not own:
                     slot.wake()
-            if not isinstance(problem, AckwiseError):
+            if not isinstance(problem, Exception):
                 raise
             return
         at = 0
@@ -151,6 +151,16 @@ class Broker:
             riding = self._park(claim, seen, claimed, give_up)
             if riding is not None:
                 return settled, hand_over(self.store, riding)
+
+    def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
+        """Settle what is finished and claim up to `count` batches, a lease each, in one turn. Never waits."""
+        if self._draining.is_set():
+            return self.send(settle) if settle is not None else [], []
+        commands: list[Command] = [claim] * count if settle is None else [settle, *([claim] * count)]
+        results = self._submit(commands).answers()
+        first = 0 if settle is None else 1
+        settled = results[0] if first else []
+        return settled, [hand_over(self.store, one) for one in results[first:] if one.grants]
 
     def _park(self, claim: Claim, seen: tuple[int, int], empty: Claimed, give_up: float) -> Claimed | None:
         """Sleep until a turn serves the claim (its answer), or it is time to try again (None)."""

@@ -11,7 +11,7 @@ import msgspec
 from ackwise.core import limits
 from ackwise.core.errors import BadInput
 from ackwise.core.limits import Seconds
-from ackwise.core.messages import DEFAULT_PARTITION, JSON, NewMessage
+from ackwise.core.messages import DEFAULT_PARTITION, JSON, NewMessage, PlainBatch
 
 BYTES = "application/octet-stream"
 _encode = msgspec.json.Encoder().encode
@@ -46,14 +46,21 @@ def new_message(
         body = _utf8(payload)
     else:
         body, content_type = as_json(payload), content_type or JSON
+    if content_type == JSON:
+        content_type = JSON  # The very object: the store takes a shorter way when it sees it.
     wait = 0 if delay is None else limits.micros(delay, "delay")
     return NewMessage(body, partition, priority, transaction_id, dict(headers) if headers else None, content_type, wait)
 
 
-def new_messages(payloads: Iterable[object], partition: str, priority: int) -> list[NewMessage]:
+def new_messages(payloads: Iterable[object], partition: str, priority: int) -> list[NewMessage] | PlainBatch:
+    """Columns where nothing has an option, which is cheapest; else message by message."""
+    given = list(payloads)
+    special = any(issubclass(kind, Item | bytes | bytearray | memoryview) for kind in set(map(type, given)))
+    if given and priority == 0 and not special:
+        return PlainBatch([as_json(one) for one in given], None, partition)
     return [
-        _from_item(one, partition, priority) if type(one) is Item else new_message(one, partition, priority)
-        for one in payloads
+        _from_item(one, partition, priority) if isinstance(one, Item) else new_message(one, partition, priority)
+        for one in given
     ]
 
 

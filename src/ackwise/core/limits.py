@@ -78,6 +78,32 @@ def lease_micros(value: object) -> int:
     return micros(value, "lease", least=0.001, most=MAX_LEASE_SECONDS)
 
 
+def lease_of(value: object) -> int:
+    """The same, already in microseconds."""
+    return count(value, "lease", least=1000, most=round(MAX_LEASE_SECONDS * MICROS))
+
+
+def instant(value: object, what: str) -> int:
+    """Microseconds since 1970 that every store can keep."""
+    return count(value, what, least=0, most=1 << 62)
+
+
+def one_of(value: object, what: str, allowed: tuple[str, ...]) -> str:
+    if not isinstance(value, str) or value not in allowed:
+        raise BadInput(f"{what} must be one of {', '.join(allowed)}, not {value!r:.50}")
+    return value
+
+
+def start(value: object) -> str | int:
+    """Where a new group begins."""
+    return one_of(value, "start", ("all", "new")) if isinstance(value, str) else instant(value, "start")
+
+
+def tag(value: object, what: str) -> str:
+    """A namespace or task: a name that may be empty."""
+    return "" if value == "" else name(value, what)
+
+
 def count(value: object, what: str, *, least: int = 1, most: int = MAX_BATCH) -> int:
     """A whole number in a range; bool is not a number here."""
     if isinstance(value, bool) or not isinstance(value, int):

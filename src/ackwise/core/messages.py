@@ -29,18 +29,22 @@ class NewMessage(msgspec.Struct):
 
 
 class PlainBatch(msgspec.Struct):
-    """Many JSON messages for one partition without options, as columns: the cheapest thing to push."""
+    """Many messages of one kind for one partition, without options, as columns: the cheapest thing to push."""
 
     payloads: list[bytes]
     transaction_ids: list[str] | None = None
     partition: str = DEFAULT_PARTITION
+    content_type: str = JSON
 
     def __len__(self) -> int:
         return len(self.payloads)
 
     def messages(self) -> list[NewMessage]:
         txids: Sequence[str | None] = self.transaction_ids or [None] * len(self.payloads)
-        return [NewMessage(p, self.partition, 0, t) for p, t in zip(self.payloads, txids, strict=True)]
+        return [
+            NewMessage(payload, self.partition, 0, txid, None, self.content_type)
+            for payload, txid in zip(self.payloads, txids, strict=True)
+        ]
 
 
 class Message(msgspec.Struct, frozen=True):

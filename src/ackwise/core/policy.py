@@ -89,9 +89,14 @@ class QueuePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     def merged(self, changes: dict[str, Any]) -> QueuePolicy:
         """This policy with `changes` laid over it."""
-        return parse_policy({**msgspec.to_builtins(self), **msgspec.to_builtins(changes)})
+        try:
+            plain = msgspec.to_builtins(changes)
+        except (TypeError, ValueError, OverflowError) as problem:
+            raise BadInput(f"queue policy: {problem}") from None
+        return parse_policy({**msgspec.to_builtins(self), **plain})
 
     def check(self) -> QueuePolicy:
+        _check_types(self)
         limits.lease_micros(self.lease_seconds)
         for field in ("delay_seconds", "dedupe_seconds"):
             limits.micros(getattr(self, field), field)
@@ -122,11 +127,20 @@ class GroupPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         return msgspec.structs.replace(policy, **changes) if changes else policy
 
     def check(self) -> GroupPolicy:
+        _check_types(self)
         if self.retry_limit is not msgspec.UNSET and self.retry_limit is not None:
             limits.count(self.retry_limit, "retry_limit", least=0)
         if self.backoff is not msgspec.UNSET:
             self.backoff.check()
         return self
+
+
+def _check_types(policy: QueuePolicy | GroupPolicy) -> None:
+    """A struct takes whatever it is given; its stored text would be refused on the way back."""
+    try:
+        msgspec.convert(msgspec.to_builtins(policy), type(policy))
+    except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as problem:
+        raise BadInput(f"policy: {problem}") from None
 
 
 def order_for(exclusivity: Exclusivity) -> Order:

@@ -6,11 +6,28 @@ from typing import Literal
 
 import msgspec
 
+from ackwise.core import limits
 from ackwise.core.messages import Message
+
+_NAMES = ("queue", "group", "partition", "namespace", "task", "reason", "instance")
+_INSTANTS = ("after_at", "before_at")
 
 
 class Query(msgspec.Struct, kw_only=True):
     """Base of all queries."""
+
+    def check(self) -> None:
+        """Refuse names and numbers that no store can look for."""
+        for field in self.__struct_fields__:
+            value = getattr(self, field)
+            if value is None:
+                continue
+            if field in _NAMES:
+                limits.name(value, field)
+            elif field in _INSTANTS:
+                limits.instant(value, field)
+            elif field in ("limit", "offset"):
+                limits.count(value, field, least=0, most=1 << 31)
 
 
 class ListQueues(Query):

@@ -33,7 +33,10 @@ def run(messages: int, seed: int, out: Path) -> Report:
         demo = Demo(queue, messages)
         with ThreadPoolExecutor(CONSUMERS + 1) as threads:
             jobs = [threads.submit(demo.produce, seed), *(threads.submit(demo.consume) for _ in range(CONSUMERS))]
-            demo.watch()
+            try:
+                demo.watch()
+            finally:
+                demo.done.set()
             for job in jobs:
                 job.result()
         report = demo.report(time.perf_counter() - started)
@@ -53,24 +56,24 @@ class Demo:
         self.pushed = 0
         self.verdicts: Counter[Verdict] = Counter()
         self._lock = threading.Lock()
-        self._done = threading.Event()
+        self.done = threading.Event()
 
     def produce(self, seed: int) -> None:
         items = orders(self.messages, seed)
         try:
-            while batch := list(islice(items, BATCH)):
+            while not self.done.is_set() and (batch := list(islice(items, BATCH))):
                 receipts = self.queue.push_many(QUEUE, batch)
                 self.pushed += sum(receipt.status == "queued" for receipt in receipts)
         except BaseException:
-            self._done.set()
+            self.done.set()
             raise
 
     def consume(self) -> None:
         try:
-            while not self._done.is_set():
+            while not self.done.is_set():
                 self._work(self.queue.claim(QUEUE, group=GROUP, max=BATCH, wait=0.25))
         except BaseException:
-            self._done.set()
+            self.done.set()
             raise
 
     def _work(self, batch: Batch) -> None:
@@ -95,7 +98,7 @@ class Demo:
         with self._lock:
             self.verdicts += verdicts
             if self.finished >= self.messages:
-                self._done.set()
+                self.done.set()
 
     @property
     def finished(self) -> int:
@@ -103,7 +106,7 @@ class Demo:
 
     def watch(self) -> None:
         with Progress(self.messages) as progress:
-            while not self._done.wait(0.1):
+            while not self.done.wait(0.1):
                 progress.show(self.pushed, self.finished)
             progress.show(self.pushed, self.finished)
 

@@ -26,16 +26,19 @@ def read(session: Session, claimed: Claimed) -> list[list[segment.Segment]]:
 
 
 def list_queues(session: Session, query: q.ListQueues) -> list[QueueInfo]:
+    query.check()
     rows = session.rows("queues_living", {"ns": query.namespace, "task": query.task})
     return [catalog.info(catalog.queue_from(row)) for row in rows]
 
 
 def get_queue(session: Session, query: q.GetQueue) -> QueueInfo:
+    query.check()
     return catalog.info(catalog.queue(session, query.queue))
 
 
 def browse(session: Session, query: q.Browse) -> list[q.BrowsedMessage]:
     """A page of messages in (lane, seq) order; `after` is the last place of the page before."""
+    query.check()
     queue = catalog.queue(session, query.queue)
     group = catalog.group(session, queue, query.group) if query.group is not None else None
     only = catalog.part_id(session, queue, query.partition) if query.partition is not None else None
@@ -79,6 +82,7 @@ def _states(session: Session, group: GroupRow, lane: int, lo: int, hi: int) -> d
 
 
 def list_dead(session: Session, query: q.ListDead) -> q.DeadPage:
+    query.check()
     where = {
         "queue": catalog.queue(session, query.queue).id if query.queue is not None else None,
         "grp": query.group,
@@ -143,6 +147,7 @@ def _letter(row: Row) -> q.DeadLetter:
 
 
 def list_groups(session: Session, query: q.ListGroups) -> list[q.GroupStats]:
+    query.check()
     if query.queue is not None:
         queues = [catalog.queue(session, query.queue)]
     else:
@@ -177,6 +182,7 @@ def _group_stats(session: Session, queue: QueueRow, group: GroupRow) -> q.GroupS
 
 
 def list_cursors(session: Session, query: q.ListCursors) -> list[q.CursorRow]:
+    query.check()
     queue = catalog.queue(session, query.queue)
     group = catalog.group(session, queue, query.group)
     cursors = {c.lane: c for c in (Cursor(*row) for row in session.rows("cursors_of_group", {"grp": group.id}))}
@@ -194,6 +200,7 @@ def list_cursors(session: Session, query: q.ListCursors) -> list[q.CursorRow]:
 
 
 def list_leases(session: Session, query: q.ListLeases) -> list[q.LeaseRow]:
+    query.check()
     where = {
         "queue": query.queue,
         "grp": query.group,
@@ -214,6 +221,7 @@ def list_leases(session: Session, query: q.ListLeases) -> list[q.LeaseRow]:
 
 def read_ledger(session: Session, query: q.ReadLedger) -> list[q.LedgerRow]:
     """Minutes summed over all brokers."""
+    query.check()
     minute = 60_000_000
     where = {
         "queue": query.queue,
@@ -233,6 +241,7 @@ def read_ledger(session: Session, query: q.ReadLedger) -> list[q.LedgerRow]:
 
 
 def stats(session: Session, query: q.QueueStats) -> q.Stats:
+    query.check()
     queue = catalog.queue(session, query.queue)
     totals = session.row("queue_totals", {"queue": queue.id})
     scheduled = session.row("scheduled_count", {"queue": queue.id})

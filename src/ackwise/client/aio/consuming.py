@@ -10,6 +10,7 @@ from ackwise.client.aio.delivery import AsyncDelivery
 from ackwise.client.aio.messages import AsyncMessageVerbs
 from ackwise.client.claims import Start, claim_command, patience
 from ackwise.client.settling import verdict_of
+from ackwise.core import limits
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import Claim, Settle, Settlement
 from ackwise.core.errors import AckwiseError, LeaseLost
@@ -92,12 +93,15 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
         order: Order | None = None,
         owner: str | None = None,
         start: Start = "all",
+        prefetch: int = 1,
     ) -> AsyncGenerator[AsyncBatch, None]:
         """Batches one after the other. Asking for the next acks what is left of the last, in the same turn.
 
         Settle a batch, or some of it, to choose otherwise. A batch in hand when the loop is left stays yours
-        to settle. Ends when the broker drains.
+        to settle. Ends when the broker drains. With `prefetch` that many batches are claimed in one turn, each
+        under its own lease, and acked together in one: fewer commits, but a crash repeats up to that many.
         """
+        limits.count(prefetch, "prefetch", most=1000)
         waits = patience(wait, stop_when_empty)
         command = claim_command(
             queue,
@@ -111,24 +115,45 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
             owner=owner,
             start=start,
         )
-        batch = self._batch(await self._transport.claim(command, waits), command)
-        while True:
-            if batch:
-                yield batch
-            elif stop_when_empty or batch.empty is EmptyReason.DRAINING:
-                return
-            batch = await self._next(batch, command, waits)
-
-    async def _next(self, done: AsyncBatch, command: Claim, waits: float) -> AsyncBatch:
-        if done.lease.ended:
-            return self._batch(await self._transport.claim(command, waits), command)
-        ack = Settle(entries=[Settlement(selector=done.selector, outcome=Outcome.ACK)])
-        (answer,), handed = await self._transport.settle_and_claim(ack, command, waits)
-        done.note(answer)
-        batch = self._batch(handed, command)
+        ahead: list[AsyncBatch] = []
+        finished: list[AsyncBatch] = []
         try:
-            verdict_of(answer)
+            while True:
+                if not ahead:
+                    ready, finished = finished, []
+                    ahead = await self._refill(ready, command, prefetch)
+                if not ahead:
+                    batch = self._batch(await self._transport.claim(command, waits), command)
+                    if not batch and (stop_when_empty or batch.empty is EmptyReason.DRAINING):
+                        return
+                    ahead = [batch] if batch else []
+                    continue
+                for batch in (*finished, ahead[0]):
+                    await batch.lease.keep_alive()
+                batch = ahead.pop(0)
+                yield batch
+                if not batch.lease.ended:
+                    finished.append(batch)
+        finally:
+            for batch in ahead:
+                await self._give_back(batch, 0)
+            if finished:
+                await self._refill(finished, command, 0)
+
+    async def _refill(self, finished: list[AsyncBatch], command: Claim, count: int) -> list[AsyncBatch]:
+        """Ack what is finished and claim ahead, in one turn; a lease that was lost meanwhile is raised."""
+        held = [batch for batch in finished if not batch.lease.ended]
+        entries = [Settlement(selector=batch.selector, outcome=Outcome.ACK) for batch in held]
+        settle = Settle(entries=entries) if entries else None
+        answers, handed = await self._transport.claim_ahead(settle, command, count)
+        batches = [self._batch(one, command) for one in handed]
+        for batch, answer in zip(held, answers, strict=True):
+            batch.note(answer)
+        try:
+            for answer in answers:
+                verdict_of(answer)
         except AckwiseError:
-            await self._give_back(batch, 0)
+            for batch in batches:
+                await self._give_back(batch, 0)
             raise
-        return batch
+        return batches

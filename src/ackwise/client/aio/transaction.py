@@ -14,7 +14,7 @@ from ackwise.client.transport import AsyncTransport
 from ackwise.core import commands
 from ackwise.core.answers import TransactionDone
 from ackwise.core.limits import Seconds
-from ackwise.core.messages import DEFAULT_PARTITION
+from ackwise.core.messages import DEFAULT_PARTITION, NewMessage
 from ackwise.core.outcomes import Reject, Retry
 from ackwise.core.settlement import Outcome
 
@@ -34,7 +34,7 @@ class AsyncTransaction:
         self._transport, self._held = transport, held
         self._targets: list[Target] = []
         self._settlements: list[commands.Settlement] = []
-        self._pushes: dict[str, commands.Push] = {}
+        self._pushes: dict[str, list[NewMessage]] = {}
         self._required: list[str] = []
 
     def ack(self, target: Target) -> AsyncTransaction:
@@ -71,7 +71,7 @@ class AsyncTransaction:
         content_type: str | None = None,
     ) -> AsyncTransaction:
         message = new_message(payload, partition, priority, transaction_id, headers, delay, content_type)
-        self._pushes.setdefault(queue, commands.Push(queue=queue, messages=[])).messages.append(message)
+        self._pushes.setdefault(queue, []).append(message)
         return self
 
     def require(self, lease: Target) -> AsyncTransaction:
@@ -85,7 +85,7 @@ class AsyncTransaction:
         done: TransactionDone = await self._transport.send(
             commands.Transaction(
                 settlements=self._settlements,
-                pushes=list(self._pushes.values()),
+                pushes=[commands.Push(queue=queue, messages=messages) for queue, messages in self._pushes.items()],
                 required_leases=tuple(self._required),
                 on_duplicate=on_duplicate,
             )

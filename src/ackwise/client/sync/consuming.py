@@ -11,6 +11,7 @@ from ackwise.client.settling import verdict_of
 from ackwise.client.sync.batch import Batch
 from ackwise.client.sync.delivery import Delivery
 from ackwise.client.sync.messages import MessageVerbs
+from ackwise.core import limits
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import Claim, Settle, Settlement
 from ackwise.core.errors import AckwiseError, LeaseLost
@@ -93,12 +94,15 @@ class ConsumeVerbs(MessageVerbs):
         order: Order | None = None,
         owner: str | None = None,
         start: Start = "all",
+        prefetch: int = 1,
     ) -> Generator[Batch, None, None]:
         """Batches one after the other. Asking for the next acks what is left of the last, in the same turn.
 
         Settle a batch, or some of it, to choose otherwise. A batch in hand when the loop is left stays yours
-        to settle. Ends when the broker drains.
+        to settle. Ends when the broker drains. With `prefetch` that many batches are claimed in one turn, each
+        under its own lease, and acked together in one: fewer commits, but a crash repeats up to that many.
         """
+        limits.count(prefetch, "prefetch", most=1000)
         waits = patience(wait, stop_when_empty)
         command = claim_command(
             queue,
@@ -112,24 +116,45 @@ class ConsumeVerbs(MessageVerbs):
             owner=owner,
             start=start,
         )
-        batch = self._batch(self._transport.claim(command, waits), command)
-        while True:
-            if batch:
-                yield batch
-            elif stop_when_empty or batch.empty is EmptyReason.DRAINING:
-                return
-            batch = self._next(batch, command, waits)
-
-    def _next(self, done: Batch, command: Claim, waits: float) -> Batch:
-        if done.lease.ended:
-            return self._batch(self._transport.claim(command, waits), command)
-        ack = Settle(entries=[Settlement(selector=done.selector, outcome=Outcome.ACK)])
-        (answer,), handed = self._transport.settle_and_claim(ack, command, waits)
-        done.note(answer)
-        batch = self._batch(handed, command)
+        ahead: list[Batch] = []
+        finished: list[Batch] = []
         try:
-            verdict_of(answer)
+            while True:
+                if not ahead:
+                    ready, finished = finished, []
+                    ahead = self._refill(ready, command, prefetch)
+                if not ahead:
+                    batch = self._batch(self._transport.claim(command, waits), command)
+                    if not batch and (stop_when_empty or batch.empty is EmptyReason.DRAINING):
+                        return
+                    ahead = [batch] if batch else []
+                    continue
+                for batch in (*finished, ahead[0]):
+                    batch.lease.keep_alive()
+                batch = ahead.pop(0)
+                yield batch
+                if not batch.lease.ended:
+                    finished.append(batch)
+        finally:
+            for batch in ahead:
+                self._give_back(batch, 0)
+            if finished:
+                self._refill(finished, command, 0)
+
+    def _refill(self, finished: list[Batch], command: Claim, count: int) -> list[Batch]:
+        """Ack what is finished and claim ahead, in one turn; a lease that was lost meanwhile is raised."""
+        held = [batch for batch in finished if not batch.lease.ended]
+        entries = [Settlement(selector=batch.selector, outcome=Outcome.ACK) for batch in held]
+        settle = Settle(entries=entries) if entries else None
+        answers, handed = self._transport.claim_ahead(settle, command, count)
+        batches = [self._batch(one, command) for one in handed]
+        for batch, answer in zip(held, answers, strict=True):
+            batch.note(answer)
+        try:
+            for answer in answers:
+                verdict_of(answer)
         except AckwiseError:
-            self._give_back(batch, 0)
+            for batch in batches:
+                self._give_back(batch, 0)
             raise
-        return batch
+        return batches

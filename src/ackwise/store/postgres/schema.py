@@ -47,16 +47,19 @@ def script(number: int) -> bytes:
 
 
 def _version(connection: Connection) -> int:
-    row = connection.execute("SELECT to_regclass('ackwise.meta') IS NOT NULL").fetchone()
-    if row is None or not row[0]:
+    # Not to_regclass: it remembers that a name was not there, also after waiting for the one who made it.
+    if "meta" not in _tables(connection):
         return 0
     found = connection.execute("SELECT value FROM ackwise.meta WHERE key = 'schema'").fetchone()
     return int(found[0]) if found else 0
 
 
+def _tables(connection: Connection) -> set[str]:
+    return {row[0] for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'ackwise'")}
+
+
 def _make_room(connection: Connection, where: str) -> None:
-    tables = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'ackwise'").fetchone()
-    if tables and tables[0]:
+    if _tables(connection):
         raise errors.StoreCorrupt(
             f"{where} has a schema 'ackwise' that is not ours; choose another database, or drop that schema"
         )

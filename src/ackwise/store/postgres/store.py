@@ -144,6 +144,8 @@ class PostgresStore:
                 woken.update(prepared.woken)
             except AckwiseError as problem:
                 results.append(problem)
+            except Exception as problem:  # a bug: it must not fail those who share the turn
+                results.append(AckwiseError(f"unexpected {type(problem).__name__}: {problem}"))
         return CommittedTurns(results, woken)
 
     def _explained(self, problem: BaseException) -> BaseException:
@@ -226,6 +228,10 @@ class PostgresStore:
         self._changed = True
         if self.on_change is not None:
             self.on_change()
+
+    def listening(self, timeout: float) -> bool:
+        """Wait until other brokers are heard."""
+        return self._news.wait_until_listening(timeout)
 
     def changed(self) -> bool:
         """Whether another broker said that something became claimable since the last call."""

@@ -84,9 +84,8 @@ class SQLiteStore:
         self._closed = False
         self._open()
         self._readers = Readers(lambda: open_reader(self.url, vfs), readers, self.url.target)
-        self._watch = open_reader(self.url, vfs)
-        self._watched = self._watch.pragma("data_version")
-        self._own_commits = 0
+        self._checkpointer = open_reader(self.url, vfs)
+        self._others_wrote = False
 
     def _open(self) -> None:
         self._connection = open_writer(self.url, self._vfs)
@@ -96,7 +95,8 @@ class SQLiteStore:
             assert row is not None
             self._seed = bytes.fromhex(row[0])
             self._dedupe = GenerationalDedupe(self._session, self._generation)
-            self._data_version = self._connection.pragma("data_version")
+            self._data_version = self._watched = self._connection.pragma("data_version")
+            self._trusted = True
 
     # writing
 
@@ -129,6 +129,8 @@ class SQLiteStore:
             return self.transact([command])[0]
         except AckwiseError as problem:
             return problem
+        except Exception as problem:  # a bug: it must not fail those who share the turn
+            return AckwiseError(f"unexpected {type(problem).__name__}: {problem}")
 
     def _explained(self, problem: Exception) -> Exception:
         return translated(problem, self.url.target) if isinstance(problem, apsw.Error) else problem
@@ -136,12 +138,15 @@ class SQLiteStore:
     def _begin(self) -> Turn:
         if self._closed:
             raise StoreUnavailable("the store is closed")
+        if not self._trusted:
+            self._reopen()
         self._connection.execute("BEGIN IMMEDIATE").fetchall()
         version = self._connection.pragma("data_version")
         if version != self._data_version:
             self._session.forget()
             self._dedupe.catch_up()
-            self._data_version = version
+            self._others_wrote |= version != self._watched
+            self._data_version = self._watched = version
         self._dedupe.begin()
         turn = Turn(
             self._session, self._dedupe, now=self.clock.now(), dice=self._dice, seed=self._seed, instance=self.instance
@@ -158,7 +163,11 @@ class SQLiteStore:
             turn.ledger_written = True
 
     def commit(self, turn: Turn) -> None:
-        """Make it durable, then known. A commit that fails half-way is said to be unknown."""
+        """Make it durable, then known. A commit that fails half-way is said to be unknown.
+
+        Until everything is known here too, what is in memory is not trusted: an interrupt may strike anywhere.
+        """
+        self._trusted = False
         try:
             self._connection.execute("COMMIT").fetchall()
         except apsw.FullError as problem:
@@ -170,12 +179,12 @@ class SQLiteStore:
         else:
             self._dedupe.committed()
             self._last_id = turn.last_id
-            self._own_commits += 1
             if turn.ledger_written:
                 self._tally, self._ledger_at = {}, turn.now
             self._tally = _added(self._tally, turn.tally)
             for row in turn.written:
                 self._cache.put(Segment(row["pos"], row["first"], row["created_at"], row["body"]))
+            self._trusted = True
         finally:
             self._write_lock.release()
 
@@ -260,10 +269,17 @@ class SQLiteStore:
             self.transact([])
 
     def changed(self) -> bool:
-        """Whether another connection committed since the last call (our own commits count too: ask again)."""
-        version = self._watch.pragma("data_version")
-        changed, self._watched = version != self._watched, version
-        return bool(changed)
+        """Whether another process committed since the last call. Our own commits do not count."""
+        if not self._closed and self._write_lock.acquire(blocking=False):
+            # While a turn holds the lock it looks itself.
+            try:
+                version = self._connection.pragma("data_version")
+                self._others_wrote |= version != self._watched
+                self._watched = version
+            finally:
+                self._write_lock.release()
+        changed, self._others_wrote = self._others_wrote, False
+        return changed
 
     def maintain(self) -> None:
         """Checkpoint: passive beside the writer, and in the writer's place when the log has grown large."""
@@ -275,7 +291,7 @@ class SQLiteStore:
             return
         with our_errors(self.url.target):
             if size < RESTART_BYTES:
-                self._watch.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._checkpointer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 return
             with self._write_lock, suppress(apsw.BusyError):
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -288,7 +304,7 @@ class SQLiteStore:
         with self._write_lock:
             self._closed = True
             self._readers.close()
-            self._watch.close()
+            self._checkpointer.close()
             self._connection.close()
 
 

@@ -110,6 +110,9 @@ def info(row: QueueRow, *, created: bool = False) -> QueueInfo:
 
 def configure_queue(turn: Turn, command: ConfigureQueue) -> QueueInfo:
     name = limits.name(command.queue, "queue")
+    for what, text in (("namespace", command.namespace), ("task", command.task)):
+        if text is not None:
+            limits.tag(text, what)
     found = find_queue(turn.session, name)
     if found and command.must_be_new:
         raise QueueExists(f"queue {name!r} exists already; configure it instead", queue=name)
@@ -215,6 +218,8 @@ def ensure_group(
         return found
     session = turn.session
     session.lock_queue(owner.id)
+    if (found := find_group(session, owner, name)) is not None:
+        return found
     fields = {
         "queue": owner.id,
         "name": name,
@@ -242,6 +247,7 @@ def ensure_group(
 def configure_group(turn: Turn, command: ConfigureGroup) -> GroupRow:
     owner = queue(turn.session, command.queue)
     name = limits.name(command.group, "group")
+    limits.start(command.start)
     if command.policy is not None:
         command.policy.check()
     known = find_group(turn.session, owner, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ackwise.core import limits
 from ackwise.core.commands import Push
 from ackwise.core.errors import BadInput, PayloadTooLarge
-from ackwise.core.messages import JSON, NewMessage, PlainBatch
+from ackwise.core.messages import NewMessage, PlainBatch
 from ackwise.core.policy import QueuePolicy
 
 
@@ -20,6 +20,7 @@ def check_push(command: Push) -> PlainBatch | None:
     batch = messages if isinstance(messages, PlainBatch) else _as_batch(messages)
     if batch is not None and _is_plain(batch):
         limits.name(batch.partition, "partition")
+        limits.name(batch.content_type, "content_type")
         return batch
     for message in messages.messages() if isinstance(messages, PlainBatch) else messages:
         _check_message(message)
@@ -37,15 +38,17 @@ def _as_batch(messages: list[NewMessage]) -> PlainBatch | None:
     """None unless all go to one partition and none has an option: one pass over what is nearly always so."""
     if not messages:
         return None
-    partition = messages[0].partition
+    partition, kind = messages[0].partition, messages[0].content_type
     txids: list[str] = []
     payloads: list[bytes] = []
     for m in messages:
-        if m.priority or m.delay or m.headers or m.partition != partition or m.content_type is not JSON:
+        if m.priority or m.delay or m.headers or m.partition != partition or m.content_type != kind:
+            return None
+        if m.transaction_id == "":
             return None
         txids.append(m.transaction_id or "")
         payloads.append(m.payload)
-    return PlainBatch(payloads, txids if any(txids) else None, partition)
+    return PlainBatch(payloads, txids if any(txids) else None, partition, kind)
 
 
 def _is_plain(batch: PlainBatch) -> bool:

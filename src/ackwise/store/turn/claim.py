@@ -20,6 +20,7 @@ from ackwise.store.turn.context import Turn
 
 PAGE = 32
 MOST_LANES_SEEN = 2000
+MOST_WAITS = 8
 SPAN_PAGE = 500
 
 
@@ -33,6 +34,14 @@ def check(command: Claim) -> None:
     for what, text in (("owner", command.owner), ("claim key", command.key)):
         if text is not None:
             limits.name(text, what)
+    for what, text in (("namespace", command.namespace), ("task", command.task)):
+        if text is not None:
+            limits.tag(text, what)
+    if command.exclusivity is not None:
+        limits.one_of(command.exclusivity, "exclusivity", ("partition", "queue", "none"))
+    if command.order is not None:
+        limits.one_of(command.order, "order", ("strict", "relaxed"))
+    limits.start(command.start)
     for partition in command.partitions or ():
         limits.name(partition, "partition")
     for priority in command.priorities or ():
@@ -41,7 +50,7 @@ def check(command: Claim) -> None:
     if command.most_partitions is not None:
         limits.count(command.most_partitions, "max_partitions")
     if command.lease is not None:
-        limits.lease_micros(command.lease / limits.MICROS)
+        limits.lease_of(command.lease)
     if command.key is not None and command.auto_ack:
         raise BadInput("a claim with a key cannot auto-ack: there would be nothing to give again")
     if command.create is not None:
@@ -200,10 +209,11 @@ class _Claiming:
             if len(rows) < page:
                 break
             page = PAGE
-        if not self.picked:
-            for part, lanes in skipped[:1]:
-                self.session.lock_parts([part])
-                yield part, lanes
+        for part, lanes in sorted(skipped[:MOST_WAITS], key=lambda s: s[0]):
+            if self.picked:
+                return
+            self.session.lock_parts([part])
+            yield part, lanes
 
     def _visit(self, part: int, lanes: set[int] | None) -> None:
         cursors = [Cursor(*row) for row in self.session.rows("cursors_of_part", {"part": part, "grp": self.group.id})]
@@ -281,7 +291,7 @@ class _Claiming:
                 if self.exclusivity != "none":
                     cursor.exclusive += 1
                     cursor.exclusive_owner = self.owner
-            returned = cursor.held > sum(take.hi - take.lo for take in takes)
+            returned = self.command.auto_ack or cursor.held > sum(take.hi - take.lo for take in takes)
             cursor.ready_at = places.ready_at(self.turn, cursor, self.policy, returned=returned)
             self.turn.save_cursor(cursor)
         if self.command.auto_ack:

@@ -7,8 +7,8 @@ import msgspec
 from ackwise.core import limits
 from ackwise.core.answers import Redriven
 from ackwise.core.commands import PurgeDead, Push, Redrive, Replay
-from ackwise.core.errors import RedriveRefused
-from ackwise.core.ids import uuid_text
+from ackwise.core.errors import AckwiseError, RedriveRefused
+from ackwise.core.ids import uuid_int, uuid_text
 from ackwise.core.lifecycle import Event, State, target
 from ackwise.core.messages import NewMessage
 from ackwise.core.policy import QueuePolicy
@@ -72,20 +72,22 @@ def bury(
 
 
 def redrive(turn: Turn, command: Redrive) -> Redriven:
-    results = {}
-    found = (turn.session.row("dead_by_uuid", {"uuid": uuid}) for uuid in command.ids)
-    turn.session.lock_parts(sorted({row[3] for row in found if row is not None}))
-    for uuid in command.ids:
-        row = turn.session.row("dead_by_uuid", {"uuid": uuid})
-        if row is None:
-            results[uuid] = "not_found"
-            continue
+    results = dict.fromkeys(command.ids, "not_found")
+    turn.session.lock_parts(sorted({row[3] for row in _letters(turn, command.ids)}))
+    # From the highest seq down, so that below a seek each one finds the cursor's first still above it.
+    for row in sorted(_letters(turn, command.ids), key=lambda r: (r[4], -r[5])):
         try:
             _put_back(turn, row)
-            results[uuid] = "redriven"
+            results[row[1]] = "redriven"
         except RedriveRefused as refusal:
-            results[uuid] = refusal.code
+            results[row[1]] = refusal.code
     return Redriven(results)
+
+
+def _letters(turn: Turn, uuids: list[str]) -> list[Row]:
+    """The dead letters of these ids that exist."""
+    wanted = [uuid for uuid in dict.fromkeys(uuids) if uuid_int(uuid) is not None]
+    return [row for uuid in wanted if (row := turn.session.row("dead_by_uuid", {"uuid": uuid})) is not None]
 
 
 def _put_back(turn: Turn, row: Row) -> None:
@@ -124,32 +126,42 @@ def _put_back(turn: Turn, row: Row) -> None:
 
 def replay(turn: Turn, command: Replay) -> Redriven:
     """A copy at the tail, with a transaction id made from the dead letter's, so that a repeat is a duplicate."""
-    results = {}
-    for uuid in command.ids:
-        row = turn.session.row("dead_by_uuid", {"uuid": uuid})
-        if row is None:
-            results[uuid] = "not_found"
-            continue
-        lane, seq, body, born_at = row[4], row[5], row[9], row[11]
-        message = segment.snapshot(lane, seq, born_at, body)
-        copy = NewMessage(
-            message.payload,
-            partition=command.partition or row[13],
-            priority=row[14],
-            transaction_id=f"dlq:{uuid}",
-            headers=message.headers or None,
-            content_type=message.content_type,
-        )
-        place = Push(queue=command.queue or row[12], messages=[copy], create=QueuePolicy() if command.queue else None)
-        (receipts,) = push.push_now(turn, [place], "ok")
-        results[uuid] = "duplicate" if receipts[0].status == "duplicate" else "replayed"
-        turn.session.run("dead_delete", {"id": row[0]})
+    for what, text in (("queue", command.queue), ("partition", command.partition)):
+        if text is not None:
+            limits.name(text, what)
+    results = dict.fromkeys(command.ids, "not_found")
+    turn.savepoint()
+    try:
+        for row in _letters(turn, command.ids):
+            results[row[1]] = _copy(turn, command, row)
+    except AckwiseError:
+        turn.undo()
+        raise
+    turn.keep()
     return Redriven(results)
+
+
+def _copy(turn: Turn, command: Replay, row: Row) -> str:
+    number, uuid, lane, seq, body, born_at = row[0], row[1], row[4], row[5], row[9], row[11]
+    message = segment.snapshot(lane, seq, born_at, body)
+    copy = NewMessage(
+        message.payload,
+        partition=command.partition or row[13],
+        priority=row[14],
+        transaction_id=f"dlq:{uuid}",
+        headers=message.headers or None,
+        content_type=message.content_type,
+    )
+    place = Push(queue=command.queue or row[12], messages=[copy], create=QueuePolicy() if command.queue else None)
+    (receipts,) = push.push_now(turn, [place], "ok")
+    turn.session.run("dead_delete", {"id": number})
+    return "duplicate" if receipts[0].status == "duplicate" else "replayed"
 
 
 def purge(turn: Turn, command: PurgeDead) -> int:
     if command.ids is not None:
-        rows = [turn.session.row("dead_by_uuid", {"uuid": uuid}) for uuid in command.ids]
-        return sum(turn.session.run("dead_delete", {"id": row[0]}) for row in rows if row)
+        return sum(turn.session.run("dead_delete", {"id": row[0]}) for row in _letters(turn, command.ids))
+    if command.group is not None:
+        limits.name(command.group, "group")
     number = catalog.queue(turn.session, command.queue).id if command.queue is not None else None
     return turn.session.run("dead_purge", {"queue": number, "grp": command.group})

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ackwise.core import latency
+from ackwise.core import latency, limits
 from ackwise.core.answers import Counted
 from ackwise.core.commands import (
     Beat,
@@ -53,7 +53,7 @@ _HANDLERS: dict[type[Command], Callable[[Turn, Any], Result]] = {
     Replay: dead.replay,
     PurgeDead: lambda turn, c: Counted(dead.purge(turn, c)),
     Sweep: sweep.sweep,
-    Beat: lambda turn, c: Counted(turn.session.run("instance_beat", {"id": c.instance, "now": turn.now})),
+    Beat: lambda turn, c: _beat(turn, c),
     Claim: claim.claim,
 }
 
@@ -93,6 +93,11 @@ def run(turn: Turn, commands: Sequence[Command]) -> list[Result]:
         for index, command in mine:
             results[index] = _one(turn, command)
     return results
+
+
+def _beat(turn: Turn, command: Beat) -> Counted:
+    limits.name(command.instance, "instance")
+    return Counted(turn.session.run("instance_beat", {"id": command.instance, "now": turn.now}))
 
 
 def _one(turn: Turn, command: Command) -> Result:

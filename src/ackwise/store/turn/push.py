@@ -81,7 +81,9 @@ class Appender:
         hashed = reading.hashes(self._turn, lane.part, first, batch.transaction_ids or size)
         if len(set(hashed)) != size or self._turn.dedupe.find(hashed):
             return None
-        seq = self._append(lane, Columns(first, list(txids), list(batch.payloads)), hashed)
+        extras = pack_extras(None, batch.content_type)
+        columns = Columns(first, list(txids), list(batch.payloads), [extras] * size if extras else None)
+        seq = self._append(lane, columns, hashed)
         return PlacedRun(first, txids, lane.part_name, lane.part_uuid, seq)
 
     def _place(self, owner: QueueRow, message: NewMessage) -> Placed:

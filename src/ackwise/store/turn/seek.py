@@ -13,8 +13,11 @@ from ackwise.store.turn.context import Turn
 
 def seek(turn: Turn, command: SeekGroup) -> int:
     """Every lane of the group, or of one partition, starts a new epoch; what was held there is held no more."""
-    if not isinstance(command.to, str):
-        limits.count(command.to, "to", least=0, most=1 << 62)
+    limits.one_of(command.by, "by", ("time", "seq"))
+    if isinstance(command.to, str):
+        limits.one_of(command.to, "to", ("start", "end"))
+    else:
+        limits.instant(command.to, "to")
     if command.by == "seq" and (command.partition is None or isinstance(command.to, str)):
         raise BadInput("a seek to a seq names a partition and a number")
     queue = catalog.queue(turn.session, command.queue)

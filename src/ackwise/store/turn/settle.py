@@ -45,12 +45,22 @@ def check_entry(entry: Settlement) -> None:
         raise BadInput(f"outcome must be one of ack, retry, reject, release, not {entry.outcome!r}")
     if entry.delay is not None:
         limits.count(entry.delay, "delay", least=0, most=round(limits.MAX_DELAY_SECONDS * limits.MICROS))
+    for what, text in (("error", entry.error), ("error_type", entry.error_type)):
+        if text is not None and not isinstance(text, str):
+            raise BadInput(f"{what} must be a string, not {type(text).__name__}")
     match entry.selector:
-        case ByRange(lo=lo, hi=hi) if not 0 <= lo < hi:
-            raise BadInput("a range needs 0 <= lo < hi")
-        case ByTransaction(partition_id=part, transaction_id=txid):
+        case ByRange(lo=lo, hi=hi):
+            limits.count(lo, "lo", least=0, most=1 << 40)
+            limits.count(hi, "hi", least=lo + 1, most=1 << 40)
+        case ByTransaction(partition_id=part, transaction_id=txid, group=group):
             limits.name(part, "partition_id")
             limits.transaction_id(txid)
+            if group is not None:
+                limits.name(group, "group")
+        case ByDelivery() | ByLease():
+            pass
+        case other:
+            raise BadInput(f"{type(other).__name__} names nothing to settle")
 
 
 def settle(turn: Turn, command: Settle) -> list[Settled]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 
+from ackwise.core import limits
 from ackwise.core.answers import Swept
 from ackwise.core.commands import Sweep
 from ackwise.core.errors import BadInput
@@ -23,10 +24,12 @@ from ackwise.store.turn.push import Appender
 TOMBSTONES_KEPT_FOR = 7 * 24 * 3600 * MICROS
 MOST_TOMBSTONES = 200_000
 LEDGER_KEPT_MINUTES = 31 * 24 * 60
+LANE_PAGE = 1000
 INSTANCE_KEPT_FOR = 24 * 3600 * MICROS
 
 
 def sweep(turn: Turn, command: Sweep) -> Swept:
+    limits.count(command.limit, "limit")
     unknown = set(command.duties) - set(_DUTIES)
     if unknown:
         raise BadInput(f"there is no duty {sorted(unknown)[0]!r}; known: {', '.join(_DUTIES)}")
@@ -88,13 +91,12 @@ def max_wait(turn: Turn, limit: int) -> int:
         if queue.policy.max_wait_seconds is None:
             continue
         cutoff = turn.now - round(queue.policy.max_wait_seconds * MICROS)
-        lanes = _old_lanes(turn, queue, cutoff, limit)
-        groups = (
-            [catalog.group_from(r) for r in turn.session.rows("groups_of_queue", {"queue": queue.id})] if lanes else []
-        )
-        if lanes and not groups:
+        if not turn.session.rows("lanes_with_old", {"queue": queue.id, "cutoff": cutoff, "after": 0, "limit": 1}):
+            continue
+        groups = [catalog.group_from(r) for r in turn.session.rows("groups_of_queue", {"queue": queue.id})]
+        if not groups:
             groups = [catalog.ensure_group(turn, queue, QUEUE_MODE, "all")]
-        for lane in _free(turn, lanes):
+        for lane in _old_lanes(turn, queue, cutoff):
             bound = places.seq_at(turn.session, lane.id, lane.start, lane.head, cutoff + 1)
             for group in groups:
                 touched += _bury_waiting(turn, queue, group, lane.id, bound, limit - touched)
@@ -147,8 +149,7 @@ def retain(turn: Turn, limit: int) -> int:
         if ages == [None, None]:
             continue
         newest = turn.now - round(min(a for a in ages if a is not None) * MICROS)
-        lanes = _old_lanes(turn, queue, newest, limit)
-        for lane in _free(turn, lanes):
+        for lane in _old_lanes(turn, queue, newest):
             removed += _prune(turn, queue, lane, limit - removed)
             if removed >= limit:
                 return removed
@@ -173,6 +174,8 @@ def _prune(turn: Turn, queue: QueueRow, lane: Lane, limit: int) -> int:
         where = {"lo_pos": place(lane.id, 0), "end_pos": place(lane.id, bound), "limit": limit - removed}
         rows = _older(turn.session.rows("segments_first", where), cutoff)
         for found in rows:
+            if place_seq(found[0]) < lane.start:
+                continue  # put back by a redrive: the husk of its old segment is still there
             segment = Segment(*found)
             turn.session.run(
                 "husk_insert",
@@ -269,9 +272,16 @@ def _free(turn: Turn, lanes: list[Lane]) -> list[Lane]:
     return [lane for lane in lanes if lane.part in locked]
 
 
-def _old_lanes(turn: Turn, queue: QueueRow, cutoff: int, limit: int) -> list[Lane]:
-    rows = turn.session.rows("lanes_with_old", {"queue": queue.id, "cutoff": cutoff, "after": 0, "limit": limit})
-    return [Lane(*row) for row in rows]
+def _old_lanes(turn: Turn, queue: QueueRow, cutoff: int) -> Iterator[Lane]:
+    """Lanes with something old, page by page: what cannot go yet in one must not hide the next."""
+    after = 0
+    while True:
+        where = {"queue": queue.id, "cutoff": cutoff, "after": after, "limit": LANE_PAGE}
+        lanes = [Lane(*row) for row in turn.session.rows("lanes_with_old", where)]
+        yield from _free(turn, lanes)
+        if len(lanes) < LANE_PAGE:
+            return
+        after = lanes[-1].id
 
 
 _DUTIES: dict[str, Callable[[Turn, int], int]] = {

@@ -45,9 +45,9 @@ def extend(turn: Turn, command: Extend) -> Extended:
     if (command.lease is None) == (command.add is None):
         raise BadInput("extend takes a lease time, or how much to add")
     if command.lease is not None:
-        limits.lease_micros(command.lease / limits.MICROS)
+        limits.lease_of(command.lease)
     if command.add is not None:
-        limits.lease_micros(command.add / limits.MICROS)
+        limits.lease_of(command.add)
     lease = settle.find_lease(turn, command.lease_id)
     if lease is None:
         return Extended(Verdict.UNKNOWN, None)

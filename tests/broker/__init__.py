@@ -1,0 +1,1 @@
+"""The broker: group commit, long polls, duties, drain."""

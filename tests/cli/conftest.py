@@ -1,0 +1,50 @@
+"""The command line in this process, on a store in a folder of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from ackwise.cli import main
+
+
+class Said(NamedTuple):
+    """What a command printed and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Ackwise = Callable[..., Said]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/q.db?durability=normal"
+
+
+@pytest.fixture
+def ackwise(url: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Ackwise:
+    monkeypatch.setenv("ACKWISE_URL", url)
+
+    def run(*arguments: str) -> Said:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+        monkeypatch.setattr(sys, "argv", ["ackwise", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        code = ended.value.code
+        return Said(code if isinstance(code, int) else 0, out, err)
+
+    return run

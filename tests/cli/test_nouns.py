@@ -1,0 +1,119 @@
+"""What each command says and how it ends."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import pytest
+
+from ackwise import connect
+from tests.cli.conftest import Ackwise
+
+
+def fill(url: str) -> None:
+    """A queue with one dead letter of three messages."""
+    with connect(url) as queue:
+        queue.push_many("orders", [{"n": n} for n in range(3)])
+        queue.claim("orders", group="billing")[0].reject("no such customer")
+
+
+def test_version(ackwise: Ackwise) -> None:
+    assert ackwise("--version") == (0, f"ackwise {version('ackwise')}\n", "")
+
+
+def test_a_queue_from_birth_to_death(ackwise: Ackwise) -> None:
+    assert ackwise("queue", "create", "orders", "--set", "retry_limit=5", "--set", "order=strict").code == 0
+    (listed,) = ackwise("queue", "list", "--json").json
+    assert (listed["name"], listed["policy"]["retry_limit"], listed["policy"]["order"]) == ("orders", 5, "strict")
+    assert ackwise("queue", "pause", "orders").code == 0
+    assert ackwise("queue", "show", "orders").out.startswith("orders (paused): 0 messages")
+    assert ackwise("queue", "resume", "orders").code == 0
+    assert ackwise("queue", "show", "orders", "--json").json["paused"] is False
+    assert ackwise("queue", "delete", "orders", "--yes").code == 0
+    assert ackwise("queue", "list", "--json").json == []
+
+
+def test_errors_are_one_line_and_tell_failure_from_misuse(ackwise: Ackwise, url: str) -> None:
+    fill(url)
+    failed = ackwise("queue", "show", "nowhere")
+    assert (failed.code, failed.out, failed.err.count("\n")) == (1, "", 1)
+    assert "nowhere" in failed.err
+    assert ackwise("queue", "create", "orders").code == 1
+    assert ackwise("queue", "create", "new", "--set", "retries=1").code == 2
+    assert ackwise("queue", "create", "new", "--set", "retry_limit").code == 2
+    assert ackwise("queue", "list", "--url", "sqlte:///x.db").code == 2
+    assert ackwise("queue", "list", "--nonsense").code == 2
+
+
+def test_looking_makes_no_file(ackwise: Ackwise) -> None:
+    said = ackwise("queue", "list")
+    assert (said.code, "there is no store at" in said.err) == (1, True)
+    assert ackwise("check").code == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("queue", "delete", "orders"),
+        ("group", "delete", "orders", "billing"),
+        ("group", "seek", "orders", "billing", "--to", "start"),
+        ("dlq", "purge", "--queue", "orders"),
+        ("dlq", "redrive", "--queue", "orders"),
+    ],
+)
+def test_what_destroys_asks_first(ackwise: Ackwise, url: str, command: tuple[str, ...]) -> None:
+    fill(url)
+    before = ackwise("queue", "show", "orders", "--json").json
+    assert ackwise(*command).code == 1
+    assert ackwise("queue", "show", "orders", "--json").json == before
+
+
+def test_groups(ackwise: Ackwise, url: str) -> None:
+    fill(url)
+    (group,) = ackwise("group", "list", "--json").json
+    assert (group["group"], group["lag"], group["dead"]) == ("billing", 2, 1)
+    assert ackwise("group", "seek", "orders", "billing", "--to", "end", "--yes").code == 0
+    assert ackwise("group", "list", "orders", "--json").json[0]["lag"] == 0
+    assert ackwise("group", "seek", "orders", "billing", "--to", "2020-01-01", "--yes").code == 0
+    assert ackwise("group", "seek", "orders", "billing", "--to", "1", "--partition", "Default", "--yes").code == 0
+    assert ackwise("group", "list", "orders", "--json").json[0]["unread"] == 2
+    assert ackwise("group", "seek", "orders", "billing", "--to", "noon", "--yes").code == 2
+    assert "billing" in ackwise("group", "list").out
+    assert ackwise("group", "delete", "orders", "billing", "--yes").code == 0
+    assert ackwise("group", "list", "--json").json == []
+
+
+def test_dead_letters(ackwise: Ackwise, url: str) -> None:
+    fill(url)
+    page = ackwise("dlq", "list", "--queue", "orders", "--json").json
+    (letter,) = page["letters"]
+    assert (page["total"], letter["reason"], letter["error"]) == (1, "rejected", "no such customer")
+    assert letter["payload"] == {"n": 0}
+    assert letter["id"] in ackwise("dlq", "list").out
+    assert ackwise("dlq", "redrive", "--group", "billing", "--dry-run").out == "would redrive 1\n"
+    assert ackwise("dlq", "redrive", letter["id"], "--yes").out == "redriven 1\n"
+    refused = ackwise("dlq", "redrive", letter["id"], "--yes")
+    assert (refused.code, "not_found" in refused.out) == (1, True)
+    assert ackwise("dlq", "purge").code == 2
+
+
+def test_purge(ackwise: Ackwise, url: str) -> None:
+    fill(url)
+    assert ackwise("dlq", "purge", "--queue", "orders", "--dry-run").out == "would purge 1\n"
+    assert ackwise("dlq", "purge", "--queue", "orders", "--yes").out == "purged 1\n"
+
+
+def test_check_is_content_and_shows_what_is_in_force(ackwise: Ackwise, url: str) -> None:
+    fill(url)
+    found = ackwise("check", "--json").json
+    assert (found["store"], found["durability"], found["queues"], found["problems"]) == ("sqlite", "normal", 1, [])
+    said = ackwise("check")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "sound")
+
+
+def test_check_hides_passwords() -> None:
+    from ackwise.cli.check import _without_password
+
+    assert _without_password("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"
+    assert _without_password("postgresql://host/db?password=secret&a=b") == "postgresql://host/db?password=***&a=b"
+    assert _without_password("postgresql://me@host/db") == "postgresql://me@host/db"

@@ -1,0 +1,43 @@
+"""Every Python snippet in the README and the docs runs, file by file, in order, in an empty folder."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)(?:#[^)]*)?\)")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_SNIPPETS = [page for page in PAGES if BLOCK.search(page.read_text())]
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", WITH_SNIPPETS, ids=named)
+def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = page.read_text()
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in BLOCK.finditer(text):
+        # Blank lines before it, so that a traceback names the line of the page.
+        source = "\n" * text.count("\n", 0, block.start(1)) + block[1]
+        exec(compile(source, str(page), "exec"), namespace)  # noqa: S102
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    assert broken == []
+
+
+def test_the_readme_begins_with_a_five_line_example() -> None:
+    example = BLOCK.search((ROOT / "README.md").read_text())
+    assert example is not None
+    lines = [line for line in example[1].splitlines() if line.strip() and not line.startswith("import ")]
+    assert len(lines) == 5

@@ -1,0 +1,1 @@
+"""What must survive: kill -9, lost power, full disks, broken connections, and many hands at once."""

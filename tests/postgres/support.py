@@ -1,0 +1,65 @@
+"""Short spellings of commands, and threads that start together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from ackwise.core.answers import Claimed, Settled
+from ackwise.core.commands import ByLease, Claim, Push, Settle, Settlement
+from ackwise.core.messages import NewMessage, Receipt
+from ackwise.core.settlement import Outcome
+from ackwise.store.postgres import PostgresStore
+
+T = TypeVar("T")
+PATIENCE = 20.0
+
+
+def push(store: PostgresStore, *messages: NewMessage, queue: str = "q", shard: int = 0) -> list[Receipt]:
+    (result,) = store.transact([Push(queue=queue, messages=list(messages))], shard)
+    return list(result)
+
+
+def text(body: str, partition: str = "p", transaction_id: str | None = None) -> NewMessage:
+    return NewMessage(body.encode(), partition=partition, transaction_id=transaction_id)
+
+
+def claim(store: PostgresStore, command: Claim, shard: int = 0) -> Claimed:
+    (result,) = store.transact([command], shard)
+    assert isinstance(result, Claimed), result
+    return result
+
+
+def places(claimed: Claimed) -> list[tuple[int, int]]:
+    return [(grant.lane, seq) for grant in claimed.grants for seq in range(grant.lo, grant.hi)]
+
+
+def settle_lease(store: PostgresStore, claimed: Claimed, outcome: Outcome = Outcome.ACK, shard: int = 0) -> Settled:
+    entry = Settlement(selector=ByLease(claimed.lease_id), outcome=outcome)
+    ((settled,),) = store.transact([Settle(entries=[entry])], shard)
+    assert isinstance(settled, Settled)
+    return settled
+
+
+def together(count: int, work: Callable[[int], T]) -> list[T]:
+    """Run `work(0)` to `work(count - 1)` in threads that all start at the same moment."""
+    gate = threading.Barrier(count)
+
+    def run(number: int) -> T:
+        gate.wait(PATIENCE)
+        return work(number)
+
+    with ThreadPoolExecutor(count) as threads:
+        futures: list[Future[T]] = [threads.submit(run, number) for number in range(count)]
+        return [future.result(PATIENCE) for future in futures]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for what another process does."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.005)

@@ -1,0 +1,97 @@
+"""One queue's slow transaction never blocks another queue; a ring of waits is broken and run again."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from ackwise.core.commands import Claim, ConfigureGroup, Push
+from ackwise.core.errors import StoreLocked
+from ackwise.core.messages import QUEUE_MODE
+from tests.postgres.conftest import Opener, Raw
+from tests.postgres.support import PATIENCE, claim, push, text, until
+
+
+def waiting(raw: Raw) -> bool:
+    """Whether a store waits for a row lock."""
+    with raw() as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND database IS NOT DISTINCT FROM database"
+        ).fetchone()
+    return bool(row and row[0])
+
+
+def lock_partition(connection: psycopg.Connection[tuple[object, ...]], name: str) -> None:
+    connection.execute("SELECT 1 FROM part WHERE name = %s FOR UPDATE", (name,))
+
+
+def test_a_turn_that_is_not_committed_holds_up_its_own_queue_only(opened: Opener) -> None:
+    store = opened()
+    push(store, text("x"), queue="slow")
+    open_turn = store.prepare([Push(queue="slow", messages=[text("y")])], 0)
+    push(store, text("z"), queue="fast", shard=1)
+    assert claim(store, Claim(queue="fast"), shard=1).count == 1
+    open_turn.commit()
+    assert claim(store, Claim(queue="slow", most=9)).count == 2
+
+
+def test_somebody_elses_slow_transaction_holds_up_its_own_queue_only(opened: Opener, raw: Raw) -> None:
+    store = opened()
+    push(store, text("x"), queue="slow")
+    slow = raw()
+    lock_partition(slow, "p")
+    with ThreadPoolExecutor(1) as threads:
+        held_up = threads.submit(push, store, text("y"), queue="slow")
+        until(lambda: waiting(raw))
+        push(store, text("z"), queue="fast", shard=1)
+        assert not held_up.done()
+        slow.commit()
+        assert held_up.result(PATIENCE)[0].status == "queued"
+
+
+def test_a_wildcard_claim_goes_round_what_others_have(opened: Opener, raw: Raw) -> None:
+    store = opened()
+    push(store, text("1", partition="busy"), text("2", partition="free"))
+    store.transact([ConfigureGroup(queue="q", group=QUEUE_MODE)])
+    slow = raw()
+    lock_partition(slow, "busy")
+    assert [g.partition for g in claim(store, Claim(queue="q", most=9)).grants] == ["free"]
+
+
+def test_who_waits_too_long_is_told(opened: Opener, raw: Raw) -> None:
+    store = opened("busy_timeout=0.05")
+    push(store, text("x"))
+    slow = raw()
+    lock_partition(slow, "p")
+    with pytest.raises(StoreLocked, match="busy_timeout"):
+        push(store, text("y"))
+    slow.rollback()
+    assert push(store, text("y"))[0].seq == 1
+
+
+def test_one_that_waits_too_long_does_not_fail_the_others(opened: Opener, raw: Raw) -> None:
+    store = opened("busy_timeout=0.05")
+    push(store, text("x", partition="a"), text("x", partition="b"))
+    slow = raw()
+    lock_partition(slow, "a")
+    one, other = store.transact(
+        [Push(queue="q", messages=[text("y", partition="a")]), Push(queue="q", messages=[text("y", partition="b")])]
+    )
+    assert isinstance(one, StoreLocked)
+    assert other[0].status == "queued"
+
+
+def test_a_deadlock_is_broken_and_the_commands_run_again(opened: Opener, raw: Raw) -> None:
+    store = opened()
+    push(store, text("x", partition="a"), text("x", partition="b"))
+    other = raw()
+    lock_partition(other, "b")
+    with ThreadPoolExecutor(1) as threads:
+        commands = [Push(queue="q", messages=[text("y", partition=name)]) for name in "ab"]
+        ours = threads.submit(store.transact, commands)
+        until(lambda: waiting(raw))
+        lock_partition(other, "a")
+        other.commit()
+        assert [result[0].status for result in ours.result(PATIENCE)] == ["queued", "queued"]

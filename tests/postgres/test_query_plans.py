@@ -1,0 +1,73 @@
+"""In a filled database every hot statement goes through an index, with the planner's own settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.rows import scalar_row
+
+from ackwise.store.postgres import PostgresStore
+from ackwise.store.postgres.session import STATEMENTS
+from tests.pg import Databases
+from tests.query_plans import BIG, HOT
+
+ONLY_HERE: dict[str, dict[str, object]] = {
+    "lock_parts": {"parts": [7, 8]},
+    "lock_parts_free": {"parts": [7, 8]},
+    "footprint": {"queues": ["q", "q"], "names": ["p1", "p2"], "prios": [0, 0]},
+    "footprint_lanes": {"lanes": [7, 8]},
+    "footprint_leases": {"leases": [77, 78]},
+    "footprint_parts": {"uuids": ["x", "y"]},
+    "leases_lock": {"leases": [77, 78]},
+    "leases_forget": {"below": 9, "cutoff": 1, "floor": 1, "limit": 100},
+    "dedupe_find": {"hashes": [1, 2, 3]},
+    "dedupe_forget": {"before": 1, "limit": 100},
+}
+FILL = """
+INSERT INTO queue (name, ns, task, policy, paused, created_at) VALUES ('q', '', '', '{}', 0, 0);
+INSERT INTO grp (queue, name, mode, policy, created_at) SELECT 1, 'g' || i, 'all', '{}', 0 FROM generate_series(1, 3) i;
+INSERT INTO part (uuid, queue, name) SELECT i, 1 + i % 3, 'p' || i FROM generate_series(1, 10000) i;
+INSERT INTO lane (part, queue, prio, head, start, start_at)
+  SELECT i, 1 + i % 3, 0, 1000, 0, i * 1000 FROM generate_series(1, 10000) i;
+INSERT INTO cursor SELECT i, g, i, 0, 0, 0, 1000, 1000, 0, 0, 0, 0, 1, 0,
+    CASE WHEN i % 50 = 0 THEN 'owner' || i END, CASE WHEN i % 20 = 0 THEN i END
+  FROM generate_series(1, 10000) i, generate_series(1, 3) g;
+INSERT INTO span SELECT i / 10, 1, 100 + i % 10, 99 + i % 10, CASE WHEN i % 2 = 0 THEN i END, 0, 1, i, 'x', 0, ''
+  FROM generate_series(10, 30000) i;
+INSERT INTO lease SELECT i, 0, 1, 1 + i % 3, 'me', 'x', 'none', 0, i * 1000, 0, '[]', 'k' || i, '',
+    CASE WHEN i % 20 <> 0 THEN i END FROM generate_series(1, 30000) i;
+INSERT INTO segment SELECT (i::bigint << 40) + s, s, 0, 'x' FROM generate_series(1, 10000) i, generate_series(1, 5) s;
+INSERT INTO husk SELECT (i::bigint << 40) + 1, 1, i, 1 + i % 3, 'x' FROM generate_series(1, 10000) i;
+INSERT INTO scheduled (queue, part, prio, due_at, created_at, body)
+  SELECT 1, 1, 0, i * 1000, 0, 'x' FROM generate_series(1, 10000) i;
+INSERT INTO dead (uuid, queue, part, lane, seq, epoch, grp, grp_name, txid, reason, error, etype, fails, delivs, history,
+    snapshot, born_at, dead_at)
+  SELECT i, 1, i, i, 1, 0, 1, 'g', '', '', '', '', 1, 1, '', 'x', 0, i FROM generate_series(1, 10000) i;
+INSERT INTO dedupe SELECT hashint8(i), i, i FROM generate_series(1, 50000) i;
+ANALYZE;
+"""
+
+
+@pytest.fixture(scope="module")
+def filled(pg_databases: Databases) -> Iterator[psycopg.Connection[str]]:
+    url = pg_databases.fresh()
+    PostgresStore(url).close()
+    with psycopg.connect(url, options="-c search_path=ackwise", row_factory=scalar_row) as connection:
+        connection.execute(FILL.encode())
+        yield connection
+    pg_databases.give_back()
+
+
+@pytest.mark.parametrize("name", [*HOT, *ONLY_HERE])
+def test_the_plan_uses_an_index(filled: psycopg.Connection[str], name: str) -> None:
+    values = {**HOT, **ONLY_HERE}[name]
+    plan = "\n".join(filled.execute(b"EXPLAIN " + STATEMENTS[name], values).fetchall())
+    assert not [table for table in BIG if f"Seq Scan on {table}" in plan], plan
+
+
+def test_a_wildcard_claim_reads_the_lanes_in_their_order(filled: psycopg.Connection[str]) -> None:
+    plan = "\n".join(filled.execute(b"EXPLAIN " + STATEMENTS["cursors_ready"], HOT["cursors_ready"]).fetchall())
+    assert "cursor_ready" in plan
+    assert "Sort" not in plan, plan

@@ -1,0 +1,184 @@
+"""Several brokers on one database: nobody ever gets what somebody else has."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from ackwise.core.answers import Claimed, Settled
+from ackwise.core.commands import (
+    ByLease,
+    ByRange,
+    Claim,
+    ConfigureGroup,
+    ConfigureQueue,
+    DeleteQueue,
+    Redrive,
+    Settle,
+    Settlement,
+)
+from ackwise.core.errors import AckwiseError
+from ackwise.core.queries import ListCursors, ListDead, ListGroups
+from ackwise.core.settlement import Outcome, Verdict
+from tests.postgres.conftest import Opener, Raw
+from tests.postgres.support import claim, places, push, settle_lease, text, together
+
+
+@pytest.mark.parametrize("exclusivity", ["none", "partition", "queue"])
+@pytest.mark.parametrize("lanes", [1, 1000])
+def test_sixteen_claimers(opened: Opener, lanes: int, exclusivity: str) -> None:
+    stores = [opened("shards=8"), opened("shards=8")]
+    (done,) = stores[0].transact([ConfigureQueue(queue="q", policy={"exclusivity": exclusivity})])
+    assert not isinstance(done, AckwiseError)
+    push(stores[0], *(text(str(i), partition=str(i % lanes)) for i in range(1000)))
+    got: Counter[tuple[int, int]] = Counter()
+
+    def work(number: int) -> None:
+        store, shard = stores[number % 2], number // 2
+        while got.total() < 1000:
+            taken = claim(store, Claim(queue="q", most=60), shard)
+            got.update(places(taken))
+            if taken.grants:
+                assert settle_lease(store, taken, shard=shard).verdict is Verdict.ACKED
+
+    together(16, work)
+    assert len(got) == got.total() == 1000
+
+
+def test_held_messages_are_never_handed_out_again(opened: Opener) -> None:
+    stores = [opened("shards=8"), opened("shards=8")]
+    push(stores[0], *(text(str(i), partition=str(i % 7)) for i in range(700)))
+
+    def work(number: int) -> list[tuple[int, int]]:
+        got = []
+        while taken := places(claim(stores[number % 2], Claim(queue="q", most=11), shard=number // 2)):
+            got += taken
+        return got
+
+    got = Counter(place for one in together(16, work) for place in one)
+    assert len(got) == got.total() == 700
+
+
+def test_one_transaction_id_from_everywhere(opened: Opener) -> None:
+    stores = [opened(), opened()]
+    for round_ in range(5):
+        receipts = together(
+            8,
+            lambda n, t=f"t{round_}": push(stores[n % 2], text("x", transaction_id=t), shard=n // 2)[0],  # type: ignore[misc]
+        )
+        assert sorted(r.status for r in receipts) == ["duplicate"] * 7 + ["queued"]
+        assert len({r.message_id for r in receipts}) == 1
+
+
+def test_a_new_queue_is_made_once(opened: Opener) -> None:
+    stores = [opened(), opened()]
+    receipts = together(8, lambda n: push(stores[n % 2], text(str(n), partition="p"), queue="new", shard=n // 2)[0])
+    assert sorted(r.seq or 0 for r in receipts) == list(range(8))
+    assert len({r.partition_id for r in receipts}) == 1
+
+
+def test_new_lanes_and_new_groups_meet(opened: Opener) -> None:
+    """Each lane has a place for each group, and none misses the wake-up of a push that came at the same moment."""
+    stores = [opened("shards=8"), opened("shards=8")]
+    push(stores[0], text("first", partition="0"))
+
+    def work(number: int) -> None:
+        store, shard = stores[number % 2], number // 2
+        if number < 8:
+            store.transact([ConfigureGroup(queue="q", group=f"g{number}")], shard)
+        else:
+            push(store, *(text(str(i), partition=f"{number}-{i}") for i in range(5)), text("x", "0"), shard=shard)
+
+    together(16, work)
+    for group in range(8):
+        assert len(stores[0].list_cursors(ListCursors(queue="q", group=f"g{group}"))) == 41
+        assert claim(stores[0], Claim(queue="q", group=f"g{group}", most=100)).count == 49
+
+
+def test_one_lease_is_settled_once(opened: Opener) -> None:
+    stores = [opened("shards=8"), opened("shards=8")]
+    for _ in range(5):
+        push(stores[0], text("x"), text("y", partition="o"))
+        taken = claim(stores[0], Claim(queue="q", most=2))
+        verdicts = together(8, lambda n, t=taken: settle_lease(stores[n % 2], t, shard=n // 2).verdict)  # type: ignore[misc]
+        assert Counter(verdicts) == {Verdict.ACKED: 1, Verdict.ALREADY: 7}
+
+
+def test_parts_of_one_lease_are_settled_at_once_and_end_it_once(opened: Opener) -> None:
+    stores = [opened("shards=8"), opened("shards=8")]
+    push(stores[0], *(text("x", partition=str(i)) for i in range(8)))
+    taken = claim(stores[0], Claim(queue="q", most=8))
+
+    def work(number: int) -> Settled:
+        grant = taken.grants[number]
+        entry = Settlement(selector=ByRange(taken.lease_id, grant.lane, grant.lo, grant.hi), outcome=Outcome.ACK)
+        ((settled,),) = stores[number % 2].transact([Settle(entries=[entry])], number // 2)
+        assert isinstance(settled, Settled)
+        return settled
+
+    settled = together(8, work)
+    assert {s.verdict for s in settled} == {Verdict.ACKED}
+    assert sum(s.lease_ended for s in settled) == 1
+
+
+def test_one_claim_key_from_everywhere_is_one_claim(opened: Opener) -> None:
+    stores = [opened(), opened()]
+    push(stores[0], *(text(str(i)) for i in range(10)))
+    command = Claim(queue="q", most=5, key="job/1")
+    answers = together(8, lambda n: claim(stores[n % 2], command, shard=n // 2))
+    assert {tuple(places(a)) for a in answers} == {tuple((1, i) for i in range(5))}
+    assert len({a.lease_no for a in answers}) == 8
+    last = max(answers, key=lambda a: a.lease_no)
+    assert [settle_lease(stores[0], a).verdict for a in answers if a is not last] == [Verdict.STALE] * 7
+    assert settle_lease(stores[0], last).count == 5
+
+
+def test_a_dead_letter_is_redriven_once(opened: Opener) -> None:
+    stores = [opened(), opened()]
+    push(stores[0], text("x"))
+    settle_lease(stores[0], claim(stores[0], Claim(queue="q")), Outcome.REJECT)
+    (letter,) = stores[0].list_dead(ListDead(queue="q")).letters
+    answers = together(8, lambda n: stores[n % 2].transact([Redrive(ids=[letter.id])], n // 2)[0])
+    assert sum(a.count for a in answers) == 1
+
+
+def test_turns_across_the_same_partitions_do_not_get_in_a_ring(opened: Opener, raw: Raw) -> None:
+    """Opposite orders in the calls; locked in one order, so PostgreSQL counts no deadlock."""
+    stores = [opened(), opened()]
+    names = [str(i) for i in range(20)]
+    push(stores[0], *(text("x", partition=n) for n in names))
+    before = deadlocks(raw)
+
+    def work(number: int) -> None:
+        for i in range(10):
+            order = names if number % 2 else names[::-1]
+            push(stores[number % 2], *(text(str(i), partition=n) for n in order), shard=number // 2)
+
+    together(8, work)
+    assert deadlocks(raw) == before
+
+
+def deadlocks(raw: Raw) -> object:
+    with raw() as connection:
+        connection.execute("SELECT pg_stat_force_next_flush()")
+        row = connection.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone()
+    return row and row[0]
+
+
+def test_deletion_beside_claims_leaves_nothing_held(opened: Opener) -> None:
+    stores = [opened("shards=8"), opened("shards=8")]
+    push(stores[0], *(text("x", partition=str(i)) for i in range(50)))
+
+    def work(number: int) -> Claimed | None:
+        if number == 7:
+            stores[1].transact([DeleteQueue(queue="q")], 7)
+            return None
+        (result,) = stores[number % 2].transact([Claim(queue="q", most=3)], number // 2)
+        return result if isinstance(result, Claimed) and result.grants else None
+
+    for taken in filter(None, together(8, work)):
+        entry = Settlement(selector=ByLease(taken.lease_id), outcome=Outcome.ACK)
+        ((settled,),) = stores[0].transact([Settle(entries=[entry])])
+        assert settled.verdict is Verdict.STALE
+    assert stores[0].list_groups(ListGroups()) == []

@@ -1,0 +1,48 @@
+"""Opening a database: made once, brought up to date, or refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from ackwise.core.errors import SchemaTooNew, StoreCorrupt
+from ackwise.core.queries import ListQueues
+from ackwise.store.postgres import PostgresStore, schema
+from tests.postgres.conftest import Opener, Raw
+from tests.postgres.support import push, text, together
+
+
+def test_many_brokers_open_an_empty_database_at_once(url: str, opened: Opener) -> None:
+    def work(_: int) -> None:
+        PostgresStore(url).close()
+
+    together(8, work)
+    push(opened(), text("x"))
+
+
+def test_a_newer_schema_is_refused(url: str, opened: Opener, raw: Raw) -> None:
+    opened()
+    with raw() as connection:
+        connection.execute("UPDATE meta SET value = '999' WHERE key = 'schema'")
+    with pytest.raises(SchemaTooNew, match="schema 999"):
+        PostgresStore(url)
+
+
+def test_an_older_schema_is_brought_up_to_date(
+    url: str, opened: Opener, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push(opened(), text("x"))
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", 2)
+    monkeypatch.setattr(schema, "script", lambda number: f"CREATE TABLE new_in_{number} (x bigint)".encode())
+    store = opened()
+    assert [queue.name for queue in store.list_queues(ListQueues())] == ["q"]
+    with raw() as connection:
+        assert connection.execute("SELECT count(*) FROM new_in_2").fetchone() == (0,)
+        assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == ("2",)
+
+
+def test_somebody_elses_schema_is_left_alone(url: str, raw: Raw) -> None:
+    with raw() as connection:
+        connection.execute("CREATE SCHEMA ackwise")
+        connection.execute("CREATE TABLE ackwise.theirs (x bigint)")
+    with pytest.raises(StoreCorrupt, match="not ours"):
+        PostgresStore(url)

@@ -1,0 +1,270 @@
+"""The reference model: every message of every group on its own, without spans, segments or indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ackwise.core.limits import MICROS
+from ackwise.core.policy import QueuePolicy
+
+LaneKey = tuple[str, int]
+DONE = ("acked", "dead", "expired", "skipped")
+
+
+@dataclass
+class Stored:
+    """A message in a lane."""
+
+    body: bytes
+    txid: str
+    created_at: int
+
+
+@dataclass
+class Cell:
+    """How one message stands for one group, once handed out."""
+
+    state: str
+    failures: int = 0
+    deliveries: int = 0
+    due: int = 0
+    probation: bool = False
+    lease: int | None = None
+
+
+@dataclass
+class View:
+    """One group's place in one lane."""
+
+    first: int
+    next: int
+    epoch: int = 0
+    cells: dict[int, Cell] = field(default_factory=dict)
+
+    def count(self, state: str) -> int:
+        return sum(cell.state == state for cell in self.cells.values())
+
+
+@dataclass
+class Lease:
+    no: int
+    lease_id: str
+    group: str
+    owner: str
+    exclusivity: str
+    deadline: int
+    bulk: bool
+    granted: set[tuple[LaneKey, int]]
+    key: str | None = None
+    filter: object = None
+    lost: set[tuple[LaneKey, int]] = field(default_factory=set)
+    ended: bool = False
+    void: bool = False
+
+
+@dataclass
+class Waiting:
+    """A scheduled message."""
+
+    due: int
+    order: int
+    lane: LaneKey
+    body: bytes
+    txid: str
+
+
+@dataclass
+class Model:
+    """Everything about the one queue that the promises speak of."""
+
+    policy: QueuePolicy
+    lanes: dict[LaneKey, list[Stored]] = field(default_factory=dict)
+    starts: dict[LaneKey, int] = field(default_factory=dict)
+    views: dict[tuple[LaneKey, str], View] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
+    leases: dict[int, Lease] = field(default_factory=dict)
+    scheduled: list[Waiting] = field(default_factory=list)
+    remembered: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """(partition, transaction id) to when it is certainly, and when it may be, remembered until."""
+    dead: dict[tuple[LaneKey, int, int], int] = field(default_factory=dict)
+    """(lane, seq, group number) of a dead letter to the epoch in which it died."""
+    numbers: int = 0
+
+    # pushing
+
+    def add_lane(self, lane: LaneKey) -> None:
+        if lane not in self.lanes:
+            self.lanes[lane], self.starts[lane] = [], 0
+            for group in self.groups:
+                self.views[lane, group] = View(0, 0)
+
+    def append(self, lane: LaneKey, body: bytes, txid: str, now: int) -> int:
+        self.add_lane(lane)
+        self.lanes[lane].append(Stored(body, txid, now))
+        return len(self.lanes[lane]) - 1
+
+    def remember(self, lane: LaneKey, txid: str, now: int, until: int) -> None:
+        window = round(self.policy.dedupe_seconds * MICROS)
+        surely, maybe = self.remembered.get((lane[0], txid), (-1, -1))
+        forever = 1 << 62
+        ends = (now + window, until + window) if window else (forever, forever)
+        self.remembered[lane[0], txid] = max(surely, ends[0]), max(maybe, ends[1])
+
+    def promote(self, now: int) -> None:
+        due = sorted((w for w in self.scheduled if w.due <= now), key=lambda w: (w.due, w.order))
+        for one in due:
+            self.scheduled.remove(one)
+            self.append(one.lane, one.body, one.txid, now)
+            surely, maybe = self.remembered[one.lane[0], one.txid]
+            window = round(self.policy.dedupe_seconds * MICROS)
+            self.remembered[one.lane[0], one.txid] = surely, max(maybe, now + window if window else 1 << 62)
+
+    # groups
+
+    def ensure_group(self, group: str) -> None:
+        if group not in self.groups:
+            self.numbers += 1
+            self.groups[group] = self.numbers
+            for lane, start in self.starts.items():
+                self.views[lane, group] = View(start, start)
+
+    def lanes_of(self, group: str) -> Iterator[tuple[LaneKey, View]]:
+        for (lane, name), view in self.views.items():
+            if name == group:
+                yield lane, view
+
+    def void(self, group: str) -> None:
+        for lease in self.leases.values():
+            if lease.group == group and not lease.void:
+                lease.ended = lease.void = True
+
+    # leases
+
+    def held_by(self, lease: Lease) -> list[tuple[LaneKey, int, Cell]]:
+        return [
+            (lane, seq, cell)
+            for lane, view in self.lanes_of(lease.group)
+            for seq, cell in sorted(view.cells.items())
+            if cell.state == "leased" and cell.lease == lease.no
+        ]
+
+    def live(self, group: str) -> list[Lease]:
+        return [lease for lease in self.leases.values() if lease.group == group and not lease.ended]
+
+    def end_if_empty(self, lease: Lease) -> None:
+        if not lease.ended and not self.held_by(lease):
+            lease.ended = True
+
+    def expire(self, now: int) -> None:
+        for lease in list(self.leases.values()):
+            if lease.ended or lease.deadline > now:
+                continue
+            for lane, seq, cell in self.held_by(lease):
+                lease.lost.add((lane, seq))
+                self.fail_by_expiry(lease, lane, seq, cell, now)
+            lease.ended = True
+
+    def fail_by_expiry(self, lease: Lease, lane: LaneKey, seq: int, cell: Cell, now: int) -> None:
+        cell.lease = None
+        cell.failures += int(self.policy.expiry_counts)
+        at_limit = self.policy.expiry_counts and self.final(cell.failures)
+        if self.spent(cell) or (at_limit and len(lease.granted) == 1 and not lease.bulk):
+            self.bury(lease.group, lane, seq, cell)
+        else:
+            cell.state, cell.due = "waiting", now
+            cell.probation = cell.probation or at_limit
+
+    # the limits, said once more in other words
+
+    def final(self, failures: int) -> bool:
+        limit = self.policy.retry_limit
+        if limit is None:
+            return False
+        return failures > limit if self.policy.retry_counting == "retries" else failures >= (limit or 1)
+
+    def spent(self, cell: Cell) -> bool:
+        limit = self.policy.delivery_limit
+        if limit == "auto":
+            limit = max(20, 2 * (self.policy.retry_limit or 0))
+        return limit is not None and cell.deliveries >= limit
+
+    def bury(self, group: str, lane: LaneKey, seq: int, cell: Cell) -> None:
+        cell.lease = None
+        if self.policy.dead_letters:
+            cell.state = "dead"
+            self.dead[lane, seq, self.groups[group]] = self.views[lane, group].epoch
+        else:
+            cell.state = "expired"
+
+    # settling
+
+    def settle_one(self, lease: Lease, lane: LaneKey, seq: int, outcome: str, delay: int | None, now: int) -> str:
+        """The verdict for one message of a lease, and what it does."""
+        if (lane, seq) not in lease.granted:
+            return "unknown"
+        if lease.void:
+            return "stale"
+        cell = self.views[lane, lease.group].cells.get(seq)
+        if cell is None or cell.state != "leased" or cell.lease != lease.no:
+            return "stale" if (lane, seq) in lease.lost else "already"
+        if lease.deadline <= now:
+            return "stale"
+        verdict = self._apply(lease.group, lane, seq, cell, outcome, delay, now)
+        self.end_if_empty(lease)
+        return verdict
+
+    def settle_lease(self, lease: Lease, outcome: str, delay: int | None, now: int) -> set[str]:
+        """The verdicts that may be answered for a whole lease."""
+        if lease.void:
+            return {"stale"}
+        held = self.held_by(lease)
+        if not held:
+            return {"stale"} if lease.lost else {"already"}
+        if lease.deadline <= now:
+            return {"stale"}
+        verdicts = {self._apply(lease.group, lane, seq, cell, outcome, delay, now) for lane, seq, cell in held}
+        self.end_if_empty(lease)
+        return verdicts
+
+    def _apply(
+        self, group: str, lane: LaneKey, seq: int, cell: Cell, outcome: str, delay: int | None, now: int
+    ) -> str:
+        cell.lease = None
+        match outcome:
+            case "ack":
+                cell.state = "acked"
+                return "acked"
+            case "release":
+                cell.state, cell.due = "waiting", now
+                cell.probation = cell.probation or self.spent(cell)
+                return "released"
+            case "retry":
+                cell.failures += 1
+                if not self.final(cell.failures) and not self.spent(cell):
+                    cell.state, cell.due = "waiting", now + (delay or 0)
+                    return "retried"
+        self.bury(group, lane, seq, cell)
+        return "dead"
+
+    # moving
+
+    def seek(self, group: str, targets: dict[LaneKey, int]) -> None:
+        for lane, target in targets.items():
+            view = self.views[lane, group]
+            for seq, cell in view.cells.items():
+                if cell.state == "leased" and cell.lease is not None:
+                    self.leases[cell.lease].lost.add((lane, seq))
+            at = min(max(target, self.starts[lane]), len(self.lanes[lane]))
+            self.views[lane, group] = View(at, at, view.epoch + 1)
+        for lease in self.live(group):
+            if lease.lost:
+                self.end_if_empty(lease)
+
+    def prune(self, lane: LaneKey, start: int) -> None:
+        self.starts[lane] = start
+        for (where, _), view in self.views.items():
+            if where == lane and view.next < start:
+                for seq in range(view.next, start):
+                    view.cells[seq] = Cell("expired")
+                view.next = start

@@ -1,0 +1,52 @@
+"""The statements whose plans must not grow with the tables, and values to plan them with."""
+
+from __future__ import annotations
+
+PLACE = {"lo_pos": 7 << 40, "end_pos": 8 << 40}
+LANE = {"lane": 7, "grp": 1}
+
+HOT: dict[str, dict[str, object]] = {
+    # claim
+    "queue_by_name": {"name": "q"},
+    "part_by_name": {"queue": 1, "name": "p7"},
+    "lane_of_part": {"part": 7, "prio": 0},
+    "group_by_name": {"queue": 1, "name": "g"},
+    "cursors_ready": {"grp": 1, "now": 10**15, "limit": 32, "skip": 0},
+    "cursors_owned": {"grp": 1, "owner": "me"},
+    "cursors_of_part": {"part": 7, "grp": 1},
+    "cursors_next_ready": {"grp": 1},
+    "spans_in_order": {**LANE, "after": 3, "limit": 500},
+    "spans_due": {**LANE, "now": 10**15, "limit": 500},
+    "span_next_due": LANE,
+    "span_first": LANE,
+    "lease_whole_queue": {"grp": 1},
+    "lease_by_key": {"grp": 1, "key": "job/1"},
+    "segment_range": PLACE,
+    "segment_at": PLACE,
+    # settle
+    "lease_by_no": {"no": 77},
+    "cursor_get": LANE,
+    "span_across": {**LANE, "hi": 3},
+    "spans_inside": {**LANE, "lo": 3, "hi": 9},
+    "spans_of_lease": {"lease": 77},
+    "span_held": {"lease": 77},
+    "span_held_in_lane": {"lease": 77, "lane": 7},
+    "span_delete": {**LANE, "hi": 3},
+    "part_by_uuid": {"uuid": "x"},
+    "dead_by_uuid": {"uuid": "x"},
+    # push
+    "cursor_wake": {"lane": 7, "at": 1, "relaxed": 1},
+    "lane_advance": {"id": 7, "head": 9, "now": 1},
+    "husk_at": PLACE,
+    # sweep
+    "leases_expired": {"now": 1, "limit": 200},
+    "lease_next_deadline": {},
+    "scheduled_due": {"now": 1, "limit": 200},
+    "scheduled_next": {},
+    "lanes_with_old": {"queue": 1, "cutoff": 1, "after": 0, "limit": 200},
+    "segments_first": {**PLACE, "limit": 100},
+    "span_lowest": {"lane": 7},
+    "cursors_of_lane": {"lane": 7},
+    "husks_forget": {"queue": 1, "cutoff": 1, "limit": 100},
+}
+BIG = ("segment", "husk", "span", "cursor", "lane", "part", "lease", "dead", "scheduled", "dedupe")

@@ -1,0 +1,127 @@
+"""Break the code on purpose and see the tests notice: `python tools/mutants.py [name ...]`.
+
+Each mutant is one planted fault. It is applied to a copy of the sources, the tests that should notice are run against the
+copy, and a mutant that survives is a hole in the tests: the run then fails.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CONTRACT = ("tests/contract", "tests/core")
+AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`old` becomes `new` in one file; `tests` must then fail."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...] = CONTRACT
+
+
+MUTANTS = (
+    Mutant("retry limit off by one", "core/settlement.py", "return failures >= last", "return failures > last"),
+    Mutant(
+        "delivery limit off by one", "core/settlement.py", "attempt.deliveries >= limit", "attempt.deliveries > limit"
+    ),
+    Mutant("expiry blames company", "core/settlement.py", "limit_reached and attempt.alone and", "limit_reached and"),
+    Mutant(
+        "release spends a failure",
+        "core/settlement.py",
+        "return Fate(state, attempt.failures, now, attempt.probation",
+        "return Fate(state, attempt.failures + 1, now, attempt.probation",
+    ),
+    Mutant("lease lives at its deadline", "core/spans.py", "and self.deadline > now", "and self.deadline >= now"),
+    Mutant("delayed head does not close a strict lane", "core/claiming.py", "            if strict:\n                return plan\n            continue\n        if span.probation", "            continue\n        if span.probation"),
+    Mutant("probation forgotten", "core/claiming.py", "if span.probation and not bulk:", "if False:"),
+    Mutant("exclusivity ignored", "core/claiming.py", "return exclusive_owner == owner", "return True"),
+    Mutant("foreign tag accepted", "store/turn/settle.py", "lease.tag != key.tag or", "False or"),
+    Mutant("no fencing", "store/turn/settle.py", "if s.lease == target.lease.no and s.lo", "if s.lo"),
+    Mutant("late settlement taken", "store/turn/settle.py", "if not lease.live(turn.now) or not spans:", "if not spans:"),
+    Mutant("lost retry row", "store/turn/settle.py", "turn.replace_span(span, [piece, *rest])", "turn.replace_span(span, rest)"),
+    Mutant("atomic settle not undone", "store/turn/settle.py", "    turn.undo()\n", "    turn.keep()\n"),
+    Mutant("transaction not undone", "store/turn/transaction.py", "        turn.undo()\n", "        turn.keep()\n"),
+    Mutant("extend revives", "store/turn/transaction.py", "    if not lease.live(turn.now):\n        return Extended", "    if lease.ended_at is not None:\n        return Extended"),
+    Mutant("cursor moved too far", "store/turn/claim.py", "cursor.next = take.hi", "cursor.next = min(take.hi + 1, cursor.head)"),
+    Mutant("claim key's fingerprint ignored", "store/turn/claim.py", "if lease.fingerprint != self._fingerprint():", "if False:"),
+    Mutant("auto-ack holds on", "store/turn/claim.py", "            cursor.acked += size\n", "            cursor.skipped += size\n"),
+    Mutant("dedupe skipped", "store/turn/push.py", "!= size or self._turn.dedupe.find(hashed):", "!= size:"),
+    Mutant(
+        "dedupe forgets at restart",
+        "store/sqlite/dedupe.py",
+        '        self._session.run("dedupe_fresh_insert", row)\n',
+        "        del row\n",
+        ("tests/sqlite", "tests/contract"),
+    ),
+    Mutant(
+        "sealed keys lost",
+        "store/sqlite/dedupe.py",
+        "            if older := self._search_shelf(shelf, h):\n",
+        "            if older := []:\n",
+        ("tests/sqlite",),
+    ),
+    Mutant("scheduled message promoted twice", "store/turn/sweep.py", '        turn.session.run("scheduled_delete", {"no": no})\n', ""),
+    Mutant("redrive does not count back", "store/turn/dead.py", "cursor.dead -= 1", "cursor.skipped += 0"),
+    Mutant("seek keeps spans", "store/turn/places.py", '        turn.session.run("spans_delete_cursor", where)\n', ""),
+    Mutant("retention eats held messages", "store/turn/sweep.py", "    free = row[0] if row and row[0] is not None else lane.head\n", "    free = lane.head\n"),
+    Mutant("deleted queue keeps its leases", "store/turn/catalog.py", '            turn.end_lease(lease, "void")\n', "            pass\n"),
+    Mutant("answer before commit", "store/sqlite/store.py", 'self._connection.execute("COMMIT").fetchall()', 'self._connection.execute("ROLLBACK").fetchall()', ("tests/contract", "tests/sqlite")),
+    Mutant("no fsync", "store/sqlite/connection.py", '"2" if url.durability == "full" else "1"', '"1"', ("tests/faults/test_power.py",)),
+    Mutant("a woken waiter is lost", "broker/waiting.py", "if self.version(queue) != seen:", "if False:", ("tests/broker",)),
+    Mutant("drain spends a failure", "broker/threads.py", "outcome=Outcome.RELEASE)\n            released", "outcome=Outcome.RETRY)\n            released", ("tests/broker",)),
+)  # fmt: skip
+
+
+def judge(mutant: Mutant) -> tuple[Mutant, str, float]:
+    """Run the tests on a copy with the fault planted: killed, survived, or broken (it cannot be planted)."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        sources = Path(name) / "src"
+        shutil.copytree(ROOT / "src", sources, ignore=shutil.ignore_patterns("__pycache__"))
+        file = sources / "ackwise" / mutant.file
+        text = file.read_text("utf-8")
+        if text.count(mutant.old) < 1:
+            return mutant, "broken", 0.0
+        file.write_text(text.replace(mutant.old, mutant.new), "utf-8")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        environment = {**os.environ, "PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": "1"}
+        selection = ["-k", "not postgres"] if mutant.tests != ("tests/faults/test_power.py",) else []
+        run = subprocess.run(
+            [*command, *selection, *mutant.tests],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    outcome = {0: "survived", 1: "killed"}.get(run.returncode, "broken")
+    return mutant, outcome, time.monotonic() - started
+
+
+def main() -> int:
+    wanted = sys.argv[1:]
+    chosen = [m for m in MUTANTS if not wanted or any(word in m.name for word in wanted)]
+    failed = 0
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for mutant, outcome, took in pool.map(judge, chosen):
+            failed += outcome != "killed"
+            print(f"{outcome:8}  {took:5.1f} s  {mutant.name}  ({mutant.file})", flush=True)
+    print(f"{len(chosen) - failed} of {len(chosen)} mutants killed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
