@@ -126,6 +126,7 @@ class _Group:
         unexplained = gone - {txid for life in self._lives for txid in life.maybe_settled(self._key)}
         if len(unexplained) > sum(life.maybe_taken(self._key) for life in self._lives):
             self._expect("pushed, but gone", unexplained)
+            self._problems += [f"perhaps: {why}" for life in self._lives for why in life.explain(unexplained)]
         if self._key == "orders/move":
             self._moves(drained | dead, late)
         self._book.dead[self._key] |= dead

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,8 @@ class Life:
     """Operations that were asked and not answered: their line, kind and what they were about."""
     unknown: list[tuple[str, Any]] = field(default_factory=list)
     """Operations whose outcome nobody knows."""
+    refused: list[tuple[str, str, Any, str]] = field(default_factory=list)
+    """Operations that failed and said that nothing was changed, with why."""
     answered: int = 0
     failed: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
@@ -56,7 +59,9 @@ class Life:
                 self.failed[code] += 1
                 if code == "outcome_unknown":
                     self.unknown.append((kind, about))
-                elif code not in NOTHING_CHANGED:
+                elif code in NOTHING_CHANGED:
+                    self.refused.append((code, kind, about, why))
+                else:
                     self.problems.append(f"{kind} failed with {code}: {why}")
             case _:
                 self.problems.append(f"the worker says {line}")
@@ -111,3 +116,15 @@ class Life:
 
     def unanswered_moves(self) -> list[tuple[list[str], list[str]]]:
         return [(about[1], about[2]) for kind, about in self.unknown if kind == "move"]
+
+    def explain(self, txids: set[str]) -> list[str]:
+        """Refused operations that were about these messages."""
+        return [f"{code} for {kind}: {why}" for code, kind, about, why in self.refused if txids & set(_strings(about))]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from _strings(one)

@@ -59,8 +59,8 @@ class Lease:
     key: str | None = None
     filter: object = None
     lost: set[tuple[LaneKey, int]] = field(default_factory=set)
-    ended: bool = False
-    void: bool = False
+    ended: str | None = None
+    """How it ended."""
 
 
 @dataclass
@@ -82,14 +82,13 @@ class Model:
     lanes: dict[LaneKey, list[Stored]] = field(default_factory=dict)
     starts: dict[LaneKey, int] = field(default_factory=dict)
     views: dict[tuple[LaneKey, str], View] = field(default_factory=dict)
-    groups: dict[str, int] = field(default_factory=dict)
+    groups: set[str] = field(default_factory=set)
     leases: dict[int, Lease] = field(default_factory=dict)
     scheduled: list[Waiting] = field(default_factory=list)
     remembered: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     """(partition, transaction id) to when it is certainly, and when it may be, remembered until."""
-    dead: dict[tuple[LaneKey, int, int], int] = field(default_factory=dict)
-    """(lane, seq, group number) of a dead letter to the epoch in which it died."""
-    numbers: int = 0
+    dead: dict[tuple[LaneKey, int, str], int] = field(default_factory=dict)
+    """(lane, seq, group) of a dead letter to the epoch in which it died."""
 
     # pushing
 
@@ -104,28 +103,24 @@ class Model:
         self.lanes[lane].append(Stored(body, txid, now))
         return len(self.lanes[lane]) - 1
 
-    def remember(self, lane: LaneKey, txid: str, now: int, until: int) -> None:
+    def remember(self, lane: LaneKey, txid: str, now: int, *, surely: bool = True) -> None:
         window = round(self.policy.dedupe_seconds * MICROS)
-        surely, maybe = self.remembered.get((lane[0], txid), (-1, -1))
-        forever = 1 << 62
-        ends = (now + window, until + window) if window else (forever, forever)
-        self.remembered[lane[0], txid] = max(surely, ends[0]), max(maybe, ends[1])
+        until = now + window if window else 1 << 62
+        before = self.remembered.get((lane[0], txid), (-1, -1))
+        self.remembered[lane[0], txid] = max(before[0], until if surely else -1), max(before[1], until)
 
     def promote(self, now: int) -> None:
         due = sorted((w for w in self.scheduled if w.due <= now), key=lambda w: (w.due, w.order))
         for one in due:
             self.scheduled.remove(one)
             self.append(one.lane, one.body, one.txid, now)
-            surely, maybe = self.remembered[one.lane[0], one.txid]
-            window = round(self.policy.dedupe_seconds * MICROS)
-            self.remembered[one.lane[0], one.txid] = surely, max(maybe, now + window if window else 1 << 62)
+            self.remember(one.lane, one.txid, now, surely=False)
 
     # groups
 
     def ensure_group(self, group: str) -> None:
         if group not in self.groups:
-            self.numbers += 1
-            self.groups[group] = self.numbers
+            self.groups.add(group)
             for lane, start in self.starts.items():
                 self.views[lane, group] = View(start, start)
 
@@ -134,10 +129,10 @@ class Model:
             if name == group:
                 yield lane, view
 
-    def void(self, group: str) -> None:
+    def void(self) -> None:
+        """The queue is gone, and every lease with it."""
         for lease in self.leases.values():
-            if lease.group == group and not lease.void:
-                lease.ended = lease.void = True
+            lease.ended = "void"
 
     # leases
 
@@ -152,9 +147,9 @@ class Model:
     def live(self, group: str) -> list[Lease]:
         return [lease for lease in self.leases.values() if lease.group == group and not lease.ended]
 
-    def end_if_empty(self, lease: Lease) -> None:
+    def end_if_empty(self, lease: Lease, how: str) -> None:
         if not lease.ended and not self.held_by(lease):
-            lease.ended = True
+            lease.ended = how
 
     def expire(self, now: int) -> None:
         for lease in list(self.leases.values()):
@@ -163,7 +158,7 @@ class Model:
             for lane, seq, cell in self.held_by(lease):
                 lease.lost.add((lane, seq))
                 self.fail_by_expiry(lease, lane, seq, cell, now)
-            lease.ended = True
+            lease.ended = "expired"
 
     def fail_by_expiry(self, lease: Lease, lane: LaneKey, seq: int, cell: Cell, now: int) -> None:
         cell.lease = None
@@ -193,7 +188,7 @@ class Model:
         cell.lease = None
         if self.policy.dead_letters:
             cell.state = "dead"
-            self.dead[lane, seq, self.groups[group]] = self.views[lane, group].epoch
+            self.dead[lane, seq, group] = self.views[lane, group].epoch
         else:
             cell.state = "expired"
 
@@ -203,7 +198,7 @@ class Model:
         """The verdict for one message of a lease, and what it does."""
         if (lane, seq) not in lease.granted:
             return "unknown"
-        if lease.void:
+        if lease.ended == "void":
             return "stale"
         cell = self.views[lane, lease.group].cells.get(seq)
         if cell is None or cell.state != "leased" or cell.lease != lease.no:
@@ -211,12 +206,12 @@ class Model:
         if lease.deadline <= now:
             return "stale"
         verdict = self._apply(lease.group, lane, seq, cell, outcome, delay, now)
-        self.end_if_empty(lease)
+        self.end_if_empty(lease, "settled")
         return verdict
 
     def settle_lease(self, lease: Lease, outcome: str, delay: int | None, now: int) -> set[str]:
         """The verdicts that may be answered for a whole lease."""
-        if lease.void:
+        if lease.ended == "void":
             return {"stale"}
         held = self.held_by(lease)
         if not held:
@@ -224,7 +219,7 @@ class Model:
         if lease.deadline <= now:
             return {"stale"}
         verdicts = {self._apply(lease.group, lane, seq, cell, outcome, delay, now) for lane, seq, cell in held}
-        self.end_if_empty(lease)
+        self.end_if_empty(lease, "settled")
         return verdicts
 
     def _apply(
@@ -258,8 +253,7 @@ class Model:
             at = min(max(target, self.starts[lane]), len(self.lanes[lane]))
             self.views[lane, group] = View(at, at, view.epoch + 1)
         for lease in self.live(group):
-            if lease.lost:
-                self.end_if_empty(lease)
+            self.end_if_empty(lease, "seek")
 
     def prune(self, lane: LaneKey, start: int) -> None:
         self.starts[lane] = start
@@ -268,3 +262,14 @@ class Model:
                 for seq in range(view.next, start):
                     view.cells[seq] = Cell("expired")
                 view.next = start
+
+    def redrive(self, lane: LaneKey, seq: int, group: str, now: int) -> str:
+        epoch, view = self.dead[lane, seq, group], self.views[lane, group]
+        if epoch != view.epoch:
+            if seq >= view.first:
+                return "redrive_refused"
+            view.cells.update({s: Cell("skipped") for s in range(seq + 1, view.first)})
+            view.first = seq
+        view.cells[seq] = Cell("waiting", due=now)
+        del self.dead[lane, seq, group]
+        return "redriven"

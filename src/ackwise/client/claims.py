@@ -64,8 +64,10 @@ def started_at(start: Start) -> Literal["all", "new"] | int:
     return start
 
 
-def patience(wait: Seconds, stop_when_empty: bool) -> float:
-    """How long a loop waits for each claim; without an end it must wait, or it would spin."""
+def patience(wait: Seconds | None, stop_when_empty: bool) -> float:
+    """How long a loop waits for each claim: not at all if it stops when empty, else it must, or it would spin."""
+    if wait is None:
+        return 0.0 if stop_when_empty else 20.0
     waits = seconds(wait, "wait")
     if waits == 0 and not stop_when_empty:
         raise BadInput("wait must be more than 0 seconds unless stop_when_empty is set")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -47,25 +47,64 @@ class PlainBatch(msgspec.Struct):
         ]
 
 
-class Message(msgspec.Struct, frozen=True):
+class MessageSource(Protocol):
+    """Where messages are packed; each part of one is read when it is looked at."""
+
+    def id_int(self, seq: int) -> int: ...
+
+    def txid(self, seq: int) -> str: ...
+
+    def payload(self, seq: int) -> bytes: ...
+
+    def extras(self, seq: int) -> Extras: ...
+
+
+class Extras(msgspec.Struct, omit_defaults=True, frozen=True):
+    """What few messages have."""
+
+    headers: dict[str, str] = {}
+    content_type: str = JSON
+
+
+class Message:
     """A stored message and its place."""
 
-    lane: int
-    seq: int
-    id_int: int
-    txid: str
-    payload: bytes
-    headers: dict[str, str]
-    content_type: str
-    created_at: int
+    __slots__ = ("_source", "created_at", "lane", "seq")
+
+    def __init__(self, source: MessageSource, lane: int, seq: int, created_at: int) -> None:
+        self._source, self.lane, self.seq, self.created_at = source, lane, seq, created_at
+
+    @property
+    def id_int(self) -> int:
+        return self._source.id_int(self.seq)
 
     @property
     def id(self) -> str:
-        return ids.uuid_text(self.id_int)
+        return ids.uuid_text(self._source.id_int(self.seq))
+
+    @property
+    def txid(self) -> str:
+        """The transaction id as it was given, "" when none was."""
+        return self._source.txid(self.seq)
 
     @property
     def transaction_id(self) -> str:
-        return self.txid or self.id
+        return self._source.txid(self.seq) or self.id
+
+    @property
+    def payload(self) -> bytes:
+        return self._source.payload(self.seq)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return dict(self._source.extras(self.seq).headers)
+
+    @property
+    def content_type(self) -> str:
+        return self._source.extras(self.seq).content_type
+
+    def __repr__(self) -> str:
+        return f"<Message {self.id} lane {self.lane} seq {self.seq}>"
 
 
 class Receipt(msgspec.Struct, frozen=True):

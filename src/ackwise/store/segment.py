@@ -15,12 +15,14 @@ from itertools import accumulate
 import msgspec
 
 from ackwise.core.ids import uuid_int
-from ackwise.core.messages import JSON, Message
+from ackwise.core.messages import JSON, Extras, Message
 
 SEQ_BITS = 40
 MAX_MESSAGES = 256
 MAX_BYTES = 64 * 1024
 _HEADER = struct.Struct("<BBHIIII")
+_TWO = struct.Struct("<ii")
+_PLAIN = Extras()
 _VERSION = 1
 _EXPLICIT_IDS, _HAS_EXTRAS, _HUSK = 1, 2, 4
 _SWAP = sys.byteorder == "big"
@@ -46,13 +48,6 @@ def bounds(lane: int, lo: int, hi: int) -> dict[str, int]:
 
 def to_end(lane: int, lo: int) -> dict[str, int]:
     return {"lo_pos": place(lane, lo), "end_pos": place(lane + 1, 0)}
-
-
-class Extras(msgspec.Struct, omit_defaults=True):
-    """What few messages have."""
-
-    headers: dict[str, str] = {}
-    content_type: str = JSON
 
 
 def pack_extras(headers: dict[str, str] | None, content_type: str) -> bytes:
@@ -165,7 +160,7 @@ class Segment:
         return int.from_bytes(self._body[self._ids_at : self._ids_at + 16], "big") + index
 
     def _cell(self, column: int, index: int) -> bytes:
-        lo, hi = struct.unpack_from("<ii", self._body, column + 4 * index)
+        lo, hi = _TWO.unpack_from(self._body, column + 4 * index)
         base = column + 4 * (self.n + 1)
         return self._body[base + lo : base + hi]
 
@@ -178,7 +173,7 @@ class Segment:
 
     def extras(self, seq: int) -> Extras:
         raw = self._cell(self._ext_at, seq - self.first) if self._flags & _HAS_EXTRAS else b""
-        return msgspec.json.decode(raw, type=Extras) if raw else Extras()
+        return msgspec.json.decode(raw, type=Extras) if raw else _PLAIN
 
     def columns(self) -> Columns:
         """Unpacked again, to be packed elsewhere."""
@@ -193,17 +188,7 @@ class Segment:
         return found
 
     def message(self, seq: int) -> Message:
-        extras = self.extras(seq)
-        return Message(
-            self.lane,
-            seq,
-            self.id_int(seq),
-            self.txid(seq),
-            self.payload(seq),
-            extras.headers,
-            extras.content_type,
-            self.created_at,
-        )
+        return Message(self, self.lane, seq, self.created_at)
 
     def matches(self, seq: int, transaction_id: str) -> bool:
         """Whether the message at `seq` was pushed with this transaction id."""

@@ -28,7 +28,7 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
         *,
         group: str | None = None,
         max: int = 100,
-        wait: Seconds = 20,
+        wait: Seconds | None = None,
         stop_when_empty: bool = False,
         lease: Seconds | None = None,
         partitions: Sequence[str] | None = None,
@@ -84,7 +84,7 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
         *,
         group: str | None = None,
         max: int = 100,
-        wait: Seconds = 20,
+        wait: Seconds | None = None,
         stop_when_empty: bool = False,
         lease: Seconds | None = None,
         partitions: Sequence[str] | None = None,
@@ -128,7 +128,7 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
                         return
                     ahead = [batch] if batch else []
                     continue
-                for batch in (*finished, ahead[0]):
+                for batch in (*finished, *ahead):
                     await batch.lease.keep_alive()
                 batch = ahead.pop(0)
                 yield batch

@@ -29,7 +29,7 @@ class ConsumeVerbs(MessageVerbs):
         *,
         group: str | None = None,
         max: int = 100,
-        wait: Seconds = 20,
+        wait: Seconds | None = None,
         stop_when_empty: bool = False,
         lease: Seconds | None = None,
         partitions: Sequence[str] | None = None,
@@ -85,7 +85,7 @@ class ConsumeVerbs(MessageVerbs):
         *,
         group: str | None = None,
         max: int = 100,
-        wait: Seconds = 20,
+        wait: Seconds | None = None,
         stop_when_empty: bool = False,
         lease: Seconds | None = None,
         partitions: Sequence[str] | None = None,
@@ -129,7 +129,7 @@ class ConsumeVerbs(MessageVerbs):
                         return
                     ahead = [batch] if batch else []
                     continue
-                for batch in (*finished, ahead[0]):
+                for batch in (*finished, *ahead):
                     batch.lease.keep_alive()
                 batch = ahead.pop(0)
                 yield batch

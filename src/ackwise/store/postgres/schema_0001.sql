@@ -48,7 +48,6 @@ CREATE TABLE cursor (
   WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
 CREATE INDEX cursor_ready ON cursor (grp, prio, ready_at, lane, part) WHERE ready_at IS NOT NULL;
 CREATE INDEX cursor_part ON cursor (part, grp);
-CREATE INDEX cursor_group ON cursor (grp);
 CREATE INDEX cursor_owner ON cursor (grp, exclusive_owner) WHERE exclusive_owner IS NOT NULL;
 
 CREATE TABLE span (

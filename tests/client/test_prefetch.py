@@ -1,0 +1,100 @@
+"""Batches claimed ahead and acked together."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import ackwise
+from ackwise import errors
+from ackwise.core.commands import Claim, Settle
+from ackwise.store.clock import ManualClock
+
+
+def numbers(batch: ackwise.Batch) -> list[int]:
+    return [delivery.json() for delivery in batch]
+
+
+def test_everything_arrives_once_and_in_order(queue: ackwise.Connection) -> None:
+    queue.push_many("q", range(95))
+    seen = [n for batch in queue.batches("q", max=10, prefetch=4, stop_when_empty=True) for n in numbers(batch)]
+    assert seen == list(range(95))
+    stats = queue.stats("q").groups[0]
+    assert (stats.acked, stats.lag) == (95, 0)
+
+
+def test_one_turn_acks_and_claims_several(queue: ackwise.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue.push_many("q", range(80))
+    broker = queue._transport
+    turns: list[list[type]] = []
+    submit = broker._submit  # type: ignore[attr-defined]
+
+    def counted(commands: list[object]) -> object:
+        turns.append([type(c) for c in commands])
+        return submit(commands)
+
+    monkeypatch.setattr(broker, "_submit", counted)
+    for _ in queue.batches("q", max=10, prefetch=4, stop_when_empty=True):
+        pass
+    assert turns[0] == [Claim] * 4
+    assert turns[1] == [Settle] + [Claim] * 4
+
+
+def test_leaving_early_acks_the_finished_and_returns_the_rest(queue: ackwise.Connection) -> None:
+    queue.push_many("q", range(40))
+    loop = queue.batches("q", max=10, prefetch=4, stop_when_empty=True)
+    first, second = next(loop), next(loop)
+    loop.close()
+    stats = queue.stats("q").groups[0]
+    assert (stats.acked, stats.held) == (10, 30)
+    assert first.lease_id != second.lease_id
+    again = queue.claim("q", max=100)
+    assert numbers(again) == list(range(20, 40))
+    assert {delivery.failures for delivery in again} == {0}
+    second.ack()
+
+
+def test_a_settled_batch_keeps_its_settlement(queue: ackwise.Connection) -> None:
+    queue.push_many("q", range(20))
+    for batch in queue.batches("q", max=10, prefetch=2, stop_when_empty=True):
+        if numbers(batch)[0] == 0:
+            batch.reject("not this one")
+    stats = queue.stats("q").groups[0]
+    assert (stats.acked, stats.dead) == (10, 10)
+
+
+def test_leases_in_hand_are_kept_alive(queue: ackwise.Connection, clock: ManualClock) -> None:
+    queue.create_queue("q", lease_seconds=30)
+    queue.push_many("q", range(40))
+    for _ in queue.batches("q", max=10, prefetch=4, stop_when_empty=True):
+        clock.advance(20)
+    assert queue.stats("q").groups[0].acked == 40
+
+
+def test_a_lost_lease_is_said(queue: ackwise.Connection, clock: ManualClock) -> None:
+    queue.create_queue("q", lease_seconds=30)
+    queue.push_many("q", range(20))
+    loop = queue.batches("q", max=10, prefetch=2, stop_when_empty=True)
+    next(loop)
+    clock.advance(40)
+    with pytest.raises(errors.LeaseLost):
+        next(loop)
+
+
+def test_prefetch_is_a_number(queue: ackwise.Connection) -> None:
+    with pytest.raises(errors.BadInput):
+        next(queue.batches("q", prefetch=0))
+
+
+def test_async_too(url: str) -> None:
+    async def run() -> list[int]:
+        async with ackwise.connect_async(url) as queue:
+            await queue.push_many("q", range(35))
+            return [
+                delivery.json()
+                async for batch in queue.batches("q", max=10, prefetch=3, stop_when_empty=True)
+                for delivery in batch
+            ]
+
+    assert asyncio.run(run()) == list(range(35))
