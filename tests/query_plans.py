@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-PLACE = {"lo_pos": 7 << 40, "end_pos": 8 << 40}
-LANE = {"lane": 7, "grp": 1}
+PLACE: dict[str, object] = {"lo_pos": 7 << 40, "end_pos": 8 << 40}
+LANE: dict[str, object] = {"lane": 7, "grp": 1}
 
 HOT: dict[str, dict[str, object]] = {
     # claim

@@ -1,7 +1,7 @@
 """Break the code on purpose and see the tests notice: `python tools/mutants.py [name ...]`.
 
-Each mutant is one planted fault. It is applied to a copy of the sources, the tests that should notice are run against the
-copy, and a mutant that survives is a hole in the tests: the run then fails.
+Each mutant is one planted fault. It is applied to a copy of the sources, the tests that should notice are run against
+the copy, and a mutant that survives is a hole in the tests: the run then fails.
 """
 
 from __future__ import annotations
@@ -45,19 +45,51 @@ MUTANTS = (
         "return Fate(state, attempt.failures + 1, now, attempt.probation",
     ),
     Mutant("lease lives at its deadline", "core/spans.py", "and self.deadline > now", "and self.deadline >= now"),
-    Mutant("delayed head does not close a strict lane", "core/claiming.py", "            if strict:\n                return plan\n            continue\n        if span.probation", "            continue\n        if span.probation"),
+    Mutant(
+        "delayed head does not close a strict lane",
+        "core/claiming.py",
+        "            if strict:\n                return plan\n            continue\n        if span.probation",
+        "            continue\n        if span.probation",
+    ),
     Mutant("probation forgotten", "core/claiming.py", "if span.probation and not bulk:", "if False:"),
     Mutant("exclusivity ignored", "core/claiming.py", "return exclusive_owner == owner", "return True"),
     Mutant("foreign tag accepted", "store/turn/settle.py", "lease.tag != key.tag or", "False or"),
     Mutant("no fencing", "store/turn/settle.py", "if s.lease == target.lease.no and s.lo", "if s.lo"),
-    Mutant("late settlement taken", "store/turn/settle.py", "if not lease.live(turn.now) or not spans:", "if not spans:"),
-    Mutant("lost retry row", "store/turn/settle.py", "turn.replace_span(span, [piece, *rest])", "turn.replace_span(span, rest)"),
+    Mutant(
+        "late settlement taken", "store/turn/settle.py", "if not lease.live(turn.now) or not spans:", "if not spans:"
+    ),
+    Mutant(
+        "lost retry row",
+        "store/turn/settle.py",
+        "turn.replace_span(span, [piece, *rest])",
+        "turn.replace_span(span, rest)",
+    ),
     Mutant("atomic settle not undone", "store/turn/settle.py", "    turn.undo()\n", "    turn.keep()\n"),
     Mutant("transaction not undone", "store/turn/transaction.py", "        turn.undo()\n", "        turn.keep()\n"),
-    Mutant("extend revives", "store/turn/transaction.py", "    if not lease.live(turn.now):\n        return Extended", "    if lease.ended_at is not None:\n        return Extended"),
-    Mutant("cursor moved too far", "store/turn/claim.py", "cursor.next = take.hi", "cursor.next = min(take.hi + 1, cursor.head)"),
-    Mutant("claim key's fingerprint ignored", "store/turn/claim.py", "if lease.fingerprint != self._fingerprint():", "if False:"),
-    Mutant("auto-ack holds on", "store/turn/claim.py", "            cursor.acked += size\n", "            cursor.skipped += size\n"),
+    Mutant(
+        "extend revives",
+        "store/turn/transaction.py",
+        "    if not lease.live(turn.now):\n        return Extended",
+        "    if lease.ended_at is not None:\n        return Extended",
+    ),
+    Mutant(
+        "cursor moved too far",
+        "store/turn/claim.py",
+        "cursor.next = take.hi",
+        "cursor.next = min(take.hi + 1, cursor.head)",
+    ),
+    Mutant(
+        "claim key's fingerprint ignored",
+        "store/turn/claim.py",
+        "if lease.fingerprint != self._fingerprint():",
+        "if False:",
+    ),
+    Mutant(
+        "auto-ack holds on",
+        "store/turn/claim.py",
+        "            cursor.acked += size\n",
+        "            cursor.skipped += size\n",
+    ),
     Mutant("dedupe skipped", "store/turn/push.py", "!= size or self._turn.dedupe.find(hashed):", "!= size:"),
     Mutant(
         "dedupe forgets at restart",
@@ -73,16 +105,51 @@ MUTANTS = (
         "            if older := []:\n",
         ("tests/sqlite",),
     ),
-    Mutant("scheduled message promoted twice", "store/turn/sweep.py", '        turn.session.run("scheduled_delete", {"no": no})\n', ""),
+    Mutant(
+        "scheduled message promoted twice",
+        "store/turn/sweep.py",
+        '        turn.session.run("scheduled_delete", {"no": no})\n',
+        "",
+    ),
     Mutant("redrive does not count back", "store/turn/dead.py", "cursor.dead -= 1", "cursor.skipped += 0"),
     Mutant("seek keeps spans", "store/turn/places.py", '        turn.session.run("spans_delete_cursor", where)\n', ""),
-    Mutant("retention eats held messages", "store/turn/sweep.py", "    free = row[0] if row and row[0] is not None else lane.head\n", "    free = lane.head\n"),
-    Mutant("deleted queue keeps its leases", "store/turn/catalog.py", '            turn.end_lease(lease, "void")\n', "            pass\n"),
-    Mutant("answer before commit", "store/sqlite/store.py", 'self._connection.execute("COMMIT").fetchall()', 'self._connection.execute("ROLLBACK").fetchall()', ("tests/contract", "tests/sqlite")),
-    Mutant("no fsync", "store/sqlite/connection.py", '"2" if url.durability == "full" else "1"', '"1"', ("tests/faults/test_power.py",)),
-    Mutant("a woken waiter is lost", "broker/waiting.py", "if self.version(queue) != seen:", "if False:", ("tests/broker",)),
-    Mutant("drain spends a failure", "broker/threads.py", "outcome=Outcome.RELEASE)\n            released", "outcome=Outcome.RETRY)\n            released", ("tests/broker",)),
-)  # fmt: skip
+    Mutant(
+        "retention eats held messages",
+        "store/turn/sweep.py",
+        "    free = row[0] if row and row[0] is not None else lane.head\n",
+        "    free = lane.head\n",
+    ),
+    Mutant(
+        "deleted queue keeps its leases",
+        "store/turn/catalog.py",
+        '            turn.end_lease(lease, "void")\n',
+        "            pass\n",
+    ),
+    Mutant(
+        "answer before commit",
+        "store/sqlite/store.py",
+        'self._connection.execute("COMMIT").fetchall()',
+        'self._connection.execute("ROLLBACK").fetchall()',
+        ("tests/contract", "tests/sqlite"),
+    ),
+    Mutant(
+        "no fsync",
+        "store/sqlite/connection.py",
+        '"2" if url.durability == "full" else "1"',
+        '"1"',
+        ("tests/faults/test_power.py",),
+    ),
+    Mutant(
+        "a woken waiter is lost", "broker/waiting.py", "if self.version(queue) != seen:", "if False:", ("tests/broker",)
+    ),
+    Mutant(
+        "drain spends a failure",
+        "broker/threads.py",
+        "outcome=Outcome.RELEASE)\n            released",
+        "outcome=Outcome.RETRY)\n            released",
+        ("tests/broker",),
+    ),
+)
 
 
 def judge(mutant: Mutant) -> tuple[Mutant, str, float]:

@@ -20,6 +20,7 @@ ONLY_HERE: dict[str, dict[str, object]] = {
     "footprint_lanes": {"lanes": [7, 8]},
     "footprint_leases": {"leases": [77, 78]},
     "footprint_parts": {"uuids": ["x", "y"]},
+    "footprint_dead": {"uuids": ["x", "y"]},
     "leases_lock": {"leases": [77, 78]},
     "leases_forget": {"below": 9, "cutoff": 1, "floor": 1, "limit": 100},
     "dedupe_find": {"hashes": [1, 2, 3]},
@@ -42,8 +43,8 @@ INSERT INTO segment SELECT (i::bigint << 40) + s, s, 0, 'x' FROM generate_series
 INSERT INTO husk SELECT (i::bigint << 40) + 1, 1, i, 1 + i % 3, 'x' FROM generate_series(1, 10000) i;
 INSERT INTO scheduled (queue, part, prio, due_at, created_at, body)
   SELECT 1, 1, 0, i * 1000, 0, 'x' FROM generate_series(1, 10000) i;
-INSERT INTO dead (uuid, queue, part, lane, seq, epoch, grp, grp_name, txid, reason, error, etype, fails, delivs, history,
-    snapshot, born_at, dead_at)
+INSERT INTO dead (uuid, queue, part, lane, seq, epoch, grp, grp_name, txid, reason, error, etype, fails, delivs,
+    history, snapshot, born_at, dead_at)
   SELECT i, 1, i, i, 1, 0, 1, 'g', '', '', '', '', 1, 1, '', 'x', 0, i FROM generate_series(1, 10000) i;
 INSERT INTO dedupe SELECT hashint8(i), i, i FROM generate_series(1, 50000) i;
 ANALYZE;

@@ -182,3 +182,27 @@ def test_deletion_beside_claims_leaves_nothing_held(opened: Opener) -> None:
         ((settled,),) = stores[0].transact([Settle(entries=[entry])])
         assert settled.verdict is Verdict.STALE
     assert stores[0].list_groups(ListGroups()) == []
+
+
+def test_settling_and_claiming_a_whole_queue_in_one_turn_is_no_ring(opened: Opener, raw: Raw) -> None:
+    """What brokers do all day for PushPop: one caller's settlement and another's claim share a turn."""
+    stores = [opened("shards=8"), opened("shards=8")]
+    stores[0].transact([ConfigureQueue(queue="q", policy={"exclusivity": "queue"})])
+    push(stores[0], *(text(str(i), partition=str(i % 5)) for i in range(60)))
+    claim(stores[0], Claim(queue="q", group="other"))
+    before = deadlocks(raw)
+    done: Counter[tuple[int, int]] = Counter()
+
+    def work(number: int) -> None:
+        store, shard = stores[number % 2], number // 2
+        taken = claim(store, Claim(queue="q", most=3), shard)
+        while done.total() < 60:
+            entry = Settlement(selector=ByLease(taken.lease_id), outcome=Outcome.ACK)
+            settled, taken_next = store.transact([Settle(entries=[entry]), Claim(queue="q", most=3)], shard)
+            if settled[0].verdict is Verdict.ACKED:
+                done.update(places(taken))
+            taken = taken_next
+
+    together(8, work)
+    assert len(done) == done.total() == 60
+    assert deadlocks(raw) == before

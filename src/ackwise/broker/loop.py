@@ -63,7 +63,7 @@ class Lane:
         commands = [c for slot in slots for c in slot.commands]
         started = time.perf_counter()
         try:
-            if broker.store.shards == 1:
+            if broker.store.local:
                 prepared = broker.store.prepare(commands, self._shard)
                 self._pending.learn(len(commands), started)
             else:
@@ -161,7 +161,7 @@ class AsyncBroker:
                 if riding is None:
                     continue
                 claimed = riding
-            if self.store.shards == 1:
+            if self.store.local:
                 return settled, hand_over(self.store, claimed)
             return settled, await self.in_thread(hand_over, self.store, claimed)
 
@@ -174,7 +174,7 @@ class AsyncBroker:
         first = 0 if settle is None else 1
         settled = results[0] if first else []
         handed = [one for one in results[first:] if one.grants]
-        if self.store.shards == 1:
+        if self.store.local:
             return settled, [hand_over(self.store, one) for one in handed]
         return settled, [await self.in_thread(hand_over, self.store, one) for one in handed]
 

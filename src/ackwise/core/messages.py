@@ -103,8 +103,19 @@ class Message:
     def content_type(self) -> str:
         return self._source.extras(self.seq).content_type
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _FIELDS)
+
+    def __hash__(self) -> int:
+        return hash((self.lane, self.seq, self.id_int))
+
     def __repr__(self) -> str:
         return f"<Message {self.id} lane {self.lane} seq {self.seq}>"
+
+
+_FIELDS = ("lane", "seq", "id_int", "txid", "payload", "headers", "content_type", "created_at")
 
 
 class Receipt(msgspec.Struct, frozen=True):

@@ -34,6 +34,9 @@ class Store(Protocol):
     shards: int
     """How many turns may be under way at once."""
 
+    local: bool
+    """No network in between: a turn's statements are short enough to run on an event loop."""
+
     def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Result]:
         """Plan, apply and commit. Refusals are answers; a store that fails raises and nothing was changed."""
         ...

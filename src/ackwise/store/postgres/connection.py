@@ -18,6 +18,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 OLDEST_SERVER = 15
 CONNECT_SECONDS = 10
+OTHERS_IN_THE_WAY = "others keep changing the same rows; nothing was changed, try again"
 IDLE_IN_TRANSACTION = "60s"
 _SQLSTATES: dict[str, type[errors.StoreError]] = {
     "53100": errors.StoreFull,
@@ -130,7 +131,9 @@ class Server:
             return ours(f"{(ours.__doc__ or '').strip()} ({self.where}: {words})")
         if isinstance(problem, psycopg.DataError):
             return errors.BadInput(f"PostgreSQL cannot store this value; nothing was changed ({words})")
-        if lost(problem) or again(problem):
+        if again(problem):
+            return errors.StoreUnavailable(f"{OTHERS_IN_THE_WAY} ({self.where}: {words})")
+        if lost(problem):
             return errors.StoreUnavailable(
                 f"PostgreSQL at {self.where} broke off; nothing was changed, try again. Is it running? ({words})"
             )

@@ -22,6 +22,8 @@ class TableDedupe:
 
     def find(self, hashes: list[int]) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
+        if not hashes:
+            return found
         for h, pos in self._session.rows("dedupe_find", {"hashes": hashes}):
             found.setdefault(h, []).append(pos)
         if self._turn:

@@ -24,6 +24,22 @@ JOIN queue AS q ON q.name = w.queue AND q.deleted_at IS NULL
 LEFT JOIN part AS p ON p.queue = q.id AND p.name = w.name
 LEFT JOIN lane AS l ON l.part = p.id AND l.prio = w.prio;
 
+-- name: footprint_groups: the groups in which commands will claim; no group where one has to be made
+SELECT q.id, q.name, q.policy, w.name, g.id
+FROM unnest(CAST(:queues AS text[]), CAST(:names AS text[])) AS w (queue, name)
+JOIN queue AS q ON q.name = w.queue AND q.deleted_at IS NULL
+LEFT JOIN grp AS g ON g.queue = q.id AND g.name = w.name;
+
+-- name: footprint_queues: living queues by name
+SELECT id FROM queue WHERE name = ANY(CAST(:names AS text[])) AND deleted_at IS NULL;
+
+-- name: footprint_queue_parts: every partition of queues
+SELECT p.id FROM queue AS q JOIN part AS p ON p.queue = q.id
+WHERE q.name = ANY(CAST(:names AS text[])) AND q.deleted_at IS NULL;
+
+-- name: footprint_dead: the partitions of dead letters
+SELECT DISTINCT part FROM dead WHERE uuid = ANY(CAST(:uuids AS text[]));
+
 -- name: footprint_lanes: the partitions of lanes
 SELECT id, part FROM lane WHERE id = ANY(CAST(:lanes AS bigint[]));
 
@@ -79,3 +95,6 @@ SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint);
 SELECT lane, part, prio, ready_at FROM cursor
 WHERE grp = :grp AND ready_at IS NOT NULL AND ready_at <= CAST(:now AS bigint) + 1000000
 ORDER BY prio, ready_at, lane LIMIT :limit OFFSET :skip;
+
+-- name: queues_buried: deleted queues whose rows are still there and that no other broker is purging
+SELECT id FROM queue WHERE deleted_at IS NOT NULL ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED;

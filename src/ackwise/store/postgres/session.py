@@ -22,11 +22,13 @@ class PostgresSession:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._cursor = connection.cursor(binary=True)
+        self._groups: dict[int, bool] = {}
         self._owned: set[int] = set()
         self._owned_before: set[int] = set()
 
     def begin(self, how: bytes = b"BEGIN") -> None:
         self._owned.clear()
+        self._groups.clear()
         self._cursor.execute(how)
 
     def end(self, how: bytes = b"COMMIT") -> str:
@@ -43,12 +45,15 @@ class PostgresSession:
     def run(self, name: str, params: Params = _NONE) -> int:
         return self._cursor.execute(STATEMENTS[name], params).rowcount
 
-    def many(self, name: str, params: Iterable[Params]) -> None:
+    def many(self, name: str, params: Iterable[Params]) -> int:
         rows = list(params)
+        if not rows:
+            return 0
         if len(rows) == 1:
             self._cursor.execute(STATEMENTS[name], rows[0])
-        elif rows:
+        else:
             self._cursor.executemany(STATEMENTS[name], rows)
+        return self._cursor.rowcount
 
     def savepoint(self) -> None:
         self._owned_before = set(self._owned)
@@ -75,7 +80,10 @@ class PostgresSession:
         self._owned.update(row[0] for row in self.rows("lock_parts_of_queue", {"queue": queue}))
 
     def lock_group(self, grp: int, *, alone: bool) -> None:
-        self.rows("lock_group_alone" if alone else "lock_group_shared", {"key": _GROUP_LOCKS | grp})
+        held = self._groups.get(grp)
+        if held is None or (alone and not held):
+            self.rows("lock_group_alone" if alone else "lock_group_shared", {"key": _GROUP_LOCKS | grp})
+            self._groups[grp] = alone
 
     def lock_parts(self, parts: list[int], *, skip: bool = False) -> set[int]:
         wanted = [part for part in parts if part not in self._owned]

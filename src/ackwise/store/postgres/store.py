@@ -68,6 +68,8 @@ class CommittedTurns:
 class PostgresStore:
     """Queues in one database that several brokers share."""
 
+    local = False
+
     def __init__(
         self,
         url: str | StoreURL,

@@ -12,7 +12,7 @@ from ackwise.core.commands import Command
 from ackwise.core.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from ackwise.store.port import Result
 from ackwise.store.postgres import locks
-from ackwise.store.postgres.connection import Server, again, lost
+from ackwise.store.postgres.connection import OTHERS_IN_THE_WAY, Server, again, lost
 from ackwise.store.postgres.dedupe import TableDedupe
 from ackwise.store.postgres.session import PostgresSession
 from ackwise.store.session import Outdated
@@ -66,9 +66,7 @@ class Writer:
         try:
             return self._run(commands)
         except Outdated as problem:
-            raise StoreUnavailable(
-                f"others keep changing the same rows; nothing was changed, try again ({problem})"
-            ) from problem
+            raise StoreUnavailable(f"{OTHERS_IN_THE_WAY} ({problem})") from problem
 
     def _run(self, commands: Sequence[Command]) -> tuple[Turn, list[Result]]:
         session, dedupe = self._begin()

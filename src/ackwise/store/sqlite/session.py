@@ -31,10 +31,11 @@ class SQLiteSession:
         self._execute(STATEMENTS[name], params).fetchall()
         return self.connection.changes()
 
-    def many(self, name: str, params: Iterable[Params]) -> None:
-        statement = STATEMENTS[name]
+    def many(self, name: str, params: Iterable[Params]) -> int:
+        statement, changed = STATEMENTS[name], self.connection.total_changes()
         for one in params:
             self._execute(statement, one).fetchall()
+        return self.connection.total_changes() - changed
 
     def savepoint(self) -> None:
         self._execute("SAVEPOINT ackwise").fetchall()

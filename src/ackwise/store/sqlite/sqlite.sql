@@ -7,6 +7,11 @@ SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_a
   ended_at, end_kind, lost
 FROM lease WHERE ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit;
 
+-- name: leases_forget: old tombstones among the oldest numbers, but never the newest; a call looks at a bounded number
+DELETE FROM lease WHERE no IN (
+  SELECT no FROM (SELECT no, ended_at FROM lease WHERE no < :below ORDER BY no LIMIT 5 * :limit)
+  WHERE ended_at IS NOT NULL AND (ended_at <= :cutoff OR no < :floor) ORDER BY no LIMIT :limit);
+
 -- name: dedupe_fresh_insert: the keys of this turn's pushes
 INSERT INTO dedupe_fresh (keys, runs) VALUES (:keys, :runs);
 

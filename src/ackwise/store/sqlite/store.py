@@ -8,11 +8,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import apsw
 
-from ackwise.core import latency
 from ackwise.core import queries as q
 from ackwise.core.answers import Claimed, QueueInfo
 from ackwise.core.commands import Command
@@ -26,7 +26,7 @@ from ackwise.store.sqlite.connection import open_reader, open_writer, our_errors
 from ackwise.store.sqlite.dedupe import GENERATION, GenerationalDedupe
 from ackwise.store.sqlite.session import SQLiteSession, WriterSession
 from ackwise.store.turn import engine
-from ackwise.store.turn.context import Tally, Turn
+from ackwise.store.turn.context import Tally, Turn, added
 from ackwise.store.url import StoreURL, parse
 
 T = TypeVar("T")
@@ -59,6 +59,7 @@ class SQLiteStore:
     """Queues in one file. Several processes may open it; each turn is one transaction of whoever leads it."""
 
     shards = 1
+    local = True
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class SQLiteStore:
         self._last_id = 0
         self._closed = False
         self._open()
-        self._readers = Readers(lambda: open_reader(self.url, vfs), readers, self.url.target)
+        self._readers = Readers(partial(open_reader, self.url, vfs), readers, self.url.target)
         self._checkpointer = open_reader(self.url, vfs)
         self._others_wrote = False
 
@@ -158,7 +159,7 @@ class SQLiteStore:
         """The last statements of a turn: dedupe keys, and the ledger once a second."""
         self._dedupe.write(turn.now)
         if turn.now - self._ledger_at >= LEDGER_EVERY and (self._tally or turn.tally):
-            engine.write_ledger(self._session, _added(self._tally, turn.tally), self.instance)
+            engine.write_ledger(self._session, added(self._tally, turn.tally), self.instance)
             turn.tally = {}
             turn.ledger_written = True
 
@@ -181,7 +182,7 @@ class SQLiteStore:
             self._last_id = turn.last_id
             if turn.ledger_written:
                 self._tally, self._ledger_at = {}, turn.now
-            self._tally = _added(self._tally, turn.tally)
+            self._tally = added(self._tally, turn.tally)
             for row in turn.written:
                 self._cache.put(Segment(row["pos"], row["first"], row["created_at"], row["body"]))
             self._trusted = True
@@ -359,11 +360,3 @@ class SegmentCache:
             found.append(segment)
             lo = segment.last + 1
         return found
-
-
-def _added(one: Tally, other: Tally) -> Tally:
-    total = dict(one)
-    for key, (count, sketch) in other.items():
-        before, old = total.get(key, (0, {}))
-        total[key] = (before + count, latency.merged(old, sketch))
-    return total

@@ -53,11 +53,6 @@ SELECT min(deadline) FROM lease WHERE grp = :grp AND ended_at IS NULL;
 -- name: lease_next_deadline: the nearest deadline of all
 SELECT min(deadline) FROM lease WHERE ended_at IS NULL;
 
--- name: leases_forget: old tombstones, but never the newest number
-DELETE FROM lease WHERE no IN (
-  SELECT no FROM lease WHERE ended_at IS NOT NULL AND no < :below AND (ended_at <= :cutoff OR no < :floor)
-  ORDER BY no LIMIT :limit);
-
 -- name: leases_list: leases with what they hold, newest first
 SELECT l.no, l.tag, q.name, g.name, l.owner, l.key, l.made_at, l.deadline, l.ended_at, l.end_kind, l.granted,
   (SELECT sum(s.hi - s.lo) FROM span AS s WHERE s.lease = l.no)

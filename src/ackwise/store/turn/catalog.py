@@ -46,7 +46,7 @@ class LaneRef(msgspec.Struct):
 
 
 @lru_cache(maxsize=4096)
-def _policy(text: str) -> QueuePolicy:
+def queue_policy(text: str) -> QueuePolicy:
     return msgspec.json.decode(text, type=QueuePolicy)
 
 
@@ -56,7 +56,7 @@ def _group_policy(text: str) -> GroupPolicy:
 
 
 def queue_from(row: Row) -> QueueRow:
-    return QueueRow(row[0], row[1], row[2], row[3], _policy(row[4]), row[5], row[6])
+    return QueueRow(row[0], row[1], row[2], row[3], queue_policy(row[4]), row[5], row[6])
 
 
 def group_from(row: Row) -> GroupRow:
@@ -264,6 +264,7 @@ def delete_group(turn: Turn, command: DeleteGroup) -> int:
     owner = queue(turn.session, command.queue)
     found = group(turn.session, owner, command.group)
     turn.session.lock_queue(owner.id)
+    turn.session.lock_group(found.id, alone=True)
     turn.session.lock_queue_parts(owner.id)
     void_leases(turn, found.id)
     rows = turn.session.rows("cursors_of_group", {"grp": found.id})

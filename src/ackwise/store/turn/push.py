@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ackwise.core import limits
 from ackwise.core.answers import Placed, PlacedRun, Receipts
 from ackwise.core.commands import Push
@@ -43,7 +45,7 @@ class Appender:
             return Receipts(run)
         messages = command.messages
         listed = messages.messages() if isinstance(messages, PlainBatch) else messages
-        placed = [self._place(owner, message) for message in listed]
+        placed = self._place_each(owner, listed)
         duplicates = [p for p in placed if p.status == "duplicate"]
         if duplicates and on_duplicate == "fail":
             raise RolledBack(f"rolled back: duplicate transaction id {duplicates[0].txid!r}", reason="duplicate")
@@ -86,11 +88,26 @@ class Appender:
         seq = self._append(lane, columns, hashed)
         return PlacedRun(first, txids, lane.part_name, lane.part_uuid, seq)
 
-    def _place(self, owner: QueueRow, message: NewMessage) -> Placed:
-        lane = self._lane(owner, message.partition, message.priority)
-        number, txid = self._turn.new_ids(1), message.transaction_id or ""
-        hashed = reading.hashes(self._turn, lane.part, number, [txid])
-        before = self._find_duplicate(owner, hashed[0], txid)
+    def _place_each(self, owner: QueueRow, messages: list[NewMessage]) -> list[Placed]:
+        """Messages with options, or some that were seen before; all are asked about at once."""
+        first = self._turn.new_ids(len(messages))
+        lanes = [self._lane(owner, m.partition, m.priority) for m in messages]
+        hashed = [
+            reading.hashes(self._turn, lane.part, number, [m.transaction_id or ""])
+            for number, (lane, m) in enumerate(zip(lanes, messages, strict=True), first)
+        ]
+        maybe = set(self._turn.dedupe.find([h for (h,) in hashed]))
+        placed = []
+        for number, (message, lane, keys) in enumerate(zip(messages, lanes, hashed, strict=True), first):
+            placed.append(self._place(owner, message, lane, number, keys, seen=keys[0] in maybe))
+            maybe.add(keys[0])
+        return placed
+
+    def _place(
+        self, owner: QueueRow, message: NewMessage, lane: LaneRef, number: int, hashed: list[int], *, seen: bool
+    ) -> Placed:
+        txid = message.transaction_id or ""
+        before = self._find_duplicate(owner, hashed[0], txid) if seen else None
         if before is not None:
             return Placed("duplicate", before[0], txid, lane.part_name, lane.part_uuid, before[1])
         extras = pack_extras(message.headers, message.content_type)
@@ -158,6 +175,10 @@ class Appender:
     def flush(self) -> None:
         """Write the segments, move the heads and make the lanes claimable."""
         turn = self._turn
+        segments: list[dict[str, Any]] = []
+        heads: list[dict[str, int]] = []
+        wakes: list[dict[str, int]] = []
+        queues: set[str] = set()
         for ref, owner in self._lanes.values():
             waiting = self._waiting.pop(ref.lane, None)
             if waiting is None:
@@ -166,15 +187,20 @@ class Appender:
             for chunk in _chunks(waiting):
                 last = first + len(chunk) - 1
                 row = {"pos": place(ref.lane, last), "first": first, "created_at": turn.now, "body": pack(chunk)}
-                turn.session.run("segment_insert", row)
-                turn.written.append(row)
+                segments.append(row)
                 first = last + 1
-            turn.session.run("lane_advance", {"id": ref.lane, "head": ref.head, "now": turn.now})
+            heads.append({"id": ref.lane, "head": ref.head, "now": turn.now})
             ready = turn.now + round(owner.policy.delay_seconds * limits.MICROS)
             relaxed = int(owner.policy.effective_order == "relaxed")
-            if turn.session.run("cursor_wake", {"lane": ref.lane, "at": ready, "relaxed": relaxed}):
-                turn.announce(owner.name)
+            wakes.append({"lane": ref.lane, "at": ready, "relaxed": relaxed})
             turn.wake(owner.name, len(waiting))
+            queues.add(owner.name)
+        turn.session.many("segment_insert", segments)
+        turn.written += segments
+        turn.session.many("lane_advance", heads)
+        if turn.session.many("cursor_wake", wakes):
+            for queue in queues:
+                turn.announce(queue)
 
 
 def _chunks(waiting: Columns) -> list[Columns]:

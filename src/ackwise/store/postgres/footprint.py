@@ -1,0 +1,117 @@
+"""What commands name: queues, groups, partitions, lanes and leases. What is not well formed is left for its refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ackwise.core import ids, limits
+from ackwise.core.commands import (
+    ByDelivery,
+    ByLease,
+    ByRange,
+    ByTransaction,
+    Claim,
+    Command,
+    ConfigureGroup,
+    ConfigureQueue,
+    DeleteGroup,
+    DeleteQueue,
+    Extend,
+    Push,
+    Redrive,
+    SeekGroup,
+    Settle,
+    Settlement,
+    Transaction,
+)
+from ackwise.core.errors import BadInput
+from ackwise.core.messages import PlainBatch
+
+
+class Footprint:
+    """Gathered without looking at the database."""
+
+    def __init__(self, commands: Iterable[Command]) -> None:
+        self.pushed: set[tuple[str, str, int]] = set()
+        self.claimed: set[tuple[str, str, int]] = set()
+        self.groups: dict[tuple[str, str], set[str | None]] = {}
+        """Groups that are claimed in, with the exclusivities asked for."""
+        self.queues: set[str] = set()
+        """Queues that are changed themselves."""
+        self.whole_queues: set[str] = set()
+        """Queues of which every partition is touched."""
+        self.lanes: set[int] = set()
+        self.leases: set[int] = set()
+        self.whole_leases: set[int] = set()
+        self.parts: set[str] = set()
+        self.dead: set[str] = set()
+        for command in commands:
+            try:
+                self._add(command)
+            except (AttributeError, TypeError, BadInput):
+                continue
+
+    def _add(self, command: Command) -> None:
+        match command:
+            case Push():
+                self._add_push(command)
+            case Settle():
+                self._add_settlements(command.entries)
+            case Claim() if command.queue is not None:
+                self._add_claim(_name(command.queue), command)
+            case Extend():
+                self._add_lease(command.lease_id)
+            case Transaction():
+                self._add_settlements(command.settlements)
+                for push in command.pushes:
+                    self._add_push(push)
+                for text in command.required_leases:
+                    self._add_lease(text)
+            case ConfigureQueue() | DeleteQueue():
+                self.queues.add(_name(command.queue))
+            case ConfigureGroup() | DeleteGroup() | SeekGroup():
+                self.whole_queues.add(_name(command.queue))
+            case Redrive():
+                self.dead |= {_name(uuid) for uuid in command.ids}
+
+    def _add_push(self, push: Push) -> None:
+        queue = _name(push.queue)
+        if isinstance(push.messages, PlainBatch):
+            wanted = {(push.messages.partition, 0)}
+        else:
+            wanted = {(message.partition, message.priority) for message in push.messages}
+        self.pushed |= {
+            (queue, _name(part), limits.count(prio, "priority", least=0, most=limits.MAX_PRIORITY))
+            for part, prio in wanted
+        }
+
+    def _add_claim(self, queue: str, command: Claim) -> None:
+        self.groups.setdefault((queue, _name(command.group)), set()).add(command.exclusivity)
+        self.claimed |= {(queue, _name(part), 0) for part in command.partitions or ()}
+
+    def _add_settlements(self, entries: list[Settlement]) -> None:
+        for entry in entries:
+            match entry.selector:
+                case ByDelivery(delivery_id=text):
+                    key = ids.parse_delivery_id(text)
+                    if key is not None:
+                        self.lanes.add(key.lane)
+                        self.leases.add(key.lease)
+                case ByRange(lease_id=text, lane=lane):
+                    self.lanes.add(limits.count(lane, "lane", most=1 << 62))
+                    self._add_lease(text)
+                case ByLease(lease_id=text):
+                    self.whole_leases |= self._add_lease(text)
+                case ByTransaction(partition_id=uuid, lease_id=text):
+                    self.parts.add(_name(uuid))
+                    self._add_lease(text)
+
+    def _add_lease(self, text: object) -> set[int]:
+        key = ids.parse_lease_id(text)
+        found = {key[0]} if key is not None else set()
+        self.leases |= found
+        return found
+
+
+def _name(value: object) -> str:
+    return limits.name(value)
