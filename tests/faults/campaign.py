@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
-import selectors
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,7 +62,7 @@ class Tally:
 
 
 class Worker:
-    """A child process and what it said so far."""
+    """A child process and what it said so far. A thread of its own listens, so that it is never held up by a full pipe."""
 
     def __init__(self) -> None:
         self.life = Life()
@@ -71,46 +71,45 @@ class Worker:
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._stdout, selectors.EVENT_READ)
+        self._heard = threading.Condition()
         self._ended = False
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        while data := os.read(self._stdout.fileno(), 1 << 16):
+            with self._heard:
+                self.life.hear(data)
+                self._heard.notify_all()
+        with self._heard:
+            self._ended = True
+            self._heard.notify_all()
 
     def start(self, job: Job) -> None:
         self._stdin.write(msgspec.json.encode(job) + b"\n")
         self._stdin.close()
 
-    def listen(self, seconds: float) -> None:
-        """Hear what it says for so long, or until it ends."""
-        until = time.monotonic() + seconds
-        while not self._ended and self._selector.select(max(0.0, until - time.monotonic())):
-            self._hear()
+    def live(self, seconds: float) -> None:
+        """Let it work for so long, or until it ends by itself."""
+        with self._heard:
+            self._heard.wait_for(lambda: self._ended, seconds)
 
-    def wait_for(self, what: Callable[[Life], bool], why: str) -> bool:
-        """Listen until something is so; False (and a problem) when it takes too long or the worker ends."""
-        until = time.monotonic() + PATIENCE
-        while not what(self.life):
-            if self._ended or time.monotonic() > until:
+    def wait_for(self, answers: int, why: str) -> None:
+        """Let it work until it gave so many more answers; it is a problem when that takes too long or it ends."""
+        with self._heard:
+            enough = self.life.answered + answers
+            self._heard.wait_for(lambda: self._ended or self.life.answered >= enough, PATIENCE)
+            if self.life.answered < enough:
                 self.life.problems.append(f"gave up waiting: {why} (failures: {dict(self.life.failed)})")
-                return False
-            if self._selector.select(0.5):
-                self._hear()
-        return True
-
-    def _hear(self) -> None:
-        data = self._stdout.raw.read(1 << 16)  # type: ignore[attr-defined]
-        self._ended = self._ended or not data
-        self.life.hear(data)
 
     def kill(self) -> None:
         """SIGKILL, then what was still in the pipe."""
         self._process.kill()
-        while not self._ended:
-            self._hear()
+        self._listener.join()
 
     def bury(self) -> None:
         self.life.end()
         self._process.wait()
-        self._selector.close()
         self._stdout.close()
         if not self._stdin.closed:
             self._stdin.close()
@@ -166,7 +165,7 @@ class Campaign:
         worker, self._waiting = self._waiting, Worker()
         seed = self.dice.getrandbits(32)
         worker.start(Job(self._url, f"{self._lives}-{seed:08x}-", seed, style, self._shift))
-        worker.wait_for(lambda life: life.ready and life.answered > 3, "the broker does not answer")
+        worker.wait_for(3, "the broker does not answer")
         return worker
 
     def close(self) -> None:
@@ -185,19 +184,16 @@ class Campaign:
         """Two brokers on one store; the second goes on when the first is killed."""
         first, second = self.worker("threads"), self.worker("async")
         self.let_live(first)
-        second.listen(0.0)
         lives = [self.murder(first)]
-        more = second.life.answered + 20
-        second.wait_for(lambda life: life.answered >= more, "the other broker does not go on")
+        second.wait_for(20, "the other broker does not go on")
         self.let_live(second)
         return [*lives, self.murder(second)]
 
     def let_live(self, worker: Worker) -> None:
         if self.dice.random() < 0.5:
-            worker.listen(self.dice.uniform(0.0, 0.3))
+            worker.live(self.dice.uniform(0.0, 0.3))
         else:
-            enough = worker.life.answered + self.dice.randrange(300)
-            worker.wait_for(lambda life: life.answered >= enough, "the broker stopped answering")
+            worker.wait_for(self.dice.randrange(300), "the broker stopped answering")
 
     def murder(self, worker: Worker) -> Life:
         worker.kill()

@@ -32,7 +32,6 @@ class Life:
     answered: int = 0
     failed: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
-    ready: bool = False
     _lines: int = 0
     _rest: bytes = b""
 
@@ -46,7 +45,7 @@ class Life:
     def _line(self, line: list[Any]) -> None:
         match line:
             case ["ready"]:
-                self.ready = True
+                pass
             case ["s", int(number), str(kind), about]:
                 self.open[number] = (self._lines, kind, about)
             case ["e", int(number), list(events)]:

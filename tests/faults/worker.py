@@ -115,7 +115,9 @@ class Voice:
         self._numbers = itertools.count(1)
 
     def say(self, *line: Any) -> None:
-        data = msgspec.json.encode(line) + b"\n"
+        self.write(msgspec.json.encode(line) + b"\n")
+
+    def write(self, data: bytes) -> None:
         with self._lock:
             while data:
                 data = data[os.write(self._out, data) :]

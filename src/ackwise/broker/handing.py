@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
+from ackwise.broker.pending import Slot
 from ackwise.core import queries as q
-from ackwise.core.answers import Claimed, Handed
-from ackwise.core.errors import BadInput
+from ackwise.core.answers import Claimed, Handed, Settled
+from ackwise.core.claiming import EmptyReason
+from ackwise.core.commands import ByLease, Claim, Settle, Settlement
+from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.core.messages import Message
+from ackwise.core.settlement import Outcome
 from ackwise.store.port import Store
 from ackwise.store.segment import Segment
 
@@ -45,6 +49,29 @@ class LazyMessages(Sequence[Message]):
 
     def __iter__(self) -> Iterator[Message]:
         return (segment.message(seq) for lo, hi, segment in self._runs for seq in range(lo, hi))
+
+
+def nothing(claim: Claim, why: EmptyReason) -> Handed:
+    """A claim's answer when it was not put to the store."""
+    return Handed(Claimed(claim.group, [], empty=why), ())
+
+
+def release(claims: Iterable[Claimed]) -> Settle | None:
+    """What gives claims back unspent; None when they hold nothing."""
+    held = [Settlement(selector=ByLease(c.lease_id), outcome=Outcome.RELEASE) for c in claims if c.lease_no]
+    return Settle(entries=held) if held else None
+
+
+def split(slot: Slot, settle: Settle | None) -> tuple[list[Settled], list[Claimed], AckwiseError | None]:
+    """The answers of a settlement, those of the claims behind it, and the first refusal, which says what was done."""
+    if slot.error is not None:
+        raise slot.error
+    results = slot.results or []
+    refusal = next((r for r in results if isinstance(r, AckwiseError)), None)
+    settled = results[0] if settle is not None and not isinstance(results[0], AckwiseError) else []
+    if refusal is not None and settled:
+        refusal.details["settled"] = settled
+    return settled, [r for r in results if isinstance(r, Claimed)], refusal
 
 
 def hand_over(store: Store, claimed: Claimed) -> Handed:

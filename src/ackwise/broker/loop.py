@@ -10,80 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ackwise.broker import duties
-from ackwise.broker.handing import answer, hand_over
-from ackwise.broker.pending import Pending, Slot, interrupted, is_empty, shard_of
-from ackwise.broker.waiting import Waiters
+from ackwise.broker.handing import answer, hand_over, nothing, release, split
+from ackwise.broker.loop_lane import Lane
+from ackwise.broker.pending import Slot, is_empty, shard_of
+from ackwise.broker.waiting import Seen, Waiters
 from ackwise.core.answers import Claimed, Handed, Settled
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import ByLease, Claim, Command, Settle, Settlement
-from ackwise.core.errors import AckwiseError, Draining
+from ackwise.core.errors import AckwiseError, Draining, StoreError
 from ackwise.core.queries import ListLeases, Query
 from ackwise.core.settlement import Outcome
 from ackwise.store.clock import ManualClock
 from ackwise.store.port import Store
-
-
-class Lane:
-    """The turns of one shard, one at a time."""
-
-    def __init__(self, broker: AsyncBroker, shard: int) -> None:
-        self._broker, self._shard = broker, shard
-        self._pending = Pending()
-        self._running = False
-
-    async def submit(self, commands: Sequence[Command]) -> Slot:
-        loop = self._broker.loop
-        done: asyncio.Future[None] = loop.create_future()
-        slot = Slot(commands, lambda: None if done.done() else done.set_result(None))
-        self._pending.add(slot)
-        if not self._running:
-            self._running = True
-            self._broker.keep(loop.create_task(self._run()))
-        try:
-            await asyncio.shield(done)
-        except asyncio.CancelledError:
-            # Its commands stay in the turn, which may be under way; what it would have been handed goes back.
-            self._broker.keep(loop.create_task(self._broker.give_back(slot, done)))
-            raise
-        return slot
-
-    async def _run(self) -> None:
-        try:
-            while len(self._pending):
-                # Let everybody who is ready to submit do so before the turn is formed.
-                await asyncio.sleep(0)
-                await self._turn(self._pending.take())
-        finally:
-            self._running = False
-
-    async def _turn(self, taken: list[Slot]) -> None:
-        broker = self._broker
-        riders = broker.waiters.riders(c for slot in taken for c in slot.commands)
-        slots = taken + riders
-        commands = [c for slot in slots for c in slot.commands]
-        started = time.perf_counter()
-        try:
-            if broker.store.local:
-                prepared = broker.store.prepare(commands, self._shard)
-                self._pending.learn(len(commands), started)
-            else:
-                prepared = await broker.in_thread(broker.store.prepare, commands, self._shard)
-            await broker.in_thread(prepared.commit)
-        except BaseException as problem:
-            for slot in slots:
-                slot.error = problem if isinstance(problem, Exception) else interrupted()
-                slot.wake()
-            if not isinstance(problem, Exception):
-                raise
-            return
-        at = 0
-        for slot in slots:
-            slot.results = prepared.results[at : at + len(slot.commands)]
-            at += len(slot.commands)
-            slot.wake()
-        for slot in broker.waiters.woken(prepared.woken, len(riders)) if prepared.woken else ():
-            slot.results = []
-            slot.wake()
 
 
 class AsyncBroker:
@@ -143,42 +81,81 @@ class AsyncBroker:
     async def settle_and_claim(
         self, settle: Settle | None, claim: Claim, wait: float = 0.0
     ) -> tuple[list[Settled], Handed]:
-        """Settle one batch and claim the next in the same turn."""
+        """Settle one batch and claim the next in the same turn. A settlement that was done is always answered."""
         give_up = time.monotonic() + wait
-        settled: list[Settled] = []
+        if settle is None:
+            return [], await self._claim(claim, give_up)
+        if self._draining:
+            return await self.send(settle), nothing(claim, EmptyReason.DRAINING)
+        seen = self.waiters.version(claim.queue)
+        settled, claims = await self._split(await self._submit([settle, claim]), settle)
+        try:
+            return settled, await self._claim(claim, give_up, (seen, claims[0]))
+        except StoreError:
+            return settled, nothing(claim, EmptyReason.UNAVAILABLE)
+
+    async def _claim(self, claim: Claim, give_up: float, tried: tuple[Seen, Claimed] | None = None) -> Handed:
+        """Try, park and try again; `tried` is a first try that was made already."""
         while True:
-            if self._draining:
-                if settle is not None:
-                    settled = await self.send(settle)
-                return settled, Handed(Claimed(claim.group, [], empty=EmptyReason.DRAINING), ())
-            seen = self.waiters.version(claim.queue)
-            results = (await self._submit([claim] if settle is None else [settle, claim])).answers()
-            if settle is not None:
-                settled, settle = results[0], None
-            claimed: Claimed = results[-1]
+            if tried is None:
+                if self._draining:
+                    return nothing(claim, EmptyReason.DRAINING)
+                seen = self.waiters.version(claim.queue)
+                tried = seen, (await self._submit([claim])).answers()[0]
+            (seen, claimed), tried = tried, None
             if not claimed.grants and time.monotonic() < give_up and claimed.empty is not EmptyReason.ENDED:
                 riding = await self._park(claim, seen, claimed, give_up)
                 if riding is None:
                     continue
                 claimed = riding
-            if self.store.local:
-                return settled, hand_over(self.store, claimed)
-            return settled, await self.in_thread(hand_over, self.store, claimed)
+            return await self._hand_over(claim, claimed)
 
     async def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
         """Settle what is finished and claim up to `count` batches, a lease each, in one turn. Never waits."""
         if self._draining:
             return await self.send(settle) if settle is not None else [], []
         commands: list[Command] = [claim] * count if settle is None else [settle, *([claim] * count)]
-        results = (await self._submit(commands)).answers()
-        first = 0 if settle is None else 1
-        settled = results[0] if first else []
-        handed = [one for one in results[first:] if one.grants]
-        if self.store.local:
-            return settled, [hand_over(self.store, one) for one in handed]
-        return settled, [await self.in_thread(hand_over, self.store, one) for one in handed]
+        settled, claims = await self._split(await self._submit(commands), settle)
+        handed: list[Handed] = []
+        for number, one in enumerate(claims):
+            try:
+                handed.append(await self._hand_over(claim, one))
+            except StoreError:
+                await self._give_back(claims[number + 1 :])
+                break
+        return settled, [one for one in handed if one.claimed.grants]
 
-    async def _park(self, claim: Claim, seen: tuple[int, int], empty: Claimed, give_up: float) -> Claimed | None:
+    async def _split(self, slot: Slot, settle: Settle | None) -> tuple[list[Settled], list[Claimed]]:
+        settled, claims, refusal = split(slot, settle)
+        if refusal is not None:
+            await self._give_back(claims)
+            raise refusal
+        return settled, claims
+
+    async def _hand_over(self, claim: Claim, claimed: Claimed) -> Handed:
+        """What cannot be handed over goes back: it could not be read, or the broker began to drain meanwhile."""
+        if claimed.lease_no and self._draining:
+            await self._give_back([claimed])
+            return nothing(claim, EmptyReason.DRAINING)
+        try:
+            if self.store.shards == 1:
+                return hand_over(self.store, claimed)
+            handed: Handed = await self.in_thread(hand_over, self.store, claimed)
+            return handed
+        except BaseException:
+            self.keep(self.loop.create_task(self._give_back([claimed])))
+            raise
+
+    async def _give_back(self, claims: Sequence[Claimed]) -> None:
+        command = release(claims)
+        if command is None or self._closed.is_set():
+            return
+        try:
+            await self.send(command)
+        except AckwiseError as problem:
+            duties.complain("giving back a claim", problem)
+
+    async def _park(self, claim: Claim, seen: Seen, empty: Claimed, give_up: float) -> Claimed | None:
         """Sleep until a turn serves the claim (its answer), or it is time to try again (None)."""
         done: asyncio.Future[None] = self.loop.create_future()
         slot = Slot([claim], lambda: None if done.done() else done.set_result(None))
@@ -204,10 +181,10 @@ class AsyncBroker:
     async def give_back(self, slot: Slot, done: asyncio.Future[None]) -> None:
         """A caller was cancelled while a turn was serving it: what it was given goes back unspent."""
         await done
-        claims = [c for c in slot.results or [] if isinstance(c, Claimed) and c.lease_no]
-        entries = [Settlement(selector=ByLease(c.lease_id), outcome=Outcome.RELEASE) for c in claims]
-        if entries and not self._closed.is_set():
-            await self.send(Settle(entries=entries))
+        if slot.results == []:
+            # It was only told to try again: somebody else must do so now.
+            self.look_again()
+        await self._give_back([c for c in slot.results or [] if isinstance(c, Claimed)])
 
     def _look_again_soon(self) -> None:
         if not self.loop.is_closed():

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ackwise.broker import duties
-from ackwise.broker.handing import answer, hand_over
+from ackwise.broker.handing import answer, hand_over, nothing, release, split
 from ackwise.broker.pending import Pending, Slot, interrupted, is_empty, shard_of
-from ackwise.broker.waiting import Waiters
+from ackwise.broker.waiting import Seen, Waiters
 from ackwise.core.answers import Claimed, Handed, Settled
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import ByLease, Claim, Command, Settle, Settlement
-from ackwise.core.errors import AckwiseError, Draining
+from ackwise.core.errors import AckwiseError, Draining, StoreError
 from ackwise.core.queries import ListLeases, Query
 from ackwise.core.settlement import Outcome
 from ackwise.store.clock import ManualClock
@@ -133,36 +133,78 @@ class Broker:
         return self.settle_and_claim(None, command, wait)[1]
 
     def settle_and_claim(self, settle: Settle | None, claim: Claim, wait: float = 0.0) -> tuple[list[Settled], Handed]:
-        """Settle one batch and claim the next in the same turn."""
+        """Settle one batch and claim the next in the same turn. A settlement that was done is always answered."""
         give_up = time.monotonic() + wait
-        settled: list[Settled] = []
+        if settle is None:
+            return [], self._claim(claim, give_up)
+        if self._draining.is_set():
+            return self.send(settle), nothing(claim, EmptyReason.DRAINING)
+        seen = self.waiters.version(claim.queue)
+        settled, claims = self._split(self._submit([settle, claim]), settle)
+        try:
+            return settled, self._claim(claim, give_up, (seen, claims[0]))
+        except StoreError:
+            return settled, nothing(claim, EmptyReason.UNAVAILABLE)
+
+    def _claim(self, claim: Claim, give_up: float, tried: tuple[Seen, Claimed] | None = None) -> Handed:
+        """Try, park and try again; `tried` is a first try that was made already."""
         while True:
-            if self._draining.is_set():
-                if settle is not None:
-                    settled = self.send(settle)
-                return settled, Handed(Claimed(claim.group, [], empty=EmptyReason.DRAINING), ())
-            seen = self.waiters.version(claim.queue)
-            results = self._submit([claim] if settle is None else [settle, claim]).answers()
-            if settle is not None:
-                settled, settle = results[0], None
-            claimed: Claimed = results[-1]
-            if claimed.grants or time.monotonic() >= give_up or claimed.empty is EmptyReason.ENDED:
-                return settled, hand_over(self.store, claimed)
-            riding = self._park(claim, seen, claimed, give_up)
-            if riding is not None:
-                return settled, hand_over(self.store, riding)
+            if tried is None:
+                if self._draining.is_set():
+                    return nothing(claim, EmptyReason.DRAINING)
+                seen = self.waiters.version(claim.queue)
+                tried = seen, self._submit([claim]).answers()[0]
+            (seen, claimed), tried = tried, None
+            if not claimed.grants and time.monotonic() < give_up and claimed.empty is not EmptyReason.ENDED:
+                riding = self._park(claim, seen, claimed, give_up)
+                if riding is None:
+                    continue
+                claimed = riding
+            return self._hand_over(claim, claimed)
 
     def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
         """Settle what is finished and claim up to `count` batches, a lease each, in one turn. Never waits."""
         if self._draining.is_set():
             return self.send(settle) if settle is not None else [], []
         commands: list[Command] = [claim] * count if settle is None else [settle, *([claim] * count)]
-        results = self._submit(commands).answers()
-        first = 0 if settle is None else 1
-        settled = results[0] if first else []
-        return settled, [hand_over(self.store, one) for one in results[first:] if one.grants]
+        settled, claims = self._split(self._submit(commands), settle)
+        handed: list[Handed] = []
+        for number, one in enumerate(claims):
+            try:
+                handed.append(self._hand_over(claim, one))
+            except StoreError:
+                self._give_back(claims[number + 1 :])
+                break
+        return settled, [one for one in handed if one.claimed.grants]
 
-    def _park(self, claim: Claim, seen: tuple[int, int], empty: Claimed, give_up: float) -> Claimed | None:
+    def _split(self, slot: Slot, settle: Settle | None) -> tuple[list[Settled], list[Claimed]]:
+        settled, claims, refusal = split(slot, settle)
+        if refusal is not None:
+            self._give_back(claims)
+            raise refusal
+        return settled, claims
+
+    def _hand_over(self, claim: Claim, claimed: Claimed) -> Handed:
+        """What cannot be handed over goes back: it could not be read, or the broker began to drain meanwhile."""
+        if claimed.lease_no and self._draining.is_set():
+            self._give_back([claimed])
+            return nothing(claim, EmptyReason.DRAINING)
+        try:
+            return hand_over(self.store, claimed)
+        except BaseException:
+            self._give_back([claimed])
+            raise
+
+    def _give_back(self, claims: Sequence[Claimed]) -> None:
+        command = release(claims)
+        if command is None:
+            return
+        try:
+            self.send(command)
+        except AckwiseError as problem:
+            duties.complain("giving back a claim", problem)
+
+    def _park(self, claim: Claim, seen: Seen, empty: Claimed, give_up: float) -> Claimed | None:
         """Sleep until a turn serves the claim (its answer), or it is time to try again (None)."""
         gate = threading.Lock()
         gate.acquire()

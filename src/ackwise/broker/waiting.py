@@ -12,6 +12,10 @@ ANY = ""
 """Where claims by namespace or task are parked: any queue may concern them."""
 
 
+Seen = tuple[int, int]
+"""What a queue's version was when somebody looked and found nothing."""
+
+
 class Waiters:
     """Parked slots by queue. A version per queue closes the gap between an empty try and parking."""
 
@@ -24,10 +28,10 @@ class Waiters:
     def __len__(self) -> int:
         return sum(map(len, self._parked.values()))
 
-    def version(self, queue: str | None) -> tuple[int, int]:
+    def version(self, queue: str | None) -> Seen:
         return self._all, self._versions.get(queue or ANY, 0)
 
-    def park(self, queue: str | None, slot: Slot, seen: tuple[int, int]) -> bool:
+    def park(self, queue: str | None, slot: Slot, seen: Seen) -> bool:
         """False when something was woken since `seen`: try again instead."""
         with self._lock:
             if self.version(queue) != seen:

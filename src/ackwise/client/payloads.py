@@ -57,7 +57,7 @@ def new_messages(payloads: Iterable[object], partition: str, priority: int) -> l
     given = list(payloads)
     special = any(issubclass(kind, Item | bytes | bytearray | memoryview) for kind in set(map(type, given)))
     if given and priority == 0 and not special:
-        return PlainBatch([as_json(one) for one in given], None, partition)
+        return PlainBatch(_all_json(given), None, partition)
     return [
         _from_item(one, partition, priority) if isinstance(one, Item) else new_message(one, partition, priority)
         for one in given
@@ -74,6 +74,17 @@ def _from_item(item: Item, partition: str, priority: int) -> NewMessage:
         item.delay,
         item.content_type,
     )
+
+
+def _all_json(payloads: list[object]) -> list[bytes]:
+    """All of them in one go; where one might be unwritable, one by one, so that the error says what is wrong."""
+    try:
+        bodies = list(map(_encode, payloads))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        bodies = []
+    if len(bodies) < len(payloads) or b"null" in b" ".join(bodies):
+        return [as_json(one) for one in payloads]
+    return bodies
 
 
 def as_json(payload: object) -> bytes:

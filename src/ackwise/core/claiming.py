@@ -19,6 +19,8 @@ class EmptyReason(StrEnum):
     PAUSED = "paused"
     ENDED = "ended"
     DRAINING = "draining"
+    UNAVAILABLE = "unavailable"
+    """What came before the claim in the same call was done; then the store failed."""
 
 
 class Take(msgspec.Struct, frozen=True):

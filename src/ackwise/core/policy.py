@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -141,6 +142,12 @@ def _check_types(policy: QueuePolicy | GroupPolicy) -> None:
         msgspec.convert(msgspec.to_builtins(policy), type(policy))
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as problem:
         raise BadInput(f"policy: {problem}") from None
+
+
+@lru_cache(maxsize=256)
+def checked(policy: QueuePolicy) -> QueuePolicy:
+    """The policy, checked once however often it is handed in."""
+    return policy.check()
 
 
 def order_for(exclusivity: Exclusivity) -> Order:

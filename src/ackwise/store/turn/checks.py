@@ -6,7 +6,7 @@ from ackwise.core import limits
 from ackwise.core.commands import Push
 from ackwise.core.errors import BadInput, PayloadTooLarge
 from ackwise.core.messages import NewMessage, PlainBatch
-from ackwise.core.policy import QueuePolicy
+from ackwise.core.policy import QueuePolicy, checked
 
 
 def check_push(command: Push) -> PlainBatch | None:
@@ -16,7 +16,7 @@ def check_push(command: Push) -> PlainBatch | None:
     if len(messages) > limits.MAX_PUSH_ITEMS:
         raise BadInput(f"a push takes at most {limits.MAX_PUSH_ITEMS} messages")
     if command.create is not None:
-        command.create.check()
+        checked(command.create)
     batch = messages if isinstance(messages, PlainBatch) else _as_batch(messages)
     if batch is not None and _is_plain(batch):
         limits.name(batch.partition, "partition")

@@ -11,7 +11,7 @@ from ackwise.core.answers import Claimed, Grant
 from ackwise.core.claiming import EmptyReason, LanePlan, LaneView, Take, may_enter, plan_lane
 from ackwise.core.commands import Claim
 from ackwise.core.errors import BadInput, ClaimConflict
-from ackwise.core.policy import Exclusivity, order_for
+from ackwise.core.policy import Exclusivity, checked, order_for
 from ackwise.core.spans import Cursor, Lease, Span, merge_ranges
 from ackwise.store.session import Outdated
 from ackwise.store.turn import catalog, places, reading
@@ -54,7 +54,7 @@ def check(command: Claim) -> None:
     if command.key is not None and command.auto_ack:
         raise BadInput("a claim with a key cannot auto-ack: there would be nothing to give again")
     if command.create is not None:
-        command.create.check()
+        checked(command.create)
 
 
 def claim(turn: Turn, command: Claim) -> Claimed:
