@@ -229,7 +229,9 @@ def test_a_bug_in_one_command_fails_only_that_one(desk: Desk, monkeypatch: pytes
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(engine, "_HANDLERS", {**engine._HANDLERS, c.PauseQueue: broken})
+    handlers: dict[Any, Any] = dict(engine._HANDLERS)
+    handlers[c.PauseQueue] = broken
+    monkeypatch.setattr(engine, "_HANDLERS", handlers)
     desk.configure("q")
     first, failed, last = desk.together(push(), c.PauseQueue(queue="q"), c.Claim(queue="q"))
     assert [r.status for r in first] == ["queued"]

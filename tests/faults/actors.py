@@ -210,7 +210,9 @@ class Mover:
             derived = [f"{txid}>" for txid in taken]
             step = Transaction(
                 settlements=[Settlement(selector=ByLease(handed.claimed.lease_id), outcome=Outcome.ACK)],
-                pushes=[Push(queue="jobs", messages=[NewMessage(body(t), home(t), 0, t) for t in derived], create=None)],
+                pushes=[
+                    Push(queue="jobs", messages=[NewMessage(body(t), home(t), 0, t) for t in derived], create=None)
+                ],
                 required_leases=(handed.claimed.lease_id,),
             )
 

@@ -62,14 +62,15 @@ class Tally:
 
 
 class Worker:
-    """A child process and what it said so far. A thread of its own listens, so that it is never held up by a full pipe."""
+    """A child process and what it said so far. A thread of its own listens, so that a full pipe never holds it up."""
 
     def __init__(self) -> None:
         self.life = Life()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.worker"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         self._heard = threading.Condition()
         self._ended = False
@@ -126,7 +127,7 @@ class Campaign:
         self._url = ""
         self._lives = 0
 
-    def run(self, lives: int, live: Callable[[Campaign], list[Life]], progress: Callable[[], None] = lambda: None) -> None:
+    def run(self, lives: int, live: Callable[[Campaign], list[Life]]) -> None:
         """Each life is what `live` makes of it; the store is checked after each."""
         for _ in range(lives):
             if self._lives % self._every == 0:
@@ -137,7 +138,6 @@ class Campaign:
             for life in ended:
                 self.tally.life(life)
             self._check(ended)
-            progress()
 
     def _begin(self) -> None:
         self._url, self._book, self._shift = self._fresh_url(), Book(), 0

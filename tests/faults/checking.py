@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ackwise.core.answers import Claimed, Receipts, Swept
@@ -17,7 +17,8 @@ from ackwise.store.port import Store
 from tests.faults.actors import GROUPS, SECOND, body, home
 from tests.faults.ledger import Life
 
-Names = Iterable[tuple[str, str]]
+Name = tuple[str, str]
+"""A queue and a transaction id in it."""
 _SHOWN = 5
 
 
@@ -25,7 +26,7 @@ _SHOWN = 5
 class Book:
     """Everything one database was told so far."""
 
-    ids: dict[tuple[str, str], str] = field(default_factory=dict)
+    ids: dict[Name, str] = field(default_factory=dict)
     finished: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     dead: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
@@ -45,7 +46,7 @@ def prepare(store: Store) -> None:
 def check(store: Store, lives: Sequence[Life], book: Book, dice: random.Random) -> list[str]:
     """What is wrong with the store after these lives; afterwards every message in it is finished."""
     problems = [f"audit: {p}" for p in store.audit()]
-    answered: dict[tuple[str, str], str] = {}
+    answered: dict[Name, str] = {}
     for life in lives:
         problems += life.problems
         for name, message_id in life.pushed.items():
@@ -79,15 +80,17 @@ def _old_are_known(store: Store, book: Book, dice: random.Random) -> list[str]:
     return [f"forgotten: {name}" for name in sample if name in late or known[name] != book.ids[name]]
 
 
-def _push_again(store: Store, names: Sequence[tuple[str, str]]) -> tuple[dict[tuple[str, str], str], set[tuple[str, str]]]:
+def _push_again(store: Store, names: Sequence[Name]) -> tuple[dict[Name, str], set[Name]]:
     """Message ids by name, and which of them were not there before."""
-    known: dict[tuple[str, str], str] = {}
-    late: set[tuple[str, str]] = set()
+    known: dict[Name, str] = {}
+    late: set[Name] = set()
     for queue in ("orders", "jobs"):
         txids = [txid for where, txid in names if where == queue]
         if not txids:
             continue
-        receipts = _do(store, Push(queue=queue, messages=[NewMessage(body(t), home(t), 0, t) for t in txids], create=None))
+        receipts = _do(
+            store, Push(queue=queue, messages=[NewMessage(body(t), home(t), 0, t) for t in txids], create=None)
+        )
         assert isinstance(receipts, Receipts)
         for txid, receipt in zip(txids, receipts, strict=True):
             known[queue, txid] = receipt.message_id
@@ -111,7 +114,7 @@ class _Group:
         self._queue, self._group = key.split("/")
         self._problems: list[str] = []
 
-    def check(self, pushed: set[str], late: set[tuple[str, str]]) -> list[str]:
+    def check(self, pushed: set[str], late: set[Name]) -> list[str]:
         drained = self._drain()
         acked = {txid for life in self._lives for txid in life.acked[self._key]}
         buried = {txid for life in self._lives for txid in life.dead[self._key]}
@@ -160,14 +163,14 @@ class _Group:
                             self._problems.append(f"{self._key}: {message.transaction_id} has another payload")
             entry = Settlement(selector=ByLease(claimed.lease_id), outcome=Outcome.ACK)
             _do(self._store, Settle(entries=[entry], atomic=True))
-        self._expect("delivered twice", {txid for txid in found if found.count(txid) > 1} if len(set(found)) < len(found) else set())
+        self._expect("delivered twice", {txid for txid, times in Counter(found).items() if times > 1})
         return set(found)
 
     def _dead(self) -> set[str]:
         page = self._store.list_dead(ListDead(queue=self._queue, group=self._group, limit=100_000))
         return {letter.transaction_id for letter in page.letters}
 
-    def _moves(self, came_back: set[str], late: set[tuple[str, str]]) -> None:
+    def _moves(self, came_back: set[str], late: set[Name]) -> None:
         """An unanswered ack + push happened as a whole or not at all."""
         for life in self._lives:
             for sources, derived in life.unanswered_moves():

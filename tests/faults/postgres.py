@@ -1,4 +1,4 @@
-"""Faults of a PostgreSQL store: the broker dies, its connections are cut by the server, the server itself falls over."""
+"""Faults of a PostgreSQL store: the broker dies, the server cuts its connections, the server itself falls over."""
 
 from __future__ import annotations
 

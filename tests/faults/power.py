@@ -1,8 +1,8 @@
 """A VFS that writes down what SQLite asked of the disk, and disks as lost power may leave them behind.
 
-Everything goes to the real files as well. `Journal` keeps each write, truncation, sync and deletion in order, with marks
-of what had been answered in between; `Journal.images` then makes, for any moment, the files as they may be when the
-power goes: what was synced is there, of everything else each 512-byte sector is there or not, as the dice fall.
+Everything goes to the real files as well. `Journal` keeps each write, truncation, sync and deletion in order, with
+marks of what had been answered in between; `Journal.images` then makes, for any moment, the files as they may be when
+the power goes: what was synced is there, of everything else each 512-byte sector is there or not, as the dice fall.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ def _torn(event: Event, dice: random.Random) -> Iterator[Event]:
 
 
 class Journal:
-    """Every event of every file, in order. `full_after` bytes written, a write says that the disk is full."""
+    """Every event of every file, in order. Without `room` left, a write that makes its file longer is refused."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.full_after: int | None = None
+        self.room: int | None = None
         self.failing_syncs = 0
-        self._written = 0
+        self._sizes: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def add(self, event: Event) -> None:
@@ -98,15 +98,24 @@ class Journal:
         """Something was answered (or asked) here."""
         self.add(Event("mark", data=data))
 
-    def check_room(self, size: int) -> None:
+    def grow(self, path: str, size: int) -> None:
+        """A file is about to reach this size."""
         with self._lock:
-            if self.full_after is not None and self._written + size > self.full_after:
-                raise apsw.FullError("the disk is full")
-            self._written += size
+            more = size - self._sizes.get(path, 0)
+            if more <= 0:
+                return
+            if self.room is not None:
+                if more > self.room:
+                    raise apsw.FullError("the disk is full")
+                self.room -= more
+            self._sizes[path] = size
 
-    def fill_up(self, room: int) -> None:
-        """From now on there is room for so many more bytes."""
-        self._written, self.full_after = 0, room
+    def shrink(self, path: str, size: int) -> None:
+        with self._lock:
+            less = self._sizes.get(path, 0) - size
+            self._sizes[path] = size
+            if self.room is not None:
+                self.room += max(0, less)
 
     def check_sync(self) -> None:
         with self._lock:
@@ -126,15 +135,20 @@ class Journal:
                 if event.kind == "mark":
                     marks += event.data
                 elif event.kind != "sync" or syncs_count:
-                    _note(files.setdefault(event.path, _File()), event)
+                    _note(files, event)
             at = moment
             left = {path: file.after_power_loss(dice) for path, file in files.items()}
             yield {path: content for path, content in left.items() if content is not None}, bytes(marks)
 
 
-def _note(file: _File, event: Event) -> None:
+def _note(files: dict[str, _File], event: Event) -> None:
+    file = files.setdefault(event.path, _File())
     match event.kind:
         case "sync":
+            if not file.exists:
+                # The first sync of a new journal or log syncs its folder too, and with it earlier deletions.
+                for other in files.values():
+                    other.ghost = None
             file.sync()
         case "delete":
             file.ghost = bytes(file.safe) if file.exists else None
@@ -166,6 +180,7 @@ class PowerVFS(apsw.VFS):
 
     def xDelete(self, filename: str, syncdir: bool) -> None:
         super().xDelete(filename, syncdir)
+        self._journal.shrink(filename, 0)
         self._journal.add(Event("delete", filename))
 
 
@@ -176,12 +191,13 @@ class _PowerFile(apsw.VFSFile):
         self._path = name.filename() if isinstance(name, apsw.URIFilename) else name or ""
 
     def xWrite(self, data: Any, offset: int) -> None:
-        self._journal.check_room(len(data))
+        self._journal.grow(self._path, offset + len(data))
         super().xWrite(data, offset)
         self._journal.add(Event("write", self._path, offset, bytes(data)))
 
     def xTruncate(self, newsize: int) -> None:
         super().xTruncate(newsize)
+        self._journal.shrink(self._path, newsize)
         self._journal.add(Event("truncate", self._path, newsize))
 
     def xSync(self, flags: int) -> None:

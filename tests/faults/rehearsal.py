@@ -68,9 +68,7 @@ def rehearse(store: SQLiteStore, clock: ManualClock, journal: Journal, seed: int
     journal.mark(b'["ready"]\n')
     broker = Broker(store, background=False)
     desk, voice = _Desk(broker), _Marks(journal)
-    running: list[Coroutine[Any, Any, None]] = [
-        actor(desk, voice) for actor in cast(Job("", f"{seed}-", seed, "", 0))
-    ]
+    running: list[Coroutine[Any, Any, None]] = [actor(desk, voice) for actor in cast(Job("", f"{seed}-", seed, "", 0))]
     for _ in range(steps):
         dice.choice(running).send(None)
         clock.advance(dice.choice((0.0, 0.001, 0.02)))

@@ -2,7 +2,7 @@
 
 Usage: python -m tests.faults.worker, with one JSON object (`Job`) on standard input. Each line on standard output is
 ["s", number, kind, about] when an operation starts, ["e", number, events] when it was answered, ["x", number, code]
-when it failed; an event is [what, group key, transaction ids] or ["pushed", queue, [[transaction id, message id], ...]].
+when it failed. An event is [what, group key, transaction ids] or ["pushed", queue, [[transaction id, message id]]].
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _endless(run: Callable[[Any], None], actor: Actor, desk: Desk, voice: Voice)
 async def _coroutines(job: Job, voice: Voice, actors: list[Actor]) -> None:
     store = open_store(job.url, clock=ShiftedClock(job.shift))
     desk = AsyncDesk(await AsyncBroker.start(store))
-    tasks = [asyncio.create_task(actor(desk, voice)) for actor in actors]  # type: ignore[arg-type]
+    tasks = [asyncio.create_task(actor(desk, voice)) for actor in actors]
     voice.say("ready")
     try:
         await asyncio.gather(*tasks)

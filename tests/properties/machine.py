@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ackwise.core import commands as c
-from ackwise.core import ids
 from ackwise.core import queries as q
 from ackwise.core.answers import Claimed, Settled
 from ackwise.core.errors import AckwiseError, ClaimConflict
@@ -78,6 +77,7 @@ class Machine(RuleBasedStateMachine):
         self.bodies = 0
         self.where: dict[bytes, tuple[LaneKey, int]] = {}
         self.handed: list[tuple[str, int, LaneKey, int]] = []
+        self.lane_ids: dict[tuple[int, LaneKey], int] = {}
 
     @initialize(policy=policies)
     def configure(self, policy: dict[str, Any]) -> None:
@@ -166,8 +166,9 @@ class Machine(RuleBasedStateMachine):
         (answer,) = store.transact([command])
         self._housekeeping()
         self.model.ensure_group(group)
-        old = next((x for x in self.model.leases.values() if x.key == command.key and x.group == group), None)
-        if command.key is not None and old is not None and old.ended != "void":
+        mine = [x for x in self.model.leases.values() if x.key == command.key and x.group == group and not x.gone]
+        old = mine[0] if mine and command.key is not None else None
+        if old is not None:
             self._repeated(store, command, old, answer)
             return
         assert isinstance(answer, Claimed), answer
@@ -223,6 +224,7 @@ class Machine(RuleBasedStateMachine):
             assert delivery.message.payload == self.model.lanes[lane][delivery.seq].body
             if answer.lease_no:
                 self.handed.append((delivery.id, answer.lease_no, lane, delivery.seq))
+                self.lane_ids[answer.lease_no, lane] = delivery.lane
 
     # settling
 
@@ -233,9 +235,7 @@ class Machine(RuleBasedStateMachine):
         atomic=st.booleans(),
         forged=st.sampled_from([False, False, False, True]),
     )
-    def settle(
-        self, entries: list[tuple[int, str, int | None]], late: bool, atomic: bool, forged: bool
-    ) -> None:
+    def settle(self, entries: list[tuple[int, str, int | None]], late: bool, atomic: bool, forged: bool) -> None:
         pool = self.handed if late else self.handed[-8:]
         chosen = [(*pool[pick % len(pool)], outcome, delay) for pick, outcome, delay in entries]
         asked = [self._entry(c.ByDelivery(text), outcome, delay) for text, _, _, _, outcome, delay in chosen]
@@ -256,11 +256,22 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=picks, outcome=outcomes, delay=delays)
     def settle_lease(self, pick: int, outcome: str, delay: int | None) -> None:
         lease = self._pick_lease(pick)
-        held = len(self.model.held_by(lease)) if lease.ended != "void" else 0
+        held = 0 if lease.gone else len(self.model.held_by(lease))
         (answer,) = self.do(c.Settle(entries=[self._entry(c.ByLease(lease.lease_id), outcome, delay)]))
         verdicts = self.model.settle_lease(lease, outcome, self._micros(delay), self.now)
         assert answer.verdict.value in verdicts
         assert answer.count == (held if answer.verdict.settled else 0)
+
+    @precondition(lambda self: self.handed)
+    @rule(pick=picks, before=st.integers(0, 2), after=st.integers(1, 3), outcome=outcomes, delay=delays)
+    def settle_range(self, pick: int, before: int, after: int, outcome: str, delay: int | None) -> None:
+        _, no, lane, seq = self.handed[pick % len(self.handed)]
+        lease, lo, hi = self.model.leases[no], max(0, seq - before), seq + after
+        selector = c.ByRange(lease.lease_id, self.lane_ids[no, lane], lo, hi)
+        (answer,) = self.do(c.Settle(entries=[self._entry(selector, outcome, delay)]))
+        verdicts, count = self.model.settle_range(lease, lane, lo, hi, outcome, self._micros(delay), self.now)
+        assert answer.verdict.value in verdicts
+        assert answer.count == count
 
     def _pick_lease(self, pick: int) -> Lease:
         numbers = sorted(self.model.leases)[-6:]
@@ -372,17 +383,10 @@ class Machine(RuleBasedStateMachine):
         if self.handed:
             text = self.handed[pick % len(self.handed)][0]
             work.append(c.Settle(entries=[self._entry(c.ByDelivery(text), "reject", None)]))
-        prepared = self.stores[which].prepare(work)
+        prepared: Any = self.stores[which].prepare(work)
         prepared.abandon()
 
     @invariant()
     def promises_hold(self) -> None:
         if hasattr(self, "model"):
             check_everything(self.store, self.model)
-
-
-def lease_numbers(text: str) -> int:
-    """The number inside a lease id."""
-    parsed = ids.parse_lease_id(text)
-    assert parsed is not None
-    return parsed[0]

@@ -61,6 +61,8 @@ class Lease:
     lost: set[tuple[LaneKey, int]] = field(default_factory=set)
     ended: str | None = None
     """How it ended."""
+    gone: bool = False
+    """Its queue was deleted."""
 
 
 @dataclass
@@ -132,7 +134,7 @@ class Model:
     def void(self) -> None:
         """The queue is gone, and every lease with it."""
         for lease in self.leases.values():
-            lease.ended = "void"
+            lease.ended, lease.gone = lease.ended or "void", True
 
     # leases
 
@@ -198,7 +200,7 @@ class Model:
         """The verdict for one message of a lease, and what it does."""
         if (lane, seq) not in lease.granted:
             return "unknown"
-        if lease.ended == "void":
+        if lease.gone:
             return "stale"
         cell = self.views[lane, lease.group].cells.get(seq)
         if cell is None or cell.state != "leased" or cell.lease != lease.no:
@@ -211,7 +213,7 @@ class Model:
 
     def settle_lease(self, lease: Lease, outcome: str, delay: int | None, now: int) -> set[str]:
         """The verdicts that may be answered for a whole lease."""
-        if lease.ended == "void":
+        if lease.gone:
             return {"stale"}
         held = self.held_by(lease)
         if not held:
@@ -222,9 +224,7 @@ class Model:
         self.end_if_empty(lease, "settled")
         return verdicts
 
-    def _apply(
-        self, group: str, lane: LaneKey, seq: int, cell: Cell, outcome: str, delay: int | None, now: int
-    ) -> str:
+    def _apply(self, group: str, lane: LaneKey, seq: int, cell: Cell, outcome: str, delay: int | None, now: int) -> str:
         cell.lease = None
         match outcome:
             case "ack":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,7 +17,7 @@ from ackwise.store.port import Store
 from ackwise.store.postgres import PostgresStore
 from ackwise.store.sqlite import SQLiteStore
 from tests.pg import FACTORIES, clean
-from tests.properties.machine import Machine
+from tests.properties.machine import Disk, Machine
 
 DEEP = os.environ.get("ACKWISE_HYPOTHESIS") == "deep"
 EXCLUSIVITIES = ("none", "partition", "queue")
@@ -77,12 +79,17 @@ class PostgresDisk:
         clean(self._url)
 
 
+def run(disk: Disk, exclusivity: str, how: settings) -> None:
+    make: Any = partial(Machine, disk, exclusivity)
+    run_state_machine_as_test(make, settings=how)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("exclusivity", EXCLUSIVITIES)
 def test_on_sqlite(tmp_path: Path, exclusivity: str) -> None:
     disk = SQLiteDisk(tmp_path)
-    run_state_machine_as_test(lambda: Machine(disk, exclusivity), settings=bounds(25, 1500))
+    run(disk, exclusivity, bounds(50, 1500))
 
 
 @pytest.mark.slow
@@ -92,4 +99,4 @@ def test_on_sqlite(tmp_path: Path, exclusivity: str) -> None:
 def test_on_postgres(request: pytest.FixtureRequest, factory: str, exclusivity: str) -> None:
     make: Callable[[], str] = request.getfixturevalue(factory)
     disk = PostgresDisk(make())
-    run_state_machine_as_test(lambda: Machine(disk, exclusivity), settings=bounds(5, 150))
+    run(disk, exclusivity, bounds(6, 150))

@@ -72,6 +72,6 @@ class Lane:
             slot.results = prepared.results[at : at + len(slot.commands)]
             at += len(slot.commands)
             slot.wake()
-        for slot in broker.waiters.woken(prepared.woken, len(riders)) if prepared.woken else ():
+        for slot in broker.waiters.woken(prepared.woken, riders) if prepared.woken else ():
             slot.results = []
             slot.wake()

@@ -16,6 +16,7 @@ from ackwise.core.messages import PlainBatch
 TURN_SECONDS = 0.005
 TURN_BYTES = 4 << 20
 TURN_COMMANDS = 2000
+LEAST_COMMANDS = 64
 WAITING_BYTES = 64 << 20
 _NEVER_DEFERRED = (Settle, Extend, Transaction)
 
@@ -84,7 +85,8 @@ class Pending:
         """The next turn's slots: within its bounds, but settlements are never left behind."""
         most = TURN_COMMANDS
         if self._seconds_each:
-            most = max(1, min(most, int(TURN_SECONDS / self._seconds_each)))
+            # One hiccup must not break up the group commit, hence the floor.
+            most = max(LEAST_COMMANDS, min(most, int(TURN_SECONDS / self._seconds_each)))
         taken: list[Slot] = []
         later: deque[Slot] = deque()
         commands = size = 0

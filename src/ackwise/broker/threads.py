@@ -81,7 +81,7 @@ class Lane:
         for slot in slots:
             slot.results = prepared.results[at : at + len(slot.commands)]
             at += len(slot.commands)
-        for slot in waiters.woken(prepared.woken, len(riders)) if prepared.woken else ():
+        for slot in waiters.woken(prepared.woken, riders) if prepared.woken else ():
             slot.results = []
             slot.wake()
         for slot in slots:

@@ -56,6 +56,8 @@ class Transition(NamedTuple):
     target: State
 
 
+_STORED = tuple(state for state in State if state is not State.SCHEDULED)
+
 TRANSITIONS: tuple[Transition, ...] = (
     Transition(State.SCHEDULED, Event.DUE, Guard.ALWAYS, State.READY),
     Transition(State.WAITING, Event.DUE, Guard.ALWAYS, State.READY),
@@ -76,10 +78,9 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(State.WAITING, Event.MAX_WAIT, Guard.KEPT, State.DEAD),
     Transition(State.WAITING, Event.MAX_WAIT, Guard.DROPPED, State.EXPIRED),
     Transition(State.READY, Event.RETENTION, Guard.ALWAYS, State.EXPIRED),
-    Transition(State.READY, Event.SEEK, Guard.BEHIND, State.SKIPPED),
-    Transition(State.LEASED, Event.SEEK, Guard.AHEAD, State.READY),
-    Transition(State.ACKED, Event.SEEK, Guard.AHEAD, State.READY),
     Transition(State.DEAD, Event.REDRIVE, Guard.ALWAYS, State.READY),
+    *(Transition(state, Event.SEEK, Guard.AHEAD, State.READY) for state in _STORED if state is not State.READY),
+    *(Transition(state, Event.SEEK, Guard.BEHIND, State.SKIPPED) for state in _STORED if state is not State.SKIPPED),
 )
 
 _TARGETS = {(source, event, guard): target for source, event, guard, target in TRANSITIONS}

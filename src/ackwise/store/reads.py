@@ -70,7 +70,7 @@ def _states(session: Session, group: GroupRow, lane: int, lo: int, hi: int) -> d
         seq: "skipped" if seq < cursor.first else "acked" if seq < cursor.next else "ready" for seq in range(lo, hi)
     }
     where = {"lane": lane, "grp": group.id}
-    for seq_row in session.rows("dead_in_range", {**where, "lo": lo, "hi": hi}):
+    for seq_row in session.rows("dead_in_range", {**where, "epoch": cursor.epoch, "lo": lo, "hi": hi}):
         if cursor.first <= seq_row[0] < cursor.next:
             states[seq_row[0]] = "dead"
     spans = [Span(*r) for r in session.rows("spans_inside", {**where, "lo": lo, "hi": hi})]

@@ -26,7 +26,10 @@ class StoreURL(msgspec.Struct, frozen=True):
 def parse(url: str) -> StoreURL:
     if "://" not in str(url):
         raise BadStoreURL(f"{url!r} is not a store URL; use sqlite:///path/to/file.db or postgresql://host/database")
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as problem:
+        raise BadStoreURL(f"{url!r} is not a store URL: {problem}") from None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     ours = {key: options.pop(key) for key in _OURS if key in options}
     match parts.scheme:
@@ -35,7 +38,10 @@ def parse(url: str) -> StoreURL:
                 raise BadStoreURL(f"{url!r}: a SQLite URL has three slashes and a path, such as sqlite:///queue.db")
             if options:
                 raise BadStoreURL(f"{url!r}: unknown option {sorted(options)[0]!r}; known: durability, busy_timeout")
-            return _with_options(url, "sqlite", unquote(parts.path[1:]), ours)
+            path = unquote(parts.path[1:])
+            if "\0" in path:
+                raise BadStoreURL(f"{url!r}: a path has no NUL in it")
+            return _with_options(url, "sqlite", path, ours)
         case "postgresql" | "postgres":
             query = "&".join(p for p in parts.query.split("&") if p.split("=")[0] not in _OURS)
             target = urlunsplit(("postgresql", parts.netloc, parts.path, query, ""))

@@ -55,6 +55,7 @@ def open_writer(url: StoreURL, vfs: str | None = None) -> apsw.Connection:
         connection = apsw.Connection(path, vfs=vfs, statementcachesize=256)
         _prepare_once(connection)
         connection.set_busy_timeout(round(url.busy_timeout * 1000))
+        _refuse_foreign(connection, path)
         _pragma(connection, "journal_mode", "wal")
         _pragma(connection, "synchronous", "2" if url.durability == "full" else "1")
         _pragma(connection, "wal_autocheckpoint", "0")
@@ -94,22 +95,33 @@ def _pragma(connection: apsw.Connection, name: str, value: str) -> None:
         )
 
 
+def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
+    """Before anything is changed in it: the file is empty, or ours and of a schema we know."""
+    alone = not connection.in_transaction
+    if alone:
+        list(connection.execute("BEGIN"))
+    try:
+        owner, version = connection.pragma("application_id"), connection.pragma("user_version")
+        tables = list(connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1"))
+    finally:
+        if alone:
+            list(connection.execute("ROLLBACK"))
+    if owner != _APPLICATION_ID and tables:
+        raise errors.StoreCorrupt(f"{path} is a SQLite database, but not one of Ackwise; choose another file")
+    if version > SCHEMA_VERSION:
+        raise errors.SchemaTooNew(
+            f"{path} has schema {version}, this Ackwise knows {SCHEMA_VERSION}: upgrade it to open the file"
+        )
+
+
 def _migrate(connection: apsw.Connection, path: str) -> None:
     """Bring an older schema up to date, refuse a newer one and a file that is not ours."""
-    version = connection.pragma("user_version")
-    if version == SCHEMA_VERSION:
+    if connection.pragma("user_version") == SCHEMA_VERSION:
         return
     list(connection.execute("BEGIN IMMEDIATE"))
     try:
+        _refuse_foreign(connection, path)
         version = connection.pragma("user_version")
-        owner = connection.pragma("application_id")
-        tables = list(connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1"))
-        if owner != _APPLICATION_ID and tables:
-            raise errors.StoreCorrupt(f"{path} is a SQLite database, but not one of Ackwise; choose another file")
-        if version > SCHEMA_VERSION:
-            raise errors.SchemaTooNew(
-                f"{path} has schema {version}, this Ackwise knows {SCHEMA_VERSION}: upgrade it to open the file"
-            )
         for number in range(version + 1, SCHEMA_VERSION + 1):
             _apply(connection, f"schema_{number:04d}.sql")
         if version == 0:

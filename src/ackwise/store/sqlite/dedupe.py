@@ -115,15 +115,17 @@ class GenerationalDedupe:
             self._last_no = no
 
     def _load_generations(self, gens: list[tuple[int, int, int, int]]) -> None:
-        known = set(self._gens)
+        known, whole = set(self._gens), set()
         for entry in gens:
             gen = entry[0]
             shelf = gen // SHELF
             row = self._session.row("dedupe_filter_get", {"shelf": shelf}) if shelf not in self._filters else None
             if shelf not in self._filters:
                 self._filters[shelf] = Filter(row[0] if row else None)
+            if row is not None:
+                whole.add(shelf)
             one = self._filters[shelf]
-            if entry not in known and row is None:
+            if entry not in known and shelf not in whole:
                 for (keys,) in self._session.rows("dedupe_blocks_of_gen", {"shelf": shelf, "gen": gen}):
                     block = array("q", keys)
                     one.add(block[: len(block) // 2])

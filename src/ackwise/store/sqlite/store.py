@@ -39,20 +39,42 @@ CACHE_BYTES = 24 << 20
 class PreparedTurn:
     """A turn whose statements have run; the write lock is held until `commit` or `abandon`."""
 
-    def __init__(self, store: SQLiteStore, turn: Turn | None, results: list[Result]) -> None:
-        self._store, self._turn = store, turn
+    def __init__(self, store: SQLiteStore, turn: Turn, commands: Sequence[Command], results: list[Result]) -> None:
+        self._store, self._commands = store, commands
+        self._turn: Turn | None = turn
         self.results = results
-        self.woken = turn.woken if turn is not None else {}
+        self.woken = turn.woken
 
     def commit(self) -> None:
-        if self._turn is not None:
-            turn, self._turn = self._turn, None
+        """What was too much for the disk together is tried again one by one: nothing of it was done."""
+        if self._turn is None:
+            return
+        turn, self._turn = self._turn, None
+        try:
             self._store.commit(turn)
+        except StoreFull:
+            if len(self._commands) == 1:
+                raise
+            again = self._store.one_by_one(self._commands)
+            self.results, self.woken = again.results, again.woken
 
     def abandon(self) -> None:
         if self._turn is not None:
             self._turn = None
             self._store.abandon()
+
+
+class CommittedTurns:
+    """Commands that could not run together and were committed one by one."""
+
+    def __init__(self, results: list[Result], woken: dict[str, int]) -> None:
+        self.results, self.woken = results, woken
+
+    def commit(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
 
 
 class SQLiteStore:
@@ -106,32 +128,40 @@ class SQLiteStore:
         prepared.commit()
         return prepared.results
 
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
+    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn | CommittedTurns:
         """Plan and apply. When a statement fails unexpectedly the commands are tried again one by one."""
         self._write_lock.acquire()
         try:
             turn = self._begin()
             results = engine.run(turn, commands)
             self._finish(turn)
-            return PreparedTurn(self, turn, results)
+            return PreparedTurn(self, turn, commands, results)
         except Exception as problem:
             self._roll_back()
             self._write_lock.release()
-            if len(commands) == 1:
+            if len(commands) == 1 or isinstance(problem, apsw.BusyError | StoreUnavailable):
                 raise self._explained(problem) from problem
         except BaseException:
             self._roll_back()
             self._write_lock.release()
             raise
-        return PreparedTurn(self, None, [self._alone(command) for command in commands])
+        return self.one_by_one(commands)
 
-    def _alone(self, command: Command) -> Result:
-        try:
-            return self.transact([command])[0]
-        except AckwiseError as problem:
-            return problem
-        except Exception as problem:  # a bug: it must not fail those who share the turn
-            return AckwiseError(f"unexpected {type(problem).__name__}: {problem}")
+    def one_by_one(self, commands: Sequence[Command]) -> CommittedTurns:
+        """Each command in a turn of its own: the one that failed fails alone."""
+        results: list[Result] = []
+        woken: dict[str, int] = {}
+        for command in commands:
+            try:
+                prepared = self.prepare([command])
+                prepared.commit()
+                results += prepared.results
+                woken.update(prepared.woken)
+            except AckwiseError as problem:
+                results.append(problem)
+            except Exception as problem:  # a bug: it must not fail those who share the turn
+                results.append(AckwiseError(f"unexpected {type(problem).__name__}: {problem}"))
+        return CommittedTurns(results, woken)
 
     def _explained(self, problem: Exception) -> Exception:
         return translated(problem, self.url.target) if isinstance(problem, apsw.Error) else problem
@@ -140,7 +170,8 @@ class SQLiteStore:
         if self._closed:
             raise StoreUnavailable("the store is closed")
         if not self._trusted:
-            self._reopen()
+            self._connection.close(True)
+            self._open()
         self._connection.execute("BEGIN IMMEDIATE").fetchall()
         version = self._connection.pragma("data_version")
         if version != self._data_version:
@@ -194,6 +225,8 @@ class SQLiteStore:
         self._write_lock.release()
 
     def _roll_back(self) -> None:
+        if self._closed or not self._trusted:
+            return
         self._dedupe.rolled_back()
         self._session.forget()
         if self._connection.in_transaction:
@@ -203,14 +236,13 @@ class SQLiteStore:
                 self._reopen()
 
     def _reopen(self) -> None:
-        """Start again with a new connection: the old one's state is not to be trusted."""
+        """Start again with a new connection: the old one's state is not to be trusted. If need be, at the next turn."""
+        self._trusted = False
         try:
             self._connection.close(True)
-        finally:
-            try:
-                self._open()
-            except StoreError:
-                self._closed = True
+            self._open()
+        except (StoreError, apsw.Error):
+            pass
 
     # reading
 
@@ -271,7 +303,7 @@ class SQLiteStore:
 
     def changed(self) -> bool:
         """Whether another process committed since the last call. Our own commits do not count."""
-        if not self._closed and self._write_lock.acquire(blocking=False):
+        if not self._closed and self._trusted and self._write_lock.acquire(blocking=False):
             # While a turn holds the lock it looks itself.
             try:
                 version = self._connection.pragma("data_version")

@@ -43,8 +43,8 @@ WHERE q.deleted_at IS NULL
   AND (CAST(:reason AS text) IS NULL OR d.reason = CAST(:reason AS text))
   AND d.dead_at >= :after_at AND d.dead_at <= :before_at;
 
--- name: dead_in_range: seqs of a lane that are dead for a group
-SELECT seq FROM dead WHERE lane = :lane AND grp = :grp AND seq >= :lo AND seq < :hi;
+-- name: dead_in_range: seqs of a lane that are dead for a group since its last seek
+SELECT seq FROM dead WHERE lane = :lane AND grp = :grp AND epoch = :epoch AND seq >= :lo AND seq < :hi;
 
 -- name: dead_of_queue: how many dead letters a queue has
 SELECT count(*) FROM dead WHERE queue = :queue;

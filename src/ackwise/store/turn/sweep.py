@@ -25,6 +25,8 @@ TOMBSTONES_KEPT_FOR = 7 * 24 * 3600 * MICROS
 MOST_TOMBSTONES = 200_000
 LEDGER_KEPT_MINUTES = 31 * 24 * 60
 LANE_PAGE = 1000
+CLOCK_STEP = 60 * MICROS
+"""Keys are dated by the clock of their generation's end; one that was set back must not let them go too early."""
 INSTANCE_KEPT_FOR = 24 * 3600 * MICROS
 
 
@@ -228,7 +230,7 @@ def forget(turn: Turn, limit: int) -> int:
             where = {"queue": queue.id, "cutoff": turn.now - window, "limit": limit}
             gone += turn.session.run("husks_forget", where)
     if all(windows):
-        gone += turn.dedupe.forget(turn.now - max(windows, default=0), limit)
+        gone += turn.dedupe.forget(turn.now - max(windows, default=0) - CLOCK_STEP, limit)
     turn.session.run("ledger_forget", {"before": turn.now // (60 * MICROS) - LEDGER_KEPT_MINUTES})
     turn.session.run("instance_forget", {"before": turn.now - INSTANCE_KEPT_FOR})
     return gone + _purge(turn, limit)

@@ -1,0 +1,138 @@
+"""The same on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ackwise.broker import AsyncBroker
+from ackwise.core.claiming import EmptyReason
+from ackwise.core.commands import Claim, ConfigureQueue, Push
+from ackwise.core.errors import BadInput, Draining
+from ackwise.core.messages import NewMessage
+from ackwise.core.queries import QueueStats
+from ackwise.store.clock import ManualClock
+from tests.broker.support import PATIENCE, CountingStore, ack, claim, payloads, push
+
+
+def on_loop(store: CountingStore, job: Callable[[AsyncBroker], Awaitable[None]]) -> None:
+    """Run a job with a broker on a loop of its own, bounded in time."""
+
+    async def run() -> None:
+        broker = await AsyncBroker.start(store, background=False)
+        try:
+            await broker.send(ConfigureQueue(queue="q"))
+            await asyncio.wait_for(job(broker), PATIENCE)
+        finally:
+            await broker.close()
+
+    asyncio.run(run())
+
+
+async def parked(broker: AsyncBroker, count: int = 1) -> None:
+    while len(broker.waiters) < count:
+        await asyncio.sleep(0)
+
+
+def test_a_waiter_gets_what_is_pushed_later(store: CountingStore) -> None:
+    async def job(broker: AsyncBroker) -> None:
+        waiting = asyncio.create_task(broker.claim(claim(), PATIENCE))
+        await parked(broker)
+        turns = store.turns
+        await broker.send(push(b"1"))
+        assert payloads(await waiting) == [b"1"]
+        assert store.turns == turns + 1
+
+    on_loop(store, job)
+
+
+def test_a_waiter_wakes_when_the_clock_moves(store: CountingStore, clock: ManualClock) -> None:
+    async def job(broker: AsyncBroker) -> None:
+        await broker.send(push(b"later", delay=60_000_000))
+        waiting = asyncio.create_task(broker.claim(claim(), PATIENCE))
+        await parked(broker)
+        clock.advance(61)
+        assert payloads(await waiting) == [b"later"]
+
+    on_loop(store, job)
+
+
+def test_coroutines_share_commits(store: CountingStore) -> None:
+    async def job(broker: AsyncBroker) -> None:
+        turns = store.turns
+        await asyncio.gather(*(broker.send(push(b"%d" % n)) for n in range(32)))
+        assert store.turns - turns <= 3
+        assert (await broker.ask(QueueStats(queue="q"))).messages == 32
+
+    on_loop(store, job)
+
+
+def test_a_bad_command_fails_nobody_else(store: CountingStore) -> None:
+    async def job(broker: AsyncBroker) -> None:
+        bad = Push(queue="q", messages=[NewMessage("text")])  # type: ignore[arg-type]
+        results = await asyncio.gather(
+            broker.send(push(b"1")), broker.send(bad), broker.send(push(b"2")), return_exceptions=True
+        )
+        assert isinstance(results[1], BadInput)
+        assert (await broker.ask(QueueStats(queue="q"))).messages == 2
+
+    on_loop(store, job)
+
+
+@pytest.mark.parametrize("wait", [0.0, PATIENCE])
+def test_a_cancelled_claim_loses_nothing(store: CountingStore, wait: float) -> None:
+    """Whether it is cancelled in its turn or while parked, what it would have been handed goes back unspent."""
+
+    async def job(broker: AsyncBroker) -> None:
+        if wait == 0.0:
+            await broker.send(push(b"1"))
+        doomed = asyncio.create_task(broker.claim(claim(), wait))
+        if wait:
+            await parked(broker)
+            pushing = asyncio.create_task(broker.send(push(b"1")))
+            while len(broker.waiters):
+                await asyncio.sleep(0)
+            doomed.cancel()
+            await pushing
+        else:
+            await asyncio.sleep(0)
+            doomed.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await doomed
+        handed = await broker.claim(claim(), PATIENCE)
+        assert payloads(handed) == [b"1"]
+        assert handed.claimed.grants[0].failures == 0
+        await broker.send(ack(handed))
+
+    on_loop(store, job)
+
+
+def test_drain_and_close(store: CountingStore) -> None:
+    async def job(broker: AsyncBroker) -> None:
+        await broker.send(push(b"1", b"2"))
+        await broker.claim(claim())
+        waiting = asyncio.create_task(broker.claim(Claim(queue="q", group="other", most=1, start="new"), PATIENCE))
+        await parked(broker)
+        assert await broker.drain() == 1
+        assert (await waiting).claimed.empty is EmptyReason.DRAINING
+        await broker.close()
+        with pytest.raises(Draining):
+            await broker.send(push(b"3"))
+
+    on_loop(store, job)
+
+
+def test_settle_and_claim_share_a_turn(store: CountingStore) -> None:
+    async def job(broker: AsyncBroker) -> None:
+        await broker.send(push(b"1", b"2", b"3"))
+        first = await broker.claim(claim())
+        turns = store.turns
+        settled, second = await broker.settle_and_claim(ack(first), claim(), 0.0)
+        assert (settled[0].count, payloads(second)) == (1, [b"2"])
+        settled, ahead = await broker.claim_ahead(ack(second), claim(), 4)
+        assert [payloads(one) for one in ahead] == [[b"3"]]
+        assert store.turns == turns + 2
+
+    on_loop(store, job)

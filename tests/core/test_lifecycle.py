@@ -1,0 +1,69 @@
+"""The state machine: one table, its picture, and that the decisions stay inside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ackwise.core.lifecycle import TRANSITIONS, Event, Guard, State, mermaid, target
+from tools.state_machine import EVENTS, PAGE, STATES, page
+
+BORN = {State.SCHEDULED, State.READY}
+
+
+def test_every_state_can_be_reached() -> None:
+    reached = set(BORN)
+    while more := {t.target for t in TRANSITIONS if t.source in reached} - reached:
+        reached |= more
+    assert reached == set(State)
+
+
+def test_every_event_and_guard_is_used() -> None:
+    assert {t.event for t in TRANSITIONS} == set(Event)
+    assert {t.guard for t in TRANSITIONS} == set(Guard)
+
+
+def test_no_two_rows_disagree() -> None:
+    keys = [(t.source, t.event, t.guard) for t in TRANSITIONS]
+    assert len(keys) == len(set(keys))
+
+
+def test_only_seek_leads_out_of_acked() -> None:
+    """Acked is final until an operator says otherwise."""
+    assert {t.event for t in TRANSITIONS if t.source is State.ACKED} == {Event.SEEK}
+
+
+def test_only_operators_lead_out_of_dead() -> None:
+    assert {t.event for t in TRANSITIONS if t.source is State.DEAD} == {Event.SEEK, Event.REDRIVE}
+
+
+def test_leased_always_has_a_way_on() -> None:
+    ways = {t.event for t in TRANSITIONS if t.source is State.LEASED}
+    assert ways == {Event.ACK, Event.RETRY, Event.REJECT, Event.RELEASE, Event.LEASE_EXPIRY, Event.SEEK}
+
+
+@pytest.mark.parametrize("state", sorted(set(State) - {State.SCHEDULED}))
+def test_a_seek_leaves_every_message_ready_or_skipped(state: State) -> None:
+    back, forth = {State.READY: State.READY}, {State.SKIPPED: State.SKIPPED}
+    assert back.get(state) or target(state, Event.SEEK, Guard.AHEAD) is State.READY
+    assert forth.get(state) or target(state, Event.SEEK, Guard.BEHIND) is State.SKIPPED
+
+
+def test_what_is_not_in_the_table_is_a_bug() -> None:
+    with pytest.raises(KeyError):
+        target(State.ACKED, Event.RETRY, Guard.AGAIN)
+
+
+def test_the_picture_has_a_line_per_row() -> None:
+    lines = mermaid().splitlines()
+    assert lines[0] == "stateDiagram-v2"
+    assert len(lines) == 3 + len(TRANSITIONS)
+    assert "    leased --> acked: ack" in lines
+
+
+def test_the_document_explains_every_state_and_event() -> None:
+    assert set(STATES) == set(State)
+    assert set(EVENTS) == set(Event)
+
+
+def test_the_document_is_up_to_date() -> None:
+    assert PAGE.read_text() == page(), "run .venv/bin/python tools/state_machine.py"

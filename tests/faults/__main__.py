@@ -1,0 +1,129 @@
+"""Kill brokers under load, take the power away, cut connections; then hold the stores to what was answered.
+
+Usage: python -m tests.faults --seed 1 --kills 250 [--sqlite 200 --postgres 50] [--power 600] [--cuts 60]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.faults.campaign import ROOT, Campaign, Tally
+from tests.faults.cutting import cut_connections
+from tests.faults.ledger import Life
+from tests.faults.losing import Recording
+from tests.faults.postgres import PostgresFaults, own_server
+
+_POINTS = 40
+_console = Console(stderr=True)
+
+
+def run(campaign: Campaign, kills: int, live: Callable[[Campaign], list[Life]], name: str) -> Tally:
+    """Lives until there were enough kills."""
+    try:
+        with _console.status(name) as status:
+            while campaign.tally.kills < kills and len(campaign.tally.violations) < 20:
+                campaign.run(1, live)
+                status.update(f"{name}: {campaign.tally.kills} of {kills} kills")
+    finally:
+        campaign.close()
+    return campaign.tally
+
+
+def sqlite_kills(seed: int, kills: int) -> Tally:
+    with tempfile.TemporaryDirectory(prefix="ackwise-faults-") as folder:
+        return run(Campaign(seed, sqlite_urls(Path(folder))), kills, sqlite_life, "SQLite")
+
+
+def sqlite_urls(folder: Path) -> Callable[[], str]:
+    numbers = iter(range(1_000_000))
+    return lambda: f"sqlite:///{folder}/queues-{next(numbers)}.db"
+
+
+def sqlite_life(campaign: Campaign) -> list[Life]:
+    return campaign.together() if campaign.dice.random() < 0.15 else campaign.alone()
+
+
+def postgres_kills(seed: int, kills: int) -> Tally:
+    with own_server(f"faults-{seed}-{time.time_ns()}") as server:
+        faults = PostgresFaults(server)
+        return run(Campaign(seed, faults.fresh_url), kills, faults.live, "PostgreSQL")
+
+
+def power_losses(seed: int, count: int) -> tuple[int, list[str]]:
+    """How many moments were looked at, and what was wrong."""
+    dice, problems = random.Random(seed), []
+    with tempfile.TemporaryDirectory(prefix="ackwise-faults-") as folder, _console.status("lost power"):
+        for number in range(0, count, _POINTS):
+            durability = "normal" if number // _POINTS % 4 == 3 else "full"
+            recording = Recording(Path(folder), dice.getrandbits(32), durability=durability, steps=400)
+            found = recording.damage(_POINTS)[0] if durability == "normal" else recording.problems(_POINTS)
+            problems += [f"power, {durability}: {p}" for p in found]
+    return count, problems
+
+
+def connection_cuts(seed: int, count: int) -> tuple[int, list[str]]:
+    with own_server(f"cuts-{seed}-{time.time_ns()}") as server, _console.status("cut connections"):
+        return count, cut_connections(server.url(), server.pgdata, seed, count)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=250, help="a fifth of them on PostgreSQL")
+    parser.add_argument("--sqlite", type=int, help="kills on SQLite")
+    parser.add_argument("--postgres", type=int, help="kills on PostgreSQL")
+    parser.add_argument("--power", type=int, default=600, help="moments at which the power goes")
+    parser.add_argument("--cuts", type=int, default=60, help="connections cut in the middle")
+    options = parser.parse_args()
+    postgres = options.kills // 5 if options.postgres is None else options.postgres
+    sqlite = options.kills - options.kills // 5 if options.sqlite is None else options.sqlite
+    started = time.monotonic()
+    tallies = {"SQLite": sqlite_kills(options.seed, sqlite), "PostgreSQL": postgres_kills(options.seed, postgres)}
+    moments, problems = power_losses(options.seed, options.power)
+    cuts, more = connection_cuts(options.seed, options.cuts)
+    return report(tallies, moments, cuts, problems + more, time.monotonic() - started)
+
+
+def report(tallies: dict[str, Tally], moments: int, cuts: int, problems: list[str], seconds: float) -> int:
+    total = Tally()
+    table = Table(title=f"faults in {seconds:.0f} s")
+    for column in ("store", "kills", "idle", "in flight", "pushed", "acked", "dead", "failed calls", "violations"):
+        table.add_column(column, justify="left" if column == "store" else "right")
+    for name, tally in tallies.items():
+        total.add(tally)
+        row = (tally.kills, tally.idle, tally.in_flight, tally.pushed, tally.acked, tally.dead, tally.failed)
+        table.add_row(name, *map(str, row), str(len(tally.violations)))
+    total.violations += problems
+    console = Console()
+    console.print(table)
+    console.print(f"power lost at {moments} moments, {cuts} connections cut: {len(problems)} violations")
+    for violation in total.violations[:50]:
+        console.print(f"VIOLATION {violation}", markup=False)
+    if total.idle:
+        console.print(f"{total.idle} kills hit an idle broker: they prove nothing")
+    result = {
+        "kills": total.kills,
+        "in_flight_at_kill": total.in_flight,
+        "pushed": total.pushed,
+        "acked": total.acked,
+        "dead": total.dead,
+        "violations": len(total.violations),
+    }
+    build = ROOT / "build"
+    build.mkdir(exist_ok=True)
+    (build / "faults.json").write_text(json.dumps(result, indent=2) + "\n")
+    return 1 if total.violations or total.idle else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

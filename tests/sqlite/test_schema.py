@@ -1,0 +1,108 @@
+"""Schemas: made, migrated, refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from ackwise.core import queries as q
+from ackwise.core.errors import SchemaTooNew, StoreCorrupt
+from ackwise.store.sqlite import connection as opening
+from tests.sqlite.support import open_store, push, rows
+
+
+def version(path: Path) -> Any:
+    return rows(path, "PRAGMA user_version")[0][0]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queues.db"
+
+
+@pytest.fixture
+def next_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if this were the release after this one."""
+    here = opening.SCHEMA_VERSION
+    original = opening._apply
+
+    def apply(connection: apsw.Connection, file: str) -> None:
+        if file == f"schema_{here + 1:04d}.sql":
+            connection.execute("CREATE TABLE brand_new (id INTEGER PRIMARY KEY)").fetchall()
+        else:
+            original(connection, file)
+
+    monkeypatch.setattr(opening, "SCHEMA_VERSION", here + 1)
+    monkeypatch.setattr(opening, "_apply", apply)
+
+
+def test_a_new_file_gets_the_schema_and_our_mark(path: Path) -> None:
+    open_store(path).close()
+    assert version(path) == opening.SCHEMA_VERSION
+    assert rows(path, "PRAGMA application_id") == [(opening._APPLICATION_ID,)]
+
+
+@pytest.mark.parametrize("content", [b"", None], ids=["empty file", "empty database"])
+def test_schema_zero_is_migrated(path: Path, content: bytes | None) -> None:
+    if content is None:
+        rows(path, "PRAGMA user_version = 0")
+        rows(path, "VACUUM")
+    else:
+        path.write_bytes(content)
+    store = open_store(path)
+    assert push(store, "a") == ["queued"]
+    store.close()
+    assert version(path) == opening.SCHEMA_VERSION
+
+
+def test_an_older_schema_is_migrated_and_keeps_its_data(path: Path, request: pytest.FixtureRequest) -> None:
+    old = open_store(path)
+    push(old, "a", "b")
+    old.close()
+    request.getfixturevalue("next_schema")
+    new = open_store(path)
+    assert version(path) == opening.SCHEMA_VERSION
+    assert rows(path, "SELECT count(*) FROM brand_new") == [(0,)]
+    assert push(new, "a", "c") == ["duplicate", "queued"]
+    assert new.stats(q.QueueStats(queue="q")).messages == 3
+    new.close()
+
+
+def test_a_migration_that_fails_leaves_the_old_schema(
+    path: Path, next_schema: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "SCHEMA_VERSION", opening.SCHEMA_VERSION - 1)
+    open_store(path).close()
+    before = version(path)
+    monkeypatch.setattr(opening, "SCHEMA_VERSION", opening.SCHEMA_VERSION + 1)
+
+    def broken(connection: apsw.Connection, _: str) -> None:
+        connection.execute("CREATE TABLE half_way (id INTEGER)").fetchall()
+        raise RuntimeError("power cut")
+
+    monkeypatch.setattr(opening, "_apply", broken)
+    with pytest.raises(RuntimeError, match="power cut"):
+        open_store(path)
+    assert version(path) == before
+    assert rows(path, "SELECT count(*) FROM sqlite_schema WHERE name = 'half_way'") == [(0,)]
+
+
+def test_a_newer_schema_is_refused_with_what_to_do(path: Path) -> None:
+    open_store(path).close()
+    rows(path, f"PRAGMA user_version = {opening.SCHEMA_VERSION + 1}")
+    with pytest.raises(SchemaTooNew, match=rf"has schema {opening.SCHEMA_VERSION + 1}.*upgrade"):
+        open_store(path)
+    assert version(path) == opening.SCHEMA_VERSION + 1
+
+
+@pytest.mark.parametrize("their_version", [0, 1, 7])
+def test_a_database_of_somebody_else_is_refused_and_not_touched(path: Path, their_version: int) -> None:
+    rows(path, "CREATE TABLE theirs (id INTEGER)")
+    rows(path, f"PRAGMA user_version = {their_version}")
+    before = path.read_bytes()
+    with pytest.raises(StoreCorrupt, match="not one of Ackwise"):
+        open_store(path)
+    assert path.read_bytes() == before
