@@ -19,7 +19,7 @@ HOT: dict[str, dict[str, object]] = {
     "spans_due": {**LANE, "now": 10**15, "limit": 500},
     "span_next_due": LANE,
     "span_first": LANE,
-    "lease_whole_queue": {"grp": 1},
+    "lease_whole_queue": {"grp": 1, "now": 0, "owner": "a"},
     "lease_by_key": {"grp": 1, "key": "job/1"},
     "segment_range": PLACE,
     "segment_at": PLACE,

@@ -11,6 +11,7 @@ from ackwise.broker import Broker
 from ackwise.core.commands import ConfigureQueue
 from ackwise.store.clock import ManualClock
 from tests.broker.support import CountingStore
+from tests.broker.watched import WatchedStore
 
 
 @pytest.fixture
@@ -34,4 +35,20 @@ def broker(store: CountingStore) -> Iterator[Broker]:
     made = Broker(store, background=False)
     made.send(ConfigureQueue(queue="q"))
     yield made
+    made.close()
+
+
+@pytest.fixture
+def watched(url: str, clock: ManualClock) -> WatchedStore:
+    return WatchedStore(url, clock)
+
+
+@pytest.fixture
+def desk(watched: WatchedStore) -> Iterator[Broker]:
+    """A broker without background threads on a store that can be held up; it leaves nothing wrong behind."""
+    made = Broker(watched, background=False)
+    made.send(ConfigureQueue(queue="q"))
+    yield made
+    watched.gate.set()
+    assert watched.audit() == []
     made.close()

@@ -333,6 +333,7 @@ class Machine(RuleBasedStateMachine):
     def sweep(self, limit: int) -> None:
         self.do(c.Sweep(limit=limit))
         self._housekeeping()
+        self.model.forget(self.now)
         rows = self.store.browse(q.Browse(queue=QUEUE, limit=1000))
         for lane, stored in self.model.lanes.items():
             seqs = [b.message.seq for b in rows if (b.partition, b.priority) == lane]

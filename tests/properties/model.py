@@ -118,6 +118,11 @@ class Model:
             self.append(one.lane, one.body, one.txid, now)
             self.remember(one.lane, one.txid, now, surely=False)
 
+    def forget(self, now: int) -> None:
+        """Sweeps drop what is out of its window, also for a clock that is set back afterwards."""
+        for key, (surely, maybe) in self.remembered.items():
+            self.remembered[key] = (surely if surely > now else -1), maybe
+
     # groups
 
     def ensure_group(self, group: str) -> None:
@@ -223,6 +228,20 @@ class Model:
         verdicts = {self._apply(lease.group, lane, seq, cell, outcome, delay, now) for lane, seq, cell in held}
         self.end_if_empty(lease, "settled")
         return verdicts
+
+    def settle_range(
+        self, lease: Lease, lane: LaneKey, lo: int, hi: int, outcome: str, delay: int | None, now: int
+    ) -> tuple[set[str], int]:
+        """The verdicts that may be answered for [lo, hi) of a lane, and how many messages it settles."""
+        if lease.gone:
+            return {"stale"}, 0
+        held = [(seq, cell) for at, seq, cell in self.held_by(lease) if at == lane and lo <= seq < hi]
+        if held and lease.deadline > now:
+            verdicts = {self._apply(lease.group, lane, seq, cell, outcome, delay, now) for seq, cell in held}
+            self.end_if_empty(lease, "settled")
+            return verdicts, len(held)
+        lost = held or any(at == lane and lo <= seq < hi for at, seq in lease.lost)
+        return {"stale" if lost else "already"}, 0
 
     def _apply(self, group: str, lane: LaneKey, seq: int, cell: Cell, outcome: str, delay: int | None, now: int) -> str:
         cell.lease = None

@@ -258,15 +258,17 @@ def audit(session: Session) -> list[str]:
     problems = []
     for queue in (catalog.queue_from(r) for r in session.rows("queues_living", {"ns": None, "task": None})):
         for group in (catalog.group_from(r) for r in session.rows("groups_of_queue", {"queue": queue.id})):
-            for row in session.rows("cursors_of_group", {"grp": group.id}):
-                where = f"{queue.name}/{group.name}/lane {row[0]}"
-                problems += [f"{where}: {p}" for p in _audit_cursor(session, Cursor(*row))]
+            cursors = [Cursor(*row) for row in session.rows("cursors_of_group", {"grp": group.id})]
+            shut = {cursor.part for cursor in cursors if cursor.exclusive}
+            for cursor in cursors:
+                where = f"{queue.name}/{group.name}/lane {cursor.lane}"
+                problems += [f"{where}: {p}" for p in _audit_cursor(session, cursor, shut=cursor.part in shut)]
     for no, held in session.rows("audit_leases"):
         problems.append(f"lease {no} has ended but still holds {held} spans")
     return problems
 
 
-def _audit_cursor(session: Session, cursor: Cursor) -> list[str]:
+def _audit_cursor(session: Session, cursor: Cursor, *, shut: bool) -> list[str]:
     problems = []
     spans = [Span(*r) for r in session.rows("spans_of_cursor", {"lane": cursor.lane, "grp": cursor.grp})]
     if not cursor.balanced():
@@ -282,6 +284,6 @@ def _audit_cursor(session: Session, cursor: Cursor) -> list[str]:
     if cursor.leased != len({span.lease for span in spans if span.lease is not None}):
         problems.append(f"leased is {cursor.leased}, spans say otherwise")
     free = [s.due_at for s in spans if s.lease is None]
-    if cursor.ready_at is None and not cursor.exclusive and (free or cursor.next < cursor.head):
+    if cursor.ready_at is None and not shut and (free or cursor.next < cursor.head):
         problems.append("claimable but not marked ready")
     return problems

@@ -91,6 +91,11 @@ DELETE FROM dedupe WHERE ctid = ANY(ARRAY(SELECT ctid FROM dedupe WHERE at <= :b
 -- name: clock: the database's clock in microseconds
 SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint);
 
+-- name: cursors_ready_prio: the same among one priority
+SELECT lane, part, prio, ready_at FROM cursor
+WHERE grp = :grp AND prio = :prio AND ready_at IS NOT NULL AND ready_at <= CAST(:now AS bigint) + 1000000
+ORDER BY ready_at, lane LIMIT :limit OFFSET :skip;
+
 -- name: cursors_ready: claimable lanes; another broker's turn may be a moment ahead, and what is not due is not taken
 SELECT lane, part, prio, ready_at FROM cursor
 WHERE grp = :grp AND ready_at IS NOT NULL AND ready_at <= CAST(:now AS bigint) + 1000000

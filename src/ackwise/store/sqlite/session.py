@@ -63,6 +63,7 @@ class SQLiteSession:
 _REMEMBERED = frozenset(
     ("queue_by_name", "queue_by_id", "group_by_name", "group_by_id", "part_by_name", "part_by_id", "part_by_uuid")
 )
+_MOST_REMEMBERED = 20_000
 _CHANGES_THEM = ("queue_", "part_", "group_", "purge_")
 
 
@@ -83,6 +84,8 @@ class WriterSession(SQLiteSession):
         if found is None:
             found = super().row(name, params)
             if found is not None:
+                if len(self._known) >= _MOST_REMEMBERED:
+                    self._known.clear()
                 self._known[key] = found
         return found
 

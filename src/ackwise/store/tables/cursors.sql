@@ -46,6 +46,19 @@ SELECT lane, part, prio, ready_at FROM cursor
 WHERE grp = :grp AND ready_at IS NOT NULL AND ready_at <= :now
 ORDER BY prio, ready_at, lane LIMIT :limit OFFSET :skip;
 
+-- name: cursors_ready_prio: claimable lanes of one priority, longest waiting first
+SELECT lane, part, prio, ready_at FROM cursor
+WHERE grp = :grp AND prio = :prio AND ready_at IS NOT NULL AND ready_at <= :now
+ORDER BY ready_at, lane LIMIT :limit OFFSET :skip;
+
+-- name: cursors_next_due: when the next lane that is not yet claimable becomes so
+SELECT min(ready_at) FROM cursor WHERE grp = :grp AND ready_at IS NOT NULL AND ready_at > :now;
+
+-- name: cursors_look_again: after a change of rules every lane with something in it is looked at again
+UPDATE cursor SET ready_at = :now
+WHERE exclusive = 0 AND lane IN (SELECT id FROM lane WHERE queue = :queue)
+  AND (held > 0 OR next < (SELECT l.head FROM lane AS l WHERE l.id = cursor.lane));
+
 -- name: cursors_owned: lanes that an owner holds exclusively
 SELECT lane, part, prio, ready_at FROM cursor
 WHERE grp = :grp AND exclusive_owner = :owner ORDER BY prio, lane;

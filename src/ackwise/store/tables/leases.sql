@@ -41,7 +41,7 @@ WHERE grp = :grp AND ended_at IS NULL AND deadline > :now AND owner <> :owner OR
 
 -- name: lease_whole_queue: the lease that excludes everybody else from the queue
 SELECT no, deadline, owner FROM lease
-WHERE grp = :grp AND ended_at IS NULL AND exclusivity = 'queue' LIMIT 1;
+WHERE grp = :grp AND ended_at IS NULL AND exclusivity = 'queue' AND deadline > :now AND owner <> :owner LIMIT 1;
 
 -- name: lease_owner_in_lane: who holds something in a lane, other than the asker
 SELECT l.owner FROM span AS s JOIN lease AS l ON l.no = s.lease

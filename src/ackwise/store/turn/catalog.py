@@ -134,7 +134,17 @@ def configure_queue(turn: Turn, command: ConfigureQueue) -> QueueInfo:
                 "task": found.task if command.task is None else command.task,
             },
         )
+        if _ready_rules(policy) != _ready_rules(found.policy):
+            turn.session.lock_queue_parts(found.id)
+            turn.session.run("cursors_look_again", {"queue": found.id, "now": turn.now})
+            turn.wake(name, places.WAKE_ALL)
+            turn.announce(name)
     return info(queue(turn.session, name), created=found is None)
+
+
+def _ready_rules(policy: QueuePolicy) -> tuple[object, ...]:
+    """What decides when a lane is ready."""
+    return policy.delay_seconds, policy.effective_order, policy.exclusivity
 
 
 def pause_queue(turn: Turn, command: PauseQueue) -> QueueInfo:

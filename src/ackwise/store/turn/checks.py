@@ -17,6 +17,10 @@ def check_push(command: Push) -> PlainBatch | None:
         raise BadInput(f"a push takes at most {limits.MAX_PUSH_ITEMS} messages")
     if command.create is not None:
         checked(command.create)
+    if isinstance(messages, PlainBatch) and len(messages.transaction_ids or messages.payloads) != len(messages):
+        raise BadInput("a batch has as many transaction ids as payloads, or none")
+    if not len(messages):
+        return None
     batch = messages if isinstance(messages, PlainBatch) else _as_batch(messages)
     if batch is not None and _is_plain(batch):
         limits.name(batch.partition, "partition")

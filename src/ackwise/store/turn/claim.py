@@ -19,7 +19,8 @@ from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
 
 PAGE = 32
-MOST_LANES_SEEN = 2000
+MOST_LANES_SEEN = 50_000
+FAR = 1 << 62
 MOST_WAITS = 8
 SPAN_PAGE = 500
 
@@ -167,12 +168,13 @@ class _Claiming:
 
     def _shut_out(self) -> bool:
         """Whether somebody holds the whole queue, or this claim wants it whole and somebody holds anything."""
-        whole = self.session.row("lease_whole_queue", {"grp": self.group.id})
-        if whole and whole[1] > self.turn.now and whole[2] != self.owner:
+        where = {"grp": self.group.id, "owner": self.owner, "now": self.turn.now}
+        whole = self.session.row("lease_whole_queue", where)
+        if whole:
             self.blocked, self.until = EmptyReason.LOCKED, whole[1]
             return True
         if self.exclusivity == "queue":
-            other = self.session.row("lease_other", {"grp": self.group.id, "owner": self.owner, "now": self.turn.now})
+            other = self.session.row("lease_other", where)
             if other:
                 self.blocked, self.until = EmptyReason.LOCKED, other[1]
                 return True
@@ -189,16 +191,25 @@ class _Claiming:
         if self.command.owner is not None:
             rows = self.session.rows("cursors_owned", {"grp": self.group.id, "owner": self.owner})
             locked = self.session.lock_parts(sorted({row[1] for row in rows}), skip=True)
-            yield from ((row[1], {row[0]}) for row in rows if row[1] in locked)
-        yield from self._ready()
+            yield from ((part, None) for part in dict.fromkeys(row[1] for row in rows) if part in locked)
+        for statement, only in self._pages():
+            yield from self._ready(statement, only)
 
-    def _ready(self) -> Iterator[tuple[int, set[int]]]:
+    def _pages(self) -> list[tuple[str, dict[str, int]]]:
+        """Where to look for ready lanes: everywhere, or only among the priorities that were asked for."""
+        # A pool's claim on a strict queue may take what is behind a delayed head: such lanes are not yet marked ready.
+        mixed = not self.strict and self.queue.policy.effective_order == "strict"
+        where = {"grp": self.group.id, "now": FAR if mixed else self.turn.now}
+        if self.command.priorities is None:
+            return [("cursors_ready", where)]
+        return [("cursors_ready_prio", {**where, "prio": prio}) for prio in sorted(set(self.command.priorities))]
+
+    def _ready(self, statement: str, only: dict[str, int]) -> Iterator[tuple[int, set[int]]]:
         skipped: list[tuple[int, set[int]]] = []
         seen = 0
         page = min(PAGE, max(4, self.command.most))
         while seen < MOST_LANES_SEEN:
-            where = {"grp": self.group.id, "now": self.turn.now, "limit": page, "skip": seen}
-            rows = self.session.rows("cursors_ready", where)
+            rows = self.session.rows(statement, {**only, "limit": page, "skip": seen})
             seen += len(rows)
             locked = self.session.lock_parts(sorted({row[1] for row in rows}), skip=True)
             for row in rows:
@@ -219,6 +230,7 @@ class _Claiming:
         cursors = [Cursor(*row) for row in self.session.rows("cursors_of_part", {"part": part, "grp": self.group.id})]
         if not self._may_enter(cursors):
             self.blocked = EmptyReason.LOCKED
+            self._close_doors(cursors)
             return
         already = {cursor.lane for cursor, _ in self.picked}
         for cursor in cursors:
@@ -226,6 +238,14 @@ class _Claiming:
             wanted = wanted and (self.command.priorities is None or cursor.prio in self.command.priorities)
             if wanted and self.room and not self.solo and cursor.lane not in already:
                 self._take(cursor)
+
+    def _close_doors(self, cursors: list[Cursor]) -> None:
+        """Free lanes beside an exclusively held one are not ready until that hold ends, which opens them again."""
+        if any(cursor.exclusive_owner is not None for cursor in cursors):
+            for cursor in cursors:
+                if cursor.ready_at is not None:
+                    cursor.ready_at = None
+                    self.turn.save_cursor(cursor)
 
     def _may_enter(self, cursors: list[Cursor]) -> bool:
         leased = sum(cursor.leased for cursor in cursors)
@@ -260,10 +280,19 @@ class _Claiming:
             row = self.session.row("span_next_due", {"lane": cursor.lane, "grp": cursor.grp})
             if row and row[0] is not None and row[0] > self.turn.now:
                 plan.blocked, plan.until = EmptyReason.DELAYED, row[0]
+        self._mark_again(cursor)
         if plan.blocked is not None:
             self.blocked = plan.blocked
             if plan.until is not None and (self.until is None or plan.until < self.until):
                 self.until = plan.until
+
+    def _mark_again(self, cursor: Cursor) -> None:
+        """A lane that gave nothing goes where it belongs in the order of ready lanes, so the next claim looks elsewhere."""
+        if self.strict == (self.queue.policy.effective_order == "strict"):
+            ready = places.ready_at(self.turn, cursor, self.policy)
+            if ready != cursor.ready_at:
+                cursor.ready_at = ready
+                self.turn.save_cursor(cursor)
 
     def _spans(self, cursor: Cursor) -> Iterator[Span]:
         where = {"lane": cursor.lane, "grp": cursor.grp}
@@ -357,6 +386,10 @@ class _Claiming:
             return Claimed(self.group.name, grants, prefetched=read)
         return Claimed(self.group.name, grants, lease.no, lease.tag, lease.deadline)
 
+    def _instant(self, statement: str) -> int | None:
+        row = self.session.row(statement, {"grp": self.group.id, "now": self.turn.now})
+        return row[0] if row else None
+
     def _empty(self) -> Claimed:
         """Nothing to hand out, and why."""
         reason, until = self.blocked, self.until
@@ -366,7 +399,8 @@ class _Claiming:
                 reason, until = EmptyReason.DELAYED, row[0]
             elif self.session.row("cursor_exclusive", {"grp": self.group.id, "owner": self.owner}):
                 reason = EmptyReason.LOCKED
-        if reason is EmptyReason.LOCKED and until is None:
-            row = self.session.row("leases_next_deadline", {"grp": self.group.id})
-            until = row[0] if row else None
+        if reason is EmptyReason.LOCKED:
+            until = until if until is not None else self._instant("leases_next_deadline")
+            due = self._instant("cursors_next_due") if self.command.partitions is None else None
+            until = min((at for at in (until, due) if at is not None), default=None)
         return Claimed(self.group.name, [], empty=reason or EmptyReason.EMPTY, until=until)

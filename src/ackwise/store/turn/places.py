@@ -10,6 +10,7 @@ from ackwise.store.session import Row, Session
 from ackwise.store.turn.context import Turn, ranges_text
 
 MOST_LOST_RANGES = 1000
+WAKE_ALL = 1 << 20
 
 
 def cursor_from(row: Row) -> Cursor:
@@ -61,6 +62,17 @@ def refresh(turn: Turn, cursor: Cursor, policy: QueuePolicy, queue: str) -> None
         turn.wake(queue, max(1, cursor.head - cursor.next + cursor.held))
 
 
+def open_doors(turn: Turn, cursors: list[Cursor], policy: QueuePolicy, queue: str) -> None:
+    """An exclusive hold ended: other lanes of those partitions, or of the whole queue, may be claimable again."""
+    for part, grp in {(cursor.part, cursor.grp) for cursor in cursors}:
+        for row in turn.session.rows("cursors_of_part", {"part": part, "grp": grp}):
+            sibling = Cursor(*row)
+            if sibling.ready_at is None and not sibling.exclusive and (sibling.held or sibling.next < sibling.head):
+                refresh(turn, sibling, policy, queue)
+    turn.wake(queue, WAKE_ALL)
+    turn.announce(queue)
+
+
 def seq_at(session: Session, lane: int, start: int, head: int, instant: int) -> int:
     """The first seq of a lane made at or after `instant`: bisected over segments."""
     lo, hi = start, head
@@ -91,6 +103,8 @@ def move_cursor(turn: Turn, cursor: Cursor, target: int, policy: QueuePolicy | N
     cursor.exclusive_owner = None
     for no, ranges in lost.items():
         take_from_lease(turn, no, ranges, "seek")
+    if lost:
+        open_doors(turn, [cursor], policy or QueuePolicy(), queue)
     refresh(turn, cursor, policy or QueuePolicy(), queue)
 
 

@@ -47,23 +47,23 @@ def hashes(turn: Turn, part: int, first: int, txids: list[str] | int) -> list[in
     A minted transaction id is the message id and is never spelled out: it is already random and needs only spreading.
     """
     if isinstance(txids, int):
-        start = _minted(turn, part, first)
-        return [((start + _SPREAD * i + _SIGN) & _WORD) - _SIGN for i in range(txids)]
+        start, seed = _minted(part, first), turn.seed_number
+        return [(((start + _SPREAD * i ^ seed) + _SIGN) & _WORD) - _SIGN for i in range(txids)]
     if all(txids) and not any(map(looks_minted, txids)):
         return _texts(turn, part, txids)
     found = []
     for number, txid in enumerate(txids, first):
         minted = number if not txid else uuid_int(txid) if looks_minted(txid) else None
-        found.append(_texts(turn, part, [txid])[0] if minted is None else _signed(_minted(turn, part, minted)))
+        if minted is None:
+            found += _texts(turn, part, [txid])
+        else:
+            found.append((((_minted(part, minted) ^ turn.seed_number) + _SIGN) & _WORD) - _SIGN)
     return found
 
 
-def _minted(turn: Turn, part: int, number: int) -> int:
-    return number * _SPREAD + (number >> 64) + part * _SPREAD ^ turn.seed_number
-
-
-def _signed(value: int) -> int:
-    return ((value + _SIGN) & _WORD) - _SIGN
+def _minted(part: int, number: int) -> int:
+    """Counts up by `_SPREAD` with the number: ids of one push differ only in their low half."""
+    return number * _SPREAD + (number >> 64) + part * _SPREAD
 
 
 def _texts(turn: Turn, part: int, txids: list[str]) -> list[int]:

@@ -333,6 +333,8 @@ def _let_go(turn: Turn, held: Holding, lease: Lease, cursors: dict[int, Cursor],
             finished += 1
             _leave_lane(cursor, lease)
         places.refresh(turn, cursor, held.policy, held.queue.name)
+    if finished and lease.exclusivity != "none":
+        places.open_doors(turn, list(cursors.values()), held.policy, held.queue.name)
     if finished < len(cursors):
         return False
     elsewhere = any(lane not in cursors for lane, _, _ in lease.granted)
@@ -385,7 +387,7 @@ def expire(turn: Turn, lease: Lease, budget: int, kind: str = "expired") -> int:
         return 0
     lost = [(s.lane, s.lo, s.hi) for s in spans]
     cursors: dict[int, Cursor] = {}
-    touched, left = 0, budget
+    left = budget
     for span in spans:
         cursor = cursors.get(span.lane) or _cursor(turn, span)
         cursors[span.lane] = cursor
@@ -400,9 +402,11 @@ def expire(turn: Turn, lease: Lease, budget: int, kind: str = "expired") -> int:
             piece = span.part(span.lo, span.hi)
         piece.history = dead.add_history(piece.history, turn.now, "lease_expiry", lease.owner, None)
         finish(turn, held, cursor, span, piece, rest, fate, "lease expired")
+        took = turn.now - lease.made_at
+        turn.count(held.queue.name, held.group.name, "lease_expired", len(piece), took)
+        if fate.state is not State.WAITING:
+            turn.count(held.queue.name, held.group.name, fate.state.value, len(piece), took)
         left -= len(piece) if fate.state is State.DEAD else 0
-        touched += len(piece)
-        turn.count(held.queue.name, held.group.name, "lease_expired", len(piece), turn.now - lease.made_at)
     lease.lost = merge_ranges(lease.lost + lost, places.MOST_LOST_RANGES)
     _let_go(turn, held, lease, cursors, kind)
-    return touched
+    return budget - left

@@ -53,6 +53,8 @@ def extend(turn: Turn, command: Extend) -> Extended:
         return Extended(Verdict.UNKNOWN, None)
     if not lease.live(turn.now):
         return Extended(Verdict.ALREADY if lease.end_kind == "settled" else Verdict.STALE, None)
-    lease.deadline = turn.now + command.lease if command.lease is not None else lease.deadline + (command.add or 0)
+    deadline = turn.now + command.lease if command.lease is not None else lease.deadline + (command.add or 0)
+    limits.lease_of(deadline - turn.now)
+    lease.deadline = deadline
     turn.session.run("lease_deadline", {"no": lease.no, "deadline": lease.deadline})
     return Extended(None, lease.deadline)

@@ -1,0 +1,268 @@
+"""Drain, close and cancellation in the middle of everything: nothing is lost, nobody hangs, every error has a type."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ackwise.broker import AsyncBroker, Broker
+from ackwise.core.claiming import EmptyReason
+from ackwise.core.errors import Draining, StoreError, StoreUnavailable
+from ackwise.core.queries import ListGroups, ListLeases
+from ackwise.store.clock import ManualClock
+from ackwise.store.sqlite import SQLiteStore
+from tests.broker.watched import PATIENCE, Errand, WatchedStore, bodies, claim, push, settle, until
+
+
+def group(store: SQLiteStore) -> tuple[int, int, int]:
+    """Acked, held and unread; nothing before the first claim has made the group."""
+    found = store.list_groups(ListGroups(queue="q"))
+    return sum(g.acked for g in found), sum(g.held for g in found), sum(g.unread for g in found)
+
+
+def test_a_drain_among_busy_claimers_leaves_no_lease_behind(desk: Broker, watched: WatchedStore) -> None:
+    """A claim that was under way when the drain began is given back, too."""
+    desk.send(push(*map(str, range(500))))
+    begun = threading.Barrier(9)
+
+    def work(_: int) -> int:
+        begun.wait(PATIENCE)
+        acked = 0
+        while True:
+            handed = desk.claim(claim(3), 1.0)
+            if handed.claimed.empty is EmptyReason.DRAINING:
+                return acked
+            verdicts = [s.verdict.value for s in desk.send(settle(handed.claimed))]
+            assert set(verdicts) <= {"acked", "already"}, "only the drain may take a message from its holder"
+            acked += verdicts.count("acked")
+
+    with ThreadPoolExecutor(8) as pool:
+        workers = [pool.submit(work, number) for number in range(8)]
+        begun.wait(PATIENCE)
+        until(lambda: group(watched)[0] > 20)
+        desk.drain()
+        acked = sum(worker.result(PATIENCE) for worker in workers)
+    assert watched.list_leases(ListLeases()) == []
+    assert group(watched)[0] == acked
+
+
+def test_a_claim_that_commits_while_draining_is_given_back(desk: Broker, watched: WatchedStore) -> None:
+    desk.send(push("a"))
+    watched.hold()
+    late = Errand(lambda: desk.claim(claim()))
+    assert watched.waiting.wait(PATIENCE)
+    assert desk._held() == []
+    desk._draining.set()
+    watched.gate.set()
+    assert late.result().claimed.empty is EmptyReason.DRAINING
+    assert watched.list_leases(ListLeases()) == []
+
+
+def test_a_drain_waits_for_holders(desk: Broker) -> None:
+    desk.send(push("a"))
+    held = desk.claim(claim()).claimed
+    draining = Errand(lambda: desk.drain(grace=PATIENCE))
+    until(lambda: desk.claim(claim()).claimed.empty is EmptyReason.DRAINING)
+    desk.send(settle(held))
+    assert draining.result() == 0
+
+
+def test_settling_goes_on_while_draining(desk: Broker) -> None:
+    desk.send(push("a", "b"))
+    held = desk.claim(claim()).claimed
+    desk._draining.set()
+    settled, handed = desk.settle_and_claim(settle(held), claim())
+    assert [s.verdict.value for s in settled] == ["acked"]
+    assert handed.claimed.empty is EmptyReason.DRAINING
+
+
+def test_closing_under_load_gives_everybody_a_typed_error(url: str) -> None:
+    broker = Broker(SQLiteStore(url))
+    broker.send(push("zero"))
+    pushed: list[str] = []
+
+    def work(number: int) -> None:
+        try:
+            for i in range(1_000_000):
+                broker.send(push(f"{number}-{i}"))
+                pushed.append(f"{number}-{i}")
+                if i % 3 == 0:
+                    broker.claim(claim(), 0.5)
+        except (Draining, StoreError):
+            return
+
+    with ThreadPoolExecutor(6) as pool:
+        workers = [pool.submit(work, number) for number in range(6)]
+        until(lambda: len(pushed) > 50)
+        broker.close()
+        for worker in workers:
+            worker.result(PATIENCE)
+    store = SQLiteStore(url)
+    assert store.audit() == []
+    assert sum(group(store)) >= len(pushed) + 1
+    store.close()
+
+
+def test_a_settlement_is_answered_even_if_the_claim_behind_it_fails(
+    desk: Broker, watched: WatchedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store breaks between the settlement's turn and the reading of what was claimed."""
+    desk.send(push("a", "b"))
+    held = desk.claim(claim()).claimed
+
+    def broken(*_: object) -> None:
+        raise StoreUnavailable("gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(watched, "read", broken)
+        settled, handed = desk.settle_and_claim(settle(held), claim())
+        assert [s.verdict.value for s in settled] == ["acked"]
+        assert handed.claimed.empty is EmptyReason.UNAVAILABLE
+        with pytest.raises(StoreUnavailable):
+            desk.claim(claim())
+    again = desk.claim(claim())
+    assert bodies(again) == ["b"]
+    assert again.claimed.grants[0].failures == 0, "what could not be read was given back unspent"
+
+
+# the same on an event loop
+
+
+def on_loop(store: SQLiteStore, job: Callable[[AsyncBroker], Awaitable[None]]) -> None:
+    async def run() -> None:
+        broker = await AsyncBroker.start(store, background=False)
+        try:
+            await asyncio.wait_for(job(broker), PATIENCE)
+            assert store.audit() == []
+        finally:
+            await broker.close()
+
+    asyncio.run(run())
+
+
+async def parked(broker: AsyncBroker, count: int) -> None:
+    while len(broker.waiters) < count:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_long_poll_cancelled_at_any_step_loses_nothing(watched: WatchedStore, steps: int) -> None:
+    """However far it got: parked, riding in a turn, or just answered."""
+
+    async def job(broker: AsyncBroker) -> None:
+        await broker.send(push("zero"))
+        await broker.send(settle((await broker.claim(claim())).claimed))
+        waiting = asyncio.create_task(broker.claim(claim(), PATIENCE))
+        await parked(broker, 1)
+        pushing = asyncio.create_task(broker.send(push("a")))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await pushing
+        (outcome,) = await asyncio.gather(waiting, return_exceptions=True)
+        if isinstance(outcome, BaseException):
+            handed = await broker.claim(claim(), PATIENCE)
+            assert bodies(handed) == ["a"]
+            assert handed.claimed.grants[0].failures == 0
+        else:
+            assert bodies(outcome) == ["a"]
+
+    on_loop(watched, job)
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_cancelled_waiter_does_not_keep_the_wake_up_of_another(
+    watched: WatchedStore, clock: ManualClock, steps: int
+) -> None:
+    async def job(broker: AsyncBroker) -> None:
+        await broker.send(push("a", delay=1_000_000))
+        first = asyncio.create_task(broker.claim(claim(), PATIENCE))
+        await parked(broker, 1)
+        second = asyncio.create_task(broker.claim(claim(), PATIENCE))
+        await parked(broker, 2)
+        clock.advance(2)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        first.cancel()
+        (outcome,) = await asyncio.gather(first, return_exceptions=True)
+        if isinstance(outcome, BaseException):
+            assert bodies(await second) == ["a"]
+        else:
+            second.cancel()
+            await asyncio.gather(second, return_exceptions=True)
+
+    on_loop(watched, job)
+
+
+def test_coroutines_in_a_storm_lose_nothing(watched: WatchedStore) -> None:
+    """32 consumers that are cancelled now and then, beside 8 producers."""
+    total = 400
+
+    async def job(broker: AsyncBroker) -> None:
+        seen: list[str] = []
+
+        async def consume() -> None:
+            while True:
+                handed = await broker.claim(claim(2), PATIENCE)
+                # From here to the answer nobody may be interrupted: what was acked must be counted.
+                answers = await asyncio.shield(asyncio.ensure_future(finish(handed)))
+                assert answers >= 0
+
+        async def finish(handed: object) -> int:
+            acked = await broker.send(settle(handed.claimed))  # type: ignore[attr-defined]
+            seen.extend(b for b, s in zip(bodies(handed), acked, strict=True) if s.verdict.value == "acked")  # type: ignore[arg-type]
+            return len(acked)
+
+        async def produce(number: int) -> None:
+            for i in range(total // 8):
+                await broker.send(push(f"{number}-{i}"))
+
+        consumers = [asyncio.create_task(consume()) for _ in range(32)]
+        producers = [asyncio.create_task(produce(number)) for number in range(8)]
+        victim = 0
+        while len(seen) < total:
+            await asyncio.sleep(0)
+            victim = (victim + 1) % (32 * 20)
+            if victim % 20 == 0:
+                consumers[victim // 20].cancel()
+                consumers[victim // 20] = asyncio.create_task(consume())
+        await asyncio.gather(*producers)
+        for consumer in consumers:
+            consumer.cancel()
+        await asyncio.gather(*consumers, return_exceptions=True)
+        assert len(seen) == len(set(seen)) == total
+
+    on_loop(watched, job)
+
+
+def test_a_drain_on_the_loop_brings_parked_claims_back(watched: WatchedStore) -> None:
+    async def job(broker: AsyncBroker) -> None:
+        await broker.send(push("a"))
+        held = await broker.claim(claim())
+        waiting = [asyncio.create_task(broker.claim(claim(), PATIENCE)) for _ in range(32)]
+        await parked(broker, 32)
+        assert await broker.drain() == 1
+        for one in waiting:
+            assert (await one).claimed.empty is EmptyReason.DRAINING
+        assert held.claimed.lease_id
+        assert watched.list_leases(ListLeases()) == []
+
+    on_loop(watched, job)
+
+
+def test_an_unexpected_error_on_the_loop_does_not_stop_the_turns(watched: WatchedStore) -> None:
+    async def job(broker: AsyncBroker) -> None:
+        def explode(*_: object) -> None:
+            raise RuntimeError("a bug")
+
+        good, watched.prepare = watched.prepare, explode  # type: ignore[method-assign, assignment]
+        answers = await asyncio.gather(*(broker.send(push(f"{i}")) for i in range(5)), return_exceptions=True)
+        assert all(isinstance(a, Exception) for a in answers)
+        watched.prepare = good  # type: ignore[method-assign]
+        assert (await broker.send(push("a")))[0].status == "queued"
+
+    on_loop(watched, job)
