@@ -89,7 +89,7 @@ def test_a_lease_is_over_at_its_deadline() -> None:
 
 
 def test_a_cursor_must_add_up() -> None:
-    cursor = Cursor(1, 1, 1, 0, 0, 10, 20, 1, 2, 3, 4, 0, 0, 0, None, None, 30, 0)
+    cursor = Cursor(1, 1, 1, 0, 0, 10, 20, 1, 2, 3, 4, 0, 0, 0, None, None, 30, 0, 10)
     assert cursor.balanced()
     cursor.acked += 1
     assert not cursor.balanced()

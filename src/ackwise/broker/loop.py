@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ackwise.broker import duties
 from ackwise.broker.handing import answer, hand_over, nothing, release, split
 from ackwise.broker.loop_lane import Lane
 from ackwise.broker.pending import Slot, is_empty, shard_of
-from ackwise.broker.waiting import Seen, Waiters
+from ackwise.broker.waiting import Seen, Waiters, Waiting
 from ackwise.core.answers import Claimed, Handed, Settled
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import ByLease, Claim, Command, Settle, Settlement
@@ -21,7 +22,7 @@ from ackwise.core.errors import AckwiseError, Draining, StoreError
 from ackwise.core.queries import ListLeases, Query
 from ackwise.core.settlement import Outcome
 from ackwise.store.clock import ManualClock
-from ackwise.store.port import Store
+from ackwise.store.port import SHORT_READ, Prepared, Store
 
 
 class AsyncBroker:
@@ -32,7 +33,12 @@ class AsyncBroker:
         self.loop = asyncio.get_running_loop()
         self.waiters = Waiters()
         self._lanes = [Lane(self, shard) for shard in range(store.shards)]
+        # Apart, so that no commit, which holds locks, ever waits for a query.
+        self._turns = ThreadPoolExecutor(max_workers=store.shards, thread_name_prefix="ackwise-turn")
         self._helpers = ThreadPoolExecutor(max_workers=store.shards + 2, thread_name_prefix="ackwise")
+        self._claims = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
         self._draining = False
         self._closed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -56,6 +62,18 @@ class AsyncBroker:
 
     async def in_thread(self, work: Any, *args: Any) -> Any:
         return await self.loop.run_in_executor(self._helpers, work, *args)
+
+    async def prepare_in_thread(self, commands: Sequence[Command], shard: int) -> Prepared:
+        """If we are cancelled meanwhile, the turn is abandoned as soon as it is there."""
+        future = self._turns.submit(self.store.prepare, commands, shard)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            future.add_done_callback(_abandon)
+            raise
+
+    async def commit_in_thread(self, prepared: Prepared) -> None:
+        await self.loop.run_in_executor(self._turns, prepared.commit)
 
     async def send(self, command: Command) -> Any:
         """The answer to one command; a refusal is raised."""
@@ -83,47 +101,68 @@ class AsyncBroker:
     ) -> tuple[list[Settled], Handed]:
         """Settle one batch and claim the next in the same turn. A settlement that was done is always answered."""
         give_up = time.monotonic() + wait
-        if settle is None:
-            return [], await self._claim(claim, give_up)
-        if self._draining:
-            return await self.send(settle), nothing(claim, EmptyReason.DRAINING)
-        seen = self.waiters.version(claim.queue)
-        settled, claims = await self._split(await self._submit([settle, claim]), settle)
+        with self._under_way():
+            if settle is None:
+                return [], await self._claim(claim, give_up)
+            if self._draining:
+                return await self.send(settle), nothing(claim, EmptyReason.DRAINING)
+            seen = self.waiters.version(claim.queue)
+            settled, claims = await self._split(await self._submit([settle, claim]), settle)
+            try:
+                return settled, await self._claim(claim, give_up, (seen, claims[0]))
+            except StoreError:
+                return settled, nothing(claim, EmptyReason.UNAVAILABLE)
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """Closing waits for claims under way: what they are granted has to be handed over or given back."""
+        self._claims += 1
+        self._quiet.clear()
         try:
-            return settled, await self._claim(claim, give_up, (seen, claims[0]))
-        except StoreError:
-            return settled, nothing(claim, EmptyReason.UNAVAILABLE)
+            yield
+        finally:
+            self._claims -= 1
+            if not self._claims:
+                self._quiet.set()
 
     async def _claim(self, claim: Claim, give_up: float, tried: tuple[Seen, Claimed] | None = None) -> Handed:
         """Try, park and try again; `tried` is a first try that was made already."""
+        called: Waiting | None = None
         while True:
             if tried is None:
+                seen = self.waiters.version(claim.queue)
                 if self._draining:
                     return nothing(claim, EmptyReason.DRAINING)
-                seen = self.waiters.version(claim.queue)
                 tried = seen, (await self._submit([claim])).answers()[0]
-            (seen, claimed), tried = tried, None
+                if called is not None:
+                    self._wake(self.waiters.pass_on(called, tried[1]))
+            (seen, claimed), tried, called = tried, None, None
             if not claimed.grants and time.monotonic() < give_up and claimed.empty is not EmptyReason.ENDED:
-                riding = await self._park(claim, seen, claimed, give_up)
-                if riding is None:
+                called = await self._park(claim, seen, claimed, give_up)
+                if called is None or not called.results:
                     continue
-                claimed = riding
+                claimed = called.answers()[0]
+                if is_empty(called.results):
+                    # A turn tried for it, and found that it has to look again earlier.
+                    tried = called.seen, claimed
+                    continue
             return await self._hand_over(claim, claimed)
 
     async def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
         """Settle what is finished and claim up to `count` batches, a lease each, in one turn. Never waits."""
-        if self._draining:
-            return await self.send(settle) if settle is not None else [], []
-        commands: list[Command] = [claim] * count if settle is None else [settle, *([claim] * count)]
-        settled, claims = await self._split(await self._submit(commands), settle)
-        handed: list[Handed] = []
-        for number, one in enumerate(claims):
-            try:
-                handed.append(await self._hand_over(claim, one))
-            except StoreError:
-                await self._give_back(claims[number + 1 :])
-                break
-        return settled, [one for one in handed if one.claimed.grants]
+        with self._under_way():
+            if self._draining:
+                return await self.send(settle) if settle is not None else [], []
+            commands: list[Command] = [claim] * count if settle is None else [settle, *([claim] * count)]
+            settled, claims = await self._split(await self._submit(commands), settle)
+            handed: list[Handed] = []
+            for number, one in enumerate(claims):
+                try:
+                    handed.append(await self._hand_over(claim, one))
+                except StoreError:
+                    await self._give_back(claims[number + 1 :])
+                    break
+            return settled, [one for one in handed if one.claimed.grants]
 
     async def _split(self, slot: Slot, settle: Settle | None) -> tuple[list[Settled], list[Claimed]]:
         settled, claims, refusal = split(slot, settle)
@@ -138,7 +177,7 @@ class AsyncBroker:
             await self._give_back([claimed])
             return nothing(claim, EmptyReason.DRAINING)
         try:
-            if self.store.shards == 1:
+            if self.store.local and claimed.count <= SHORT_READ:
                 return hand_over(self.store, claimed)
             handed: Handed = await self.in_thread(hand_over, self.store, claimed)
             return handed
@@ -148,35 +187,34 @@ class AsyncBroker:
 
     async def _give_back(self, claims: Sequence[Claimed]) -> None:
         command = release(claims)
-        if command is None or self._closed.is_set():
+        if command is None:
             return
         try:
-            await self.send(command)
+            # Even when the broker is closed to everybody else.
+            (await self._lanes[shard_of([command], len(self._lanes))].submit([command])).answers()
         except AckwiseError as problem:
             duties.complain("giving back a claim", problem)
 
-    async def _park(self, claim: Claim, seen: Seen, empty: Claimed, give_up: float) -> Claimed | None:
-        """Sleep until a turn serves the claim (its answer), or it is time to try again (None)."""
+    async def _park(self, claim: Claim, seen: Seen, empty: Claimed, give_up: float) -> Waiting | None:
+        """Sleep until a turn has tried for the claim, or it is time to try again. None: it is so already."""
         done: asyncio.Future[None] = self.loop.create_future()
-        slot = Slot([claim], lambda: None if done.done() else done.set_result(None))
-        if not self.waiters.park(claim.queue, slot, seen):
+        slot = Waiting(claim, lambda: None if done.done() else done.set_result(None), empty.until)
+        if not self.waiters.park(slot, seen):
             return None
         timeout = give_up - time.monotonic()
         if empty.until is not None:
             timeout = min(timeout, max(0.001, (empty.until - self.store.now()) / 1e6))
         try:
             await asyncio.wait([done], timeout=max(0.0, timeout))
+            if not done.done() and not self.waiters.leave(slot):
+                await asyncio.shield(done)
         except asyncio.CancelledError:
-            if not self.waiters.leave(claim.queue, slot):
+            if not self.waiters.leave(slot):
                 self.keep(self.loop.create_task(self.give_back(slot, done)))
             raise
-        if not done.done() and not self.waiters.leave(claim.queue, slot):
-            await done
         if slot.error is not None:
             raise slot.error
-        if slot.results and isinstance(slot.results[0], AckwiseError):
-            raise slot.results[0]
-        return None if not slot.results or is_empty(slot.results) else slot.results[0]
+        return slot
 
     async def give_back(self, slot: Slot, done: asyncio.Future[None]) -> None:
         """A caller was cancelled while a turn was serving it: what it was given goes back unspent."""
@@ -192,9 +230,15 @@ class AsyncBroker:
 
     def look_again(self) -> None:
         """Every parked claim tries again."""
-        for slot in self.waiters.everybody():
-            slot.results = []
-            slot.wake()
+        self._wake(self.waiters.everybody())
+
+    def send_scouts(self) -> None:
+        """Some parked claims try again, in case a wake-up was missed."""
+        self._wake(self.waiters.scouts(time.monotonic()))
+
+    def _wake(self, slots: Sequence[Waiting]) -> None:
+        for slot in slots:
+            slot.finish()
 
     async def ask(self, query: Query) -> Any:
         """Queries run in a helper thread: a long one does not hold up the loop."""
@@ -225,8 +269,10 @@ class AsyncBroker:
         """Ask the database, cheaply, whether another process committed; only while somebody waits."""
         while not await self._closed_within(duties.WATCH_EVERY if len(self.waiters) else 5 * duties.WATCH_EVERY):
             try:
-                if len(self.waiters) and self.store.changed():
-                    self.look_again()
+                if len(self.waiters):
+                    if self.store.changed():
+                        self.look_again()
+                    self.send_scouts()
             except Exception as problem:
                 if not self._closed.is_set():
                     duties.complain("watching for changes", problem)
@@ -264,7 +310,17 @@ class AsyncBroker:
         self._draining = True
         self._closed.set()
         self.look_again()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=30)
+        end = time.monotonic() + duties.CLOSE_PATIENCE
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._quiet.wait(), duties.CLOSE_PATIENCE)
+        while self._tasks and time.monotonic() < end:
+            # What a cancelled claim was granted is given back by a task of its own, maybe a new one.
+            await asyncio.wait(self._tasks, timeout=end - time.monotonic())
         await self.in_thread(self.store.close)
+        self._turns.shutdown()
         self._helpers.shutdown()
+
+
+def _abandon(future: Future[Prepared]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        future.result().abandon()

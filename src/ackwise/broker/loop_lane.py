@@ -7,8 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ackwise.broker.pending import Pending, Slot, interrupted
+from ackwise.broker.pending import Pending, Slot, deal, interrupted
+from ackwise.broker.waiting import Waiting
 from ackwise.core.commands import Command
+from ackwise.store.port import Prepared
 
 if TYPE_CHECKING:
     from ackwise.broker.loop import AsyncBroker
@@ -49,29 +51,28 @@ class Lane:
 
     async def _turn(self, taken: list[Slot]) -> None:
         broker = self._broker
-        riders = broker.waiters.riders(c for slot in taken for c in slot.commands)
-        slots = taken + riders
-        commands = [c for slot in slots for c in slot.commands]
-        started = time.perf_counter()
+        riders: list[Waiting] = []
+        prepared: Prepared | None = None
         try:
+            broker.waiters.ride((c for slot in taken for c in slot.commands), riders)
+            slots = [*taken, *riders]
+            commands = [c for slot in slots for c in slot.commands]
+            started = time.perf_counter()
             if broker.store.local:
                 prepared = broker.store.prepare(commands, self._shard)
                 self._pending.learn(len(commands), started)
             else:
-                prepared = await broker.in_thread(broker.store.prepare, commands, self._shard)
-            await broker.in_thread(prepared.commit)
+                prepared = await broker.prepare_in_thread(commands, self._shard)
+            await broker.commit_in_thread(prepared)
+            deal(slots, prepared.results)
+            for slot in (*taken, *broker.waiters.served(prepared.woken, riders)):
+                slot.finish()
         except BaseException as problem:
-            for slot in slots:
-                slot.error = problem if isinstance(problem, Exception) else interrupted()
-                slot.wake()
+            for slot in (*taken, *(rider for rider in riders if not rider.parked)):
+                if slot.results is None:
+                    slot.error = problem if isinstance(problem, Exception) else interrupted()
+                slot.finish()
+            if prepared is not None:
+                prepared.abandon()
             if not isinstance(problem, Exception):
                 raise
-            return
-        at = 0
-        for slot in slots:
-            slot.results = prepared.results[at : at + len(slot.commands)]
-            at += len(slot.commands)
-            slot.wake()
-        for slot in broker.waiters.woken(prepared.woken, riders) if prepared.woken else ():
-            slot.results = []
-            slot.wake()

@@ -22,9 +22,9 @@ _NEVER_DEFERRED = (Settle, Extend, Transaction)
 
 
 class Slot:
-    """One caller's commands, answered together. `wake` is called once, when `results` or `error` is set."""
+    """One caller's commands, answered together: `results` or `error` is set, then `finish` wakes the caller."""
 
-    __slots__ = ("commands", "error", "lead", "results", "size", "urgent", "wake")
+    __slots__ = ("commands", "error", "finished", "lead", "results", "size", "urgent", "wake")
 
     def __init__(self, commands: Sequence[Command], wake: Callable[[], None]) -> None:
         self.commands = commands
@@ -32,12 +32,19 @@ class Slot:
         self.results: list[Any] | None = None
         self.error: BaseException | None = None
         self.lead = False
+        self.finished = False
         self.size = sum(map(payload_bytes, commands))
         self.urgent = any(isinstance(c, _NEVER_DEFERRED) for c in commands)
 
     @property
     def done(self) -> bool:
         return self.results is not None or self.error is not None
+
+    def finish(self) -> None:
+        """Wake the caller, once."""
+        if not self.finished:
+            self.finished = True
+            self.wake()
 
     def answers(self) -> list[Any]:
         """The answers, or the first refusal raised."""
@@ -81,6 +88,12 @@ class Pending:
     def first(self) -> Slot:
         return self._slots[0]
 
+    def remove(self, slot: Slot) -> None:
+        """Its caller has gone; nothing happens when a turn has it already."""
+        if slot in self._slots:
+            self._slots.remove(slot)
+            self._bytes -= slot.size
+
     def take(self) -> list[Slot]:
         """The next turn's slots: within its bounds, but settlements are never left behind."""
         most = TURN_COMMANDS
@@ -117,6 +130,14 @@ def shard_of(commands: Sequence[Command], shards: int) -> int:
         if isinstance(name, str):
             return crc32(name.encode("utf-8", "replace")) % shards
     return crc32(repr(commands[0]).encode("utf-8", "replace")) % shards if commands else 0
+
+
+def deal(slots: Sequence[Slot], results: Sequence[Any]) -> None:
+    """Give each slot the answers to its own commands."""
+    at = 0
+    for slot in slots:
+        slot.results = list(results[at : at + len(slot.commands)])
+        at += len(slot.commands)
 
 
 def interrupted() -> OutcomeUnknown:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ackwise.broker import duties
 from ackwise.broker.handing import answer, hand_over, nothing, release, split
-from ackwise.broker.pending import Pending, Slot, interrupted, is_empty, shard_of
-from ackwise.broker.waiting import Seen, Waiters
+from ackwise.broker.pending import Pending, Slot, deal, interrupted, is_empty, shard_of
+from ackwise.broker.waiting import Seen, Waiters, Waiting
 from ackwise.core.answers import Claimed, Handed, Settled
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import ByLease, Claim, Command, Settle, Settlement
@@ -18,7 +19,7 @@ from ackwise.core.errors import AckwiseError, Draining, StoreError
 from ackwise.core.queries import ListLeases, Query
 from ackwise.core.settlement import Outcome
 from ackwise.store.clock import ManualClock
-from ackwise.store.port import Store
+from ackwise.store.port import Prepared, Store
 
 
 class Lane:
@@ -39,10 +40,22 @@ class Lane:
             slot.lead = not self._leading
             self._leading = True
         if not slot.lead:
-            gate.acquire()
+            try:
+                gate.acquire()
+            except BaseException:
+                self._desert(slot)
+                raise
         if slot.lead:
             self._lead(slot)
         return slot
+
+    def _desert(self, slot: Slot) -> None:
+        """The caller was interrupted while it waited: nobody may wait for it to lead."""
+        with self._lock:
+            self._pending.remove(slot)
+            leads = slot.lead
+        if leads:
+            self._hand_on()
 
     def _lead(self, own: Slot) -> None:
         """Run turns until the own slot is answered, then hand the lead to the next in line."""
@@ -52,41 +65,43 @@ class Lane:
                     taken = self._pending.take()
                 self._turn(taken, own)
         finally:
-            with self._lock:
-                heir = self._pending.first() if len(self._pending) else None
-                self._leading = heir is not None
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        with self._lock:
+            heir = self._pending.first() if len(self._pending) else None
+            self._leading = heir is not None
             if heir is not None:
                 heir.lead = True
-                heir.wake()
+        if heir is not None:
+            heir.wake()
 
     def _turn(self, taken: list[Slot], own: Slot) -> None:
         waiters, store = self._broker.waiters, self._broker.store
-        riders = waiters.riders(c for slot in taken for c in slot.commands)
-        slots = taken + riders
-        commands = [c for slot in slots for c in slot.commands]
-        started = time.perf_counter()
+        riders: list[Waiting] = []
+        prepared: Prepared | None = None
         try:
+            waiters.ride((c for slot in taken for c in slot.commands), riders)
+            slots = [*taken, *riders]
+            commands = [c for slot in slots for c in slot.commands]
+            started = time.perf_counter()
             prepared = store.prepare(commands, self._shard)
             self._pending.learn(len(commands), started)
             prepared.commit()
-        except BaseException as problem:
-            for slot in slots:
-                slot.error = problem if isinstance(problem, Exception) or slot is own else interrupted()
+            deal(slots, prepared.results)
+            for slot in (*waiters.served(prepared.woken, riders), *taken):
                 if slot is not own:
-                    slot.wake()
+                    slot.finish()
+        except BaseException as problem:
+            for slot in (*taken, *(rider for rider in riders if not rider.parked)):
+                if slot.results is None:
+                    slot.error = problem if isinstance(problem, Exception) or slot is own else interrupted()
+                if slot is not own:
+                    slot.finish()
+            if prepared is not None:
+                prepared.abandon()
             if not isinstance(problem, Exception):
                 raise
-            return
-        at = 0
-        for slot in slots:
-            slot.results = prepared.results[at : at + len(slot.commands)]
-            at += len(slot.commands)
-        for slot in waiters.woken(prepared.woken, riders) if prepared.woken else ():
-            slot.results = []
-            slot.wake()
-        for slot in slots:
-            if slot is not own:
-                slot.wake()
 
 
 class Broker:
@@ -99,6 +114,8 @@ class Broker:
         self._draining = threading.Event()
         self._closed = threading.Event()
         self._close_lock = threading.Lock()
+        self._claims = 0
+        self._quiet = threading.Condition()
         clock = getattr(store, "clock", None)
         if isinstance(clock, ManualClock):
             clock.on_move(self.look_again)
@@ -135,47 +152,68 @@ class Broker:
     def settle_and_claim(self, settle: Settle | None, claim: Claim, wait: float = 0.0) -> tuple[list[Settled], Handed]:
         """Settle one batch and claim the next in the same turn. A settlement that was done is always answered."""
         give_up = time.monotonic() + wait
-        if settle is None:
-            return [], self._claim(claim, give_up)
-        if self._draining.is_set():
-            return self.send(settle), nothing(claim, EmptyReason.DRAINING)
-        seen = self.waiters.version(claim.queue)
-        settled, claims = self._split(self._submit([settle, claim]), settle)
+        with self._under_way():
+            if settle is None:
+                return [], self._claim(claim, give_up)
+            if self._draining.is_set():
+                return self.send(settle), nothing(claim, EmptyReason.DRAINING)
+            seen = self.waiters.version(claim.queue)
+            settled, claims = self._split(self._submit([settle, claim]), settle)
+            try:
+                return settled, self._claim(claim, give_up, (seen, claims[0]))
+            except StoreError:
+                return settled, nothing(claim, EmptyReason.UNAVAILABLE)
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """Closing waits for claims under way: what they are granted has to be handed over or given back."""
+        with self._quiet:
+            self._claims += 1
         try:
-            return settled, self._claim(claim, give_up, (seen, claims[0]))
-        except StoreError:
-            return settled, nothing(claim, EmptyReason.UNAVAILABLE)
+            yield
+        finally:
+            with self._quiet:
+                self._claims -= 1
+                self._quiet.notify_all()
 
     def _claim(self, claim: Claim, give_up: float, tried: tuple[Seen, Claimed] | None = None) -> Handed:
         """Try, park and try again; `tried` is a first try that was made already."""
+        called: Waiting | None = None
         while True:
             if tried is None:
+                seen = self.waiters.version(claim.queue)
                 if self._draining.is_set():
                     return nothing(claim, EmptyReason.DRAINING)
-                seen = self.waiters.version(claim.queue)
                 tried = seen, self._submit([claim]).answers()[0]
-            (seen, claimed), tried = tried, None
+                if called is not None:
+                    self._wake(self.waiters.pass_on(called, tried[1]))
+            (seen, claimed), tried, called = tried, None, None
             if not claimed.grants and time.monotonic() < give_up and claimed.empty is not EmptyReason.ENDED:
-                riding = self._park(claim, seen, claimed, give_up)
-                if riding is None:
+                called = self._park(claim, seen, claimed, give_up)
+                if called is None or not called.results:
                     continue
-                claimed = riding
+                claimed = called.answers()[0]
+                if is_empty(called.results):
+                    # A turn tried for it, and found that it has to look again earlier.
+                    tried = called.seen, claimed
+                    continue
             return self._hand_over(claim, claimed)
 
     def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
         """Settle what is finished and claim up to `count` batches, a lease each, in one turn. Never waits."""
-        if self._draining.is_set():
-            return self.send(settle) if settle is not None else [], []
-        commands: list[Command] = [claim] * count if settle is None else [settle, *([claim] * count)]
-        settled, claims = self._split(self._submit(commands), settle)
-        handed: list[Handed] = []
-        for number, one in enumerate(claims):
-            try:
-                handed.append(self._hand_over(claim, one))
-            except StoreError:
-                self._give_back(claims[number + 1 :])
-                break
-        return settled, [one for one in handed if one.claimed.grants]
+        with self._under_way():
+            if self._draining.is_set():
+                return self.send(settle) if settle is not None else [], []
+            commands: list[Command] = [claim] * count if settle is None else [settle, *([claim] * count)]
+            settled, claims = self._split(self._submit(commands), settle)
+            handed: list[Handed] = []
+            for number, one in enumerate(claims):
+                try:
+                    handed.append(self._hand_over(claim, one))
+                except StoreError:
+                    self._give_back(claims[number + 1 :])
+                    break
+            return settled, [one for one in handed if one.claimed.grants]
 
     def _split(self, slot: Slot, settle: Settle | None) -> tuple[list[Settled], list[Claimed]]:
         settled, claims, refusal = split(slot, settle)
@@ -200,33 +238,38 @@ class Broker:
         if command is None:
             return
         try:
-            self.send(command)
+            # Even when the broker is closed to everybody else.
+            self._lanes[shard_of([command], len(self._lanes))].submit([command]).answers()
         except AckwiseError as problem:
             duties.complain("giving back a claim", problem)
 
-    def _park(self, claim: Claim, seen: Seen, empty: Claimed, give_up: float) -> Claimed | None:
-        """Sleep until a turn serves the claim (its answer), or it is time to try again (None)."""
+    def _park(self, claim: Claim, seen: Seen, empty: Claimed, give_up: float) -> Waiting | None:
+        """Sleep until a turn has tried for the claim, or it is time to try again. None: it is so already."""
         gate = threading.Lock()
         gate.acquire()
-        slot = Slot([claim], gate.release)
-        if not self.waiters.park(claim.queue, slot, seen):
+        slot = Waiting(claim, gate.release, empty.until)
+        if not self.waiters.park(slot, seen):
             return None
         timeout = give_up - time.monotonic()
         if empty.until is not None:
             timeout = min(timeout, max(0.001, (empty.until - self.store.now()) / 1e6))
-        if not gate.acquire(timeout=max(0.0, timeout)) and not self.waiters.leave(claim.queue, slot):
+        if not gate.acquire(timeout=max(0.0, timeout)) and not self.waiters.leave(slot):
             gate.acquire()
         if slot.error is not None:
             raise slot.error
-        if slot.results and isinstance(slot.results[0], AckwiseError):
-            raise slot.results[0]
-        return None if not slot.results or is_empty(slot.results) else slot.results[0]
+        return slot
 
     def look_again(self) -> None:
         """Every parked claim tries again."""
-        for slot in self.waiters.everybody():
-            slot.results = []
-            slot.wake()
+        self._wake(self.waiters.everybody())
+
+    def send_scouts(self) -> None:
+        """Some parked claims try again, in case a wake-up was missed."""
+        self._wake(self.waiters.scouts(time.monotonic()))
+
+    def _wake(self, slots: Sequence[Waiting]) -> None:
+        for slot in slots:
+            slot.finish()
 
     def ask(self, query: Query) -> Any:
         return answer(self.store, query)
@@ -256,8 +299,10 @@ class Broker:
         """Ask the database, cheaply, whether another process committed; only while somebody waits."""
         while not self._closed.wait(duties.WATCH_EVERY if len(self.waiters) else 5 * duties.WATCH_EVERY):
             try:
-                if len(self.waiters) and self.store.changed():
-                    self.look_again()
+                if len(self.waiters):
+                    if self.store.changed():
+                        self.look_again()
+                    self.send_scouts()
             except Exception as problem:
                 if not self._closed.is_set():
                     duties.complain("watching for changes", problem)
@@ -289,6 +334,8 @@ class Broker:
             self._draining.set()
             self._closed.set()
         self.look_again()
+        with self._quiet:
+            self._quiet.wait_for(lambda: not self._claims, duties.CLOSE_PATIENCE)
         for thread in self._threads:
             thread.join(timeout=30)
         self.store.close()

@@ -119,12 +119,16 @@ class Claimed(msgspec.Struct):
 
 
 class Settled(msgspec.Struct):
-    """The answer for one settle entry: `count` messages were settled, the lease may have ended with it."""
+    """The answer for one settle entry: `count` messages were settled, the lease may have ended with it.
+
+    Of a range or a lease that failed, some may have died and some return: the verdict is `dead` only when all died.
+    """
 
     verdict: Verdict
     count: int = 0
     lease_ended: bool = False
     reason: Reason | None = None
+    dead: int = 0
 
 
 class Extended(msgspec.Struct):

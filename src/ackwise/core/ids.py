@@ -44,6 +44,11 @@ def uuid7(unix_millis: int, random_bits: int) -> int:
     return (unix_millis & ((1 << 48) - 1)) << 80 | 0x7 << 76 | rand_a << 64 | 0b10 << 62 | rand_b
 
 
+def minted_at(uuid: int) -> int:
+    """The latest microsecond at which this UUIDv7 can have been minted."""
+    return (uuid >> 80) * 1000 + 999
+
+
 def lease_id(no: int, tag: int) -> str:
     return f"L{_base36(no)}-{tag:08x}"
 

@@ -69,10 +69,15 @@ class Extras(msgspec.Struct, omit_defaults=True, frozen=True):
 class Message:
     """A stored message and its place."""
 
-    __slots__ = ("_source", "created_at", "lane", "seq")
+    __slots__ = ("_source", "_stored_at", "lane", "seq")
 
-    def __init__(self, source: MessageSource, lane: int, seq: int, created_at: int) -> None:
-        self._source, self.lane, self.seq, self.created_at = source, lane, seq, created_at
+    def __init__(self, source: MessageSource, lane: int, seq: int, stored_at: int) -> None:
+        self._source, self.lane, self.seq, self._stored_at = source, lane, seq, stored_at
+
+    @property
+    def created_at(self) -> int:
+        """When it was pushed: its id knows, where a delay kept it out of its lane until later."""
+        return min(self._stored_at, ids.minted_at(self._source.id_int(self.seq)))
 
     @property
     def id_int(self) -> int:

@@ -41,6 +41,8 @@ class Cursor(msgspec.Struct):
     ready_at: int | None
     head: int
     start: int
+    floor: int
+    """Where the epoch began. Below it only what was redriven from an earlier epoch is held; the rest was skipped."""
 
     def balanced(self) -> bool:
         """Promise 1, for this cursor."""

@@ -14,6 +14,10 @@ Result = Any
 """The answer that belongs to the command (see `core.answers`), or the `AckwiseError` that refuses it."""
 
 
+SHORT_READ = 1000
+"""A local store reads a claim of at most so many messages at once, whoever else is reading."""
+
+
 class Prepared(Protocol):
     """A turn that is planned and applied but not committed: `commit` is the fsync and may run in another thread."""
 
@@ -26,6 +30,10 @@ class Prepared(Protocol):
         ...
 
     def commit(self) -> None: ...
+
+    def abandon(self) -> None:
+        """Let go of everything; nothing happens once `commit` was called, in whichever thread."""
+        ...
 
 
 class Store(Protocol):

@@ -40,7 +40,7 @@ CREATE TABLE grp (
 
 CREATE TABLE cursor (
   lane bigint NOT NULL, grp bigint NOT NULL, part bigint NOT NULL, prio bigint NOT NULL, epoch bigint NOT NULL,
-  first bigint NOT NULL, next bigint NOT NULL, held bigint NOT NULL, acked bigint NOT NULL, dead bigint NOT NULL,
+  first bigint NOT NULL, next bigint NOT NULL, floor bigint NOT NULL, held bigint NOT NULL, acked bigint NOT NULL, dead bigint NOT NULL,
   skipped bigint NOT NULL, expired bigint NOT NULL, leased bigint NOT NULL, exclusive bigint NOT NULL,
   exclusive_owner text COLLATE "C", ready_at bigint, PRIMARY KEY (lane, grp),
   CHECK (next - first = acked + dead + skipped + expired + held),

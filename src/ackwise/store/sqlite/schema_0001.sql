@@ -34,7 +34,7 @@ CREATE TABLE grp (
 
 CREATE TABLE cursor (
   lane INTEGER NOT NULL, grp INTEGER NOT NULL, part INTEGER NOT NULL, prio INTEGER NOT NULL, epoch INTEGER NOT NULL,
-  first INTEGER NOT NULL, next INTEGER NOT NULL, held INTEGER NOT NULL, acked INTEGER NOT NULL, dead INTEGER NOT NULL,
+  first INTEGER NOT NULL, next INTEGER NOT NULL, floor INTEGER NOT NULL, held INTEGER NOT NULL, acked INTEGER NOT NULL, dead INTEGER NOT NULL,
   skipped INTEGER NOT NULL, expired INTEGER NOT NULL, leased INTEGER NOT NULL, exclusive INTEGER NOT NULL,
   exclusive_owner TEXT, ready_at INTEGER, PRIMARY KEY (lane, grp),
   CHECK (next - first = acked + dead + skipped + expired + held),

@@ -48,7 +48,7 @@ INSERT INTO part (uuid, queue, name) VALUES (:uuid, :queue, :name) ON CONFLICT D
 SELECT id, uuid, name FROM part WHERE queue = :queue ORDER BY id;
 
 -- name: lane_insert: a lane, unless somebody made it first
-INSERT INTO lane (part, queue, prio, head, start, start_at) VALUES (:part, :queue, :prio, 0, 0, :now)
+INSERT INTO lane (part, queue, prio, head, start, start_at) VALUES (:part, :queue, :prio, 0, 0, :start_at)
 ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: lane_by_id: a lane
@@ -64,12 +64,21 @@ WHERE l.queue = :queue ORDER BY l.id;
 -- name: lane_advance: seqs below head now exist
 UPDATE lane SET head = :head, start_at = CASE WHEN head = start THEN :now ELSE start_at END WHERE id = :id;
 
--- name: lane_pruned: the log starts later now
+-- name: lane_pruned: the log starts later now; `start_at` is far away while nothing is stored
 UPDATE lane SET start = :start, start_at = :start_at WHERE id = :id;
+
+-- name: lane_restored: a message from before the log's start is there again, and will be pruned again
+UPDATE lane SET start_at = CASE WHEN start_at > :born_at THEN :born_at ELSE start_at END WHERE id = :id;
+
+-- name: lanes_unfinished: of those, the ones in which a group has something left
+SELECT id, part, queue, prio, head, start FROM lane
+WHERE queue = :queue AND start_at <= :cutoff AND id > :after
+  AND EXISTS (SELECT 1 FROM cursor AS c WHERE c.lane = lane.id AND (c.held > 0 OR c.next < lane.head))
+ORDER BY id LIMIT :limit;
 
 -- name: lanes_with_old: lanes whose oldest message is at or before the cutoff
 SELECT id, part, queue, prio, head, start FROM lane
-WHERE queue = :queue AND start_at <= :cutoff AND id > :after AND head > start
+WHERE queue = :queue AND start_at <= :cutoff AND id > :after
 ORDER BY id LIMIT :limit;
 
 -- name: group_by_name: a group of a queue

@@ -1,11 +1,12 @@
 -- name: cursors_for_lane: a new lane starts at its beginning for every group of its queue
-INSERT INTO cursor (lane, grp, part, prio, epoch, first, next, held, acked, dead, skipped, expired, leased, exclusive)
-SELECT :lane, id, :part, :prio, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM grp WHERE queue = :queue
+INSERT INTO cursor (lane, grp, part, prio, epoch, first, next, floor, held, acked, dead, skipped, expired, leased, exclusive)
+SELECT :lane, id, :part, :prio, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM grp WHERE queue = :queue
 ON CONFLICT DO NOTHING;
 
 -- name: cursors_for_group: a new group at the start or the end of every lane of its queue
-INSERT INTO cursor (lane, grp, part, prio, epoch, first, next, held, acked, dead, skipped, expired, leased, exclusive, ready_at)
-SELECT id, :grp, part, prio, 0,
+INSERT INTO cursor (lane, grp, part, prio, epoch, first, next, floor, held, acked, dead, skipped, expired, leased, exclusive,
+  ready_at)
+SELECT id, :grp, part, prio, 0, CASE WHEN :at_end = 1 THEN head ELSE start END,
   CASE WHEN :at_end = 1 THEN head ELSE start END, CASE WHEN :at_end = 1 THEN head ELSE start END,
   0, 0, 0, 0, 0, 0, 0, CASE WHEN :at_end = 1 OR head = start THEN NULL ELSE CAST(:ready_at AS bigint) END
 FROM lane WHERE queue = :queue
@@ -13,26 +14,26 @@ ON CONFLICT DO NOTHING;
 
 -- name: cursor_get: one group's place in one lane
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
-  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start
+  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.lane = :lane AND c.grp = :grp;
 
 -- name: cursors_of_part: a group's places in a partition, most urgent lane first
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
-  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start
+  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.part = :part AND c.grp = :grp ORDER BY c.prio;
 
 -- name: cursors_of_lane: every group's place in a lane
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
-  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start
+  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.lane = :lane ORDER BY c.grp;
 
 -- name: cursors_of_group: every place of a group
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
-  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start
+  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.grp = :grp ORDER BY c.lane;
 
 -- name: cursor_update: the whole row
-UPDATE cursor SET epoch = :epoch, first = :first, next = :next, held = :held, acked = :acked, dead = :dead,
+UPDATE cursor SET epoch = :epoch, first = :first, next = :next, floor = :floor, held = :held, acked = :acked, dead = :dead,
   skipped = :skipped, expired = :expired, leased = :leased, exclusive = :exclusive,
   exclusive_owner = :exclusive_owner, ready_at = :ready_at
 WHERE lane = :lane AND grp = :grp;

@@ -16,6 +16,9 @@ from ackwise.store.session import Outdated, Row, Session
 from ackwise.store.turn import places
 from ackwise.store.turn.context import Turn
 
+NOTHING_STORED = 1 << 62
+"""A lane's `start_at` while it is empty: later than any message, so that no sweep looks at it."""
+
 
 class QueueRow(msgspec.Struct, frozen=True):
     id: int
@@ -196,7 +199,7 @@ def _add_part(turn: Turn, owner: QueueRow, partition: str) -> Row:
 
 def _add_lane(turn: Turn, owner: QueueRow, part: int, prio: int) -> Row:
     turn.session.lock_queue(owner.id)
-    made = turn.session.row("lane_insert", {"part": part, "queue": owner.id, "prio": prio, "now": turn.now})
+    made = turn.session.row("lane_insert", {"part": part, "queue": owner.id, "prio": prio, "start_at": NOTHING_STORED})
     if made:
         turn.session.run("cursors_for_lane", {"lane": made[0], "part": part, "prio": prio, "queue": owner.id})
     row = turn.session.row("lane_of_part", {"part": part, "prio": prio})

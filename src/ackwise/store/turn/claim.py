@@ -287,7 +287,7 @@ class _Claiming:
                 self.until = plan.until
 
     def _mark_again(self, cursor: Cursor) -> None:
-        """A lane that gave nothing goes where it belongs in the order of ready lanes, so the next claim looks elsewhere."""
+        """A lane that gave nothing goes where it belongs in the order of ready lanes; the next looks elsewhere."""
         if self.strict == (self.queue.policy.effective_order == "strict"):
             ready = places.ready_at(self.turn, cursor, self.policy)
             if ready != cursor.ready_at:

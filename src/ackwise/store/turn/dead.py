@@ -74,8 +74,7 @@ def bury(
 def redrive(turn: Turn, command: Redrive) -> Redriven:
     results = dict.fromkeys(command.ids, "not_found")
     turn.session.lock_parts(sorted({row[3] for row in _letters(turn, command.ids)}))
-    # From the highest seq down, so that below a seek each one finds the cursor's first still above it.
-    for row in sorted(_letters(turn, command.ids), key=lambda r: (r[4], -r[5])):
+    for row in _letters(turn, command.ids):
         try:
             _put_back(turn, row)
             results[row[1]] = "redriven"
@@ -104,10 +103,12 @@ def _put_back(turn: Turn, row: Row) -> None:
     if epoch == cursor.epoch:
         cursor.dead -= 1
         cursor.held += 1
-    elif seq < cursor.first:
-        # Below where a seek put the group: the gap was skipped, this one message is taken up again.
-        cursor.skipped += cursor.first - seq - 1
-        cursor.first = seq
+    elif seq < cursor.floor:
+        # Below where a seek put the group everything was skipped; this one message is taken up again.
+        if seq < cursor.first:
+            cursor.skipped += cursor.first - seq
+            cursor.first = seq
+        cursor.skipped -= 1
         cursor.held += 1
     else:
         raise RedriveRefused(
@@ -117,6 +118,7 @@ def _put_back(turn: Turn, row: Row) -> None:
         turn.session.run(
             "segment_restore", {"pos": segment.place(lane, seq), "first": seq, "created_at": born_at, "body": body}
         )
+        turn.session.run("lane_restored", {"id": lane, "born_at": born_at})
     story = add_history(history, turn.now, "redrive", None, None)
     turn.add_span(Span(lane, grp, seq, seq + 1, due_at=turn.now, history=story))
     turn.session.run("dead_delete", {"id": number})

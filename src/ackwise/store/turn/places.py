@@ -98,7 +98,7 @@ def move_cursor(turn: Turn, cursor: Cursor, target: int, policy: QueuePolicy | N
                 lost.setdefault(span.lease, []).append((span.lane, span.lo, span.hi))
         turn.session.run("spans_delete_cursor", where)
     cursor.epoch += 1
-    cursor.first = cursor.next = min(max(target, cursor.start), cursor.head)
+    cursor.first = cursor.next = cursor.floor = min(max(target, cursor.start), cursor.head)
     cursor.held = cursor.acked = cursor.dead = cursor.skipped = cursor.expired = cursor.leased = cursor.exclusive = 0
     cursor.exclusive_owner = None
     for no, ranges in lost.items():

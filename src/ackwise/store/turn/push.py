@@ -153,7 +153,9 @@ class Appender:
             if found is None:
                 continue
             segment, seq = found
-            if segment.matches(seq, txid) and (window == 0 or segment.created_at + window > self._turn.now):
+            if segment.matches(seq, txid) and (
+                window == 0 or segment.message(seq).created_at + window > self._turn.now
+            ):
                 return segment.id_int(seq), None if pos < 0 else seq
         return None
 

@@ -124,8 +124,10 @@ def _follows(entries: list[Settlement], run: list[tuple[int, Target]], index: in
 def _settle_run(turn: Turn, entries: list[Settlement], run: list[tuple[int, Target]]) -> list[Settled]:
     target = run[0][1]
     held = holding(turn, target.lease)
-    if held is not None and held.policy.on_failure == "rewind" and target.lane is not None:
-        return _rewind(turn, held, [(entries[i], t) for i, t in run])
+    if held is not None and held.policy.on_failure == "rewind":
+        if target.lane is not None:
+            return _rewind(turn, held, [(entries[i], t) for i, t in run])
+        return [_rewind_lease(turn, held, t.lease, entries[i]) for i, t in run]
     if len(run) > 1 and held is not None and target.lease.live(turn.now):
         whole = Target(target.lease, target.lane, target.lo, run[-1][1].hi)
         spans = _spans(turn, held, whole)
@@ -228,19 +230,24 @@ def act(turn: Turn, target: Target, entry: Settlement) -> Settled:
     if not lease.live(turn.now) or not spans:
         return Settled(_refusal(turn, target, spans))
     pieces = [cut(s, target.lo, target.hi) if target.lane is not None else (None, s, None) for s in spans]
-    verdict, reason = Verdict.ACKED, None
+    verdicts: dict[Verdict, int] = {}
+    reason: Reason | None = None
     took = turn.now - lease.made_at
     cursors: dict[int, Cursor] = {}
-    total = 0
     for span, (before, piece, after) in zip(spans, pieces, strict=True):
         cursor = cursors.get(piece.lane) or _cursor(turn, piece)
         cursors[piece.lane] = cursor
         rest = [s for s in (before, after) if s is not None]
-        verdict, reason = _apply(turn, held, lease, cursor, span, piece, rest, entry)
-        total += len(piece)
-        turn.count(held.queue.name, held.group.name, verdict.value, len(piece), took)
+        verdict, why = _apply(turn, held, lease, cursor, span, piece, rest, entry)
+        verdicts[verdict] = verdicts.get(verdict, 0) + len(piece)
+        reason = why or reason
+        dropped = verdict is Verdict.DEAD and not held.policy.dead_letters
+        word = State.EXPIRED.value if dropped else verdict.value
+        turn.count(held.queue.name, held.group.name, word, len(piece), took)
     ended = _let_go(turn, held, lease, cursors)
-    return Settled(verdict, total, ended, reason)
+    died = verdicts.pop(Verdict.DEAD, 0)
+    overall = next(iter(verdicts), Verdict.DEAD)
+    return Settled(overall, sum(verdicts.values()) + died, ended, None if verdicts else reason, died)
 
 
 def _cursor(turn: Turn, span: Span) -> Cursor:
@@ -367,14 +374,45 @@ def _rewind(turn: Turn, held: Holding, run: list[tuple[Settlement, Target]]) -> 
             if mine.verdict.settled:
                 act(turn, whole, entry)
         else:
-            answers[index] = act(turn, target, entry)
+            answers[index] = act(turn, _lowest(turn, held, target), entry)
             if answers[index].verdict.settled:
                 lowest = target.lo
     if lowest is not None:
-        lane = run[0][1].lane
-        give_back = Settlement(selector=ByLease(""), outcome=Outcome.RELEASE)
-        act(turn, Target(run[0][1].lease, lane, 0, 1 << 40), give_back)
+        _give_back_partition(turn, held, run[0][1])
     return [answers[i] for i in range(len(run))]
+
+
+def _lowest(turn: Turn, held: Holding, target: Target) -> Target:
+    """Of a range that failed only the first outstanding message is to blame."""
+    spans = _spans(turn, held, target)
+    if not spans:
+        return target
+    lo = max(target.lo, spans[0].lo)
+    return Target(target.lease, target.lane, lo, lo + 1)
+
+
+def _give_back_partition(turn: Turn, held: Holding, target: Target) -> None:
+    """What the lease still holds in the target's partition, in every lane of it, goes back unspent."""
+    lanes = {lane for lane, _, _ in target.lease.granted}
+    cursors = [cursor for lane in sorted(lanes) if (cursor := turn.cursor(lane, held.group.id)) is not None]
+    part = next(cursor.part for cursor in cursors if cursor.lane == target.lane)
+    give_back = Settlement(selector=ByLease(""), outcome=Outcome.RELEASE)
+    for cursor in cursors:
+        if cursor.part == part:
+            act(turn, Target(target.lease, cursor.lane, 0, 1 << 40), give_back)
+
+
+def _rewind_lease(turn: Turn, held: Holding, lease: Lease, entry: Settlement) -> Settled:
+    """A whole lease fails: in each partition its first message is to blame and the rest goes back."""
+    spans = turn.spans("spans_of_lease", lease=lease.no)
+    if entry.outcome in (Outcome.ACK, Outcome.RELEASE) or not lease.live(turn.now) or not spans:
+        return act(turn, Target(lease, None), entry)
+    answer = Settled(Verdict.ALREADY)
+    for lane, lo in sorted({span.lane: span.lo for span in reversed(spans)}.items()):
+        (mine,) = _rewind(turn, held, [(entry, Target(lease, lane, lo, lo + 1))])
+        if mine.verdict.settled:
+            answer = Settled(mine.verdict, answer.count + mine.count, True, mine.reason, answer.dead + mine.dead)
+    return msgspec.structs.replace(answer, count=sum(map(len, spans)))
 
 
 def expire(turn: Turn, lease: Lease, budget: int, kind: str = "expired") -> int:

@@ -98,7 +98,7 @@ def max_wait(turn: Turn, limit: int) -> int:
         groups = [catalog.group_from(r) for r in turn.session.rows("groups_of_queue", {"queue": queue.id})]
         if not groups:
             groups = [catalog.ensure_group(turn, queue, QUEUE_MODE, "all")]
-        for lane in _old_lanes(turn, queue, cutoff):
+        for lane in _old_lanes(turn, queue, cutoff, "lanes_unfinished"):
             bound = places.seq_at(turn.session, lane.id, lane.start, lane.head, cutoff + 1)
             for group in groups:
                 touched += _bury_waiting(turn, queue, group, lane.id, bound, limit - touched)
@@ -193,7 +193,7 @@ def _prune(turn: Turn, queue: QueueRow, lane: Lane, limit: int) -> int:
             turn.session.run("segment_delete", {"lo_pos": rows[0][0], "hi_pos": rows[-1][0]})
             start = max(start, place_seq(rows[-1][0]) + 1)
             removed += len(rows)
-    if start > lane.start:
+    if removed:
         _move_start(turn, queue, lane, start, cursors)
     return removed
 
@@ -205,11 +205,13 @@ def _older(rows: list[Row], cutoff: int) -> list[Row]:
 
 def _move_start(turn: Turn, queue: QueueRow, lane: Lane, start: int, cursors: list[Cursor]) -> None:
     """The log starts later; what a group had not read of it is counted as expired."""
-    oldest = turn.session.row("segment_at", to_end(lane.id, start))
-    turn.session.run("lane_pruned", {"id": lane.id, "start": start, "start_at": oldest[2] if oldest else turn.now})
+    oldest = turn.session.row("segment_at", to_end(lane.id, 0))
+    start_at = oldest[2] if oldest else catalog.NOTHING_STORED
+    turn.session.run("lane_pruned", {"id": lane.id, "start": start, "start_at": start_at})
     for cursor in cursors:
         if cursor.next < start:
-            turn.count(queue.name, "", "expired", start - cursor.next)
+            group = turn.session.row("group_by_id", {"id": cursor.grp})
+            turn.count(queue.name, group[2] if group else "", "expired", start - cursor.next)
             cursor.expired += start - cursor.next
             cursor.next, cursor.start = start, start
             places.refresh(turn, cursor, queue.policy, queue.name)
@@ -274,12 +276,12 @@ def _free(turn: Turn, lanes: list[Lane]) -> list[Lane]:
     return [lane for lane in lanes if lane.part in locked]
 
 
-def _old_lanes(turn: Turn, queue: QueueRow, cutoff: int) -> Iterator[Lane]:
+def _old_lanes(turn: Turn, queue: QueueRow, cutoff: int, statement: str = "lanes_with_old") -> Iterator[Lane]:
     """Lanes with something old, page by page: what cannot go yet in one must not hide the next."""
     after = 0
     while True:
         where = {"queue": queue.id, "cutoff": cutoff, "after": after, "limit": LANE_PAGE}
-        lanes = [Lane(*row) for row in turn.session.rows("lanes_with_old", where)]
+        lanes = [Lane(*row) for row in turn.session.rows(statement, where)]
         yield from _free(turn, lanes)
         if len(lanes) < LANE_PAGE:
             return
