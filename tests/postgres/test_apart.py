@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -92,6 +93,7 @@ def test_a_deadlock_is_broken_and_the_commands_run_again(opened: Opener, raw: Ra
         commands = [Push(queue="q", messages=[text("y", partition=name)]) for name in "ab"]
         ours = threads.submit(store.transact, commands)
         until(lambda: waiting(raw))
-        lock_partition(other, "a")
-        other.commit()
+        with suppress(psycopg.errors.DeadlockDetected):  # on a busy machine it may be the other that is broken off
+            lock_partition(other, "a")
+        other.rollback()
         assert [result[0].status for result in ours.result(PATIENCE)] == ["queued", "queued"]

@@ -22,6 +22,8 @@ ONLY_HERE: dict[str, dict[str, object]] = {
     "footprint_parts": {"uuids": ["x", "y"]},
     "footprint_dead": {"uuids": ["x", "y"]},
     "leases_lock": {"leases": [77, 78]},
+    "leases_parts": {"leases": [77, 78]},
+    "leases_expired_lock": {"leases": [77, 78], "now": 1},
     "leases_forget": {"below": 9, "cutoff": 1, "floor": 1, "limit": 100},
     "dedupe_find": {"hashes": [1, 2, 3]},
     "dedupe_forget": {"before": 1, "limit": 100},
@@ -32,7 +34,7 @@ INSERT INTO grp (queue, name, mode, policy, created_at) SELECT 1, 'g' || i, 'all
 INSERT INTO part (uuid, queue, name) SELECT i, 1 + i % 3, 'p' || i FROM generate_series(1, 10000) i;
 INSERT INTO lane (part, queue, prio, head, start, start_at)
   SELECT i, 1 + i % 3, 0, 1000, 0, i * 1000 FROM generate_series(1, 10000) i;
-INSERT INTO cursor SELECT i, g, i, 0, 0, 0, 1000, 1000, 0, 0, 0, 0, 1, 0,
+INSERT INTO cursor SELECT i, g, i, 0, 0, 0, 1000, 0, 1000, 0, 0, 0, 0, 1, 0,
     CASE WHEN i % 50 = 0 THEN 'owner' || i END, CASE WHEN i % 20 = 0 THEN i END
   FROM generate_series(1, 10000) i, generate_series(1, 3) g;
 INSERT INTO span SELECT i / 10, 1, 100 + i % 10, 99 + i % 10, CASE WHEN i % 2 = 0 THEN i END, 0, 1, i, 'x', 0, ''

@@ -89,7 +89,7 @@ def run(disk: Disk, exclusivity: str, how: settings) -> None:
 @pytest.mark.parametrize("exclusivity", EXCLUSIVITIES)
 def test_on_sqlite(tmp_path: Path, exclusivity: str) -> None:
     disk = SQLiteDisk(tmp_path)
-    run(disk, exclusivity, bounds(50, 1500))
+    run(disk, exclusivity, bounds(60, 1500))
 
 
 @pytest.mark.slow
@@ -99,4 +99,4 @@ def test_on_sqlite(tmp_path: Path, exclusivity: str) -> None:
 def test_on_postgres(request: pytest.FixtureRequest, factory: str, exclusivity: str) -> None:
     make: Callable[[], str] = request.getfixturevalue(factory)
     disk = PostgresDisk(make())
-    run(disk, exclusivity, bounds(6, 150))
+    run(disk, exclusivity, bounds(7, 150))

@@ -136,7 +136,7 @@ class AsyncBroker:
                 tried = seen, (await self._submit([claim])).answers()[0]
                 if called is not None:
                     self._wake(self.waiters.pass_on(called, tried[1]))
-            (seen, claimed), tried, called = tried, None, None
+            (seen, claimed), tried = tried, None
             if not claimed.grants and time.monotonic() < give_up and claimed.empty is not EmptyReason.ENDED:
                 called = await self._park(claim, seen, claimed, give_up)
                 if called is None or not called.results:
@@ -146,6 +146,8 @@ class AsyncBroker:
                     # A turn tried for it, and found that it has to look again earlier.
                     tried = called.seen, claimed
                     continue
+            elif called is not None and claimed.until is not None:
+                self._wake(self.waiters.relay(called))
             return await self._hand_over(claim, claimed)
 
     async def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
@@ -211,6 +213,8 @@ class AsyncBroker:
         except asyncio.CancelledError:
             if not self.waiters.leave(slot):
                 self.keep(self.loop.create_task(self.give_back(slot, done)))
+            elif slot.until is not None:
+                self._wake(self.waiters.relay(slot))
             raise
         if slot.error is not None:
             raise slot.error

@@ -187,7 +187,7 @@ class Broker:
                 tried = seen, self._submit([claim]).answers()[0]
                 if called is not None:
                     self._wake(self.waiters.pass_on(called, tried[1]))
-            (seen, claimed), tried, called = tried, None, None
+            (seen, claimed), tried = tried, None
             if not claimed.grants and time.monotonic() < give_up and claimed.empty is not EmptyReason.ENDED:
                 called = self._park(claim, seen, claimed, give_up)
                 if called is None or not called.results:
@@ -197,6 +197,8 @@ class Broker:
                     # A turn tried for it, and found that it has to look again earlier.
                     tried = called.seen, claimed
                     continue
+            elif called is not None and claimed.until is not None:
+                self._wake(self.waiters.relay(called))
             return self._hand_over(claim, claimed)
 
     def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 
 from ackwise.broker.duties import LOOK_EVERY, WATCH_EVERY
 from ackwise.broker.pending import Slot
@@ -27,11 +28,14 @@ Kind = tuple[str | None, str | None, str | None]
 _NOT_FOR_ALL = (EmptyReason.LOCKED, EmptyReason.DELAYED)
 """Reasons that hold for one kind only. Any other says that there is nothing for anybody who wants the same."""
 
+AT_ONCE = 4
+"""How many are called after a commit; when one of them finds something, the next are called."""
+
 
 class Waiting(Slot):
     """A parked claim. `until` is when it looks again by itself, in the store's time."""
 
-    __slots__ = ("kind", "leaving", "parked", "queue", "scout", "seen", "tried", "until", "want")
+    __slots__ = ("kind", "leaving", "more", "parked", "queue", "scout", "seen", "tried", "until", "want")
 
     def __init__(self, claim: Claim, wake: Callable[[], None], until: int | None = None) -> None:
         super().__init__([claim], wake)
@@ -52,7 +56,9 @@ class Waiting(Slot):
         self.scout = False
         """It looks for everybody of its queue: if it finds something, a wake-up was missed."""
         self.tried: frozenset[Kind] | None = None
-        """It was called for a message that these kinds could not have; if it cannot either, the next is called."""
+        """It was called for a message that these kinds could not have; if it cannot either, another is called."""
+        self.more = 0
+        """How many more are to be called if it finds something."""
 
 
 class Waiters:
@@ -138,10 +144,21 @@ class Waiters:
                 for one in rest:
                     one.results = []
                 return rest
-        if slot.tried is None or claimed.empty not in _NOT_FOR_ALL:
+        if slot.tried is None or (not claimed.grants and claimed.empty not in _NOT_FOR_ALL):
             return []
         with self._lock:
-            return self._call(slot.queue, slot.want, 1, slot.tried | {slot.kind})
+            if claimed.grants:
+                return self._call(slot.queue, slot.want, slot.more, slot.tried)
+            return self._call(slot.queue, slot.want, max(1, slot.more), slot.tried | {slot.kind})
+
+    def relay(self, slot: Waiting) -> list[Waiting]:
+        """A slot gave up before something it knew of was due: one that wants the same learns of it in its place."""
+        with self._lock:
+            heirs = list(self._parked.get(slot.queue, {}).get(slot.want, ()))[:1]
+            self._remove(heirs)
+            for heir in heirs:
+                heir.results = []
+            return heirs
 
     def everybody(self) -> list[Waiting]:
         """Something happened elsewhere: everybody looks again."""
@@ -188,10 +205,12 @@ class Waiters:
 
     def _call(self, queue: str, want: Want, most: int, tried: frozenset[Kind]) -> list[Waiting]:
         parked = self._parked.get(queue, {}).get(want, ())
-        called = [slot for slot in parked if slot.kind not in tried][:most] if most > 0 else []
+        called = list(islice((slot for slot in parked if slot.kind not in tried), min(max(0, most), AT_ONCE)))
         self._remove(called)
         for slot in called:
             slot.tried, slot.results = tried, []
+        if called:
+            called[0].more = most - len(called)
         return called
 
     def _add(self, slot: Waiting) -> None:
@@ -239,9 +258,6 @@ class _Found:
         return self._tried.get((queue, want), frozenset())
 
 
-Serving = tuple[str, int, Collection[str] | None]
-
-
 def _may_serve(command: Command) -> list[tuple[str, int, frozenset[str] | None]]:
     """Queues, how many claims that want the same, and in which partitions (None: in any).
 
@@ -263,5 +279,7 @@ def _may_serve(command: Command) -> list[tuple[str, int, frozenset[str] | None]]
 
 def _pushed(push: Push) -> list[tuple[str, int, frozenset[str] | None]]:
     messages = push.messages
+    count = len(messages)
     names = {messages.partition} if isinstance(messages, PlainBatch) else {m.partition for m in messages}
-    return [(queue, len(messages), frozenset(names)) for queue in (push.queue, ANY) if isinstance(queue, str)]
+    queues: tuple[object, ...] = (push.queue, ANY)
+    return [(queue, count, frozenset(names)) for queue in queues if isinstance(queue, str)]

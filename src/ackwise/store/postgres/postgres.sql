@@ -16,6 +16,9 @@ SELECT pg_advisory_xact_lock_shared(:key);
 -- name: lock_group_alone: nobody else claims in the group
 SELECT pg_advisory_xact_lock(:key);
 
+-- name: lock_timeout: how long this transaction waits for each lock
+SELECT set_config('lock_timeout', :timeout, true);
+
 -- name: footprint: the partitions that commands will touch; no lane, or no partition, where one has to be made
 SELECT w.n, q.id, p.id, l.id
 FROM unnest(CAST(:queues AS text[]), CAST(:names AS text[]), CAST(:prios AS bigint[]))
@@ -66,10 +69,19 @@ SELECT nextval('lease_no');
 SELECT no, queue, part, prio, due_at, created_at, body FROM scheduled
 WHERE due_at <= :now ORDER BY due_at, no LIMIT :limit FOR UPDATE SKIP LOCKED;
 
--- name: leases_expired: leases that ran out, were not ended, and that no other turn has
+-- name: leases_parts: the partitions in which each of these leases holds something
+SELECT DISTINCT s.lease, l.part FROM span AS s JOIN lane AS l ON l.id = s.lane WHERE s.lease = ANY(CAST(:leases AS bigint[]));
+
+-- name: leases_expired: leases that ran out and were not ended; not locked, because partitions are locked first
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
   ended_at, end_kind, lost
-FROM lease WHERE ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit FOR UPDATE SKIP LOCKED;
+FROM lease WHERE ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit;
+
+-- name: leases_expired_lock: those of them that are still so and that no other turn has
+SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  ended_at, end_kind, lost
+FROM lease WHERE no = ANY(CAST(:leases AS bigint[])) AND ended_at IS NULL AND deadline <= :now
+ORDER BY deadline FOR UPDATE SKIP LOCKED;
 
 -- name: leases_forget: old tombstones, but never the newest number
 DELETE FROM lease WHERE no IN (

@@ -24,6 +24,7 @@ class Readers:
         self._server = server
         self._free: list[PostgresSession] = []
         self._room = threading.Semaphore(most)
+        self._lock = threading.Lock()
         self._closed = False
 
     def ask(self, verb: Callable[[PostgresSession], T], *, snapshot: bool = True) -> T:
@@ -50,27 +51,35 @@ class Readers:
 
     @contextmanager
     def _use(self) -> Iterator[PostgresSession]:
-        if self._closed:
-            raise StoreUnavailable("the store is closed")
         with self._room:
-            session = self._free.pop() if self._free else PostgresSession(self._server.connect())
+            session = self._take() or PostgresSession(self._server.connect())
             try:
                 yield session
             finally:
-                if not session.connection.closed:
-                    self._free.append(session)
-                self._close_late()
+                self._put(session)
+
+    def _take(self) -> PostgresSession | None:
+        with self._lock:
+            if self._closed:
+                raise StoreUnavailable("the store is closed")
+            return self._free.pop() if self._free else None
+
+    def _put(self, session: PostgresSession) -> None:
+        """One that comes back after the store was closed is closed, too."""
+        with self._lock:
+            if not self._closed and not session.connection.closed:
+                self._free.append(session)
+                return
+        session.connection.close()
 
     def _forget_idle(self) -> None:
         """After a restart of the server every idle connection is dead, not only the one that noticed."""
-        while self._free:
-            self._free.pop().connection.close()
-
-    def _close_late(self) -> None:
-        """A connection that comes back after the store was closed."""
-        if self._closed:
-            self._forget_idle()
+        with self._lock:
+            free, self._free = self._free, []
+        for session in free:
+            session.connection.close()
 
     def close(self) -> None:
-        self._closed = True
+        with self._lock:
+            self._closed = True
         self._forget_idle()

@@ -35,8 +35,24 @@ class PostgresSession:
         """Commit or roll back, and say which of the two PostgreSQL did."""
         return self._cursor.execute(how).statusmessage or ""
 
+    def wait_at_most(self, seconds: float) -> None:
+        """Wait no longer for each lock, until the transaction ends."""
+        self.rows("lock_timeout", {"timeout": f"{max(1, round(seconds * 1000))}ms"})
+
     def rows(self, name: str, params: Params = _NONE) -> list[Row]:
-        return self._cursor.execute(STATEMENTS[name], params).fetchall()
+        found = self._cursor.execute(STATEMENTS[name], params).fetchall()
+        if found and name == "leases_expired":
+            return self._own_expired([row[0] for row in found], params)
+        return found
+
+    def _own_expired(self, leases: list[int], params: Params) -> list[Row]:
+        """Those leases that nobody else works on, partitions before leases as everybody locks them, without waiting."""
+        parts: dict[int, set[int]] = {lease: set() for lease in leases}
+        for lease, part in self.rows("leases_parts", {"leases": leases}):
+            parts[lease].add(part)
+        owned = self.lock_parts(sorted(set().union(*parts.values())), skip=True)
+        ours = [lease for lease in leases if parts[lease] <= owned]
+        return self.rows("leases_expired_lock", {"leases": ours, "now": params["now"]}) if ours else []
 
     def row(self, name: str, params: Params = _NONE) -> Row | None:
         found = self._cursor.execute(STATEMENTS[name], params).fetchall()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, TypeVar
+
+from psycopg import errors as pg
 
 from ackwise.core import queries as q
 from ackwise.core.answers import Claimed, QueueInfo
@@ -18,6 +21,7 @@ from ackwise.store.clock import Clock
 from ackwise.store.port import Result
 from ackwise.store.postgres.connection import Server, lost
 from ackwise.store.postgres.news import News
+from ackwise.store.postgres.queueing import Queueing
 from ackwise.store.postgres.readers import Readers
 from ackwise.store.postgres.schema import migrate
 from ackwise.store.postgres.session import PostgresSession
@@ -36,20 +40,20 @@ class PreparedTurn:
 
     def __init__(self, store: PostgresStore, writer: Writer, turn: Turn, results: list[Result]) -> None:
         self._store, self._writer, self._turn = store, writer, turn
-        self._open = True
+        self._ending = threading.Lock()
         self.results = results
         self.woken = turn.woken
 
     def commit(self) -> None:
-        if self._open:
-            self._open = False
+        if self._ending.acquire(blocking=False):
             self._store.commit(self._writer, self._turn)
 
     def abandon(self) -> None:
-        if self._open:
-            self._open = False
-            self._writer.roll_back()
-            self._writer.lock.release()
+        if self._ending.acquire(blocking=False):
+            try:
+                self._writer.roll_back()
+            finally:
+                self._writer.lock.release()
 
 
 class CommittedTurns:
@@ -122,36 +126,43 @@ class PostgresStore:
 
     def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn | CommittedTurns:
         """Plan and apply. When a statement fails unexpectedly the commands are tried again one by one."""
+        try:
+            return self._prepare(commands, shard)
+        except Exception as problem:
+            if len(commands) <= 1 or lost(problem) or self._closed:
+                raise self._server.translated(problem) from problem
+            locked = isinstance(problem, pg.LockNotAvailable)
+        return self._one_by_one(commands, shard, Queueing(self.url.busy_timeout) if locked else None)
+
+    def _prepare(self, commands: Sequence[Command], shard: int, patience: float | None = None) -> PreparedTurn:
         writer = self._writers[shard % self.shards]
         writer.lock.acquire()
         try:
             self._check_open()
-            turn, results = writer.attempt(commands)
+            turn, results = writer.attempt(commands, patience)
             return PreparedTurn(self, writer, turn, results)
-        except BaseException as problem:
+        except BaseException:
             writer.roll_back()
             writer.lock.release()
-            if len(commands) <= 1 or lost(problem) or not isinstance(problem, Exception) or self._closed:
-                raise self._explained(problem) from problem
-        return self._one_by_one(commands, shard)
+            raise
 
-    def _one_by_one(self, commands: Sequence[Command], shard: int) -> CommittedTurns:
+    def _one_by_one(self, commands: Sequence[Command], shard: int, queueing: Queueing | None) -> CommittedTurns:
+        """Each command in a turn of its own: the one that failed fails alone."""
         results: list[Result] = []
         woken: dict[str, int] = {}
         for command in commands:
             try:
-                prepared = self.prepare([command], shard)
+                with self._server.our_errors(), queueing.turn(command) if queueing else nullcontext() as patience:
+                    prepared = self._prepare([command], shard, patience)
                 prepared.commit()
                 results += prepared.results
-                woken.update(prepared.woken)
+                for queue, count in prepared.woken.items():
+                    woken[queue] = woken.get(queue, 0) + count
             except AckwiseError as problem:
                 results.append(problem)
             except Exception as problem:  # a bug: it must not fail those who share the turn
                 results.append(AckwiseError(f"unexpected {type(problem).__name__}: {problem}"))
         return CommittedTurns(results, woken)
-
-    def _explained(self, problem: BaseException) -> BaseException:
-        return self._server.translated(problem) if isinstance(problem, Exception) else problem
 
     def commit(self, writer: Writer, turn: Turn) -> None:
         try:

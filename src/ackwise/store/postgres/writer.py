@@ -54,22 +54,27 @@ class Writer:
         """The next turn writes the counts."""
         self._ledger_at = 0
 
-    def attempt(self, commands: Sequence[Command]) -> tuple[Turn, list[Result]]:
-        """Run the turn's statements. Whoever is alone in its turn tries again when others got in the way."""
+    def attempt(self, commands: Sequence[Command], patience: float | None = None) -> tuple[Turn, list[Result]]:
+        """Run the turn's statements. Whoever is alone in its turn tries again when others got in the way.
+
+        `patience` bounds the wait for each lock where the store's own bound is too long.
+        """
         for _ in range(TRIES - 1):
             try:
-                return self._run(commands)
+                return self._run(commands, patience)
             except (Outdated, psycopg.Error) as problem:
                 if len(commands) > 1 or not (again(problem) or isinstance(problem, Outdated)):
                     raise
                 self.roll_back()
         try:
-            return self._run(commands)
+            return self._run(commands, patience)
         except Outdated as problem:
             raise StoreUnavailable(f"{OTHERS_IN_THE_WAY} ({problem})") from problem
 
-    def _run(self, commands: Sequence[Command]) -> tuple[Turn, list[Result]]:
+    def _run(self, commands: Sequence[Command], patience: float | None) -> tuple[Turn, list[Result]]:
         session, dedupe = self._begin()
+        if patience is not None:
+            session.wait_at_most(patience)
         leases = locks.lock(session, commands, self._lanes)
         turn = Turn(session, dedupe, now=self._now(session), dice=self._dice, seed=self._seed, instance=self._instance)
         turn.last_id = self._last_id

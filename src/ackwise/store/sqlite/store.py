@@ -19,7 +19,7 @@ from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError, OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 from ackwise.store import reads
 from ackwise.store.clock import Clock, SystemClock
-from ackwise.store.port import Result
+from ackwise.store.port import SHORT_READ, Result
 from ackwise.store.segment import Segment
 from ackwise.store.session import Session
 from ackwise.store.sqlite.connection import open_reader, open_writer, our_errors, translated
@@ -40,18 +40,17 @@ class PreparedTurn:
     """A turn whose statements have run; the write lock is held until `commit` or `abandon`."""
 
     def __init__(self, store: SQLiteStore, turn: Turn, commands: Sequence[Command], results: list[Result]) -> None:
-        self._store, self._commands = store, commands
-        self._turn: Turn | None = turn
+        self._store, self._commands, self._turn = store, commands, turn
+        self._ending = threading.Lock()
         self.results = results
         self.woken = turn.woken
 
     def commit(self) -> None:
         """What was too much for the disk together is tried again one by one: nothing of it was done."""
-        if self._turn is None:
+        if not self._ending.acquire(blocking=False):
             return
-        turn, self._turn = self._turn, None
         try:
-            self._store.commit(turn)
+            self._store.commit(self._turn)
         except StoreFull:
             if len(self._commands) == 1:
                 raise
@@ -59,8 +58,7 @@ class PreparedTurn:
             self.results, self.woken = again.results, again.woken
 
     def abandon(self) -> None:
-        if self._turn is not None:
-            self._turn = None
+        if self._ending.acquire(blocking=False):
             self._store.abandon()
 
 
@@ -107,6 +105,8 @@ class SQLiteStore:
         self._closed = False
         self._open()
         self._readers = Readers(partial(open_reader, self.url, vfs), readers, self.url.target)
+        # Of its own: what was claimed is read on an event loop, which must not wait for somebody's long query.
+        self._hand = Readers(partial(open_reader, self.url, vfs), 1, self.url.target)
         self._checkpointer = open_reader(self.url, vfs)
         self._others_wrote = False
 
@@ -256,7 +256,8 @@ class SQLiteStore:
         found = [self._cache.get(g.lane, g.lo, g.hi) for g in claimed.grants]
         if all(one is not None for one in found):
             return [one for one in found if one is not None]
-        return self._ask(reads.read, claimed)
+        with (self._hand if claimed.count <= SHORT_READ else self._readers).use() as session:
+            return reads.read(session, claimed)
 
     def list_queues(self, query: q.ListQueues) -> list[QueueInfo]:
         return self._ask(reads.list_queues, query)
@@ -337,6 +338,7 @@ class SQLiteStore:
         with self._write_lock:
             self._closed = True
             self._readers.close()
+            self._hand.close()
             self._checkpointer.close()
             self._connection.close()
 
@@ -348,22 +350,41 @@ class Readers:
         self._make, self._path = make, path
         self._free: list[apsw.Connection] = []
         self._room = threading.Semaphore(most)
+        self._lock = threading.Lock()
+        self._closed = False
 
     @contextmanager
     def use(self) -> Iterator[Session]:
         with self._room, our_errors(self._path):
-            connection = self._free.pop() if self._free else self._make()
+            connection = self._take() or self._make()
             try:
                 connection.execute("BEGIN").fetchall()
                 yield SQLiteSession(connection)
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK").fetchall()
+                self._put(connection)
+
+    def _take(self) -> apsw.Connection | None:
+        with self._lock:
+            if self._closed:
+                raise StoreUnavailable("the store is closed")
+            return self._free.pop() if self._free else None
+
+    def _put(self, connection: apsw.Connection) -> None:
+        """One that comes back after the store was closed is closed, too."""
+        with self._lock:
+            if not self._closed:
                 self._free.append(connection)
+                return
+        connection.close()
 
     def close(self) -> None:
-        while self._free:
-            self._free.pop().close()
+        with self._lock:
+            self._closed = True
+            free, self._free = self._free, []
+        for connection in free:
+            connection.close()
 
 
 class SegmentCache:

@@ -1,0 +1,135 @@
+"""What a review found: one locked partition stalls nobody else, and expiry takes part in no ring of waits."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from ackwise.core.commands import ByLease as Lease
+from ackwise.core.commands import Claim, Command, Push, Settle, Settlement, Sweep
+from ackwise.core.errors import StoreLocked, StoreUnavailable
+from ackwise.core.queries import ListLeases
+from ackwise.core.settlement import Outcome
+from ackwise.store.postgres.queueing import LEAST, Queueing
+from tests.postgres.conftest import Opener, Raw
+from tests.postgres.support import PATIENCE, claim, push, text, together, until
+from tests.postgres.test_apart import lock_partition, waiting
+
+
+def one_push(body: str, partition: str, queue: str = "q") -> Push:
+    return Push(queue=queue, messages=[text(body, partition=partition)])
+
+
+def test_a_locked_partition_holds_up_its_turn_once(opened: Opener, raw: Raw) -> None:
+    store = opened("busy_timeout=1")
+    push(store, text("x", partition="busy"))
+    push(store, text("x", partition="free"), queue="other")
+    lock_partition(raw(), "busy")
+    started = time.monotonic()
+    commands: list[Command] = [*(one_push(f"{n}", "busy") for n in range(5)), one_push("y", "free", "other")]
+    *refused, done = store.transact(commands)
+    assert time.monotonic() - started < 2.0
+    assert [type(one) for one in refused] == [StoreLocked] * 5
+    assert done[0].status == "queued"
+
+
+def test_commands_of_every_sort_that_need_a_locked_partition_are_refused_soon(opened: Opener, raw: Raw) -> None:
+    store = opened("busy_timeout=1")
+    push(store, text("1", partition="busy"), text("2", partition="free"))
+    held = claim(store, Claim(queue="q", partitions=("busy",)))
+    lock_partition(raw(), "busy")
+    commands: list[Command] = [
+        one_push("y", "busy"),
+        Claim(queue="q", partitions=("busy",)),
+        Settle(entries=[Settlement(selector=Lease(held.lease_id), outcome=Outcome.ACK)]),
+        Push(queue="q", messages=[text("y", partition="busy"), text("y", partition="free")]),
+        Claim(queue="q", partitions=("free",)),
+        one_push("y", "free"),
+    ]
+    started = time.monotonic()
+    results = store.transact(commands * 2)
+    assert time.monotonic() - started < 2.0
+    for number, result in enumerate(results):
+        assert isinstance(result, StoreLocked) == (number % 6 < 4), (number, result)
+
+
+def test_who_was_not_refused_for_itself_still_waits_a_little() -> None:
+    queueing = Queueing(2.0)
+    with queueing.turn(one_push("x", "a")) as patience:
+        assert 0.2 < patience < 2.0
+    with pytest.raises(psycopg.errors.LockNotAvailable), queueing.turn(one_push("x", "a")):
+        raise psycopg.errors.LockNotAvailable("held")
+    with pytest.raises(StoreLocked, match="held"), queueing.turn(one_push("y", "a")):
+        raise AssertionError("it is not tried")
+    with queueing.turn(one_push("x", "b")) as patience:
+        assert patience > LEAST
+
+
+def test_expiry_locks_no_lease_whose_partition_another_has(opened: Opener, raw: Raw) -> None:
+    """Whoever has the partition may want the lease next: it must not wait for a turn that waits for the partition."""
+    store = opened()
+    push(store, text("1"), text("2"))
+    theirs = claim(store, Claim(queue="q", lease=1000))
+    other = raw()
+    lock_partition(other, "p")
+    until(lambda: store.now() > theirs.deadline)
+    with ThreadPoolExecutor(1) as threads:
+        ours = threads.submit(claim, store, Claim(queue="q"))
+        until(lambda: waiting(raw))
+        other.execute("SET lock_timeout = '100ms'")
+        other.execute("SELECT 1 FROM lease WHERE no = %s FOR UPDATE", (theirs.lease_no,))
+        other.commit()
+        claimed = ours.result(PATIENCE)
+    assert claimed.count == 1
+    store.transact([Sweep(duties=("expire",))])
+    assert [row.lease_id for row in store.list_leases(ListLeases())] == [claimed.lease_id]
+
+
+def test_an_expired_lease_in_a_free_partition_is_expired_though_another_is_not(opened: Opener, raw: Raw) -> None:
+    store = opened()
+    push(store, text("1", partition="theirs"), text("2", partition="ours"))
+    held = store.transact([Claim(queue="q", partitions=(name,), lease=1000) for name in ("theirs", "ours")])
+    until(lambda: store.now() > held[1].deadline)
+    other = raw()
+    lock_partition(other, "theirs")
+    (swept,) = store.transact([Sweep(duties=("expire",))])
+    assert swept.done == {"expire": 1}
+    assert [row.lease_id for row in store.list_leases(ListLeases())] == [held[0].lease_id]
+    other.rollback()
+    (swept,) = store.transact([Sweep(duties=("expire",))])
+    assert swept.done == {"expire": 1}
+
+
+def test_a_turn_ends_once(opened: Opener) -> None:
+    store = opened()
+    committed = store.prepare([one_push("x", "p")])
+    committed.commit()
+    committed.abandon()
+    abandoned = store.prepare([one_push("y", "p")])
+    abandoned.abandon()
+    abandoned.commit()
+    assert claim(store, Claim(queue="q", most=9)).count == 1
+
+
+def test_readers_share_their_connections_without_a_race(opened: Opener) -> None:
+    store = opened()
+
+    def work(_: int) -> None:
+        for _ in range(20):
+            store.list_leases(ListLeases())
+
+    together(8, work)
+    assert len(store._readers._free) <= 4
+
+
+def test_a_reader_that_comes_back_late_is_closed(opened: Opener) -> None:
+    store = opened()
+    with store._readers._use() as session:
+        store._readers.close()
+    assert session.connection.closed
+    with pytest.raises(StoreUnavailable):
+        store.list_leases(ListLeases())
+    store._readers._closed = False
