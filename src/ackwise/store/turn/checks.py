@@ -13,6 +13,8 @@ def check_push(command: Push) -> PlainBatch | None:
     """Refuse what is wrong. What is left as columns, when every message is plain."""
     limits.name(command.queue, "queue")
     messages = command.messages
+    if type(messages) not in (list, PlainBatch):
+        raise BadInput(f"messages must be a list or a PlainBatch, not {type(messages).__name__}")
     if len(messages) > limits.MAX_PUSH_ITEMS:
         raise BadInput(f"a push takes at most {limits.MAX_PUSH_ITEMS} messages")
     if command.create is not None:
