@@ -140,7 +140,11 @@ MUTANTS = (
         ("tests/faults/test_power.py",),
     ),
     Mutant(
-        "a woken waiter is lost", "broker/waiting.py", "if self.version(queue) != seen:", "if False:", ("tests/broker",)
+        "a woken waiter is lost",
+        "broker/waiting.py",
+        "if self.version(slot.queue) != seen:",
+        "if False:",
+        ("tests/broker",),
     ),
     Mutant(
         "drain spends a failure",

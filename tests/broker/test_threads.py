@@ -13,6 +13,7 @@ import pytest
 
 from ackwise.broker import Broker
 from ackwise.broker import pending as pending_module
+from ackwise.broker.waiting import Seen, Waiting
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import ByLease, Claim, Command, ConfigureQueue, Push, Settle, Settlement
 from ackwise.core.errors import BadInput, Draining, Overloaded, StoreError, StoreUnavailable
@@ -233,3 +234,17 @@ def test_expiry_happens_by_itself(url: str) -> None:
         assert waiting.claimed.grants[0].failures == 1
     finally:
         broker.close()
+
+
+def test_a_push_between_the_try_and_the_sleep_is_not_missed(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    park = broker.waiters.park
+    slept: list[bool] = []
+
+    def late(slot: Waiting, seen: Seen) -> bool:
+        broker.send(push(b"1"))
+        slept.append(park(slot, seen))
+        return slept[-1]
+
+    monkeypatch.setattr(broker.waiters, "park", late)
+    assert payloads(broker.claim(claim(), 1.0)) == [b"1"]
+    assert slept == [False]
