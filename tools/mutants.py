@@ -54,13 +54,13 @@ MUTANTS = (
     Mutant("probation forgotten", "core/claiming.py", "if span.probation and not bulk:", "if False:"),
     Mutant("exclusivity ignored", "core/claiming.py", "return exclusive_owner == owner", "return True"),
     Mutant("foreign tag accepted", "store/turn/settle.py", "lease.tag != key.tag or", "False or"),
-    Mutant("no fencing", "store/turn/settle.py", "if s.lease == target.lease.no and s.lo", "if s.lo"),
+    Mutant("no fencing", "store/turn/ending.py", "if s.lease == target.lease.no and s.lo", "if s.lo"),
     Mutant(
-        "late settlement taken", "store/turn/settle.py", "if not lease.live(turn.now) or not spans:", "if not spans:"
+        "late settlement taken", "store/turn/ending.py", "if not lease.live(turn.now) or not spans:", "if not spans:"
     ),
     Mutant(
         "lost retry row",
-        "store/turn/settle.py",
+        "store/turn/ending.py",
         "turn.replace_span(span, [piece, *rest])",
         "turn.replace_span(span, rest)",
     ),

@@ -8,12 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from psycopg import errors as pg
 
-from ackwise.core import queries as q
-from ackwise.core.answers import Claimed, QueueInfo
+from ackwise.core.answers import Claimed
 from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError, StoreError, StoreUnavailable
 from ackwise.store import reads
@@ -30,6 +29,7 @@ from ackwise.store.segment import Segment
 from ackwise.store.session import Session
 from ackwise.store.turn.context import Turn
 from ackwise.store.url import StoreURL, parse
+from ackwise.store.verbs import ReadVerbs
 
 T = TypeVar("T")
 READERS = 4
@@ -69,7 +69,7 @@ class CommittedTurns:
         pass
 
 
-class PostgresStore:
+class PostgresStore(ReadVerbs):
     """Queues in one database that several brokers share."""
 
     local = False
@@ -178,44 +178,13 @@ class PostgresStore:
 
     # reading
 
-    def _ask(self, verb: Callable[[Session, Any], T], query: object) -> T:
-        return self._readers.ask(lambda session: verb(session, query))
+    def _look(self, job: Callable[[Session], T]) -> T:
+        return self._readers.ask(job)
 
     def read(self, claimed: Claimed) -> list[list[Segment]]:
         if claimed.prefetched is not None:
             return claimed.prefetched  # type: ignore[return-value]
         return self._readers.ask(lambda session: reads.read(session, claimed), snapshot=False)
-
-    def list_queues(self, query: q.ListQueues) -> list[QueueInfo]:
-        return self._ask(reads.list_queues, query)
-
-    def get_queue(self, query: q.GetQueue) -> QueueInfo:
-        return self._ask(reads.get_queue, query)
-
-    def browse(self, query: q.Browse) -> list[q.BrowsedMessage]:
-        return self._ask(reads.browse, query)
-
-    def list_dead(self, query: q.ListDead) -> q.DeadPage:
-        return self._ask(reads.list_dead, query)
-
-    def list_groups(self, query: q.ListGroups) -> list[q.GroupStats]:
-        return self._ask(reads.list_groups, query)
-
-    def list_cursors(self, query: q.ListCursors) -> list[q.CursorRow]:
-        return self._ask(reads.list_cursors, query)
-
-    def list_leases(self, query: q.ListLeases) -> list[q.LeaseRow]:
-        return self._ask(reads.list_leases, query)
-
-    def read_ledger(self, query: q.ReadLedger) -> list[q.LedgerRow]:
-        self.flush_ledger()
-        return self._ask(reads.read_ledger, query)
-
-    def stats(self, query: q.QueueStats) -> q.Stats:
-        return self._ask(reads.stats, query)
-
-    def audit(self) -> list[str]:
-        return self._readers.ask(reads.audit)
 
     # housekeeping
 

@@ -5,29 +5,30 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
 
-from ackwise.core import queries as q
-from ackwise.core.answers import Claimed, QueueInfo
+from ackwise.core.answers import Claimed
 from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError, OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 from ackwise.store import reads
+from ackwise.store.cache import SegmentCache
 from ackwise.store.clock import Clock, SystemClock
 from ackwise.store.port import SHORT_READ, Result
 from ackwise.store.segment import Segment
 from ackwise.store.session import Session
 from ackwise.store.sqlite.connection import open_reader, open_writer, our_errors, translated
 from ackwise.store.sqlite.dedupe import GENERATION, GenerationalDedupe
-from ackwise.store.sqlite.session import SQLiteSession, WriterSession
+from ackwise.store.sqlite.readers import Readers
+from ackwise.store.sqlite.session import WriterSession
 from ackwise.store.turn import engine
 from ackwise.store.turn.context import Tally, Turn, added
 from ackwise.store.url import StoreURL, parse
+from ackwise.store.verbs import ReadVerbs
 
 T = TypeVar("T")
 LEDGER_EVERY = 1_000_000
@@ -75,7 +76,7 @@ class CommittedTurns:
         pass
 
 
-class SQLiteStore:
+class SQLiteStore(ReadVerbs):
     """Queues in one file. Several processes may open it; each turn is one transaction of whoever leads it."""
 
     shards = 1
@@ -246,9 +247,9 @@ class SQLiteStore:
 
     # reading
 
-    def _ask(self, verb: Callable[[Session, Any], T], query: object) -> T:
+    def _look(self, job: Callable[[Session], T]) -> T:
         with self._readers.use() as session:
-            return verb(session, query)
+            return job(session)
 
     def read(self, claimed: Claimed) -> list[list[Segment]]:
         if claimed.prefetched is not None:
@@ -258,38 +259,6 @@ class SQLiteStore:
             return [one for one in found if one is not None]
         with (self._hand if claimed.count <= SHORT_READ else self._readers).use() as session:
             return reads.read(session, claimed)
-
-    def list_queues(self, query: q.ListQueues) -> list[QueueInfo]:
-        return self._ask(reads.list_queues, query)
-
-    def get_queue(self, query: q.GetQueue) -> QueueInfo:
-        return self._ask(reads.get_queue, query)
-
-    def browse(self, query: q.Browse) -> list[q.BrowsedMessage]:
-        return self._ask(reads.browse, query)
-
-    def list_dead(self, query: q.ListDead) -> q.DeadPage:
-        return self._ask(reads.list_dead, query)
-
-    def list_groups(self, query: q.ListGroups) -> list[q.GroupStats]:
-        return self._ask(reads.list_groups, query)
-
-    def list_cursors(self, query: q.ListCursors) -> list[q.CursorRow]:
-        return self._ask(reads.list_cursors, query)
-
-    def list_leases(self, query: q.ListLeases) -> list[q.LeaseRow]:
-        return self._ask(reads.list_leases, query)
-
-    def read_ledger(self, query: q.ReadLedger) -> list[q.LedgerRow]:
-        self.flush_ledger()
-        return self._ask(reads.read_ledger, query)
-
-    def stats(self, query: q.QueueStats) -> q.Stats:
-        return self._ask(reads.stats, query)
-
-    def audit(self) -> list[str]:
-        with self._readers.use() as session:
-            return reads.audit(session)
 
     # housekeeping
 
@@ -341,75 +310,3 @@ class SQLiteStore:
             self._hand.close()
             self._checkpointer.close()
             self._connection.close()
-
-
-class Readers:
-    """A bounded number of read connections: more would only take the interpreter from the writer."""
-
-    def __init__(self, make: Callable[[], apsw.Connection], most: int, path: str) -> None:
-        self._make, self._path = make, path
-        self._free: list[apsw.Connection] = []
-        self._room = threading.Semaphore(most)
-        self._lock = threading.Lock()
-        self._closed = False
-
-    @contextmanager
-    def use(self) -> Iterator[Session]:
-        with self._room, our_errors(self._path):
-            connection = self._take() or self._make()
-            try:
-                connection.execute("BEGIN").fetchall()
-                yield SQLiteSession(connection)
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK").fetchall()
-                self._put(connection)
-
-    def _take(self) -> apsw.Connection | None:
-        with self._lock:
-            if self._closed:
-                raise StoreUnavailable("the store is closed")
-            return self._free.pop() if self._free else None
-
-    def _put(self, connection: apsw.Connection) -> None:
-        """One that comes back after the store was closed is closed, too."""
-        with self._lock:
-            if not self._closed:
-                self._free.append(connection)
-                return
-        connection.close()
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            free, self._free = self._free, []
-        for connection in free:
-            connection.close()
-
-
-class SegmentCache:
-    """The newest segments, so that a consumer close behind the producer reads from memory."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._size = most, 0
-        self._segments: OrderedDict[tuple[int, int], Segment] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def put(self, segment: Segment) -> None:
-        with self._lock:
-            self._segments[segment.lane, segment.first] = segment
-            self._size += len(segment)
-            while self._size > self._most:
-                _, old = self._segments.popitem(last=False)
-                self._size -= len(old)
-
-    def get(self, lane: int, lo: int, hi: int) -> list[Segment] | None:
-        """All of [lo, hi) or None."""
-        found = []
-        while lo < hi:
-            segment = self._segments.get((lane, lo))
-            if segment is None:
-                return None
-            found.append(segment)
-            lo = segment.last + 1
-        return found

@@ -16,9 +16,11 @@ from ackwise.core.settlement import on_max_wait
 from ackwise.core.spans import Cursor, Lane, Span, cut
 from ackwise.store.segment import Segment, place, place_seq, to_end
 from ackwise.store.session import Row
-from ackwise.store.turn import catalog, dead, places, settle
+from ackwise.store.turn import catalog, dead, places
 from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn, lease_from
+from ackwise.store.turn.ending import Holding, finish
+from ackwise.store.turn.expiry import expire_lease
 from ackwise.store.turn.push import Appender
 
 TOMBSTONES_KEPT_FOR = 7 * 24 * 3600 * MICROS
@@ -53,7 +55,7 @@ def expire(turn: Turn, limit: int) -> int:
             break
         lease = turn.lease(row[0]) or lease_from(row)
         if not lease.live(turn.now) and lease.ended_at is None and _lock_lease(turn, lease.no):
-            touched += max(1, settle.expire(turn, lease, limit - touched))
+            touched += max(1, expire_lease(turn, lease, limit - touched))
     return touched
 
 
@@ -111,7 +113,7 @@ def _bury_waiting(turn: Turn, queue: QueueRow, group: GroupRow, lane: int, bound
     cursor = turn.cursor(lane, group.id)
     if cursor is None or (cursor.next >= bound and not cursor.held):
         return 0
-    held = settle.Holding(queue, group, group.policy.over(queue.policy))
+    held = Holding(queue, group, group.policy.over(queue.policy))
     touched = 0
     for span in turn.spans("spans_in_order", lane=lane, grp=group.id, after=-1, limit=limit) if cursor.held else []:
         if span.lease is None and span.lo < bound and touched < limit:
@@ -119,7 +121,7 @@ def _bury_waiting(turn: Turn, queue: QueueRow, group: GroupRow, lane: int, bound
             piece.history = dead.add_history(piece.history, turn.now, "max_wait", None, None)
             rest = [s for s in (before, after) if s is not None]
             fate = on_max_wait(held.policy, piece.fails)
-            settle.finish(turn, held, cursor, span, piece, rest, fate, "waited too long")
+            finish(turn, held, cursor, span, piece, rest, fate, "waited too long")
             touched += len(piece)
     hi = min(bound, cursor.next + limit - touched)
     if hi > cursor.next:
@@ -130,7 +132,7 @@ def _bury_waiting(turn: Turn, queue: QueueRow, group: GroupRow, lane: int, bound
     return touched
 
 
-def _bury_unread(turn: Turn, held: settle.Holding, cursor: Cursor, hi: int) -> int:
+def _bury_unread(turn: Turn, held: Holding, cursor: Cursor, hi: int) -> int:
     span = Span(cursor.lane, cursor.grp, cursor.next, hi)
     span.history = dead.add_history("", turn.now, "max_wait", None, None)
     fate = on_max_wait(held.policy, 0)
