@@ -31,7 +31,8 @@ def test_one_turn_acks_and_claims_several(queue: ackwise.Connection, monkeypatch
     submit = broker._submit  # type: ignore[attr-defined]
 
     def counted(commands: list[object]) -> object:
-        turns.append([type(c) for c in commands])
+        if any(isinstance(c, Claim) for c in commands):  # the broker's own duties go the same way
+            turns.append([type(c) for c in commands])
         return submit(commands)
 
     monkeypatch.setattr(broker, "_submit", counted)

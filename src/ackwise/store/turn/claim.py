@@ -17,11 +17,8 @@ from ackwise.store.session import Outdated
 from ackwise.store.turn import catalog, places, reading
 from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
+from ackwise.store.turn.finding import Finder
 
-PAGE = 32
-MOST_LANES_SEEN = 50_000
-FAR = 1 << 62
-MOST_WAITS = 8
 SPAN_PAGE = 500
 
 
@@ -125,7 +122,8 @@ class _Claiming:
             return Claimed(self.group.name, [], empty=EmptyReason.PAUSED)
         if self._shut_out():
             return self._empty()
-        for part, lanes in self._candidates():
+        finder = Finder(self.turn, self.command, self.queue, self.group.id, self.owner, strict=self.strict)
+        for part, lanes in finder.candidates(lambda: bool(self.picked)):
             self._visit(part, lanes)
             if self.room == 0 or self.solo or len(self.parts) == (self.command.most_partitions or -1):
                 break
@@ -179,52 +177,6 @@ class _Claiming:
                 self.blocked, self.until = EmptyReason.LOCKED, other[1]
                 return True
         return False
-
-    def _candidates(self) -> Iterator[tuple[int, set[int] | None]]:
-        """Partitions to look at, with the lanes meant (None: all of them)."""
-        if self.command.partitions is not None:
-            parts = [catalog.find_part(self.session, self.queue, name) for name in self.command.partitions]
-            known = [part for part in parts if part is not None]
-            self.session.lock_parts(sorted(known))
-            yield from ((part, None) for part in known)
-            return
-        if self.command.owner is not None:
-            rows = self.session.rows("cursors_owned", {"grp": self.group.id, "owner": self.owner})
-            locked = self.session.lock_parts(sorted({row[1] for row in rows}), skip=True)
-            yield from ((part, None) for part in dict.fromkeys(row[1] for row in rows) if part in locked)
-        for statement, only in self._pages():
-            yield from self._ready(statement, only)
-
-    def _pages(self) -> list[tuple[str, dict[str, int]]]:
-        """Where to look for ready lanes: everywhere, or only among the priorities that were asked for."""
-        # A pool's claim on a strict queue may take what is behind a delayed head: such lanes are not yet marked ready.
-        mixed = not self.strict and self.queue.policy.effective_order == "strict"
-        where = {"grp": self.group.id, "now": FAR if mixed else self.turn.now}
-        if self.command.priorities is None:
-            return [("cursors_ready", where)]
-        return [("cursors_ready_prio", {**where, "prio": prio}) for prio in sorted(set(self.command.priorities))]
-
-    def _ready(self, statement: str, only: dict[str, int]) -> Iterator[tuple[int, set[int]]]:
-        skipped: list[tuple[int, set[int]]] = []
-        seen = 0
-        page = min(PAGE, max(4, self.command.most))
-        while seen < MOST_LANES_SEEN:
-            rows = self.session.rows(statement, {**only, "limit": page, "skip": seen})
-            seen += len(rows)
-            locked = self.session.lock_parts(sorted({row[1] for row in rows}), skip=True)
-            for row in rows:
-                if row[1] in locked:
-                    yield row[1], {row[0]}
-                else:
-                    skipped.append((row[1], {row[0]}))
-            if len(rows) < page:
-                break
-            page = PAGE
-        for part, lanes in sorted(skipped[:MOST_WAITS], key=lambda s: s[0]):
-            if self.picked:
-                return
-            self.session.lock_parts([part])
-            yield part, lanes
 
     def _visit(self, part: int, lanes: set[int] | None) -> None:
         cursors = [Cursor(*row) for row in self.session.rows("cursors_of_part", {"part": part, "grp": self.group.id})]

@@ -1,0 +1,74 @@
+"""Where a claim looks: the lanes it names, those its owner holds, and those that are ready, longest waiting first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ackwise.core.commands import Claim
+from ackwise.store.turn import catalog
+from ackwise.store.turn.catalog import QueueRow
+from ackwise.store.turn.context import Turn
+
+PAGE = 32
+MOST_LANES_SEEN = 50_000
+FAR = 1 << 62
+MOST_WAITS = 8
+
+
+class Finder:
+    """Finds and locks candidates for one claim."""
+
+    def __init__(self, turn: Turn, command: Claim, queue: QueueRow, grp: int, owner: str, *, strict: bool) -> None:
+        self._session, self._now = turn.session, turn.now
+        self._command, self._queue, self._grp, self._owner, self._strict = command, queue, grp, owner, strict
+
+    def candidates(self, satisfied: Callable[[], bool]) -> Iterator[tuple[int, set[int] | None]]:
+        """Partitions to look at, with the lanes meant (None: all of them), until the claim is satisfied.
+
+        They are locked before they are given out: busy ones are left for last and waited for only if nothing else was.
+        """
+        if self._command.partitions is not None:
+            parts = [catalog.find_part(self._session, self._queue, name) for name in self._command.partitions]
+            known = [part for part in parts if part is not None]
+            self._session.lock_parts(sorted(known))
+            yield from ((part, None) for part in known)
+            return
+        if self._command.owner is not None:
+            rows = self._session.rows("cursors_owned", {"grp": self._grp, "owner": self._owner})
+            locked = self._session.lock_parts(sorted({row[1] for row in rows}), skip=True)
+            yield from ((part, None) for part in dict.fromkeys(row[1] for row in rows) if part in locked)
+        for statement, only in self._pages():
+            yield from self._ready(statement, only, satisfied)
+
+    def _pages(self) -> list[tuple[str, dict[str, int]]]:
+        """Where to look for ready lanes: everywhere, or only among the priorities that were asked for."""
+        # A pool's claim on a strict queue may take what is behind a delayed head: such lanes are not yet marked ready.
+        mixed = not self._strict and self._queue.policy.effective_order == "strict"
+        where = {"grp": self._grp, "now": FAR if mixed else self._now}
+        if self._command.priorities is None:
+            return [("cursors_ready", where)]
+        return [("cursors_ready_prio", {**where, "prio": prio}) for prio in sorted(set(self._command.priorities))]
+
+    def _ready(
+        self, statement: str, only: dict[str, int], satisfied: Callable[[], bool]
+    ) -> Iterator[tuple[int, set[int]]]:
+        skipped: list[tuple[int, set[int]]] = []
+        seen = 0
+        page = min(PAGE, max(4, self._command.most))
+        while seen < MOST_LANES_SEEN:
+            rows = self._session.rows(statement, {**only, "limit": page, "skip": seen})
+            seen += len(rows)
+            locked = self._session.lock_parts(sorted({row[1] for row in rows}), skip=True)
+            for row in rows:
+                if row[1] in locked:
+                    yield row[1], {row[0]}
+                else:
+                    skipped.append((row[1], {row[0]}))
+            if len(rows) < page:
+                break
+            page = PAGE
+        for part, lanes in sorted(skipped[:MOST_WAITS], key=lambda s: s[0]):
+            if satisfied():
+                return
+            self._session.lock_parts([part])
+            yield part, lanes
