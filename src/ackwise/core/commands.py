@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE, NewMessage, PlainBatch
+from ackwise.core.messages import QUEUE_MODE, NewMessage, PlainBatch
 from ackwise.core.policy import Exclusivity, GroupPolicy, Order, QueuePolicy
 from ackwise.core.settlement import Outcome
 
@@ -191,7 +191,3 @@ class Beat(Command):
     """A broker says it is alive."""
 
     instance: str
-
-
-WRITES_MESSAGES = (Push, Transaction, Replay, Redrive)
-DEFAULT = DEFAULT_PARTITION

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from ackwise.core import limits
@@ -205,6 +203,3 @@ class Stats(msgspec.Struct):
     scheduled: int
     dead: int
     groups: list[GroupStats]
-
-
-Table = Literal["messages", "dead_letters", "leases", "ledger", "groups"]

@@ -81,7 +81,7 @@ def open_reader(url: StoreURL, vfs: str | None = None) -> apsw.Connection:
 
 def _prepare_once(connection: apsw.Connection) -> None:
     """Where SQLite is built with STAT4, a statement is compiled anew whenever a value is bound to an indexed column,
-    which costs ten times the look-up itself. The planner's stability guarantee turns that off."""
+    which costs far more than the look-up itself. The planner's stability guarantee turns that off."""
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 

@@ -44,18 +44,12 @@ WHERE p.uuid = :uuid AND q.deleted_at IS NULL;
 -- name: part_insert: a partition, unless somebody made it first
 INSERT INTO part (uuid, queue, name) VALUES (:uuid, :queue, :name) ON CONFLICT DO NOTHING;
 
--- name: parts_of_queue: the partitions of a queue
-SELECT id, uuid, name FROM part WHERE queue = :queue ORDER BY id;
-
 -- name: lane_insert: a lane, unless somebody made it first
 INSERT INTO lane (part, queue, prio, head, start, start_at) VALUES (:part, :queue, :prio, 0, 0, :start_at)
 ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: lane_by_id: a lane
 SELECT id, part, queue, prio, head, start FROM lane WHERE id = :id;
-
--- name: lanes_of_part: a partition's lanes, most urgent first
-SELECT id, part, queue, prio, head, start FROM lane WHERE part = :part ORDER BY prio;
 
 -- name: lanes_of_queue: every lane of a queue
 SELECT l.id, l.part, l.queue, l.prio, l.head, l.start, p.uuid, p.name FROM lane AS l JOIN part AS p ON p.id = l.part

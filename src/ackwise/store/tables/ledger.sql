@@ -20,9 +20,6 @@ DELETE FROM ledger WHERE minute < :before;
 -- name: meta_get: a fact about the database
 SELECT value FROM meta WHERE key = :key;
 
--- name: meta_put: remember it
-INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
-
 -- name: instance_beat: a broker is alive
 INSERT INTO instance (id, started_at, heartbeat_at) VALUES (:id, :now, :now)
 ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at;

@@ -44,9 +44,6 @@ SELECT 1 FROM span WHERE lease = :lease AND lane = :lane LIMIT 1;
 -- name: span_held: whether a lease still holds anything
 SELECT 1 FROM span WHERE lease = :lease LIMIT 1;
 
--- name: spans_delete_lease: everything a lease holds is settled
-DELETE FROM span WHERE lease = :lease;
-
 -- name: spans_of_cursor: all spans of a group in a lane
 SELECT lane, grp, lo, hi, lease, fails, delivs, due_at, last_owner, probation, history, NULL
 FROM span WHERE lane = :lane AND grp = :grp ORDER BY hi;

@@ -1,4 +1,4 @@
-"""What a review found: one locked partition stalls nobody else, and expiry takes part in no ring of waits."""
+"""One locked partition stalls nobody else, and expiry takes part in no ring of waits."""
 
 from __future__ import annotations
 
