@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 
 from ackwise.core.answers import Handed
@@ -11,8 +10,6 @@ from ackwise.core.messages import NewMessage
 from ackwise.core.settlement import Outcome
 from ackwise.store.port import Prepared
 from ackwise.store.sqlite import SQLiteStore
-
-PATIENCE = 20.0
 
 
 class CountingStore(SQLiteStore):
@@ -42,27 +39,3 @@ def payloads(handed: Handed) -> list[bytes]:
 
 def claim(most: int = 1, queue: str = "q") -> Claim:
     return Claim(queue=queue, most=most)
-
-
-class InThread:
-    """A call in another thread; `result` waits for it and raises what it raised."""
-
-    def __init__(self, call: Callable[[], object]) -> None:
-        self._call = call
-        self._result: object = None
-        self._problem: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._result = self._call()
-        except BaseException as problem:
-            self._problem = problem
-
-    def result(self) -> object:
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive(), "the call did not come back"
-        if self._problem is not None:
-            raise self._problem
-        return self._result

@@ -14,7 +14,8 @@ from ackwise.core.errors import BadInput, Draining
 from ackwise.core.messages import NewMessage
 from ackwise.core.queries import QueueStats
 from ackwise.store.clock import ManualClock
-from tests.broker.support import PATIENCE, CountingStore, ack, claim, payloads, push
+from tests.broker.support import CountingStore, ack, claim, payloads, push
+from tests.broker.watched import PATIENCE
 
 
 def on_loop(store: CountingStore, job: Callable[[AsyncBroker], Awaitable[None]]) -> None:

@@ -22,7 +22,8 @@ from ackwise.core.queries import QueueStats
 from ackwise.core.settlement import Outcome
 from ackwise.store.clock import ManualClock
 from ackwise.store.sqlite import SQLiteStore
-from tests.broker.support import PATIENCE, CountingStore, InThread, ack, claim, payloads, push
+from tests.broker.support import CountingStore, ack, claim, payloads, push
+from tests.broker.watched import PATIENCE, Errand
 
 
 def parked(broker: Broker, count: int = 1) -> None:
@@ -34,7 +35,7 @@ def parked(broker: Broker, count: int = 1) -> None:
 
 
 def test_a_waiter_gets_what_is_pushed_later(broker: Broker, store: CountingStore) -> None:
-    waiting = InThread(lambda: payloads(broker.claim(claim(), PATIENCE)))
+    waiting = Errand(lambda: payloads(broker.claim(claim(), PATIENCE)))
     parked(broker)
     turns = store.turns
     broker.send(push(b"1"))
@@ -43,12 +44,12 @@ def test_a_waiter_gets_what_is_pushed_later(broker: Broker, store: CountingStore
 
 
 def test_as_many_waiters_are_served_as_there_are_messages(broker: Broker) -> None:
-    waiting = [InThread(lambda: payloads(broker.claim(claim(), PATIENCE))) for _ in range(3)]
+    waiting = [Errand(lambda: payloads(broker.claim(claim(), PATIENCE))) for _ in range(3)]
     parked(broker, 3)
     broker.send(push(b"1", b"2"))
     parked(broker, 1)
     broker.send(push(b"3"))
-    assert sorted(one for w in waiting for one in w.result()) == [b"1", b"2", b"3"]  # type: ignore[attr-defined]
+    assert sorted(one for w in waiting for one in w.result()) == [b"1", b"2", b"3"]
 
 
 def test_a_waiter_gives_up_in_time(broker: Broker) -> None:
@@ -58,7 +59,7 @@ def test_a_waiter_gives_up_in_time(broker: Broker) -> None:
 
 def test_a_waiter_wakes_when_a_delayed_message_is_due(broker: Broker, clock: ManualClock) -> None:
     broker.send(push(b"later", delay=60_000_000))
-    waiting = InThread(lambda: payloads(broker.claim(claim(), PATIENCE)))
+    waiting = Errand(lambda: payloads(broker.claim(claim(), PATIENCE)))
     parked(broker)
     clock.advance(61)
     assert waiting.result() == [b"later"]
@@ -67,7 +68,7 @@ def test_a_waiter_wakes_when_a_delayed_message_is_due(broker: Broker, clock: Man
 def test_a_waiter_wakes_when_a_lease_is_released(broker: Broker) -> None:
     broker.send(push(b"1"))
     held = broker.claim(claim())
-    waiting = InThread(lambda: payloads(broker.claim(claim(), PATIENCE)))
+    waiting = Errand(lambda: payloads(broker.claim(claim(), PATIENCE)))
     parked(broker)
     entry = Settlement(selector=ByLease(held.claimed.lease_id), outcome=Outcome.RELEASE)
     broker.send(Settle(entries=[entry]))
@@ -78,7 +79,7 @@ def test_a_waiter_hears_of_another_process(url: str) -> None:
     broker = Broker(SQLiteStore(url))
     try:
         broker.send(ConfigureQueue(queue="q"))
-        waiting = InThread(lambda: payloads(broker.claim(claim(), PATIENCE)))
+        waiting = Errand(lambda: payloads(broker.claim(claim(), PATIENCE)))
         parked(broker)
         script = f"import ackwise\nwith ackwise.connect({url!r}) as c: c.push('q', b'from afar')"
         subprocess.run([sys.executable, "-c", script], check=True)
@@ -99,7 +100,7 @@ def test_singles_from_many_threads_share_commits(broker: Broker, store: Counting
 
     store.trouble = hold
     turns = store.turns
-    pushing = [InThread(partial(broker.send, push(b"%d" % n))) for n in range(32)]
+    pushing = [Errand(partial(broker.send, push(b"%d" % n))) for n in range(32)]
     end = time.monotonic() + PATIENCE
     while len(broker._lanes[0]._pending) < 31:
         assert time.monotonic() < end
@@ -148,7 +149,7 @@ def test_after_a_drain_nothing_is_handed_out(broker: Broker) -> None:
 
 
 def test_parked_claims_come_back_when_draining(broker: Broker) -> None:
-    waiting = InThread(lambda: broker.claim(claim(), PATIENCE).claimed.empty)
+    waiting = Errand(lambda: broker.claim(claim(), PATIENCE).claimed.empty)
     parked(broker)
     broker.drain()
     assert waiting.result() is EmptyReason.DRAINING
@@ -182,9 +183,9 @@ def test_too_much_waiting_is_refused(broker: Broker, store: CountingStore, monke
         assert go_on.wait(PATIENCE)
 
     store.trouble = hold
-    under_way = InThread(lambda: broker.send(push(b"x" * 10)))
+    under_way = Errand(lambda: broker.send(push(b"x" * 10)))
     assert inside.wait(PATIENCE)
-    waiting = InThread(lambda: broker.send(push(b"x" * 900)))
+    waiting = Errand(lambda: broker.send(push(b"x" * 900)))
     end = time.monotonic() + PATIENCE
     while not len(broker._lanes[0]._pending):
         assert time.monotonic() < end
@@ -218,7 +219,7 @@ def test_no_waiter_is_lost_in_a_storm(broker: Broker) -> None:
         for number in range(start, total, 3):
             broker.send(push(b"%d" % number))
 
-    workers = [InThread(consume) for _ in range(6)] + [InThread(partial(produce, n)) for n in range(3)]
+    workers = [Errand(consume) for _ in range(6)] + [Errand(partial(produce, n)) for n in range(3)]
     for worker in workers:
         worker.result()
     assert sorted(map(int, seen)) == list(range(total))
