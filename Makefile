@@ -5,7 +5,7 @@ ARGS ?=
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench faults mutants serve
+.PHONY: help venv clients demo test lint bench faults mutants serve
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,18 +15,21 @@ venv: ## create or refresh .venv from requirements.lock
 	@"$(PYTHON)" -c 'import sys; sys.exit("Ackwise needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	@"$(PYTHON)" tools/make_venv.py
 
+clients: venv ## the official Queen clients that the tests drive, each in an environment of its own
+	@"$(PYTHON)" tools/make_venv.py --clients
+
 demo: venv ## push, fail, retry and settle 50,000 messages, with a report
 	$(BIN)/python -m ackwise.demo
 
-test: venv ## lint, then every test; ARGS="-k name" goes to pytest
+test: clients ## lint, then every test; ARGS="-k name" goes to pytest
 	$(BIN)/python tools/run_tests.py $(ARGS)
 
 lint: venv ## ruff, mypy and import-linter
 	$(BIN)/python tools/lint.py
 
-bench: venv ## measure, into build/bench.json
+bench: venv ## measure, into build/bench.json; ARGS="--only server" goes to it
 	@mkdir -p build
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(ARGS)
 
 faults: venv ## kill brokers under load (SEED=1 KILLS=250), into build/faults.json
 	@mkdir -p build

@@ -1,41 +1,50 @@
-"""`python -m benchmarks`: all tables, into build/bench.json. `--quick` for a look, `--only NAME` for one table."""
+"""`python -m benchmarks`: all tables, into build/bench.json. `--quick` for a look, `--only NAME,NAME` for some."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import embedded, growth, postgres
+from benchmarks import embedded, growth, postgres, server, waiters
 from benchmarks.report import Report
 from benchmarks.timing import fsync_micros
+
+TABLES = ("embedded", "callers", "readers", "lanes", "postgres", "server", "waiters", "growth")
+WIDTH = 132
+"""Of the tables in a file or a pipe: rows that are broken into several lines cannot be searched."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--quick", action="store_true", help="smaller growth tables")
-    parser.add_argument("--only", default="", help="one of embedded, callers, readers, growth, lanes, postgres")
+    parser.add_argument("--only", default="", help=f"some of {','.join(TABLES)}")
+    parser.add_argument("--queen-url", default="", help="a Queen server to measure beside ours")
     parser.add_argument("--out", type=Path, default=Path("build/bench.json"))
     options = parser.parse_args()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
     report = Report()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     messages = 500_000 if options.quick else 5_000_000
     with tempfile.TemporaryDirectory(dir=options.out.parent) as name:
         folder = Path(name).resolve()
         report.add("this machine", "fdatasync p50", fsync_micros(folder), "us", metric="fsync")
-        jobs = {
+        jobs: dict[str, Callable[[], None]] = {
             "embedded": lambda: embedded.batches_of_all_sizes(report, folder),
             "callers": lambda: embedded.many_callers(report, folder),
             "readers": lambda: embedded.beside_readers(report, folder),
             "lanes": lambda: growth.lanes(report, folder, 10_000),
             "postgres": lambda: postgres.batches_of_all_sizes(report),
+            "server": lambda: server.everything(report, folder, options.queen_url),
+            "waiters": lambda: waiters.everything(report, folder),
             "growth": lambda: growth.stored_messages(report, folder, messages),
         }
         for job, run in jobs.items():
-            if options.only in ("", job):
+            if not options.only or job in options.only.split(","):
                 with console.status(f"measuring: {job}"):
                     run()
     report.show(console)

@@ -21,7 +21,7 @@ HOT: dict[str, dict[str, object]] = {
     "span_first": LANE,
     "lease_whole_queue": {"grp": 1, "now": 0, "owner": "a"},
     "lease_by_key": {"grp": 1, "key": "job/1"},
-    "segment_range": PLACE,
+    "segment_range": {**PLACE, "limit": 100},
     "segment_at": PLACE,
     # settle
     "lease_by_no": {"no": 77},
@@ -48,5 +48,26 @@ HOT: dict[str, dict[str, object]] = {
     "span_lowest": {"lane": 7},
     "cursors_of_lane": {"lane": 7},
     "husks_forget": {"queue": 1, "cutoff": 1, "limit": 100},
+    # find a message
+    "lane_by_id": {"id": 7},
+    "lanes_of_part": {"part": 7},
+    "span_look": {**LANE, "seq": 3},
+    "dead_of_message": {"part": 7, "txid": "t"},
+    "dead_in_range": {**LANE, "epoch": 0, "lo": 3, "hi": 9},
+    "scheduled_by_no": {"no": 7},
 }
+LISTS: dict[str, dict[str, object]] = {
+    "group_totals": {"queue": 1, "grp": 1},
+    "oldest_unfinished": {"queue": 1, "grp": 1},
+    "places_of_group": {"queue": 1, "grp": 1},
+    "partition_lanes": {"queue": 1, "grp": 1},
+    "spans_leased": {"grp": 1},
+    "leases_of_group": {"grp": 1},
+    "scheduled_by_part": {"queue": 1},
+    "dead_by_part": {"queue": 1},
+    "dead_of_queue": {"queue": 1},
+    "queue_totals": {"queue": 1},
+}
+"""They read a whole queue or group, which may be most of a table, but never what belongs to another."""
+
 BIG = ("segment", "husk", "span", "cursor", "lane", "part", "lease", "dead", "scheduled", "dedupe")

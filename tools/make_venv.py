@@ -1,20 +1,28 @@
-"""Create .venv from requirements.lock and install the project into it; does nothing when both are unchanged."""
+"""Create .venv from requirements.lock and install the project into it; does nothing when both are unchanged.
 
+Usage: tools/make_venv.py [--clients]
+
+With --clients, also the environments of the official Queen clients that the tests drive: .venv-queen-<version>.
+"""
+
+import argparse
 import hashlib
 import subprocess
 import sys
 import venv
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
+CLIENTS = ROOT / "tests" / "server" / "queen_clients"
 
 
-def fingerprint(*names: str) -> str:
+def fingerprint(folder: Path, *files: Path) -> str:
     """Scripts inside an environment hold its path, so a copied folder counts as changed."""
-    digest = hashlib.sha256(f"{sys.version}\0{VENV}".encode())
-    for name in names:
-        digest.update((ROOT / name).read_bytes())
+    digest = hashlib.sha256(f"{sys.version}\0{folder}".encode())
+    for file in files:
+        digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
@@ -27,18 +35,41 @@ def fresh(stamp: Path, wanted: str) -> bool:
     return stamp.exists() and stamp.read_text() == wanted
 
 
+def make_project() -> None:
+    lock, project = ROOT / "requirements.lock", ROOT / "pyproject.toml"
+    packages, installed = VENV / "packages.stamp", VENV / "project.stamp"
+    locked, described = fingerprint(VENV, lock), fingerprint(VENV, lock, project)
+    if not fresh(packages, locked):
+        venv.create(VENV, clear=True, with_pip=True, symlinks=True)
+        pip("install", "-qq", "--no-deps", "--require-hashes", "-r", str(lock))
+        packages.write_text(locked)
+    if not fresh(installed, described):
+        pip("install", "-qq", "--no-deps", "--no-build-isolation", "-e", ".")
+        pip("-q", "check")
+        installed.write_text(described)
+
+
+def make_client(lock: Path) -> None:
+    """An environment without a pip of its own: the project's fills it."""
+    folder = ROOT / f".venv-queen-{lock.stem.removeprefix('requirements-')}"
+    stamp, locked = folder / "packages.stamp", fingerprint(folder, lock)
+    if not fresh(stamp, locked):
+        venv.create(folder, clear=True, symlinks=True)
+        inside = ("--python", str(folder / "bin" / "python"))
+        pip(*inside, "install", "-qq", "--no-deps", "--require-hashes", "-r", str(lock))
+        pip(*inside, "-q", "check")
+        stamp.write_text(locked)
+
+
 def main() -> int:
-    packages, project = VENV / "packages.stamp", VENV / "project.stamp"
-    locked, described = fingerprint("requirements.lock"), fingerprint("requirements.lock", "pyproject.toml")
+    parser = argparse.ArgumentParser(description="Create or refresh the environments.")
+    parser.add_argument("--clients", action="store_true", help="also those of the official Queen clients")
+    clients = parser.parse_args().clients
     try:
-        if not fresh(packages, locked):
-            venv.create(VENV, clear=True, with_pip=True, symlinks=True)
-            pip("install", "-qq", "--no-deps", "--require-hashes", "-r", "requirements.lock")
-            packages.write_text(locked)
-        if not fresh(project, described):
-            pip("install", "-qq", "--no-deps", "--no-build-isolation", "-e", ".")
-            pip("-q", "check")
-            project.write_text(described)
+        make_project()
+        if clients:
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(make_client, CLIENTS.glob("requirements-*.txt")))
     except subprocess.CalledProcessError as error:
         return int(error.returncode)
     return 0

@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "sealed keys lost",
         "store/sqlite/dedupe.py",
-        "            if older := self._search_shelf(shelf, h):\n",
+        "            if older := search_shelf(self._session, shelf, h):\n",
         "            if older := []:\n",
         ("tests/sqlite",),
     ),

@@ -1,9 +1,10 @@
-"""The composition root: a URL becomes a store, a broker and a connection."""
+"""The composition root: a URL becomes a store and a broker, or a wire to a server, and a connection over it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any
 
@@ -11,6 +12,7 @@ import msgspec
 
 from ackwise.broker import AsyncBroker, Broker
 from ackwise.client import AsyncConnection, Connection
+from ackwise.client.servers import base_of, is_server
 from ackwise.core.errors import BadStoreURL
 from ackwise.store.clock import Clock
 from ackwise.store.port import Store
@@ -19,15 +21,17 @@ from ackwise.store.url import Durability, StoreURL, parse
 
 
 def connect(url: str, *, clock: Clock | None = None, durability: Durability | None = None) -> Connection:
-    """Open a store and use it from threads.
+    """Open a store, or reach a server, and use it from threads.
 
     Usage::
 
         with ackwise.connect("sqlite:///queue.db") as queue:
             queue.push("orders", {"id": 1})
 
-    `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://host/database`.
+    `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://host/database` or `http://host:6632`.
     """
+    if is_server(url):
+        return _over_http(url, clock, durability)
     store = open_store(url, clock=clock, durability=durability)
     try:
         return Connection(Broker(store))
@@ -37,7 +41,7 @@ def connect(url: str, *, clock: Clock | None = None, durability: Durability | No
 
 
 def connect_async(url: str, *, clock: Clock | None = None, durability: Durability | None = None) -> Connecting:
-    """Open a store and use it from asyncio: `async with connect_async(url) as queue`, or `await` it and close it."""
+    """The same for asyncio: `async with connect_async(url) as queue`, or `await` it and close it."""
     return Connecting(url, clock, durability)
 
 
@@ -49,6 +53,8 @@ class Connecting:
         self._connection: AsyncConnection | None = None
 
     async def _open(self) -> AsyncConnection:
+        if is_server(self._url):
+            return await _over_http_async(self._url, self._clock, self._durability)
         store = await asyncio.to_thread(open_store, self._url, clock=self._clock, durability=self._durability)
         try:
             return AsyncConnection(await AsyncBroker.start(store))
@@ -70,6 +76,48 @@ class Connecting:
             await self._connection.close()
 
 
+def _over_http(url: str, clock: Clock | None, durability: Durability | None) -> Connection:
+    # Imported when asked for: whoever opens a store need not load an HTTP client.
+    from ackwise.client.sync.http import HTTPTransport
+    from ackwise.client.wires.threads import ThreadWire
+
+    base = _server(url, durability)
+    wire = ThreadWire(base)
+    transport = HTTPTransport(wire, base, _local(clock))
+    try:
+        transport.hello()
+    except BaseException:
+        wire.close()
+        raise
+    return Connection(transport)
+
+
+async def _over_http_async(url: str, clock: Clock | None, durability: Durability | None) -> AsyncConnection:
+    from ackwise.client.aio.http import AsyncHTTPTransport
+    from ackwise.client.wires.aio import AioWire
+
+    base = _server(url, durability)
+    wire = AioWire(base)
+    transport = AsyncHTTPTransport(wire, base, _local(clock))
+    try:
+        await transport.hello()
+    except BaseException:
+        await wire.close()
+        raise
+    return AsyncConnection(transport)
+
+
+def _server(url: str, durability: Durability | None) -> str:
+    if durability is not None:
+        raise BadStoreURL(f"{url!r}: a server's durability is its own; start it with --durability {durability}")
+    return base_of(url)
+
+
+def _local(clock: Clock | None) -> Callable[[], int]:
+    """What measures how long ago a server told its time."""
+    return clock.now if clock is not None else lambda: time.monotonic_ns() // 1000
+
+
 def open_store(url: str, *, clock: Clock | None = None, durability: Durability | None = None) -> Store:
     """The store behind a URL, without a broker."""
     where = _parsed(url)
@@ -86,9 +134,9 @@ def open_store(url: str, *, clock: Clock | None = None, durability: Durability |
 
 
 def _parsed(url: str) -> StoreURL:
-    if str(url).startswith(("http://", "https://")):
+    if is_server(url):
         raise BadStoreURL(
-            f"{url!r}: a server over HTTP is not in this version; "
+            f"{url!r} is a server, and this needs the store itself; "
             "use sqlite:///path/to/file.db or postgresql://host/database"
         )
     return parse(url)

@@ -1,4 +1,4 @@
-"""A connection to a fresh SQLite file, on a clock that stands still."""
+"""A connection to a fresh SQLite file, embedded and over HTTP, on a clock that stands still."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import ackwise
 from ackwise.connect import open_store
 from ackwise.store.clock import ManualClock
+from tests.server.running import Running
 
 
 @pytest.fixture
@@ -18,17 +19,26 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def store_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/queues.db?durability=normal"
 
 
-@pytest.fixture
-def queue(url: str, clock: ManualClock) -> Iterator[ackwise.Connection]:
+@pytest.fixture(params=["embedded", "http"])
+def url(request: pytest.FixtureRequest, store_url: str, clock: ManualClock) -> Iterator[str]:
     """Whatever a test leaves behind must pass the audit."""
-    with ackwise.connect(url, clock=clock) as connection:
-        yield connection
-    store = open_store(url, clock=clock)
+    if request.param == "http":
+        with Running(store_url, clock) as server:
+            yield server.url
+        return
+    yield store_url
+    store = open_store(store_url, clock=clock)
     try:
         assert store.audit() == []
     finally:
         store.close()
+
+
+@pytest.fixture
+def queue(url: str, clock: ManualClock) -> Iterator[ackwise.Connection]:
+    with ackwise.connect(url, clock=clock) as connection:
+        yield connection

@@ -10,6 +10,7 @@ import pytest
 
 import ackwise
 from ackwise import errors
+from ackwise.connect import open_store
 from ackwise.store.clock import ManualClock
 
 
@@ -19,8 +20,14 @@ from ackwise.store.clock import ManualClock
         ("sqlite:/q.db", "sqlite:///"),
         ("sqlit:///q.db", "unknown scheme"),
         ("sqlite:///", "three slashes"),
-        ("http://localhost:6632", "not in this version"),
-        ("https://localhost", "not in this version"),
+        ("http://", "names no host"),
+        ("http://:6632", "names no host"),
+        ("http://local host", "names no host"),
+        ("http://localhost:port", "not a server's URL"),
+        ("http://localhost:99999", "not a server's URL"),
+        ("http://[::1", "not a server's URL"),
+        ("http://me@localhost", "no user"),
+        ("https://localhost?durability=full", "no query"),
         ("sqlite:///q.db?durabilty=full", "durabilty"),
         ("sqlite:///q.db?durability=maybe", "full or normal"),
         (None, "not a store URL"),
@@ -39,10 +46,20 @@ def test_durability_can_be_given_beside_the_url(tmp_path: Path) -> None:
         ackwise.connect(url, durability="some")  # type: ignore[arg-type]
 
 
+def test_a_servers_durability_is_its_own() -> None:
+    with pytest.raises(errors.BadStoreURL, match="--durability normal"):
+        ackwise.connect("http://localhost:6632", durability="normal")
+
+
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "q.db").write_bytes(b"not a database, not at all" * 100)
     with pytest.raises(errors.StoreCorrupt):
         ackwise.connect(f"sqlite:///{tmp_path}/q.db")
+
+
+def test_a_server_is_not_a_store() -> None:
+    with pytest.raises(errors.BadStoreURL, match="the store itself"):
+        open_store("http://localhost:6632")
 
 
 def test_what_was_pushed_is_there_after_opening_again(url: str) -> None:
@@ -107,7 +124,7 @@ def test_async_connections_are_entered_or_awaited(url: str) -> None:
 
 def test_a_bad_url_is_raised_when_awaited() -> None:
     async def bad() -> None:
-        async with ackwise.connect_async("http://localhost"):
+        async with ackwise.connect_async("http://"):
             pass
 
     with pytest.raises(errors.BadStoreURL):

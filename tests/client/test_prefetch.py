@@ -24,6 +24,7 @@ def test_everything_arrives_once_and_in_order(queue: ackwise.Connection) -> None
     assert (stats.acked, stats.lag) == (95, 0)
 
 
+@pytest.mark.parametrize("url", ["embedded"], indirect=True)
 def test_one_turn_acks_and_claims_several(queue: ackwise.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     queue.push_many("q", range(80))
     broker = queue._transport

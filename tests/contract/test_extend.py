@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ackwise.core import commands as c
@@ -11,7 +13,7 @@ from ackwise.core.limits import MICROS
 from tests.contract.support import Desk, counts
 
 
-def extend(desk: Desk, lease_id: str, **how: int) -> Extended:
+def extend(desk: Desk, lease_id: str, **how: Any) -> Extended:
     answer: Extended = desk.do(c.Extend(lease_id=lease_id, **how))
     return answer
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ackwise.core import commands as c
@@ -15,7 +17,7 @@ def held(desk: Desk) -> list[Delivery]:
     return desk.claim().deliveries
 
 
-def by_id(delivery: Delivery, **rest: str) -> c.ByTransaction:
+def by_id(delivery: Delivery, **rest: Any) -> c.ByTransaction:
     return c.ByTransaction(delivery.partition_id, delivery.transaction_id, **rest)
 
 

@@ -31,13 +31,14 @@ def test_an_older_schema_is_brought_up_to_date(
     url: str, opened: Opener, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     push(opened(), text("x"))
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", 2)
+    following = schema.SCHEMA_VERSION + 1
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", following)
     monkeypatch.setattr(schema, "script", lambda number: f"CREATE TABLE new_in_{number} (x bigint)".encode())
     store = opened()
     assert [queue.name for queue in store.list_queues(ListQueues())] == ["q"]
     with raw() as connection:
-        assert connection.execute("SELECT count(*) FROM new_in_2").fetchone() == (0,)
-        assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == ("2",)
+        assert connection.execute(f"SELECT count(*) FROM new_in_{following}".encode()).fetchone() == (0,)
+        assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == (str(following),)
 
 
 def test_somebody_elses_schema_is_left_alone(url: str, raw: Raw) -> None:

@@ -287,7 +287,7 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=picks, seconds=st.sampled_from([1, 30]), add=st.booleans())
     def extend(self, pick: int, seconds: int, add: bool) -> None:
         lease = self._pick_lease(pick)
-        span = {"add" if add else "lease": seconds * MICROS}
+        span: dict[str, Any] = {"add" if add else "lease": seconds * MICROS}
         answer = self.do(c.Extend(lease_id=lease.lease_id, **span))
         if lease.ended or lease.deadline <= self.now:
             assert answer.verdict == ("already" if lease.ended == "settled" else "stale")

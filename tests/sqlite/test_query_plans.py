@@ -9,7 +9,7 @@ import pytest
 
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.sqlite.session import STATEMENTS
-from tests.query_plans import BIG, HOT
+from tests.query_plans import BIG, HOT, LISTS
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +22,11 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connec
 
 
 def plan_of(connection: apsw.Connection, name: str) -> list[str]:
-    rows = connection.execute(f"EXPLAIN QUERY PLAN {STATEMENTS[name]}", HOT[name])
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {STATEMENTS[name]}", {**HOT, **LISTS}[name])
     return [str(row[3]) for row in rows]
 
 
-@pytest.mark.parametrize("name", HOT)
+@pytest.mark.parametrize("name", [*HOT, *LISTS])
 def test_the_plan_uses_an_index(connection: apsw.Connection, name: str) -> None:
     for step in plan_of(connection, name):
         words = step.split()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from ackwise.broker.pending import Slot
 from ackwise.core import queries as q
-from ackwise.core.answers import Claimed, Handed, Settled
+from ackwise.core.answers import Claimed, Grant, Handed, Settled
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import ByLease, Claim, Settle, Settlement
 from ackwise.core.errors import AckwiseError, BadInput
@@ -17,19 +17,28 @@ from ackwise.store.port import Store
 from ackwise.store.segment import Segment
 
 
+class Run(NamedTuple):
+    """Messages [lo, hi) of one grant that stand in one segment: its columns are read without touching a message."""
+
+    grant: Grant
+    lo: int
+    hi: int
+    segment: Segment
+
+
 class LazyMessages(Sequence[Message]):
     """Messages behind the grants of a claim; a segment is unpacked message by message."""
 
-    __slots__ = ("_places", "_runs", "_size")
+    __slots__ = ("_places", "_size", "runs")
 
     def __init__(self, claimed: Claimed, segments: list[list[Segment]]) -> None:
-        self._runs: list[tuple[int, int, Segment]] = []
+        self.runs: list[Run] = []
         for grant, found in zip(claimed.grants, segments, strict=True):
             for segment in found:
                 lo, hi = max(grant.lo, segment.first), min(grant.hi, segment.last + 1)
                 if lo < hi:
-                    self._runs.append((lo, hi, segment))
-        self._size = sum(hi - lo for lo, hi, _ in self._runs)
+                    self.runs.append(Run(grant, lo, hi, segment))
+        self._size = sum(run.hi - run.lo for run in self.runs)
         self._places: list[tuple[Segment, int]] | None = None
 
     def __len__(self) -> int:
@@ -41,14 +50,19 @@ class LazyMessages(Sequence[Message]):
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
         if self._places is None:
-            self._places = [(segment, seq) for lo, hi, segment in self._runs for seq in range(lo, hi)]
+            self._places = [(segment, seq) for _, lo, hi, segment in self.runs for seq in range(lo, hi)]
         if isinstance(index, slice):
             return [segment.message(seq) for segment, seq in self._places[index]]
         segment, seq = self._places[index]
         return segment.message(seq)
 
     def __iter__(self) -> Iterator[Message]:
-        return (segment.message(seq) for lo, hi, segment in self._runs for seq in range(lo, hi))
+        return (segment.message(seq) for _, lo, hi, segment in self.runs for seq in range(lo, hi))
+
+
+def runs(handed: Handed) -> Sequence[Run]:
+    """What was handed over, for whoever reads it column by column."""
+    return handed.messages.runs if isinstance(handed.messages, LazyMessages) else ()
 
 
 def nothing(claim: Claim, why: EmptyReason) -> Handed:
@@ -87,12 +101,16 @@ def answer(store: Store, query: q.Query) -> Any:
         q.ListQueues: store.list_queues,
         q.GetQueue: store.get_queue,
         q.Browse: store.browse,
+        q.FindMessage: store.find_message,
         q.ListDead: store.list_dead,
         q.ListGroups: store.list_groups,
         q.ListCursors: store.list_cursors,
+        q.ListPlaces: store.list_places,
+        q.ListPartitions: store.list_partitions,
         q.ListLeases: store.list_leases,
         q.ReadLedger: store.read_ledger,
         q.QueueStats: store.stats,
+        q.ListStats: store.list_stats,
     }
     verb = verbs.get(type(query))
     if verb is None:

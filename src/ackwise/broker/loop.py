@@ -290,10 +290,18 @@ class AsyncBroker:
 
     # the end
 
-    async def drain(self, grace: float = 0.0) -> int:
-        """Stop claiming, let holders finish for `grace` seconds, release the rest without spending a failure."""
+    @property
+    def draining(self) -> bool:
+        return self._draining
+
+    def stop_claims(self) -> None:
+        """Hand out nothing more; polls that wait are answered now. Settlements and pushes go on."""
         self._draining = True
         self.look_again()
+
+    async def drain(self, grace: float = 0.0) -> int:
+        """Stop claiming, let holders finish for `grace` seconds, release the rest without spending a failure."""
+        self.stop_claims()
         end = time.monotonic() + grace
         while await self._held() and time.monotonic() < end:
             await self._closed_within(0.02)
@@ -311,9 +319,8 @@ class AsyncBroker:
         """Finish what is under way and close the store. Leases keep their deadlines unless `drain` released them."""
         if self._closed.is_set():
             return
-        self._draining = True
         self._closed.set()
-        self.look_again()
+        self.stop_claims()
         end = time.monotonic() + duties.CLOSE_PATIENCE
         with suppress(TimeoutError):
             await asyncio.wait_for(self._quiet.wait(), duties.CLOSE_PATIENCE)

@@ -33,10 +33,15 @@ class Lane:
             self._running = True
             self._broker.keep(loop.create_task(self._run()))
         try:
-            await asyncio.shield(done)
+            await done
         except asyncio.CancelledError:
             # Its commands stay in the turn, which may be under way; what it would have been handed goes back.
-            self._broker.keep(loop.create_task(self._broker.give_back(slot, done)))
+            later: asyncio.Future[None] = loop.create_future()
+            if slot.finished:
+                later.set_result(None)
+            else:
+                slot.wake = lambda: later.set_result(None)
+            self._broker.keep(loop.create_task(self._broker.give_back(slot, later)))
             raise
         return slot
 

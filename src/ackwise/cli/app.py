@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ackwise.cli import check, demo, dlq, group, queue
+from ackwise.cli import check, demo, dlq, group, queue, serve, settings
 from ackwise.core.errors import AckwiseError, BadInput
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="A durable message queue.")
 app.command(name="check")(check.check)
 app.command(name="demo")(demo.demo)
+app.command(name="serve")(serve.serve)
 app.add_typer(queue.app, name="queue")
 app.add_typer(group.app, name="group")
 app.add_typer(dlq.app, name="dlq")
@@ -27,11 +29,17 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(envvar="ACKWISE_CONFIG", help="A TOML file with settings.", show_default=settings.DEFAULT_FILE),
+    ] = None,
     show_version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """A durable message queue in which every delivery ends in exactly one settlement."""
+    context.default_map = settings.load(config, context.command)
 
 
 def main() -> None:

@@ -19,8 +19,8 @@ _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)|(?<=password=)[^&]*")
 def check(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
     """Audit every promise over what is stored and print the settings in force; exit 1 when something is wrong."""
     must_exist(url)
-    where = parse(url)
     store = open_store(url)
+    where = parse(url)
     try:
         problems = store.audit()
         queues = store.list_queues(ListQueues())

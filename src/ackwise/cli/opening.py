@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from ackwise.client import Connection
+from ackwise.client.servers import is_server
 from ackwise.connect import connect
 from ackwise.core.errors import StoreUnavailable
 from ackwise.store.url import parse
 
 DEFAULT_URL = "sqlite:///ackwise.db"
 
-URL = Annotated[str, typer.Option("--url", envvar="ACKWISE_URL", help="The store.", show_default=DEFAULT_URL)]
+URL = Annotated[str, typer.Option("--url", envvar="ACKWISE_URL", help="The store or server.", show_default=DEFAULT_URL)]
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -33,6 +34,9 @@ def opened(url: str, *, create: bool = False) -> Connection:
 
 
 def must_exist(url: str) -> None:
+    """A server says itself when it is not there."""
+    if is_server(url):
+        return
     where = parse(url)
     if where.scheme == "sqlite" and not Path(where.target).exists():
         raise StoreUnavailable(f"there is no store at {where.target}; name one with --url or ACKWISE_URL")

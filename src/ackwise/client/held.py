@@ -29,6 +29,10 @@ class Held:
                     self.drop(lease_id)
             self._tidy_at = max(_TIDY_AT, 2 * len(self._deadlines))
 
+    def live(self, now: int) -> int:
+        """How many are not over yet."""
+        return sum(deadline > now for deadline in list(self._deadlines.values()))
+
     def extended(self, lease_id: str, deadline: int) -> None:
         if lease_id in self._deadlines:
             self._deadlines[lease_id] = deadline

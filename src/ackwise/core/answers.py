@@ -38,6 +38,15 @@ class PlacedRun(Sequence[Placed]):
         # The list may grow behind us: other callers' messages join the same segment.
         self._count = len(txids)
 
+    @property
+    def partition_id(self) -> str:
+        return self._partition_id
+
+    def columns(self) -> tuple[list[str], list[str]]:
+        """(message ids, transaction ids) as text."""
+        spelled = ids.uuid_texts(self._first, self._count)
+        return spelled, [txid or own for txid, own in zip(self._txids, spelled, strict=False)]
+
     def __len__(self) -> int:
         return self._count
 
@@ -57,6 +66,11 @@ class Receipts(Sequence[Receipt]):
 
     def __init__(self, placed: Sequence[Placed]) -> None:
         self._placed = placed
+
+    @property
+    def run(self) -> PlacedRun | None:
+        """All of them in one piece, when they were queued that way."""
+        return self._placed if isinstance(self._placed, PlacedRun) else None
 
     def __len__(self) -> int:
         return len(self._placed)
@@ -129,6 +143,8 @@ class Settled(msgspec.Struct):
     lease_ended: bool = False
     reason: Reason | None = None
     dead: int = 0
+    failures: int = 0
+    """Of the last message settled: what the retry limit counts."""
 
 
 class Extended(msgspec.Struct):
@@ -154,6 +170,7 @@ class QueueInfo(msgspec.Struct):
     paused: bool
     created_at: int
     created: bool = False
+    partition_id: str | None = None
 
 
 class Counted(msgspec.Struct):
@@ -163,9 +180,10 @@ class Counted(msgspec.Struct):
 
 
 class Redriven(msgspec.Struct):
-    """Per dead letter: `redriven`, `replayed`, `duplicate`, `not_found`, or a refusal's code."""
+    """Per dead letter: `redriven`, `replayed`, `duplicate`, `not_found`, or a refusal's code; and the copies pushed."""
 
     results: dict[str, str]
+    copies: dict[str, Receipt] = {}
 
     @property
     def count(self) -> int:

@@ -9,10 +9,11 @@ import msgspec
 from ackwise.core.messages import QUEUE_MODE, NewMessage, PlainBatch
 from ackwise.core.policy import Exclusivity, GroupPolicy, Order, QueuePolicy
 from ackwise.core.settlement import Outcome
+from ackwise.core.tags import spelled
 
 
-class Command(msgspec.Struct, kw_only=True):
-    """Base of all commands."""
+class Command(msgspec.Struct, kw_only=True, tag=spelled, forbid_unknown_fields=True):
+    """Base of all commands. Over the wire each says its name as `type`."""
 
 
 class Push(Command):
@@ -41,6 +42,8 @@ class Claim(Command):
     key: str | None = None
     auto_ack: bool = False
     bulk: bool = False
+    yields: bool = False
+    """A message that fails gives back, unspent, what the lease still holds of its partition."""
     start: Literal["all", "new"] | int = "all"
     create: QueuePolicy | None = None
 
@@ -58,15 +61,18 @@ class ByTransaction(msgspec.Struct, frozen=True, tag="transaction"):
     transaction_id: str
     group: str | None = None
     lease_id: str | None = None
+    unheld: bool = False
+    """Without a lease also a message that nobody holds now is settled, if it was handed out before."""
 
 
 class ByRange(msgspec.Struct, frozen=True, tag="range"):
-    """Messages [lo, hi) of one lane of a lease."""
+    """Messages [lo, hi) of one lane of a lease. `whole` refuses it unless the lease holds every one of them."""
 
     lease_id: str
     lane: int
     lo: int
     hi: int
+    whole: bool = False
 
 
 class ByLease(msgspec.Struct, frozen=True, tag="lease"):
@@ -96,11 +102,15 @@ class Settle(Command):
 
 
 class Extend(Command):
-    """Move a lease's deadline to now + `lease`, or by `add` from where it is. Never revives an expired lease."""
+    """Move a lease's deadline to now + `lease`, or by `add` from where it is. Never revives an expired lease.
+
+    With `keep_later` a deadline that is later already stays.
+    """
 
     lease_id: str
     lease: int | None = None
     add: int | None = None
+    keep_later: bool = False
 
 
 class Transaction(Command):
@@ -110,13 +120,18 @@ class Transaction(Command):
     pushes: list[Push] = []
     required_leases: tuple[str, ...] = ()
     on_duplicate: Literal["ok", "fail"] = "ok"
+    on_already: Literal["ok", "fail"] = "ok"
+    """What a settlement that was done before means: part of a repeated call, or a reason to do nothing of it."""
 
 
 class ConfigureQueue(Command):
-    """Create or change a queue. `replace` starts from the defaults instead of what is stored."""
+    """Create or change a queue. `policy` is laid over what is stored, or over `create` for a new queue and with
+    `replace`; a `partition` is made as well."""
 
     queue: str
     policy: dict[str, Any] = {}
+    create: QueuePolicy = QueuePolicy()
+    partition: str | None = None
     namespace: str | None = None
     task: str | None = None
     replace: bool = False
@@ -135,12 +150,16 @@ class PauseQueue(Command):
 
 
 class ConfigureGroup(Command):
-    """Create a group at a start (`all`, `new` or an instant), or change its policy."""
+    """Create a group at a start (`all`, `new` or an instant), or change its policy.
+
+    `restart` notes the start of a group that exists as well: it moves no cursor, and is where a reset would put it.
+    """
 
     queue: str
     group: str
     start: Literal["all", "new"] | int = "all"
     policy: GroupPolicy | None = None
+    restart: bool = False
 
 
 class SeekGroup(Command):

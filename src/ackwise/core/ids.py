@@ -10,6 +10,8 @@ _LEASE = re.compile(r"L([0-9a-z]{1,13})-([0-9a-f]{8})")
 _DELIVERY = re.compile(r"L([0-9a-z]{1,13})-([0-9a-f]{8})\.([0-9a-z]{1,13})\.([0-9a-z]{1,13})")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _LARGEST = 2**63 - 1
+_PAIRS = [high + low for high in _DIGITS for low in _DIGITS]
+_LOW = (1 << 48) - 1
 
 
 class DeliveryKey(NamedTuple):
@@ -25,6 +27,15 @@ def uuid_text(value: int) -> str:
     """A 128-bit integer in the usual 8-4-4-4-12 spelling."""
     h = f"{value:032x}"
     return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+
+
+def uuid_texts(first: int, count: int) -> list[str]:
+    """The spellings of ids that count up from `first`: all but the last group is the same unless that overflows."""
+    low = first & _LOW
+    if low + count > _LOW:
+        return [uuid_text(first + i) for i in range(count)]
+    front = uuid_text(first)[:24]
+    return [f"{front}{number:012x}" for number in range(low, low + count)]
 
 
 def uuid_int(text: str) -> int | None:
@@ -63,6 +74,22 @@ def parse_lease_id(text: object) -> tuple[int, int] | None:
 
 def delivery_id(no: int, tag: int, lane: int, seq: int) -> str:
     return f"L{_base36(no)}-{tag:08x}.{_base36(lane)}.{_base36(seq)}"
+
+
+def delivery_ids(no: int, tag: int, lane: int, lo: int, hi: int) -> list[str]:
+    """The ids of deliveries [lo, hi) of a lane; what they share is written once for every 1,296."""
+    prefix = f"L{_base36(no)}-{tag:08x}.{_base36(lane)}."
+    found: list[str] = []
+    while lo < hi:
+        block, at = divmod(lo, 1296)
+        end = min(1296, at + hi - lo)
+        if block:
+            head = prefix + _base36(block)
+            found += [head + pair for pair in _PAIRS[at:end]]
+        else:
+            found += [prefix + _base36(seq) for seq in range(at, end)]
+        lo += end - at
+    return found
 
 
 def parse_delivery_id(text: object) -> DeliveryKey | None:

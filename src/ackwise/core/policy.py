@@ -13,7 +13,9 @@ from ackwise.core.errors import BadInput
 
 Exclusivity = Literal["partition", "queue", "none"]
 Order = Literal["strict", "relaxed"]
+Note = bool | int | float | str
 DAY = 24 * 3600.0
+MAX_NOTES = 64
 
 
 class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -71,12 +73,16 @@ class QueuePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     order: Order | None = None
     backoff: Backoff = Backoff()
     delay_seconds: float = 0.0
+    window_seconds: float = 0.0
+    """A lane hands out fresh messages only when its newest is this old: bursts are gathered."""
     dedupe_seconds: float = 7 * DAY
     retention_seconds: float | None = None
     completed_retention_seconds: float | None = 7 * DAY
     max_wait_seconds: float | None = None
     dead_letters: bool = True
     max_payload_bytes: int = limits.DEFAULT_MAX_PAYLOAD
+    notes: tuple[tuple[str, Note], ...] = ()
+    """What a dialect's users set and the engine does not act upon; kept to be shown to them again."""
 
     @property
     def effective_order(self) -> Order:
@@ -89,17 +95,20 @@ class QueuePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         return self.delivery_limit
 
     def merged(self, changes: dict[str, Any]) -> QueuePolicy:
-        """This policy with `changes` laid over it."""
+        """This policy with `changes` laid over it; `notes` given as a mapping are laid over one by one."""
         try:
             plain = msgspec.to_builtins(changes)
         except (TypeError, ValueError, OverflowError) as problem:
             raise BadInput(f"queue policy: {problem}") from None
+        if isinstance(plain.get("notes"), dict):
+            noted = {**dict(self.notes), **plain["notes"]}
+            plain["notes"] = sorted((name, value) for name, value in noted.items() if value is not None)
         return parse_policy({**msgspec.to_builtins(self), **plain})
 
     def check(self) -> QueuePolicy:
         _check_types(self)
         limits.lease_micros(self.lease_seconds)
-        for field in ("delay_seconds", "dedupe_seconds"):
+        for field in ("delay_seconds", "window_seconds", "dedupe_seconds"):
             limits.micros(getattr(self, field), field)
         for field in ("retention_seconds", "completed_retention_seconds", "max_wait_seconds"):
             if getattr(self, field) is not None:
@@ -109,6 +118,11 @@ class QueuePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         if self.delivery_limit is not None and self.delivery_limit != "auto":
             limits.count(self.delivery_limit, "delivery_limit", least=1)
         limits.count(self.max_payload_bytes, "max_payload_bytes", least=1, most=1 << 30)
+        limits.count(len(self.notes), "the number of notes", least=0, most=MAX_NOTES)
+        for name, value in self.notes:
+            limits.name(name, "a note's name")
+            if isinstance(value, str):
+                limits.storable(value, name)
         self.backoff.check()
         return self
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from ackwise.core import limits
+from ackwise.core.answers import QueueInfo
 from ackwise.core.messages import Message
+from ackwise.core.tags import spelled
 
-_NAMES = ("queue", "group", "partition", "namespace", "task", "reason", "instance")
-_INSTANTS = ("after_at", "before_at")
+_NAMES = ("queue", "group", "partition", "partition_id", "namespace", "task", "reason", "instance")
+_INSTANTS = ("after_at", "before_at", "unfinished_since")
 
 
-class Query(msgspec.Struct, kw_only=True):
-    """Base of all queries."""
+class Query(msgspec.Struct, kw_only=True, tag=spelled, forbid_unknown_fields=True):
+    """Base of all queries. Over the wire each says its name as `type`."""
 
     def check(self) -> None:
         """Refuse names and numbers that no store can look for."""
@@ -24,6 +26,8 @@ class Query(msgspec.Struct, kw_only=True):
                 limits.name(value, field)
             elif field in _INSTANTS:
                 limits.instant(value, field)
+            elif field == "transaction_id":
+                limits.transaction_id(value)
             elif field in ("limit", "offset"):
                 limits.count(value, field, least=0, most=1 << 31)
 
@@ -45,6 +49,13 @@ class Browse(Query):
     group: str | None = None
     after: tuple[int, int] | None = None
     limit: int = 100
+
+
+class FindMessage(Query):
+    """One message by its partition's uuid and its transaction id: stored, scheduled, or only a dead letter."""
+
+    partition_id: str
+    transaction_id: str
 
 
 class ListDead(Query):
@@ -73,6 +84,24 @@ class ListCursors(Query):
     group: str
 
 
+class ListPlaces(Query):
+    """Where groups stand in each partition: one row per queue, group and partition.
+
+    `unfinished_since` leaves out the places with nothing older unfinished; `last_done` reads the last finished message.
+    """
+
+    group: str | None = None
+    queue: str | None = None
+    unfinished_since: int | None = None
+    last_done: bool = False
+
+
+class ListPartitions(Query):
+    """The partitions of a queue or of all, in numbers."""
+
+    queue: str | None = None
+
+
 class ListLeases(Query):
     queue: str | None = None
     group: str | None = None
@@ -90,6 +119,13 @@ class ReadLedger(Query):
 
 class QueueStats(Query):
     queue: str
+
+
+class ListStats(Query):
+    """Every queue in numbers."""
+
+    namespace: str | None = None
+    task: str | None = None
 
 
 class BrowsedMessage(msgspec.Struct, frozen=True):
@@ -129,6 +165,29 @@ class DeadPage(msgspec.Struct):
     total: int
 
 
+class GroupView(msgspec.Struct, frozen=True):
+    """How one group stands to a message: `scheduled`, `ready`, `leased`, `waiting`, `acked`, `dead` or `skipped`."""
+
+    group: str
+    state: str
+    deadline: int | None = None
+    failures: int = 0
+    deliveries: int = 0
+
+
+class FoundMessage(msgspec.Struct, frozen=True):
+    """A message with everything that is known about it; `due_at` while it is scheduled."""
+
+    message: Message
+    queue: QueueInfo
+    partition: str
+    partition_id: str
+    priority: int
+    due_at: int | None
+    groups: list[GroupView]
+    dead: list[DeadLetter]
+
+
 class GroupStats(msgspec.Struct):
     """A group's counts over its queue; lag = unread + held."""
 
@@ -143,10 +202,78 @@ class GroupStats(msgspec.Struct):
     leases: int
     oldest_unfinished_at: int | None
     members: list[str]
+    leased: int
+    """Messages under a lease; the rest of what is held waits for its next attempt."""
+    partitions: int
+    partitions_behind: int
+    settled_at: int | None
+    """When the group last acked something."""
+    mode: str
+    """Where its subscription begins: `all`, `new` (when it was made) or `from` (an instant)."""
+    from_at: int | None
+    created_at: int
 
     @property
     def lag(self) -> int:
         return self.unread + self.held
+
+
+class PlaceLease(msgspec.Struct, frozen=True):
+    """What a lease has to do with one partition: `granted` messages at first, `settled` of them by now."""
+
+    lease_id: str
+    owner: str
+    made_at: int
+    deadline: int
+    granted: int
+    settled: int
+
+
+class Place(msgspec.Struct):
+    """Where a group stands in a partition, over all its lanes; lag = unread + held.
+
+    `lease` is the newest of those that hold something here. `last_done_id` is the message before the first one that is
+    not finished, in the lane that was acked last: the next claim begins behind it.
+    """
+
+    queue: str
+    group: str
+    partition: str
+    partition_id: str
+    acked: int = 0
+    dead: int = 0
+    skipped: int = 0
+    expired: int = 0
+    held: int = 0
+    unread: int = 0
+    leases: int = 0
+    lease: PlaceLease | None = None
+    settled_at: int | None = None
+    oldest_unfinished_at: int | None = None
+    last_done_id: str | None = None
+    last_done_created_at: int | None = None
+
+    @property
+    def lag(self) -> int:
+        return self.unread + self.held
+
+
+class PartitionRow(msgspec.Struct):
+    """A partition in numbers. Messages are pending, processing or completed for the group that is furthest behind in
+    the queue (the largest lag; without a group everything is pending): processing ones are under a lease, completed
+    ones are stored and neither unfinished nor dead for it. `dead` counts the dead letters of every group."""
+
+    queue: str
+    partition: str
+    partition_id: str
+    messages: int = 0
+    scheduled: int = 0
+    pending: int = 0
+    processing: int = 0
+    completed: int = 0
+    dead: int = 0
+    oldest_at: int | None = None
+    newest_at: int | None = None
 
 
 class CursorRow(msgspec.Struct):
@@ -203,3 +330,31 @@ class Stats(msgspec.Struct):
     scheduled: int
     dead: int
     groups: list[GroupStats]
+
+    @property
+    def furthest_behind(self) -> GroupStats | None:
+        """The group with the largest lag, which says what is pending in the queue."""
+        return max(self.groups, key=lambda group: group.lag, default=None)
+
+    @property
+    def pending(self) -> int:
+        """Messages that the group furthest behind has yet to be handed, scheduled ones included."""
+        group = self.furthest_behind
+        return self.scheduled + (self.messages if group is None else group.lag - group.leased)
+
+    @property
+    def processing(self) -> int:
+        """Messages that the group furthest behind holds under a lease."""
+        group = self.furthest_behind
+        return 0 if group is None else group.leased
+
+    @property
+    def completed(self) -> int:
+        """Stored messages that the group furthest behind has finished."""
+        group = self.furthest_behind
+        return 0 if group is None else max(0, self.messages - group.lag - group.dead)
+
+
+class QueueSummary(msgspec.Struct):
+    info: QueueInfo
+    stats: Stats

@@ -43,6 +43,8 @@ class Cursor(msgspec.Struct):
     start: int
     floor: int
     """Where the epoch began. Below it only what was redriven from an earlier epoch is held; the rest was skipped."""
+    settled_at: int | None = None
+    """When the group last acked something here."""
 
     def balanced(self) -> bool:
         """Promise 1, for this cursor."""
@@ -92,6 +94,8 @@ class Lease(msgspec.Struct):
     ended_at: int | None = None
     end_kind: str | None = None
     lost: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
+    yields: int = 0
+    """Whether a failure gives back what the lease still holds of that partition."""
 
     def live(self, now: int) -> bool:
         """Expired at equality: a lease is held only before its deadline."""

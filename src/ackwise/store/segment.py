@@ -10,7 +10,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import msgspec
 
@@ -174,6 +174,26 @@ class Segment:
     def extras(self, seq: int) -> Extras:
         raw = self._cell(self._ext_at, seq - self.first) if self._flags & _HAS_EXTRAS else b""
         return msgspec.json.decode(raw, type=Extras) if raw else _PLAIN
+
+    def cells(self, lo: int, hi: int) -> tuple[list[int], list[str], list[bytes], list[bytes] | None]:
+        """(ids, transaction ids, payloads, extras where there are any) of [lo, hi), cut out in one go."""
+        at, count = lo - self.first, hi - lo
+        if self._flags & _EXPLICIT_IDS:
+            numbers = [self.id_int(seq) for seq in range(lo, hi)]
+        else:
+            first = self.id_int(lo)
+            numbers = list(range(first, first + count))
+        txids = [cell.decode() for cell in self._cells(self._tx_at, at, count)]
+        extras = self._cells(self._ext_at, at, count) if self._flags & _HAS_EXTRAS else None
+        return numbers, txids, self._cells(self._pay_at, at, count), extras
+
+    def _cells(self, column: int, at: int, count: int) -> list[bytes]:
+        offsets = array("i")
+        offsets.frombytes(self._body[column + 4 * at : column + 4 * (at + count + 1)])
+        if _SWAP:
+            offsets.byteswap()
+        base, body = column + 4 * (self.n + 1), self._body
+        return [body[base + lo : base + hi] for lo, hi in pairwise(offsets)]
 
     def columns(self) -> Columns:
         """Unpacked again, to be packed elsewhere."""

@@ -55,12 +55,16 @@ class Session(Protocol):
         ...
 
 
-class Dedupe(Protocol):
+class Known(Protocol):
     """Which transaction ids were seen: 64-bit hashes to places."""
 
     def find(self, hashes: list[int]) -> dict[int, list[int]]:
         """Candidate places per hash; the caller verifies them against the stored id."""
         ...
+
+
+class Dedupe(Known, Protocol):
+    """The same, for who writes."""
 
     def add(self, hashes: list[int], place: int) -> None:
         """Remember hashes in this turn; their places count up from `place`. `find` was asked about them before."""

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from ackwise.core import queries as q
 from ackwise.core.answers import QueueInfo
-from ackwise.store import reads
-from ackwise.store.session import Session
+from ackwise.store import audit, locating, reads, standing
+from ackwise.store.session import Known, Session
+from ackwise.store.turn.context import Looking
 
 T = TypeVar("T")
 
@@ -17,8 +18,19 @@ T = TypeVar("T")
 class ReadVerbs:
     """Each verb is one function of `reads`, run on one consistent view of the data."""
 
+    _seed: bytes
+    """What the hashes of transaction ids are made with."""
+
     @abstractmethod
     def _look(self, job: Callable[[Session], T]) -> T: ...
+
+    @abstractmethod
+    def _known(self, session: Session) -> Known:
+        """Where a reader looks transaction ids up."""
+        ...
+
+    @abstractmethod
+    def now(self) -> int: ...
 
     @abstractmethod
     def flush_ledger(self) -> None: ...
@@ -35,14 +47,25 @@ class ReadVerbs:
     def browse(self, query: q.Browse) -> list[q.BrowsedMessage]:
         return self._ask(reads.browse, query)
 
+    def find_message(self, query: q.FindMessage) -> q.FoundMessage:
+        return self._look(
+            lambda session: locating.find_message(Looking(session, self._known(session), self._seed), query, self.now())
+        )
+
     def list_dead(self, query: q.ListDead) -> q.DeadPage:
         return self._ask(reads.list_dead, query)
 
     def list_groups(self, query: q.ListGroups) -> list[q.GroupStats]:
-        return self._ask(reads.list_groups, query)
+        return self._ask(standing.list_groups, query)
 
     def list_cursors(self, query: q.ListCursors) -> list[q.CursorRow]:
         return self._ask(reads.list_cursors, query)
+
+    def list_places(self, query: q.ListPlaces) -> list[q.Place]:
+        return self._ask(standing.list_places, query)
+
+    def list_partitions(self, query: q.ListPartitions) -> list[q.PartitionRow]:
+        return self._ask(standing.list_partitions, query)
 
     def list_leases(self, query: q.ListLeases) -> list[q.LeaseRow]:
         return self._ask(reads.list_leases, query)
@@ -52,7 +75,10 @@ class ReadVerbs:
         return self._ask(reads.read_ledger, query)
 
     def stats(self, query: q.QueueStats) -> q.Stats:
-        return self._ask(reads.stats, query)
+        return self._ask(standing.stats, query)
+
+    def list_stats(self, query: q.ListStats) -> list[q.QueueSummary]:
+        return self._ask(standing.list_stats, query)
 
     def audit(self) -> list[str]:
-        return self._look(reads.audit)
+        return self._look(audit.audit)

@@ -54,12 +54,12 @@ SELECT id FROM part WHERE uuid = ANY(CAST(:uuids AS text[]));
 
 -- name: leases_lock: own leases
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost
+  ended_at, end_kind, lost, yields
 FROM lease WHERE no = ANY(CAST(:leases AS bigint[])) ORDER BY no FOR UPDATE;
 
 -- name: lease_by_no: a lease, living or not; owned from now on, because two turns may settle parts of it
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost
+  ended_at, end_kind, lost, yields
 FROM lease WHERE no = :no FOR UPDATE;
 
 -- name: lease_next: a number above every other
@@ -74,12 +74,12 @@ SELECT DISTINCT s.lease, l.part FROM span AS s JOIN lane AS l ON l.id = s.lane W
 
 -- name: leases_expired: leases that ran out and were not ended; not locked, because partitions are locked first
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost
+  ended_at, end_kind, lost, yields
 FROM lease WHERE ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit;
 
 -- name: leases_expired_lock: those of them that are still so and that no other turn has
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost
+  ended_at, end_kind, lost, yields
 FROM lease WHERE no = ANY(CAST(:leases AS bigint[])) AND ended_at IS NULL AND deadline <= :now
 ORDER BY deadline FOR UPDATE SKIP LOCKED;
 

@@ -19,6 +19,7 @@ from ackwise.store import reads
 from ackwise.store.clock import Clock
 from ackwise.store.port import Result
 from ackwise.store.postgres.connection import Server, lost
+from ackwise.store.postgres.dedupe import TableDedupe
 from ackwise.store.postgres.news import News
 from ackwise.store.postgres.queueing import Queueing
 from ackwise.store.postgres.readers import Readers
@@ -26,7 +27,7 @@ from ackwise.store.postgres.schema import migrate
 from ackwise.store.postgres.session import PostgresSession
 from ackwise.store.postgres.writer import Writer
 from ackwise.store.segment import Segment
-from ackwise.store.session import Session
+from ackwise.store.session import Known, Session
 from ackwise.store.turn.context import Turn
 from ackwise.store.url import StoreURL, parse
 from ackwise.store.verbs import ReadVerbs
@@ -92,14 +93,14 @@ class PostgresStore(ReadVerbs):
         self._closed = False
         self._server = Server(self.url)
         self._offset = 0
-        secret = self._open()
+        self._seed = self._open()
         lanes: dict[int, int] = {}
         self._writers = [
             Writer(
                 self._server,
                 name=f"{self.instance}/{number}",
                 instance=self.instance,
-                seed=secret,
+                seed=self._seed,
                 dice=random.Random(os.urandom(16) if seed is None else seed + number),  # noqa: S311
                 now=self._turn_now,
                 lanes=lanes,
@@ -180,6 +181,9 @@ class PostgresStore(ReadVerbs):
 
     def _look(self, job: Callable[[Session], T]) -> T:
         return self._readers.ask(job)
+
+    def _known(self, session: Session) -> Known:
+        return TableDedupe(session)
 
     def read(self, claimed: Claimed) -> list[list[Segment]]:
         if claimed.prefetched is not None:

@@ -14,7 +14,7 @@ import apsw
 from ackwise.core import errors
 from ackwise.store.url import StoreURL
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x41434B57
 _CODES: tuple[tuple[type[apsw.Error], type[errors.StoreError]], ...] = (
     (apsw.FullError, errors.StoreFull),
@@ -60,7 +60,7 @@ def open_writer(url: StoreURL, vfs: str | None = None) -> apsw.Connection:
         _pragma(connection, "synchronous", "2" if url.durability == "full" else "1")
         _pragma(connection, "wal_autocheckpoint", "0")
         _pragma(connection, "foreign_keys", "0")
-        _pragma(connection, "cache_size", "-32768")
+        _pragma(connection, "cache_size", "-16384")
         _pragma(connection, "temp_store", "2")
         if os.access(path, os.F_OK) and not os.access(path, os.W_OK):
             raise errors.StoreReadOnly(f"{path} cannot be written; check its permissions")
@@ -75,7 +75,7 @@ def open_reader(url: StoreURL, vfs: str | None = None) -> apsw.Connection:
         connection.set_busy_timeout(round(url.busy_timeout * 1000))
         _pragma(connection, "wal_autocheckpoint", "0")
         _pragma(connection, "query_only", "1")
-        _pragma(connection, "cache_size", "-8192")
+        _pragma(connection, "cache_size", "-4096")
     return connection
 
 

@@ -79,6 +79,41 @@ def _get(places: Places, h: int) -> list[int]:
     return [known] if isinstance(known, int) else list(known)
 
 
+def search_shelf(session: Session, shelf: int, h: int) -> list[int]:
+    """The places of a hash in the generations of a shelf."""
+    found: list[int] = []
+    for _, keys in session.rows("dedupe_blocks", {"shelf": shelf, "bucket": h >> 52}):
+        block = array("q", keys)
+        half = len(block) // 2
+        if h in block[:half]:
+            found += [block[half + i] for i in range(half) if block[i] == h]
+    return found
+
+
+def places_in(keys: bytes, runs: bytes, h: int) -> list[int]:
+    """The places of a hash among the keys of one turn."""
+    places = (pos for start, count in _pairs(runs) for pos in range(start, start + count))
+    return [pos for key, pos in zip(array("q", keys), places, strict=True) if key == h]
+
+
+class StoredKeys:
+    """The keys as the database has them, for a reader: it needs nothing of the writer's memory."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def find(self, hashes: list[int]) -> dict[int, list[int]]:
+        shelves = sorted({gen // SHELF for gen, *_ in self._session.rows("dedupe_gens")})
+        found = {}
+        for h in hashes:
+            places = [pos for shelf in shelves for pos in search_shelf(self._session, shelf, h)]
+            for keys, runs in self._session.rows("dedupe_fresh_with", {"key": array("q", [h]).tobytes()}):
+                places += places_in(keys, runs, h)
+            if places:
+                found[h] = places
+        return found
+
+
 class GenerationalDedupe:
     """Belongs to the one writer. What a turn adds counts at once for the turn, and for good when it commits."""
 
@@ -167,7 +202,7 @@ class GenerationalDedupe:
             if shelf * SHELF >= self._next_gen:
                 continue
             for h in one.maybe(hashes):
-                if older := self._search_shelf(shelf, h):
+                if older := search_shelf(self._session, shelf, h):
                     found[h] = found.get(h, []) + older
         for known in (self._fresh, self._turn):
             if known and not known.keys().isdisjoint(hashes):
@@ -175,15 +210,6 @@ class GenerationalDedupe:
                     if h in known:
                         found[h] = found.get(h, []) + _get(known, h)
         self._seen = self._seen or bool(found)
-        return found
-
-    def _search_shelf(self, shelf: int, h: int) -> list[int]:
-        found: list[int] = []
-        for _, keys in self._session.rows("dedupe_blocks", {"shelf": shelf, "bucket": h >> 52}):
-            block = array("q", keys)
-            half = len(block) // 2
-            if h in block[:half]:
-                found += [block[half + i] for i in range(half) if block[i] == h]
         return found
 
     def add(self, hashes: list[int], place: int) -> None:

@@ -4,7 +4,7 @@ WHERE due_at <= :now ORDER BY due_at, no LIMIT :limit;
 
 -- name: leases_expired: leases that ran out and were not ended
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost
+  ended_at, end_kind, lost, yields
 FROM lease WHERE ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit;
 
 -- name: leases_forget: old tombstones among the oldest numbers, but never the newest; a call looks at a bounded number
@@ -17,6 +17,9 @@ INSERT INTO dedupe_fresh (keys, runs) VALUES (:keys, :runs);
 
 -- name: dedupe_fresh_since: keys that another process added
 SELECT no, keys, runs FROM dedupe_fresh WHERE no > :no ORDER BY no;
+
+-- name: dedupe_fresh_with: unsealed rows in whose bytes a key occurs; they hold one generation at most
+SELECT keys, runs FROM dedupe_fresh WHERE instr(keys, :key) > 0 ORDER BY no;
 
 -- name: dedupe_fresh_seal: all but this turn's keys are in a generation now; the numbers go on rising
 DELETE FROM dedupe_fresh WHERE no < (SELECT max(no) FROM dedupe_fresh);

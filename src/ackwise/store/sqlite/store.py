@@ -20,9 +20,9 @@ from ackwise.store.cache import SegmentCache
 from ackwise.store.clock import Clock, SystemClock
 from ackwise.store.port import SHORT_READ, Result
 from ackwise.store.segment import Segment
-from ackwise.store.session import Session
+from ackwise.store.session import Known, Session
 from ackwise.store.sqlite.connection import open_reader, open_writer, our_errors, translated
-from ackwise.store.sqlite.dedupe import GENERATION, GenerationalDedupe
+from ackwise.store.sqlite.dedupe import GENERATION, GenerationalDedupe, StoredKeys
 from ackwise.store.sqlite.readers import Readers
 from ackwise.store.sqlite.session import WriterSession
 from ackwise.store.turn import engine
@@ -34,7 +34,7 @@ T = TypeVar("T")
 LEDGER_EVERY = 1_000_000
 CHECKPOINT_BYTES = 8 << 20
 RESTART_BYTES = 64 << 20
-CACHE_BYTES = 24 << 20
+CACHE_BYTES = 12 << 20
 
 
 class PreparedTurn:
@@ -251,6 +251,9 @@ class SQLiteStore(ReadVerbs):
         with self._readers.use() as session:
             return job(session)
 
+    def _known(self, session: Session) -> Known:
+        return StoredKeys(session)
+
     def read(self, claimed: Claimed) -> list[list[Segment]]:
         if claimed.prefetched is not None:
             return claimed.prefetched  # type: ignore[return-value]
@@ -258,7 +261,11 @@ class SQLiteStore(ReadVerbs):
         if all(one is not None for one in found):
             return [one for one in found if one is not None]
         with (self._hand if claimed.count <= SHORT_READ else self._readers).use() as session:
-            return reads.read(session, claimed)
+            read = reads.read(session, claimed)
+        for grant, segments in zip(claimed.grants, read, strict=True):
+            if segments and grant.hi <= segments[-1].last:
+                self._cache.remember(segments[-1])
+        return read
 
     # housekeeping
 

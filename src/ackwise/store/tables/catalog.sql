@@ -55,6 +55,9 @@ SELECT id, part, queue, prio, head, start FROM lane WHERE id = :id;
 SELECT l.id, l.part, l.queue, l.prio, l.head, l.start, p.uuid, p.name FROM lane AS l JOIN part AS p ON p.id = l.part
 WHERE l.queue = :queue ORDER BY l.id;
 
+-- name: lanes_of_part: the lanes of a partition
+SELECT id, part, queue, prio, head, start FROM lane WHERE part = :part ORDER BY prio;
+
 -- name: lane_advance: seqs below head now exist
 UPDATE lane SET head = :head, start_at = CASE WHEN head = start THEN :now ELSE start_at END WHERE id = :id;
 
@@ -85,12 +88,18 @@ WHERE g.id = :id AND q.deleted_at IS NULL;
 -- name: groups_of_queue: the groups of a queue
 SELECT id, queue, name, policy, created_at FROM grp WHERE queue = :queue ORDER BY name;
 
+-- name: group_subscription: where a group's subscription begins
+SELECT mode, from_at FROM grp WHERE id = :id;
+
 -- name: group_insert: a group, unless somebody made it first
 INSERT INTO grp (queue, name, mode, from_at, policy, created_at)
 VALUES (:queue, :name, :mode, :from_at, :policy, :created_at) ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: group_policy: what the group does differently
 UPDATE grp SET policy = :policy WHERE id = :id;
+
+-- name: group_start: where the group's subscription begins
+UPDATE grp SET mode = :mode, from_at = :from_at WHERE id = :id;
 
 -- name: group_delete: the group itself
 DELETE FROM grp WHERE id = :id;

@@ -14,28 +14,32 @@ ON CONFLICT DO NOTHING;
 
 -- name: cursor_get: one group's place in one lane
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
-  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor
+  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
+  c.settled_at
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.lane = :lane AND c.grp = :grp;
 
 -- name: cursors_of_part: a group's places in a partition, most urgent lane first
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
-  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor
+  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
+  c.settled_at
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.part = :part AND c.grp = :grp ORDER BY c.prio;
 
 -- name: cursors_of_lane: every group's place in a lane
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
-  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor
+  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
+  c.settled_at
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.lane = :lane ORDER BY c.grp;
 
 -- name: cursors_of_group: every place of a group
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
-  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor
+  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
+  c.settled_at
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.grp = :grp ORDER BY c.lane;
 
 -- name: cursor_update: the whole row
 UPDATE cursor SET epoch = :epoch, first = :first, next = :next, floor = :floor, held = :held, acked = :acked, dead = :dead,
   skipped = :skipped, expired = :expired, leased = :leased, exclusive = :exclusive,
-  exclusive_owner = :exclusive_owner, ready_at = :ready_at
+  exclusive_owner = :exclusive_owner, ready_at = :ready_at, settled_at = :settled_at
 WHERE lane = :lane AND grp = :grp;
 
 -- name: cursor_wake: a push makes empty, free lanes claimable
@@ -70,10 +74,11 @@ SELECT min(ready_at) FROM cursor WHERE grp = :grp AND ready_at IS NOT NULL;
 -- name: cursors_delete: all places of a group
 DELETE FROM cursor WHERE grp = :grp;
 
--- name: group_totals: a group's counts over all its lanes
+-- name: group_totals: a group's counts over all its lanes, its partitions, those with something left, its last ack
 SELECT coalesce(sum(c.acked), 0), coalesce(sum(c.dead), 0), coalesce(sum(c.skipped), 0), coalesce(sum(c.expired), 0),
-  coalesce(sum(c.held), 0), coalesce(sum(l.head - c.next), 0)
-FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.grp = :grp;
+  coalesce(sum(c.held), 0), coalesce(sum(l.head - c.next), 0), count(DISTINCT l.part),
+  count(DISTINCT CASE WHEN c.held > 0 OR c.next < l.head THEN l.part END), max(c.settled_at)
+FROM lane AS l JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp WHERE l.queue = :queue;
 
 -- name: cursor_exclusive: whether any lane of a group is exclusively held by somebody else
 SELECT 1 FROM cursor WHERE grp = :grp AND exclusive_owner IS NOT NULL AND exclusive_owner <> :owner LIMIT 1;
@@ -84,8 +89,25 @@ SELECT min((
   WHERE s.pos >= (c.lane << 40) + coalesce(
     (SELECT x.lo FROM span AS x WHERE x.lane = c.lane AND x.grp = c.grp ORDER BY x.hi LIMIT 1), c.next)
   ORDER BY s.pos LIMIT 1))
-FROM cursor AS c JOIN lane AS l ON l.id = c.lane
-WHERE c.grp = :grp AND (c.held > 0 OR c.next < l.head);
+FROM lane AS l JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp
+WHERE l.queue = :queue AND (c.held > 0 OR c.next < l.head);
+
+-- name: places_of_group: where a group stands in each lane: its first undone seq, and when the oldest undone was made
+SELECT p.id, p.name, p.uuid, l.id, l.head, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired, c.settled_at,
+  coalesce((SELECT x.lo FROM span AS x WHERE x.lane = c.lane AND x.grp = c.grp ORDER BY x.hi LIMIT 1), c.next),
+  CASE WHEN c.held > 0 OR c.next < l.head THEN (
+    SELECT s.created_at FROM segment AS s
+    WHERE s.pos >= (c.lane << 40) + coalesce(
+      (SELECT x.lo FROM span AS x WHERE x.lane = c.lane AND x.grp = c.grp ORDER BY x.hi LIMIT 1), c.next)
+    ORDER BY s.pos LIMIT 1) END
+FROM part AS p JOIN lane AS l ON l.part = p.id JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp
+WHERE p.queue = :queue ORDER BY p.name, l.prio;
+
+-- name: partition_lanes: the lanes of every partition with the age of what is in them, and how far a group has come
+SELECT p.id, p.name, p.uuid, l.id, l.head, l.start, l.start_at,
+  (SELECT s.created_at FROM segment AS s WHERE s.pos = (l.id << 40) + l.head - 1), c.next, c.held, c.dead
+FROM part AS p LEFT JOIN lane AS l ON l.part = p.id LEFT JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp
+WHERE p.queue = :queue ORDER BY p.name, l.prio;
 
 -- name: queue_totals: partitions, lanes and messages of a queue
 SELECT count(DISTINCT part), count(*), sum(head - start) FROM lane WHERE queue = :queue;

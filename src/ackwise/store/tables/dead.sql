@@ -48,3 +48,12 @@ SELECT seq FROM dead WHERE lane = :lane AND grp = :grp AND epoch = :epoch AND se
 
 -- name: dead_of_queue: how many dead letters a queue has
 SELECT count(*) FROM dead WHERE queue = :queue;
+
+-- name: dead_of_message: the dead letters of a transaction id in a partition, newest first
+SELECT d.uuid, q.name, p.name, p.uuid, d.grp_name, d.lane, d.seq, d.txid, d.reason, d.error, d.etype, d.fails,
+  d.delivs, d.history, d.snapshot, d.born_at, d.dead_at
+FROM dead AS d JOIN queue AS q ON q.id = d.queue JOIN part AS p ON p.id = d.part
+WHERE d.part = :part AND d.txid = :txid AND q.deleted_at IS NULL ORDER BY d.dead_at DESC, d.id DESC;
+
+-- name: dead_by_part: how many dead letters each partition of a queue has
+SELECT p.id, count(*) FROM part AS p JOIN dead AS d ON d.part = p.id WHERE p.queue = :queue GROUP BY p.id;

@@ -5,17 +5,19 @@ SELECT max(no) FROM lease;
 SELECT max(coalesce(max(no), 0), :after) + 1 FROM lease;
 
 -- name: lease_insert: a new claim
-INSERT INTO lease (no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint)
-VALUES (:no, :tag, :queue, :grp, :owner, :instance, :exclusivity, :bulk, :deadline, :made_at, :granted, :key, :fingerprint);
+INSERT INTO lease (no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  yields)
+VALUES (:no, :tag, :queue, :grp, :owner, :instance, :exclusivity, :bulk, :deadline, :made_at, :granted, :key, :fingerprint,
+  :yields);
 
 -- name: lease_by_no: a lease, living or not
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost
+  ended_at, end_kind, lost, yields
 FROM lease WHERE no = :no;
 
 -- name: lease_by_key: the claim that used this key
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost
+  ended_at, end_kind, lost, yields
 FROM lease WHERE grp = :grp AND key = :key;
 
 -- name: lease_end: a tombstone from now on
@@ -32,7 +34,7 @@ UPDATE lease SET key = NULL WHERE no = :no;
 
 -- name: leases_of_group: leases of a group that have not ended
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost
+  ended_at, end_kind, lost, yields
 FROM lease WHERE grp = :grp AND ended_at IS NULL;
 
 -- name: lease_other: a lease of a group, not ended, of another owner

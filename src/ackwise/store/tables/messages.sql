@@ -5,7 +5,7 @@ INSERT INTO segment (pos, first, created_at, body) VALUES (:pos, :first, :create
 INSERT INTO segment (pos, first, created_at, body) VALUES (:pos, :first, :created_at, :body) ON CONFLICT DO NOTHING;
 
 -- name: segment_range: the segments that may hold seqs of [lo_pos, end_pos)
-SELECT pos, first, created_at, body FROM segment WHERE pos >= :lo_pos AND pos < :end_pos ORDER BY pos;
+SELECT pos, first, created_at, body FROM segment WHERE pos >= :lo_pos AND pos < :end_pos ORDER BY pos LIMIT :limit;
 
 -- name: segment_at: the first segment at or after a place
 SELECT pos, first, created_at FROM segment WHERE pos >= :lo_pos AND pos < :end_pos ORDER BY pos LIMIT 1;
@@ -43,6 +43,9 @@ DELETE FROM scheduled WHERE no = :no;
 
 -- name: scheduled_count: how many wait in a queue
 SELECT count(*) FROM scheduled WHERE queue = :queue;
+
+-- name: scheduled_by_part: how many wait in each partition of a queue
+SELECT part, count(*) FROM scheduled WHERE queue = :queue GROUP BY part;
 
 -- name: scheduled_next: when the next one is due
 SELECT min(due_at) FROM scheduled;

@@ -53,3 +53,11 @@ DELETE FROM span WHERE lane = :lane AND grp = :grp;
 
 -- name: span_lowest: the lowest place any group still holds in a lane
 SELECT min(lo) FROM span WHERE lane = :lane;
+
+-- name: span_look: the span that ends after a place, and until when it is held
+SELECT s.lo, s.fails, s.delivs, l.deadline FROM span AS s LEFT JOIN lease AS l ON l.no = s.lease
+WHERE s.lane = :lane AND s.grp = :grp AND s.hi > :seq ORDER BY s.hi LIMIT 1;
+
+-- name: spans_leased: how much each lease of a group holds in each lane
+SELECT s.lease, s.lane, sum(s.hi - s.lo) FROM lease AS l JOIN span AS s ON s.lease = l.no
+WHERE l.grp = :grp AND l.ended_at IS NULL GROUP BY s.lease, s.lane;

@@ -116,13 +116,15 @@ def configure_queue(turn: Turn, command: ConfigureQueue) -> QueueInfo:
     for what, text in (("namespace", command.namespace), ("task", command.task)):
         if text is not None:
             limits.tag(text, what)
+    if command.partition is not None:
+        limits.name(command.partition, "partition")
     found = find_queue(turn.session, name)
     if found and command.must_be_new:
         raise QueueExists(f"queue {name!r} exists already; configure it instead", queue=name)
     if found:
         turn.session.lock_queue(found.id)
         found = find_queue(turn.session, name)
-    old = QueuePolicy() if found is None or command.replace else found.policy
+    old = command.create if found is None or command.replace else found.policy
     policy = old.merged(command.policy) if command.policy else parse_policy(msgspec.to_builtins(old))
     if found is None:
         if not _insert_queue(turn, name, command.namespace or "", command.task or "", policy):
@@ -142,12 +144,16 @@ def configure_queue(turn: Turn, command: ConfigureQueue) -> QueueInfo:
             turn.session.run("cursors_look_again", {"queue": found.id, "now": turn.now})
             turn.wake(name, places.WAKE_ALL)
             turn.announce(name)
-    return info(queue(turn.session, name), created=found is None)
+    made = queue(turn.session, name)
+    answer = info(made, created=found is None)
+    if command.partition is not None:
+        answer.partition_id = ensure_lane(turn, made, command.partition, 0).part_uuid
+    return answer
 
 
 def _ready_rules(policy: QueuePolicy) -> tuple[object, ...]:
     """What decides when a lane is ready."""
-    return policy.delay_seconds, policy.effective_order, policy.exclusivity
+    return policy.delay_seconds, policy.window_seconds, policy.effective_order, policy.exclusivity
 
 
 def pause_queue(turn: Turn, command: PauseQueue) -> QueueInfo:
@@ -233,28 +239,27 @@ def ensure_group(
     session.lock_queue(owner.id)
     if (found := find_group(session, owner, name)) is not None:
         return found
-    fields = {
-        "queue": owner.id,
-        "name": name,
-        "mode": start if isinstance(start, str) else "from",
-        "created_at": turn.now,
-    }
-    from_at = None if isinstance(start, str) else start
+    fields = {"queue": owner.id, "name": name, "created_at": turn.now, **_start(start)}
     text = msgspec.json.encode(policy or GroupPolicy()).decode()
     session.lock_queue_parts(owner.id)
-    made = session.row("group_insert", {**fields, "from_at": from_at, "policy": text})
+    made = session.row("group_insert", {**fields, "policy": text})
     if made:
         session.run(
             "cursors_for_group",
             # A moment ago: a lane that is served in this very turn goes behind those that wait.
             {"grp": made[0], "queue": owner.id, "at_end": int(start == "new"), "ready_at": turn.now - 1},
         )
-        if from_at is not None:
+        if not isinstance(start, str):
             for row in session.rows("cursors_of_group", {"grp": made[0]}):
                 places.move_cursor(
-                    turn, places.cursor_from(row), places.seq_at(turn.session, row[0], row[17], row[16], from_at)
+                    turn, places.cursor_from(row), places.seq_at(turn.session, row[0], row[17], row[16], start)
                 )
     return group(session, owner, name)
+
+
+def _start(start: str | int) -> dict[str, str | int | None]:
+    """A start as it is stored."""
+    return {"mode": start, "from_at": None} if isinstance(start, str) else {"mode": "from", "from_at": start}
 
 
 def configure_group(turn: Turn, command: ConfigureGroup) -> GroupRow:
@@ -269,6 +274,8 @@ def configure_group(turn: Turn, command: ConfigureGroup) -> GroupRow:
     if command.policy is not None:
         text = msgspec.json.encode(command.policy).decode()
         turn.session.run("group_policy", {"id": known.id, "policy": text})
+    if command.restart:
+        turn.session.run("group_start", {"id": known.id, **_start(command.start)})
     return group(turn.session, owner, name)
 
 

@@ -293,6 +293,7 @@ class _Claiming:
             instance=self.turn.instance,
             exclusivity=exclusivity,
             bulk=int(self.command.bulk),
+            yields=int(self.command.yields),
             deadline=self.turn.now + lease_for,
             made_at=self.turn.now,
             granted=merge_ranges(granted, 1 << 30),
@@ -311,6 +312,7 @@ class _Claiming:
         rest = [take.span.part(take.hi, take.span.hi)] if take.span is not None and take.hi < take.span.hi else []
         if self.command.auto_ack:
             cursor.acked += size
+            cursor.settled_at = self.turn.now
             if take.span is not None:
                 cursor.held -= size
                 self.turn.replace_span(take.span, rest)

@@ -12,19 +12,35 @@ from ackwise.core import latency
 from ackwise.core.ids import uuid7
 from ackwise.core.limits import MICROS
 from ackwise.core.spans import Cursor, Lease, Span
-from ackwise.store.session import Dedupe, Row, Session
+from ackwise.store.session import Dedupe, Known, Row, Session
 
 Tally = dict[tuple[str, str, str, int], tuple[int, dict[int, int]]]
 """(queue, group, outcome, minute) to how many and how long they took."""
 
 
-class Turn:
+class Looking:
+    """A session that finds messages by their transaction ids: a reader's, or a turn's."""
+
+    def __init__(self, session: Session, known: Known, seed: bytes) -> None:
+        self.session = session
+        self.known = known
+        self._seed = hashlib.blake2b(seed, digest_size=8)
+        self.seed_number = int.from_bytes(seed[:8], "little")
+
+    def hasher(self, part: int) -> Any:
+        """A seeded hash that transaction ids of this partition are fed to."""
+        hasher = self._seed.copy()
+        hasher.update(part.to_bytes(8, "little"))
+        return hasher
+
+
+class Turn(Looking):
     """One transaction with one `now`."""
 
     def __init__(
         self, session: Session, dedupe: Dedupe, *, now: int, dice: random.Random, seed: bytes, instance: str
     ) -> None:
-        self.session = session
+        super().__init__(session, dedupe, seed)
         self.dedupe = dedupe
         self.now = now
         self.dice = dice
@@ -34,8 +50,6 @@ class Turn:
         self.woken: dict[str, int] = {}
         self.announced: set[str] = set()
         self.written: list[dict[str, Any]] = []
-        self._seed = hashlib.blake2b(seed, digest_size=8)
-        self.seed_number = int.from_bytes(seed[:8], "little")
         self.last_id = 0
         self.loaded: dict[int, Any] = {}
         self._saved_tally: Tally = {}
@@ -54,12 +68,6 @@ class Turn:
 
     def new_uuid(self) -> int:
         return self.new_ids(1)
-
-    def hasher(self, part: int) -> Any:
-        """A seeded hash that transaction ids of this partition are fed to."""
-        hasher = self._seed.copy()
-        hasher.update(part.to_bytes(8, "little"))
-        return hasher
 
     def count(self, queue: str, group: str, outcome: str, n: int, took: int | None = None) -> None:
         """Note `n` settlements for the ledger."""
@@ -189,10 +197,11 @@ def lease_from(row: Row) -> Lease:
         ended,
         kind,
         lost,
+        yields,
     ) = row
     return Lease(
         no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at,
-        ranges_from(granted), key, mark, ended, kind, ranges_from(lost),
+        ranges_from(granted), key, mark, ended, kind, ranges_from(lost), yields,
     )  # fmt: skip
 
 

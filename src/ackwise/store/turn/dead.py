@@ -10,7 +10,7 @@ from ackwise.core.commands import PurgeDead, Push, Redrive, Replay
 from ackwise.core.errors import AckwiseError, RedriveRefused
 from ackwise.core.ids import uuid_int, uuid_text
 from ackwise.core.lifecycle import Event, State, target
-from ackwise.core.messages import NewMessage
+from ackwise.core.messages import NewMessage, Receipt
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Fate
 from ackwise.core.spans import Cursor, Span
@@ -132,18 +132,20 @@ def replay(turn: Turn, command: Replay) -> Redriven:
         if text is not None:
             limits.name(text, what)
     results = dict.fromkeys(command.ids, "not_found")
+    copies = {}
     turn.savepoint()
     try:
         for row in _letters(turn, command.ids):
-            results[row[1]] = _copy(turn, command, row)
+            copies[row[1]] = copy = _copy(turn, command, row)
+            results[row[1]] = "duplicate" if copy.status == "duplicate" else "replayed"
     except AckwiseError:
         turn.undo()
         raise
     turn.keep()
-    return Redriven(results)
+    return Redriven(results, copies)
 
 
-def _copy(turn: Turn, command: Replay, row: Row) -> str:
+def _copy(turn: Turn, command: Replay, row: Row) -> Receipt:
     number, uuid, lane, seq, body, born_at = row[0], row[1], row[4], row[5], row[9], row[11]
     message = segment.snapshot(lane, seq, born_at, body)
     copy = NewMessage(
@@ -157,7 +159,7 @@ def _copy(turn: Turn, command: Replay, row: Row) -> str:
     place = Push(queue=command.queue or row[12], messages=[copy], create=QueuePolicy() if command.queue else None)
     (receipts,) = push.push_now(turn, [place], "ok")
     turn.session.run("dead_delete", {"id": number})
-    return "duplicate" if receipts[0].status == "duplicate" else "replayed"
+    return receipts[0]
 
 
 def purge(turn: Turn, command: PurgeDead) -> int:

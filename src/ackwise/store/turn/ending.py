@@ -22,6 +22,7 @@ class Target(msgspec.Struct, frozen=True):
     lane: int | None
     lo: int = 0
     hi: int = 0
+    whole: bool = False
 
 
 class Holding(msgspec.Struct, frozen=True):
@@ -47,13 +48,32 @@ def holding(turn: Turn, lease: Lease) -> Holding | None:
 
 
 def spans_of(turn: Turn, held: Holding, target: Target) -> list[Span]:
-    """The spans of the lease that the target touches."""
+    """The spans of the lease (of nobody's: those that nobody holds) that the target touches."""
     if target.lane is None:
         return turn.spans("spans_of_lease", lease=target.lease.no)
     where = {"lane": target.lane, "grp": held.group.id}
     spans = turn.spans("spans_inside", **where, lo=target.lo, hi=target.hi) if target.hi - target.lo > 1 else []
     spans += turn.spans("span_across", **where, hi=target.hi if target.hi - target.lo > 1 else target.lo)
-    return [s for s in spans if s.lease == target.lease.no and s.lo < target.hi and s.hi > target.lo]
+    holder = target.lease.no or None
+    return [s for s in spans if s.lease == holder and s.lo < target.hi and s.hi > target.lo]
+
+
+def nobodys(turn: Turn, group: GroupRow, lane: int, seq: int) -> Target:
+    """A message that was handed out and is held by nobody now, as if under a lease of its own."""
+    lease = Lease(
+        no=0,
+        tag=0,
+        queue=group.queue,
+        grp=group.id,
+        owner="",
+        instance=turn.instance,
+        exclusivity="none",
+        bulk=0,
+        deadline=turn.now + 1,
+        made_at=turn.now,
+        granted=[(lane, seq, seq + 1)],
+    )
+    return Target(lease, lane, seq, seq + 1)
 
 
 def act(turn: Turn, target: Target, entry: Settlement) -> Settled:
@@ -66,24 +86,28 @@ def act(turn: Turn, target: Target, entry: Settlement) -> Settled:
     if not lease.live(turn.now) or not spans:
         return Settled(_refusal(turn, target, spans))
     pieces = [cut(s, target.lo, target.hi) if target.lane is not None else (None, s, None) for s in spans]
+    if target.whole and sum(len(piece) for _, piece, _ in pieces) != target.hi - target.lo:
+        return Settled(Verdict.UNKNOWN)
     verdicts: dict[Verdict, int] = {}
     reason: Reason | None = None
     took = turn.now - lease.made_at
+    failures = 0
     cursors: dict[int, Cursor] = {}
     for span, (before, piece, after) in zip(spans, pieces, strict=True):
         cursor = cursors.get(piece.lane) or cursor_of(turn, piece)
         cursors[piece.lane] = cursor
         rest = [s for s in (before, after) if s is not None]
-        verdict, why = _apply(turn, held, lease, cursor, span, piece, rest, entry)
+        verdict, why, fails = _apply(turn, held, lease, cursor, span, piece, rest, entry)
         verdicts[verdict] = verdicts.get(verdict, 0) + len(piece)
         reason = why or reason
         dropped = verdict is Verdict.DEAD and not held.policy.dead_letters
         word = State.EXPIRED.value if dropped else verdict.value
         turn.count(held.queue.name, held.group.name, word, len(piece), took)
+        failures = fails
     ended = let_go(turn, held, lease, cursors)
     died = verdicts.pop(Verdict.DEAD, 0)
     overall = next(iter(verdicts), Verdict.DEAD)
-    return Settled(overall, sum(verdicts.values()) + died, ended, None if verdicts else reason, died)
+    return Settled(overall, sum(verdicts.values()) + died, ended, None if verdicts else reason, died, failures)
 
 
 def cursor_of(turn: Turn, span: Span) -> Cursor:
@@ -116,19 +140,20 @@ def _apply(
     piece: Span,
     rest: list[Span],
     entry: Settlement,
-) -> tuple[Verdict, Reason | None]:
+) -> tuple[Verdict, Reason | None, int]:
     """Do to one piece of a span what its fate says."""
     if entry.outcome is Outcome.ACK:
         cursor.held -= len(piece)
         cursor.acked += len(piece)
+        cursor.settled_at = turn.now
         turn.replace_span(span, rest)
-        return Verdict.ACKED, None
+        return Verdict.ACKED, None, piece.fails
     fate = _fate(turn, held.policy, attempt_of(lease, piece), entry)
     piece.history = dead.add_history(piece.history, turn.now, entry.outcome.value, lease.owner, entry.error)
     finish(turn, held, cursor, span, piece, rest, fate, entry.error or "", entry.error_type or "")
     if fate.state is State.WAITING:
-        return (Verdict.RELEASED if entry.outcome is Outcome.RELEASE else Verdict.RETRIED), None
-    return Verdict.DEAD, fate.reason
+        return (Verdict.RELEASED if entry.outcome is Outcome.RELEASE else Verdict.RETRIED), None, fate.failures
+    return Verdict.DEAD, fate.reason, fate.failures
 
 
 def _fate(turn: Turn, policy: QueuePolicy, attempt: Attempt, entry: Settlement) -> Fate:
@@ -170,6 +195,10 @@ def finish(
 
 def let_go(turn: Turn, held: Holding, lease: Lease, cursors: dict[int, Cursor], kind: str = "settled") -> bool:
     """Free the lanes that the lease has finished, and end it when it holds nothing more."""
+    if not lease.no:
+        for cursor in cursors.values():
+            places.refresh(turn, cursor, held.policy, held.queue.name)
+        return False
     finished = 0
     for lane, cursor in cursors.items():
         if turn.session.row("span_held_in_lane", {"lease": lease.no, "lane": lane}) is None:

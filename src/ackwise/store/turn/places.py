@@ -18,8 +18,15 @@ def cursor_from(row: Row) -> Cursor:
 
 
 def fresh_limit(session: Session, cursor: Cursor, policy: QueuePolicy, now: int, room: int) -> tuple[int, int | None]:
-    """The first unread seq that a queue-wide delay still holds back, and when it is due."""
-    if not policy.delay_seconds or cursor.next >= cursor.head:
+    """The first unread seq that a queue-wide delay or window still holds back, and when it is due."""
+    if cursor.next >= cursor.head:
+        return cursor.head, None
+    if policy.window_seconds:
+        newest = session.row("segment_at", to_end(cursor.lane, cursor.head - 1))
+        opens_at = newest[2] + round(policy.window_seconds * MICROS) if newest else 0
+        if opens_at > now:
+            return cursor.next, opens_at
+    if not policy.delay_seconds:
         return cursor.head, None
     delay = round(policy.delay_seconds * MICROS)
     hi = min(cursor.head, cursor.next + room)

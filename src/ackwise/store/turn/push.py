@@ -192,7 +192,7 @@ class Appender:
                 segments.append(row)
                 first = last + 1
             heads.append({"id": ref.lane, "head": ref.head, "now": turn.now})
-            ready = turn.now + round(owner.policy.delay_seconds * limits.MICROS)
+            ready = turn.now + round(max(owner.policy.delay_seconds, owner.policy.window_seconds) * limits.MICROS)
             relaxed = int(owner.policy.effective_order == "relaxed")
             wakes.append({"lane": ref.lane, "at": ready, "relaxed": relaxed})
             turn.wake(owner.name, len(waiting))

@@ -9,12 +9,12 @@ from ackwise.core.messages import Message
 from ackwise.core.spans import Span
 from ackwise.store.segment import Segment, bounds, place_lane, place_seq, to_end
 from ackwise.store.session import Session
-from ackwise.store.turn.context import Turn
+from ackwise.store.turn.context import Looking, Turn
 
 
 def segments(session: Session, lane: int, lo: int, hi: int) -> list[Segment]:
-    """The segments that hold seqs of [lo, hi)."""
-    found = (Segment(*row) for row in session.rows("segment_range", bounds(lane, lo, hi)))
+    """The segments that hold seqs of [lo, hi): no more than there are messages."""
+    found = (Segment(*row) for row in session.rows("segment_range", {**bounds(lane, lo, hi), "limit": max(0, hi - lo)}))
     return [s for s in found if s.first < hi]
 
 
@@ -41,23 +41,23 @@ _WORD = (1 << 64) - 1
 _SIGN = 1 << 63
 
 
-def hashes(turn: Turn, part: int, first: int, txids: list[str] | int) -> list[int]:
+def hashes(looking: Looking, part: int, first: int, txids: list[str] | int) -> list[int]:
     """64-bit seeded hashes of the transaction ids of messages whose ids count up from `first`; a number: all minted.
 
     A minted transaction id is the message id and is never spelled out: it is already random and needs only spreading.
     """
     if isinstance(txids, int):
-        start, seed = _minted(part, first), turn.seed_number
+        start, seed = _minted(part, first), looking.seed_number
         return [(((start + _SPREAD * i ^ seed) + _SIGN) & _WORD) - _SIGN for i in range(txids)]
     if all(txids) and not any(map(looks_minted, txids)):
-        return _texts(turn, part, txids)
+        return _texts(looking, part, txids)
     found = []
     for number, txid in enumerate(txids, first):
         minted = number if not txid else uuid_int(txid) if looks_minted(txid) else None
         if minted is None:
-            found += _texts(turn, part, [txid])
+            found += _texts(looking, part, [txid])
         else:
-            found.append((((_minted(part, minted) ^ turn.seed_number) + _SIGN) & _WORD) - _SIGN)
+            found.append((((_minted(part, minted) ^ looking.seed_number) + _SIGN) & _WORD) - _SIGN)
     return found
 
 
@@ -66,8 +66,8 @@ def _minted(part: int, number: int) -> int:
     return number * _SPREAD + (number >> 64) + part * _SPREAD
 
 
-def _texts(turn: Turn, part: int, txids: list[str]) -> list[int]:
-    seeded = turn.hasher(part).copy
+def _texts(looking: Looking, part: int, txids: list[str]) -> list[int]:
+    seeded = looking.hasher(part).copy
     digests = []
     for txid in txids:
         one = seeded()
@@ -76,13 +76,18 @@ def _texts(turn: Turn, part: int, txids: list[str]) -> list[int]:
     return array("q", b"".join(digests)).tolist()
 
 
-def find_by_transaction(turn: Turn, part: int, transaction_id: str) -> tuple[int, int] | None:
+def candidates(looking: Looking, part: int, transaction_id: str) -> list[int]:
+    """Places of a partition where this transaction id may have been used, newest first; negative ones are scheduled."""
+    wanted = hashes(looking, part, 0, [transaction_id])[0]
+    return looking.known.find([wanted]).get(wanted, [])[::-1]
+
+
+def find_by_transaction(looking: Looking, part: int, transaction_id: str) -> tuple[int, int] | None:
     """(lane, seq) of the newest message of a partition with this transaction id; scheduled ones have no place yet."""
-    wanted = hashes(turn, part, 0, [transaction_id])[0]
-    for pos in reversed(turn.dedupe.find([wanted]).get(wanted, [])):
+    for pos in candidates(looking, part, transaction_id):
         if pos < 0:
             continue
-        segment = segment_with(turn.session, place_lane(pos), place_seq(pos))
+        segment = segment_with(looking.session, place_lane(pos), place_seq(pos))
         if segment is not None and segment.matches(place_seq(pos), transaction_id):
             return place_lane(pos), place_seq(pos)
     return None

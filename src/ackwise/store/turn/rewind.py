@@ -7,8 +7,9 @@ import msgspec
 from ackwise.core.answers import Settled
 from ackwise.core.commands import ByLease, Settlement
 from ackwise.core.settlement import Outcome, Verdict
-from ackwise.core.spans import Lease
-from ackwise.store.turn.context import Turn
+from ackwise.core.spans import Lease, merge_ranges
+from ackwise.store.turn import places
+from ackwise.store.turn.context import Turn, ranges_text
 from ackwise.store.turn.ending import Holding, Target, act, spans_of
 
 
@@ -25,13 +26,13 @@ def settle_lane(turn: Turn, held: Holding, run: list[tuple[Settlement, Target]])
             mine = act(turn, target, entry)
             answers[index] = mine
             if mine.verdict.settled:
-                act(turn, whole, entry)
+                mine.lease_ended = act(turn, whole, entry).lease_ended or mine.lease_ended
         else:
             answers[index] = act(turn, _lowest(turn, held, target), entry)
             if answers[index].verdict.settled:
                 lowest = target.lo
     if lowest is not None:
-        _give_back_partition(turn, held, run[0][1])
+        give_back_partition(turn, held, run[0][1])
     return [answers[i] for i in range(len(run))]
 
 
@@ -44,15 +45,26 @@ def _lowest(turn: Turn, held: Holding, target: Target) -> Target:
     return Target(target.lease, target.lane, lo, lo + 1)
 
 
-def _give_back_partition(turn: Turn, held: Holding, target: Target) -> None:
-    """What the lease still holds in the target's partition, in every lane of it, goes back unspent."""
-    lanes = {lane for lane, _, _ in target.lease.granted}
+def give_back_partition(turn: Turn, held: Holding, target: Target) -> None:
+    """What the lease still holds in the target's partition, in every lane of it, goes back unspent.
+
+    Nobody asked for that message by message: whoever settles one of them later learns that it was lost.
+    """
+    lease = target.lease
+    if not lease.no:
+        return
+    lanes = {lane for lane, _, _ in lease.granted}
     cursors = [cursor for lane in sorted(lanes) if (cursor := turn.cursor(lane, held.group.id)) is not None]
     part = next(cursor.part for cursor in cursors if cursor.lane == target.lane)
     give_back = Settlement(selector=ByLease(""), outcome=Outcome.RELEASE)
     for cursor in cursors:
         if cursor.part == part:
-            act(turn, Target(target.lease, cursor.lane, 0, 1 << 40), give_back)
+            rest = Target(lease, cursor.lane, 0, 1 << 40)
+            lost = [(span.lane, span.lo, span.hi) for span in spans_of(turn, held, rest)]
+            lease.lost = merge_ranges(lease.lost + lost, places.MOST_LOST_RANGES)
+            act(turn, rest, give_back)
+    if lease.lost and lease.ended_at is None:
+        turn.session.run("lease_lost", {"no": lease.no, "lost": ranges_text(lease.lost)})
 
 
 def fail_lease(turn: Turn, held: Holding, lease: Lease, entry: Settlement) -> Settled:

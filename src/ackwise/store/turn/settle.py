@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ackwise.core import ids, limits
 from ackwise.core.answers import Settled
 from ackwise.core.commands import ByDelivery, ByLease, ByRange, ByTransaction, Settle, Settlement
@@ -12,7 +14,7 @@ from ackwise.core.spans import Cursor, Lease
 from ackwise.store.turn import catalog, reading, rewind
 from ackwise.store.turn.catalog import GroupRow
 from ackwise.store.turn.context import Turn
-from ackwise.store.turn.ending import Target, act, holding, spans_of
+from ackwise.store.turn.ending import Target, act, holding, nobodys, spans_of
 
 
 def check(command: Settle) -> None:
@@ -46,7 +48,8 @@ def check_entry(entry: Settlement) -> None:
 def settle(turn: Turn, command: Settle) -> list[Settled]:
     """Each entry for itself, or all or nothing: then any refusal but `already` undoes the whole call."""
     check(command)
-    if not command.atomic:
+    if not command.atomic or len(command.entries) == 1:
+        # One entry is refused before it has touched anything.
         return settle_entries(turn, command.entries)
     turn.savepoint()
     answers = settle_entries(turn, command.entries)
@@ -68,17 +71,29 @@ def settle_entries(turn: Turn, entries: list[Settlement]) -> list[Settled]:
     for run in _runs(turn, entries, pairs):
         for index, answer in zip((i for i, _ in run), _settle_run(turn, entries, run), strict=True):
             answers[index] = answer
+    _yield(turn, entries, [(i, t, a) for i, t in pairs if (a := answers[i]) is not None])
     return [a for a in answers if a is not None]
+
+
+def _yield(turn: Turn, entries: list[Settlement], done: list[tuple[int, Target, Settled]]) -> None:
+    """Leases that were claimed so give back the rest of a partition in which something failed, last of all."""
+    for index, target, answer in done:
+        lease = target.lease
+        if lease.yields and target.lane is not None and answer.verdict.settled:
+            held = holding(turn, lease)
+            if entries[index].outcome is not Outcome.ACK and held is not None and lease.live(turn.now):
+                rewind.give_back_partition(turn, held, target)
+            answer.lease_ended = answer.lease_ended or lease.ended_at is not None
 
 
 def _runs(turn: Turn, entries: list[Settlement], pairs: list[tuple[int, Target]]) -> list[list[tuple[int, Target]]]:
     """Entries that are settled together: neighbours acked alike, or all of one lane where a failure rewinds it."""
     runs: list[list[tuple[int, Target]]] = []
-    rewinds: dict[tuple[int, int | None], list[tuple[int, Target]]] = {}
+    rewinds: dict[tuple[int, int, int], list[tuple[int, Target]]] = {}
     for index, target in pairs:
         held = holding(turn, target.lease)
         if held is not None and held.policy.on_failure == "rewind" and target.lane is not None:
-            key = (target.lease.no, target.lane)
+            key = (target.lease.no, target.lease.grp, target.lane)
             if key not in rewinds:
                 rewinds[key] = []
                 runs.append(rewinds[key])
@@ -95,7 +110,7 @@ def _follows(entries: list[Settlement], run: list[tuple[int, Target]], index: in
     return (
         entries[index].outcome is Outcome.ACK
         and entries[before].outcome is Outcome.ACK
-        and last.lease.no == target.lease.no
+        and (last.lease.no, last.lease.grp) == (target.lease.no, target.lease.grp)
         and last.lane == target.lane is not None
         and last.hi == target.lo
     )
@@ -126,11 +141,11 @@ def resolve(turn: Turn, entry: Settlement) -> Target | Settled:
             if key is None or lease is None or lease.tag != key.tag or not lease.was_granted(key.lane, key.seq):
                 return Settled(Verdict.UNKNOWN)
             return Target(lease, key.lane, key.seq, key.seq + 1)
-        case ByRange(lease_id=text, lane=lane, lo=lo, hi=hi):
+        case ByRange(lease_id=text, lane=lane, lo=lo, hi=hi, whole=whole):
             lease = find_lease(turn, text)
             if lease is None or not any(at == lane and a < hi and lo < b for at, a, b in lease.granted):
                 return Settled(Verdict.UNKNOWN)
-            return Target(lease, lane, lo, hi)
+            return Target(lease, lane, lo, hi, whole)
         case ByLease(lease_id=text):
             lease = find_lease(turn, text)
             return Settled(Verdict.UNKNOWN) if lease is None else Target(lease, None)
@@ -163,9 +178,18 @@ def _resolve_transaction(turn: Turn, selector: ByTransaction) -> Target | Settle
     if not spans or spans[0].lo > seq:
         return Settled(Verdict.ALREADY)
     holder = turn.lease(spans[0].lease) if spans[0].lease is not None else None
+    if selector.unheld and selector.lease_id is None and (holder is None or not holder.live(turn.now)):
+        return _unheld(turn, group, holder, lane, seq)
     if holder is None or (selector.lease_id is not None and (named is None or named.no != holder.no)):
         return Settled(Verdict.STALE)
     return Target(holder, lane, seq, seq + 1)
+
+
+def _unheld(turn: Turn, group: GroupRow, holder: Lease | None, lane: int, seq: int) -> Target:
+    """A message that waits for its next delivery, or whose lease ran out and was not yet swept: as if that had not."""
+    if holder is None:
+        return nobodys(turn, group, lane, seq)
+    return Target(msgspec.structs.replace(holder, deadline=turn.now + 1), lane, seq, seq + 1)
 
 
 def _group_of(turn: Turn, queue: int, name: str | None, lease: Lease | None) -> GroupRow | None:

@@ -26,7 +26,7 @@ def transact(turn: Turn, command: Transaction) -> TransactionDone:
                 raise LeaseLost(f"rolled back: invalid_lease: the required lease {text} is not held")
         settled = settle.settle_entries(turn, command.settlements)
         for index, answer in enumerate(settled):
-            if settle.refused(answer):
+            if settle.refused(answer) or (command.on_already == "fail" and answer.verdict is Verdict.ALREADY):
                 raise RolledBack(
                     f"rolled back: settlement {index} was refused as {answer.verdict.value}",
                     index=index,
@@ -54,6 +54,8 @@ def extend(turn: Turn, command: Extend) -> Extended:
     if not lease.live(turn.now):
         return Extended(Verdict.ALREADY if lease.end_kind == "settled" else Verdict.STALE, None)
     deadline = turn.now + command.lease if command.lease is not None else lease.deadline + (command.add or 0)
+    if command.keep_later:
+        deadline = max(deadline, lease.deadline)
     limits.lease_of(deadline - turn.now)
     lease.deadline = deadline
     turn.session.run("lease_deadline", {"no": lease.no, "deadline": lease.deadline})

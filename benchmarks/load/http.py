@@ -1,0 +1,72 @@
+"""HTTP/1.1 with as little work as possible: the server is to be measured, not the client."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+
+
+class Http(asyncio.Protocol):
+    """A connection with one request under way at a time."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
+        self._got = b""
+        self._need = 0
+
+    @classmethod
+    async def open(cls, url: str) -> Http:
+        parts = urlsplit(url)
+        loop = asyncio.get_running_loop()
+        return (await loop.create_connection(cls, parts.hostname or "", parts.port or 80))[1]
+
+    def ask(self, request: bytes) -> asyncio.Future[tuple[int, bytes]]:
+        """Status and body of the answer."""
+        assert self._transport is not None
+        self._answer = self._loop.create_future()
+        self._transport.write(request)
+        return self._answer
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._got = self._got + data if self._got else data
+        if not self._need:
+            end = self._got.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            length = _LENGTH.search(self._got, 0, end)
+            self._need = end + 4 + (int(length[1]) if length else 0)
+        if len(self._got) >= self._need:
+            self._finish()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(exc or ConnectionError("the server closed the connection"))
+
+    def _finish(self) -> None:
+        status = int(self._got[9:12])
+        body = self._got[self._got.index(b"\r\n\r\n") + 4 :]
+        self._got, self._need = b"", 0
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result((status, body))
+
+
+def get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
+
+
+def post(path: str, body: bytes) -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body

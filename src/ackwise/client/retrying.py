@@ -1,0 +1,67 @@
+"""Whether a call is tried again, and when."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from ackwise.client.servers import code_of, error_of
+from ackwise.client.wires.reply import Broken, Reply, Unsent
+from ackwise.core.errors import Draining, OutcomeUnknown, Overloaded, StoreError, StoreLocked, StoreUnavailable
+
+PATIENCE = 15.0
+"""How long a call goes on trying: long enough for a server to start again."""
+_FIRST, _LONGEST = 0.05, 2.0
+_LATER = (429, 503)
+_PASSES = frozenset({Overloaded.code, Draining.code, StoreUnavailable.code, StoreLocked.code, OutcomeUnknown.code, None})
+"""Codes of troubles that time may heal; None is somebody before the server, such as a proxy."""
+
+
+class Tries:
+    """The tries of one call. `again`: it may be repeated even if the server had it; `reads`: it changes nothing."""
+
+    def __init__(self, base: str, patience: float, *, again: bool, reads: bool = False) -> None:
+        self._base, self._again, self._reads = base, again, reads
+        self._end = time.monotonic() + patience
+        self._count = 0
+        self.repeated = False
+        """Whether the server may have had the call before the last try."""
+
+    def unsent(self, problem: Unsent) -> float:
+        """How long to wait before the next try; what is raised instead says that there is none."""
+        pause = self._pause(None)
+        if pause is not None:
+            return pause
+        if self.repeated:
+            raise self._unknown(problem)
+        raise StoreUnavailable(f"no server answers at {self._base}: {problem}; nothing was changed")
+
+    def broken(self, problem: Broken) -> float:
+        self.repeated = True
+        pause = self._pause(None) if self._again else None
+        if pause is None:
+            raise self._unknown(problem)
+        return pause
+
+    def refused(self, reply: Reply) -> float:
+        pause = None
+        code = code_of(reply)
+        if reply.status in _LATER and code in _PASSES:
+            unknown = code == OutcomeUnknown.code
+            self.repeated = self.repeated or unknown
+            pause = self._pause(reply.retry_after) if self._again or not unknown else None
+        if pause is None:
+            raise error_of(reply, self._base)
+        return pause
+
+    def _unknown(self, problem: Exception) -> StoreError:
+        if self._reads:
+            return StoreUnavailable(f"{self._base} did not answer: {problem}")
+        return OutcomeUnknown(f"the call to {self._base} was not answered ({problem}): it may or may not have happened")
+
+    def _pause(self, asked: float | None) -> float | None:
+        """Longer each time, never the same for all who wait, and not before the server wants; None: time is up."""
+        pause = min(_LONGEST, _FIRST * 2**self._count) * random.uniform(0.5, 1.0)  # noqa: S311
+        self._count += 1
+        pause = max(pause, asked or 0.0)
+        return pause if time.monotonic() + pause < self._end else None

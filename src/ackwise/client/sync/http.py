@@ -1,0 +1,320 @@
+# Generated from ../aio/http.py by tools/async_to_sync.py: do not edit, change the source and run it again.
+"""A broker behind a server's native API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from secrets import token_hex
+from typing import Any, TypeVar
+
+import msgspec
+
+from ackwise.client.held import Held
+from ackwise.client.minting import Minted
+from ackwise.client.retrying import PATIENCE, Tries
+from ackwise.client.servers import error_of
+from ackwise.client.wires.reply import Broken, Reply, Unsent, Wire
+from ackwise.core.answers import Claimed, Extended, Handed, Receipts, Settled, TransactionDone
+from ackwise.core.claiming import EmptyReason
+from ackwise.core.commands import (
+    ByLease,
+    Claim,
+    Command,
+    ConfigureGroup,
+    ConfigureQueue,
+    Extend,
+    PauseQueue,
+    Push,
+    Settle,
+    Settlement,
+    Transaction,
+)
+from ackwise.core.errors import AckwiseError, BadInput, Draining, StoreError, StoreUnavailable
+from ackwise.core.native import admin, claiming, instants, pushing, settling
+from ackwise.core.queries import Query
+from ackwise.core.settlement import Outcome
+
+TIMEOUT = 10.0
+"""How long an answer may take, besides what the call itself waits for."""
+LONGEST_POLL = 50.0
+"""How long a claim waits in one request."""
+STOP_PATIENCE = 5.0
+RELEASE_PATIENCE = 1.0
+"""What is not given back in time comes back by itself, when its lease runs out."""
+
+T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
+_PUSHED = msgspec.json.Decoder(pushing.PushAnswer)
+_SETTLED = msgspec.json.Decoder(settling.DetailedVerdicts)
+_DONE = msgspec.json.Decoder(settling.DetailedTransaction)
+_DEADLINE = msgspec.json.Decoder(settling.Deadline)
+_CLAIMED = msgspec.json.Decoder(claiming.Read)
+_AHEAD = msgspec.json.Decoder(claiming.ReadAhead)
+
+
+class HTTPTransport:
+    """Carries commands to a server. A call that may be repeated is, when the connection breaks or the server is busy.
+
+    A push may: every message has a transaction id before the first try. A settlement may: what an earlier try settled
+    answers `already`. A claim may only with a key: the messages of a claim whose answer got lost are in nobody's hand.
+    """
+
+    def __init__(self, wire: Wire, base: str, clock: Callable[[], int], *, patience: float = PATIENCE) -> None:
+        self._wire, self._base, self._clock, self._patience = wire, base, clock, patience
+        self._offset = 0
+        self._held = Held()
+        self._claims: dict[str, bool] = {}
+        """Claims under way by the name of their poll, and whether they wait."""
+        self._draining = False
+        self._closed = False
+
+    def hello(self) -> None:
+        """See that an Ackwise server is there, and what time it has."""
+        try:
+            reply = self._wire.request("GET", "/v1", b"", TIMEOUT)
+        except (Unsent, Broken) as problem:
+            raise StoreUnavailable(f"no server answers at {self._base}: {problem}") from None
+        if reply.status != 200 or reply.now is None:
+            raise error_of(reply, self._base)
+        self._learn(reply)
+
+    def now(self) -> int:
+        """The server's time, carried on from its last answer."""
+        return self._clock() + self._offset
+
+    def _learn(self, reply: Reply) -> None:
+        if reply.now is not None:
+            self._offset = reply.now - self._clock()
+
+    def _call(self, path: str, body: bytes, tries: Tries, wait: float = 0.0) -> bytes:
+        while True:
+            try:
+                reply = self._wire.request("POST", path, body, wait + TIMEOUT)
+            except Unsent as problem:
+                pause = tries.unsent(problem)
+            except Broken as problem:
+                pause = tries.broken(problem)
+            else:
+                self._learn(reply)
+                if reply.status == 200:
+                    return reply.body
+                pause = tries.refused(reply)
+            self._wire.sleep(pause)
+
+    def _tries(self, *, again: bool, patience: float | None = None, reads: bool = False) -> Tries:
+        return Tries(self._base, self._patience if patience is None else patience, again=again, reads=reads)
+
+    def _read(self, decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+        try:
+            return decoder.decode(body)
+        except msgspec.DecodeError as problem:
+            raise StoreError(f"the answer of {self._base} is not understood: {problem}") from None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Draining("the connection is closed")
+
+    def send(self, command: Command) -> Any:
+        self._check_open()
+        match command:
+            case Push():
+                return self._push(command)
+            case Settle():
+                return self._settle(command)
+            case Extend():
+                return self._extend(command)
+            case Transaction():
+                return self._transaction(command)
+            case _ if admin.is_admin(command):
+                tries = self._tries(again=_repeatable(command))
+                return self._read(
+                    admin.answers_to(type(command)), self._call("/v1/admin", admin.encode(command), tries)
+                )
+            case _:
+                raise BadInput(f"{type(command).__name__} is not sent over HTTP")
+
+    def ask(self, query: Query) -> Any:
+        self._check_open()
+        body = self._call("/v1/ask", admin.encode(query), self._tries(again=True, reads=True))
+        return self._read(admin.answers_to(type(query)), body)
+
+    def _push(self, command: Push) -> Receipts:
+        minted, tries = Minted(command), self._tries(again=True)
+        body = self._call("/v1/push", _encode(pushing.body(minted.push)), tries)
+        answer = self._read(_PUSHED, body)
+        if tries.repeated and answer.receipts is not None:
+            answer.receipts = minted.told(answer.receipts)
+        return pushing.receipts(answer, minted.transaction_ids)
+
+    def _settle(self, command: Settle) -> list[Settled]:
+        gives_back = all(one.outcome is Outcome.RELEASE for one in command.entries)
+        tries = self._tries(again=True, patience=min(self._patience, RELEASE_PATIENCE) if gives_back else None)
+        body = self._call("/v1/settle", _encode(settling.settle_body(command)), tries)
+        settled = self._read(_SETTLED, body).verdicts
+        self._note(command.entries, settled)
+        return settled
+
+    def _note(self, entries: Sequence[Settlement], answers: Sequence[Settled]) -> None:
+        for one, answer in zip(entries, answers, strict=True):
+            self._held.note(one.selector, answer)
+
+    def _extend(self, command: Extend) -> Extended:
+        tries = self._tries(again=command.add is None)
+        body = self._call("/v1/extend", _encode(settling.extend_body(command)), tries)
+        deadline = instants.parse(self._read(_DEADLINE, body).deadline, "deadline")
+        self._held.extended(command.lease_id, deadline)
+        return Extended(None, deadline)
+
+    def _transaction(self, command: Transaction) -> TransactionDone:
+        """What must not find itself done before is not repeated: it would."""
+        again = command.on_duplicate == "ok" and command.on_already == "ok" and not command.required_leases
+        pushes, tries = [Minted(one) for one in command.pushes], self._tries(again=again)
+        minted = msgspec.structs.replace(command, pushes=[one.push for one in pushes])
+        body = self._call("/v1/transaction", _encode(settling.transaction_body(minted)), tries)
+        done = self._read(_DONE, body)
+        self._note(command.settlements, done.verdicts)
+        receipts = done.receipts
+        if tries.repeated:
+            receipts = [one.told(found) for one, found in zip(pushes, receipts, strict=True)]
+        return TransactionDone(
+            done.verdicts, [pushing.receipts(pushing.PushAnswer(receipts=found), []) for found in receipts]
+        )
+
+    def claim(self, command: Claim, wait: float) -> Handed:
+        self._check_open()
+        give_up = time.monotonic() + wait
+        while not self._draining:
+            rest = min(LONGEST_POLL, max(0.0, give_up - time.monotonic()))
+            _, handed = self._poll(command, None, rest)
+            claimed = handed.claimed
+            leaving = claimed.empty is EmptyReason.DRAINING and not self._draining
+            if claimed.grants or claimed.empty is EmptyReason.ENDED or time.monotonic() >= give_up:
+                if leaving:
+                    # It is the server that goes away, not we: another will come.
+                    claimed.empty = EmptyReason.UNAVAILABLE
+                return handed
+            if leaving:
+                self._wire.sleep(min(1.0, max(0.0, give_up - time.monotonic())))
+        return _nothing(command, EmptyReason.DRAINING)
+
+    def settle_and_claim(self, settle: Settle, claim: Claim, wait: float) -> tuple[list[Settled], Handed]:
+        self._check_open()
+        if self._draining:
+            return self.send(settle), _nothing(claim, EmptyReason.DRAINING)
+        try:
+            settled, handed = self._poll(claim, settle, 0.0)
+        except StoreError:
+            return self.send(settle), _nothing(claim, EmptyReason.UNAVAILABLE)
+        if not wait or handed.claimed.grants or handed.claimed.empty is EmptyReason.ENDED:
+            return settled, handed
+        try:
+            return settled, self.claim(claim, wait)
+        except StoreError:
+            return settled, _nothing(claim, EmptyReason.UNAVAILABLE)
+
+    def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
+        self._check_open()
+        if self._draining or not count:
+            return self.send(settle) if settle is not None else [], []
+        body = _claim_body(claim, settle)
+        body.ahead = count
+        name = token_hex(8)
+        self._claims[name] = False
+        try:
+            raw = self._call("/v1/claim", _encode(body), self._tries(again=False))
+            answer = self._read(_AHEAD, raw)
+            if settle is not None:
+                self._note(settle.entries, answer.verdicts)
+            batches = [self._keep(claim, columns) for columns in answer.claims]
+            return answer.verdicts, [one for one in batches if one.claimed.grants]
+        except StoreError:
+            if settle is None:
+                raise
+            # What was claimed may be lost until its lease runs out; what was settled must not be.
+            return self.send(settle), []
+        finally:
+            del self._claims[name]
+
+    def _poll(self, claim: Claim, settle: Settle | None, wait: float) -> tuple[list[Settled], Handed]:
+        """One request for one batch."""
+        name = token_hex(8)
+        body = _claim_body(claim, settle)
+        body.wait_seconds, body.poll = wait, name if wait else None
+        self._claims[name] = wait > 0
+        try:
+            # Only now: whoever drains either finds us under way, or we find that.
+            if self._draining:
+                return self.send(settle) if settle is not None else [], _nothing(claim, EmptyReason.DRAINING)
+            tries = self._tries(again=claim.key is not None, patience=self._patience + wait)
+            columns = self._read(_CLAIMED, self._call("/v1/claim", _encode(body), tries, wait))
+            if settle is not None:
+                self._note(settle.entries, columns.verdicts)
+            return columns.verdicts, self._keep(claim, columns)
+        finally:
+            del self._claims[name]
+
+    def _keep(self, claim: Claim, columns: claiming.Read) -> Handed:
+        """What was handed to us; it goes back at once if we began to drain meanwhile."""
+        handed = claiming.handed(columns)
+        if not handed.claimed.lease_no:
+            return handed
+        if self._draining:
+            self._give_back([handed.claimed.lease_id])
+            return _nothing(claim, EmptyReason.DRAINING)
+        self._held.add(handed.claimed, self.now())
+        return handed
+
+    def _give_back(self, lease_ids: Iterable[str]) -> None:
+        entries = [Settlement(selector=ByLease(one), outcome=Outcome.RELEASE) for one in lease_ids]
+        with suppress(AckwiseError):
+            self._settle(Settle(entries=entries))
+
+    def drain(self, grace: float) -> int:
+        """Claim nothing more in this client, let it finish what it holds for `grace` seconds, release the rest."""
+        self._check_open()
+        self._draining = True
+        self._stop_claims()
+        end = time.monotonic() + grace
+        while self._held.live(self.now()) and time.monotonic() < end:
+            self._wire.sleep(0.02)
+        release = self._held.release()
+        return 0 if release is None else sum(answer.count for answer in self._settle(release))
+
+    def _stop_claims(self) -> None:
+        """Call back the polls that wait. A poll that is still on its way to the server is not known there yet."""
+        end, pause = time.monotonic() + STOP_PATIENCE, 0.01
+        while self._claims and time.monotonic() < end:
+            polls = [name for name, waits in list(self._claims.items()) if waits]
+            if polls:
+                with suppress(AckwiseError):
+                    body = _encode(claiming.StopBody(polls))
+                    self._call("/v1/stop", body, self._tries(again=True, patience=0.0))
+            self._wire.sleep(pause)
+            pause = min(0.5, 2 * pause)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = self._draining = True
+        self._stop_claims()
+        self._wire.close()
+
+
+def _claim_body(claim: Claim, settle: Settle | None) -> claiming.ClaimBody:
+    body = claiming.body(claim)
+    if settle is not None:
+        body.settle, body.atomic = [settling.entry(one) for one in settle.entries], settle.atomic
+    return body
+
+
+def _nothing(claim: Claim, why: EmptyReason) -> Handed:
+    return Handed(Claimed(claim.group, [], empty=why), ())
+
+
+def _repeatable(command: Command) -> bool:
+    """Whether doing it twice is doing it once."""
+    if isinstance(command, ConfigureQueue):
+        return not command.must_be_new
+    return isinstance(command, PauseQueue | ConfigureGroup)

@@ -1,0 +1,39 @@
+"""The wire for asyncio, over aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+
+from ackwise.client.wires.reply import HEADERS, KEPT_FOR, Broken, Reply, Unsent, reply
+
+
+class AioWire:
+    """Connections of one event loop to one server, kept and used again. As many as there are calls at once."""
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_FOR),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=HEADERS,
+        )
+
+    async def request(self, method: str, path: str, body: bytes, timeout: float) -> Reply:
+        limit = aiohttp.ClientTimeout(total=timeout)
+        try:
+            async with self._session.request(method, self._base + path, data=body or None, timeout=limit) as answer:
+                return reply(answer.status, await answer.read(), answer.headers)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as problem:
+            raise Unsent(str(problem)) from None
+        except TimeoutError:
+            raise Broken(f"no answer within {timeout:g} seconds") from None
+        except (aiohttp.ClientError, OSError) as problem:
+            raise Broken(str(problem) or type(problem).__name__) from None
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        await self._session.close()

@@ -1,0 +1,36 @@
+"""The wire for threads, over httpx2."""
+
+from __future__ import annotations
+
+import time
+
+import httpx2
+
+from ackwise.client.wires.reply import HEADERS, KEPT_FOR, Broken, Reply, Unsent, reply
+
+_LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_FOR)
+
+
+class ThreadWire:
+    """Connections of one process to one server, kept and used again. As many as there are calls at once."""
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+        self._client = httpx2.Client(headers=HEADERS, limits=_LIMITS, trust_env=False)
+
+    def request(self, method: str, path: str, body: bytes, timeout: float) -> Reply:
+        try:
+            answer = self._client.request(method, self._base + path, content=body, timeout=timeout)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as problem:
+            raise Unsent(str(problem)) from None
+        except httpx2.TimeoutException:
+            raise Broken(f"no answer within {timeout:g} seconds") from None
+        except httpx2.TransportError as problem:
+            raise Broken(str(problem) or type(problem).__name__) from None
+        return reply(answer.status_code, answer.content, answer.headers)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        self._client.close()

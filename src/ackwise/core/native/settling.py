@@ -1,0 +1,189 @@
+"""Settlements, leases and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from ackwise.core import limits
+from ackwise.core.answers import Settled
+from ackwise.core.commands import ByDelivery, ByLease, Extend, Selector, Settle, Settlement, Transaction
+from ackwise.core.errors import BadInput
+from ackwise.core.messages import Receipt
+from ackwise.core.native import pushing
+from ackwise.core.settlement import Outcome, Verdict
+
+
+class Entry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One settlement: of a delivery, of a whole lease, or of what a selector of the core names."""
+
+    outcome: Outcome
+    delivery_id: str | None = None
+    lease_id: str | None = None
+    selector: Selector | None = None
+    delay_seconds: float | None = None
+    error: str | None = None
+    error_type: str | None = None
+
+
+class SettleBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """`detail` answers everything that is known about each settlement instead of its verdict alone."""
+
+    entries: list[Entry]
+    atomic: bool = False
+    detail: bool = False
+
+
+class ExtendBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Hold a lease for `lease_seconds` from now, or `add_seconds` longer than it would be."""
+
+    lease_id: str
+    lease_seconds: float | None = None
+    add_seconds: float | None = None
+    keep_later: bool = False
+
+
+class ReleaseBody(msgspec.Struct, forbid_unknown_fields=True):
+    lease_id: str
+
+
+class TransactionBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    settlements: list[Entry] = []
+    pushes: list[pushing.PushBody] = []
+    required_leases: tuple[str, ...] = ()
+    on_duplicate: Literal["ok", "fail"] = "ok"
+    on_already: Literal["ok", "fail"] = "ok"
+    detail: bool = False
+
+
+class DeliveryVerdict(msgspec.Struct):
+    delivery_id: str
+    verdict: Verdict
+
+
+class LeaseVerdict(msgspec.Struct):
+    lease_id: str
+    verdict: Verdict
+
+
+class SelectorVerdict(msgspec.Struct):
+    selector: Selector
+    verdict: Verdict
+
+
+class DetailedVerdicts(msgspec.Struct):
+    """With `detail`, in the order of the entries."""
+
+    verdicts: list[Settled]
+
+
+class DetailedTransaction(msgspec.Struct):
+    """With `detail`: what was settled, and the receipts of each push."""
+
+    verdicts: list[Settled]
+    receipts: list[list[Receipt]]
+
+
+class Deadline(msgspec.Struct):
+    """The answer to an extension."""
+
+    lease_id: str
+    deadline: str
+
+
+def settlement(entry: Entry) -> Settlement:
+    delay = None if entry.delay_seconds is None else limits.micros(entry.delay_seconds, "delay_seconds")
+    return Settlement(
+        selector=_selector(entry), outcome=entry.outcome, delay=delay, error=entry.error, error_type=entry.error_type
+    )
+
+
+def _selector(entry: Entry) -> Selector:
+    if (entry.delivery_id is not None) + (entry.lease_id is not None) + (entry.selector is not None) != 1:
+        raise BadInput("a settlement names one of delivery_id, lease_id and selector")
+    if entry.delivery_id is not None:
+        return ByDelivery(entry.delivery_id)
+    if entry.lease_id is not None:
+        return ByLease(entry.lease_id)
+    assert entry.selector is not None
+    return entry.selector
+
+
+def entry(settlement: Settlement) -> Entry:
+    """What the client sends."""
+    named = settlement.selector
+    return Entry(
+        outcome=settlement.outcome,
+        delivery_id=named.delivery_id if isinstance(named, ByDelivery) else None,
+        selector=None if isinstance(named, ByDelivery) else named,
+        delay_seconds=None if settlement.delay is None else settlement.delay / limits.MICROS,
+        error=settlement.error,
+        error_type=settlement.error_type,
+    )
+
+
+def settle(body: SettleBody) -> Settle:
+    return Settle(entries=[settlement(one) for one in body.entries], atomic=body.atomic)
+
+
+def settle_body(command: Settle) -> SettleBody:
+    return SettleBody([entry(one) for one in command.entries], command.atomic, detail=True)
+
+
+def verdicts(
+    entries: Sequence[Entry], answers: Sequence[Settled], *, detail: bool
+) -> Sequence[Settled | DeliveryVerdict | LeaseVerdict | SelectorVerdict]:
+    """One each, in the order of the entries."""
+    if detail:
+        return answers
+    return [_verdict(one, answer.verdict) for one, answer in zip(entries, answers, strict=True)]
+
+
+def _verdict(entry: Entry, verdict: Verdict) -> DeliveryVerdict | LeaseVerdict | SelectorVerdict:
+    if entry.delivery_id is not None:
+        return DeliveryVerdict(entry.delivery_id, verdict)
+    if entry.lease_id is not None:
+        return LeaseVerdict(entry.lease_id, verdict)
+    assert entry.selector is not None
+    return SelectorVerdict(entry.selector, verdict)
+
+
+def extend(body: ExtendBody) -> Extend:
+    return Extend(
+        lease_id=body.lease_id,
+        lease=None if body.lease_seconds is None else limits.lease_micros(body.lease_seconds),
+        add=None if body.add_seconds is None else limits.lease_micros(body.add_seconds),
+        keep_later=body.keep_later,
+    )
+
+
+def extend_body(command: Extend) -> ExtendBody:
+    return ExtendBody(
+        command.lease_id,
+        None if command.lease is None else command.lease / limits.MICROS,
+        None if command.add is None else command.add / limits.MICROS,
+        command.keep_later,
+    )
+
+
+def transaction(body: TransactionBody) -> Transaction:
+    return Transaction(
+        settlements=[settlement(one) for one in body.settlements],
+        pushes=[pushing.command(one) for one in body.pushes],
+        required_leases=body.required_leases,
+        on_duplicate=body.on_duplicate,
+        on_already=body.on_already,
+    )
+
+
+def transaction_body(command: Transaction) -> TransactionBody:
+    return TransactionBody(
+        [entry(one) for one in command.settlements],
+        [pushing.body(one) for one in command.pushes],
+        tuple(command.required_leases),
+        command.on_duplicate,
+        command.on_already,
+        detail=True,
+    )

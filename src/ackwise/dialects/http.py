@@ -1,0 +1,217 @@
+"""A request and its answer, as every HTTP face sees them: plain ASGI, bytes in and bytes out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from ackwise.core import errors
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+JSON = b"application/json"
+ARROW = b"application/vnd.apache.arrow.stream"
+BODY_PATIENCE = 30.0
+"""How long the next piece of a body may take to arrive."""
+
+EXCHANGE = "ackwise.exchange"
+"""The key of a scope under which our server's protocol offers a shorter way than ASGI's messages."""
+
+T = TypeVar("T")
+encode = msgspec.json.Encoder().encode
+
+
+class Answer:
+    """What goes back. A body with 204 is never sent."""
+
+    __slots__ = ("body", "content_type", "headers", "status")
+
+    def __init__(
+        self,
+        body: bytes = b"",
+        status: int = 200,
+        content_type: bytes = JSON,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        self.body, self.status, self.content_type, self.headers = body, status, content_type, headers
+
+
+def answer(value: object, status: int = 200) -> Answer:
+    """Anything msgspec can write, as JSON."""
+    return Answer(encode(value), status)
+
+
+class Gone(Exception):
+    """The client went away; there is nobody to answer."""
+
+
+class BodyTooLarge(errors.BadInput):
+    """The body is larger than the server takes."""
+
+    code = "body_too_large"
+
+
+class BodyTooSlow(errors.BadInput):
+    """The body did not arrive in time."""
+
+    code = "body_too_slow"
+
+
+class Call:
+    """One request. The body is read when it is asked for, and only as far as it is allowed to be."""
+
+    __slots__ = ("_query", "_receive", "max_body", "params", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive, params: tuple[str, ...], max_body: int) -> None:
+        self.scope, self._receive, self.params, self.max_body = scope, receive, params, max_body
+        self._query: dict[str, str] | None = None
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query string; of a name that is given twice the last counts."""
+        if self._query is None:
+            text = self.scope["query_string"].decode("latin-1")
+            self._query = dict(parse_qsl(text, keep_blank_values=True, errors="strict")) if text else {}
+        return self._query
+
+    @property
+    def peer(self) -> str:
+        """Who asks: a client's address and port, which a connection keeps."""
+        client = self.scope.get("client")
+        return f"{client[0]}:{client[1]}" if client else "local"
+
+    def header(self, name: bytes) -> bytes:
+        """The first header of that (lower-case) name, empty when there is none."""
+        for key, value in self.scope["headers"]:
+            if key == name:
+                return bytes(value)
+        return b""
+
+    async def body(self) -> bytes:
+        declared = self.header(b"content-length")
+        if declared.isdigit() and int(declared) > self.max_body:
+            raise BodyTooLarge(f"the body has {int(declared)} bytes; at most {self.max_body} are taken")
+        exchange = self.scope.get(EXCHANGE)
+        whole: bytes | None = exchange.body() if exchange is not None else None
+        if whole is not None:
+            self._check(len(whole))
+            return whole
+        message = await self._next()
+        if not message.get("more_body", False):
+            whole = bytes(message.get("body", b""))
+            self._check(len(whole))
+            return whole
+        pieces, size = [message.get("body", b"")], len(message.get("body", b""))
+        while message.get("more_body", False):
+            message = await self._next()
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            self._check(size)
+        return b"".join(pieces)
+
+    def _check(self, size: int) -> None:
+        if size > self.max_body:
+            raise BodyTooLarge(f"the body has more than the {self.max_body} bytes that are taken")
+
+    async def _next(self) -> MutableMapping[str, Any]:
+        try:
+            async with asyncio.timeout(BODY_PATIENCE):
+                message = await self._receive()
+        except TimeoutError:
+            raise BodyTooSlow(f"no more of the body arrived for {BODY_PATIENCE:g} seconds") from None
+        if message["type"] == "http.disconnect":
+            raise Gone
+        return message
+
+    async def read(self, decoder: msgspec.json.Decoder[T]) -> T:
+        """The body as what the decoder makes of it."""
+        return parse(decoder, await self.body())
+
+    @property
+    def gone(self) -> bool:
+        """Whether the connection is known to be closed: an answer would reach nobody."""
+        exchange = self.scope.get(EXCHANGE)
+        return exchange is not None and exchange.gone
+
+    async def unless_gone(self, work: Awaitable[T]) -> T:
+        """The work's result; when the client goes away first the work is cancelled, and `Gone` raised."""
+        task = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(self._leaves())
+        try:
+            await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
+                raise Gone
+            return task.result()
+        finally:
+            leaving.cancel()
+            task.cancel()
+
+    async def _leaves(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+def parse(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """What the decoder makes of a body. Parts that are passed through as they are have to be sound as well."""
+    try:
+        if not body.isascii():
+            body.decode()
+        return decoder.decode(body)
+    except msgspec.ValidationError as problem:
+        raise errors.BadInput(f"the body is not as expected: {problem}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise errors.BadInput(f"the body is not valid JSON: {problem}") from None
+
+
+Handler = Callable[[Call], Awaitable[Answer]]
+
+
+class Route(NamedTuple):
+    """`path` has its parameters in braces; each is one segment, percent-decoded."""
+
+    method: str
+    path: str
+    handler: Handler
+
+
+STATUS: dict[str, int] = {
+    "body_too_large": 413,
+    "body_too_slow": 408,
+    "payload_too_large": 413,
+    "overloaded": 429,
+    "draining": 503,
+    "store_unavailable": 503,
+    "store_locked": 503,
+    "store_full": 507,
+    "store_read_only": 503,
+}
+
+
+def status_of(problem: errors.AckwiseError) -> int:
+    """The status that says most about an error."""
+    known = STATUS.get(problem.code)
+    if known is not None:
+        return known
+    if isinstance(problem, errors.BadInput):
+        return 400
+    if isinstance(problem, errors.NotFound):
+        return 404
+    if isinstance(problem, errors.Conflict):
+        return 409
+    return 503 if isinstance(problem, errors.StoreError) else 500
+
+
+def refusal(problem: errors.AckwiseError) -> Answer:
+    """`{"error", "code"}`, and when to come again where that is known."""
+    status = status_of(problem)
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    if status in (429, 503):
+        headers = ((b"retry-after", str(problem.details.get("retry_after", 1)).encode()),)
+    return Answer(encode({"error": problem.message, "code": problem.code}), status, headers=headers)

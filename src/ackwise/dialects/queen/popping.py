@@ -1,0 +1,200 @@
+"""`GET /api/v1/pop/…`: claims, with or without waiting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ackwise.broker import AsyncBroker
+from ackwise.broker.handing import Run, runs
+from ackwise.core import ids, limits
+from ackwise.core.answers import Handed
+from ackwise.core.commands import ByLease, Claim, Settle, Settlement
+from ackwise.core.errors import BadInput
+from ackwise.core.messages import JSON, QUEUE_MODE, Extras, shown
+from ackwise.core.settlement import Outcome
+from ackwise.dialects.http import Answer, Call, Gone, Route, encode
+from ackwise.dialects.queen.words import TRACE, Words, parse_time, show_time
+
+DEFAULT_BATCH = 1
+MOST = 10_000
+DEFAULT_WAIT = 30_000
+LONGEST_WAIT = 300_000
+MOST_PARTITIONS = 64
+AUTOPILOT = (200, 4)
+"""Messages and partitions for a client that leaves the numbers to the server."""
+
+_EMPTY = Answer(b"", 204)
+_extras = msgspec.json.Decoder(Extras)
+
+
+def _flag(text: str | None) -> bool:
+    return text in ("true", "1")
+
+
+def _number(text: str | None, default: int, least: int, most: int) -> int:
+    """A number that is not one is the default; one that is too small or too large is the bound."""
+    try:
+        return min(max(int(text or ""), least), most)
+    except ValueError:
+        return default
+
+
+class Asked:
+    """What a pop's query string asks for."""
+
+    __slots__ = ("claim", "wait")
+
+    def __init__(self, query: dict[str, str], words: Words, queue: str | None, partition: str | None) -> None:
+        autopilot = _flag(query.get("autopilot"))
+        batch, partitions = AUTOPILOT if autopilot else (DEFAULT_BATCH, 1)
+        group = query.get("consumerGroup") or QUEUE_MODE
+        self.claim = Claim(
+            queue=queue,
+            namespace=query.get("namespace") or None if queue is None else None,
+            task=query.get("task") or None if queue is None else None,
+            group=group,
+            partitions=None if partition is None else (partition,),
+            most=_number(query.get("batch"), batch, 1, MOST),
+            most_partitions=_number(query.get("partitions"), partitions, 1, MOST_PARTITIONS),
+            lease=_lease(query.get("leaseSeconds")),
+            auto_ack=_flag(query.get("autoAck")) or _flag(query.get("commitOnDelivery")),
+            start=_start(query, group, words),
+            # Clients that know autopilot take a nack to release the partition, and leave the rest of the batch alone.
+            yields=autopilot,
+            create=words.policy(),
+        )
+        wait = _number(query.get("timeout"), DEFAULT_WAIT, 0, LONGEST_WAIT) if _flag(query.get("wait")) else 0
+        self.wait = wait / 1000
+
+
+def _lease(text: str | None) -> int | None:
+    if not text:
+        return None
+    try:
+        return limits.lease_micros(float(text))
+    except ValueError:
+        raise BadInput(f"leaseSeconds must be a number of seconds, not {text!r:.40}") from None
+
+
+def _start(query: dict[str, str], group: str, words: Words) -> Any:
+    """Where a group begins that is new: it matters at first contact only. Queue mode begins at the oldest."""
+    if group == QUEUE_MODE:
+        return "all"
+    since = query.get("subscriptionFrom")
+    if since and since != "now":
+        return parse_time(since, "subscriptionFrom")
+    mode = query.get("subscriptionMode")
+    if since == "now" or mode in ("new", "new-only"):
+        return "new"
+    return "all" if mode else words.start
+
+
+def routes(broker: AsyncBroker, words: Words) -> list[Route]:
+    async def pop(call: Call, queue: str | None, partition: str | None) -> Answer:
+        asked = Asked(call.query, words, queue, partition)
+        claim = asked.claim
+        if claim.queue is None and claim.namespace is None and claim.task is None:
+            body = {"success": False, "error": "namespace or task is required", "messages": [], "code": "bad_input"}
+            return Answer(encode(body), 400)
+        if queue is not None:
+            words.members.note(queue, claim.group, call.peer, broker.now())
+        left = words.failing.left_by(call.peer, claim.group)
+        _, handed = await broker.settle_and_claim(_release(left) if left else None, claim)
+        if asked.wait and not handed.claimed.grants:
+            # Only who really waits has to be watched for leaving.
+            handed = await call.unless_gone(broker.claim(claim, asked.wait))
+        claimed = handed.claimed
+        if call.gone and claimed.lease_no:
+            await broker.send(_release(claimed.lease_id))
+            raise Gone
+        if queue is not None:
+            owner = f"lease-{claimed.lease_no}" if claimed.lease_no else None
+            words.members.note(queue, claim.group, call.peer, broker.now(), owner)
+        if not claimed.grants:
+            return _EMPTY
+        return Answer(spell(handed, words))
+
+    async def by_queue(call: Call) -> Answer:
+        return await pop(call, call.params[0], None)
+
+    async def by_partition(call: Call) -> Answer:
+        return await pop(call, call.params[0], call.params[1])
+
+    async def by_tag(call: Call) -> Answer:
+        return await pop(call, None, None)
+
+    return [
+        Route("GET", "/api/v1/pop/queue/{queue}", by_queue),
+        Route("GET", "/api/v1/pop/queue/{queue}/partition/{partition}", by_partition),
+        Route("GET", "/api/v1/pop", by_tag),
+    ]
+
+
+def _release(lease_id: str) -> Settle:
+    return Settle(entries=[Settlement(selector=ByLease(lease_id), outcome=Outcome.RELEASE)])
+
+
+def spell(handed: Handed, words: Words) -> bytes:
+    """A claim as JSON, payloads copied as they are; what can be written once per run is."""
+    claimed = handed.claimed
+    lease_id, group = claimed.lease_id, claimed.group
+    first = claimed.grants[0]
+    pieces: list[bytes] = []
+    for run in runs(handed):
+        _spell_run(pieces, run, lease_id, group, words)
+    head = (
+        b'{"success":true,"queue":%b,"partition":%b,"partitionId":"%b","leaseId":"%b","consumerGroup":%b,'
+        b'"partitionsClaimed":%d,"leaseExpiresAt":%b,"messages":['
+        % (
+            encode(first.queue),
+            encode(first.partition),
+            first.partition_id.encode(),
+            lease_id.encode(),
+            encode(group),
+            len({grant.partition_id for grant in claimed.grants}),
+            encode(show_time(claimed.deadline or None)),
+        )
+    )
+    return b"%b%b]}" % (head, b",".join(pieces))
+
+
+def _spell_run(pieces: list[bytes], run: Run, lease_id: str, group: str, words: Words) -> None:
+    grant, lo, hi, segment = run
+    numbers, txids, payloads, extras = segment.cells(lo, hi)
+    spelled = ids.uuid_texts(numbers[0], len(numbers)) if numbers[-1] - numbers[0] == len(numbers) - 1 else None
+    message_ids = spelled or list(map(ids.uuid_text, numbers))
+    txids = [txid or own for txid, own in zip(txids, message_ids, strict=True)]
+    if lease_id:
+        words.delivered.note(lease_id, group, grant, lo, txids)
+    created = encode(show_time(min(segment.created_at, ids.minted_at(numbers[0]))))
+    tail = (
+        b',"producerSub":null,"partitionId":"%b","partition":%b,"queue":%b,"leaseId":"%b","consumerGroup":%b,'
+        b'"retryCount":%d,"deliveryAttempt":%d,"offset":'
+        % (
+            grant.partition_id.encode(),
+            encode(grant.partition),
+            encode(grant.queue),
+            lease_id.encode(),
+            encode(group),
+            grant.failures,
+            grant.attempt,
+        )
+    )
+    trace = b"null"
+    minted = ids.minted_at(numbers[0])
+    for at, (number, message_id, txid, payload) in enumerate(zip(numbers, message_ids, txids, payloads, strict=True)):
+        if ids.minted_at(number) != minted:
+            minted = ids.minted_at(number)
+            created = encode(show_time(min(segment.created_at, minted)))
+        if extras is not None:
+            more = _extras.decode(extras[at]) if extras[at] else Extras()
+            trace = encode(more.headers.get(TRACE))
+            if more.content_type != JSON:
+                payload = encode(shown(payload, more.content_type))
+        named = message_id.encode()
+        pieces.append(
+            b'{"id":"%b","messageId":"%b","transactionId":%b,"traceId":%b,"data":%b,"createdAt":%b%b%d}'
+            % (named, named, encode(txid), trace, payload, created, tail, lo + at)
+        )

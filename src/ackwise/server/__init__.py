@@ -1,0 +1,1 @@
+"""The server: every HTTP face over one broker."""

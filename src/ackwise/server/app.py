@@ -1,0 +1,83 @@
+"""The ASGI application: routes that carry messages first, everything else behind them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from starlette.types import ASGIApp
+
+from ackwise.core.errors import AckwiseError
+from ackwise.dialects.http import EXCHANGE, Answer, Call, Gone, Receive, Route, Scope, Send, answer, refusal
+from ackwise.server.routing import Table
+
+log = logging.getLogger("ackwise.server")
+
+DEFAULT_MAX_BODY = 64 << 20
+
+
+class Application:
+    """Finds the handler, runs it, turns whatever it raises into an answer; what it does not know goes to `pages`."""
+
+    def __init__(
+        self, routes: Iterable[Route], pages: ASGIApp, *, max_body: int = DEFAULT_MAX_BODY, cors: str | None = None
+    ) -> None:
+        self._table = Table(routes)
+        self._pages = pages
+        self._max_body = max_body
+        self._cors = _cors_headers(cors)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._pages(scope, receive, send)
+            return
+        try:
+            reply = await self._reply(scope, receive)
+            if reply is None:
+                await self._pages(scope, receive, send)
+                return
+        except Gone:
+            return
+        except AckwiseError as problem:
+            reply = refusal(problem)
+        except UnicodeDecodeError:
+            reply = answer({"error": "the query is not valid UTF-8", "code": "bad_input"}, 400)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            reply = answer({"error": "internal error; the server's log has more", "code": "internal"}, 500)
+        exchange = scope.get(EXCHANGE)
+        if exchange is None or not exchange.respond(reply, self._cors):
+            await self._send(reply, send)
+
+    async def _reply(self, scope: Scope, receive: Receive) -> Answer | None:
+        method = scope["method"]
+        found = self._table.find(method, scope["raw_path"])
+        if isinstance(found, tuple):
+            handler, params = found
+            return await handler(Call(scope, receive, params, self._max_body))
+        if not found:
+            return None
+        allow = (b"allow", ", ".join(sorted(found)).encode())
+        if method == "OPTIONS":
+            return Answer(b"", 204, headers=(allow,))
+        reply = answer({"error": f"{method} is not allowed here", "code": "method_not_allowed"}, 405)
+        reply.headers = (allow,)
+        return reply
+
+    async def _send(self, reply: Answer, send: Send) -> None:
+        headers: list[tuple[bytes, bytes]] = [*reply.headers, *self._cors]
+        if reply.status != 204:
+            headers.append((b"content-type", reply.content_type))
+            headers.append((b"content-length", b"%d" % len(reply.body)))
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if reply.status == 204 else reply.body})
+
+
+def _cors_headers(origin: str | None) -> tuple[tuple[bytes, bytes], ...]:
+    if origin is None:
+        return ()
+    return (
+        (b"access-control-allow-origin", origin.encode()),
+        (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS"),
+        (b"access-control-allow-headers", b"Content-Type, Authorization"),
+    )

@@ -1,0 +1,20 @@
+"""Every face that the server shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ackwise.broker import AsyncBroker
+from ackwise.dialects.http import Route
+from ackwise.dialects.queen import queen_routes
+from ackwise.server.native import native_routes
+
+if TYPE_CHECKING:
+    from ackwise.server.serving import Settings
+
+
+def all_routes(broker: AsyncBroker, settings: Settings) -> list[Route]:
+    return [
+        *queen_routes(broker, upstream=settings.queen_defaults == "upstream", start=settings.default_subscription),
+        *native_routes(broker),
+    ]

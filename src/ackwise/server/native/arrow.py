@@ -1,0 +1,190 @@
+"""Arrow IPC streams: claims and tables out, pushes in. pyarrow is an extra and loaded when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from ackwise.broker.handing import runs
+from ackwise.core import limits
+from ackwise.core.answers import Handed, Settled
+from ackwise.core.commands import Push
+from ackwise.core.errors import BadInput
+from ackwise.core.messages import DEFAULT_PARTITION, JSON, NewMessage, PlainBatch
+from ackwise.core.native import payloads
+from ackwise.core.native.claiming import ClaimBody
+from ackwise.dialects.http import encode
+from ackwise.server.native.handing import cells, created, delivery_ids, head_of
+from ackwise.server.native.reading import NotAcceptable, UnsupportedMedia
+
+HOW = "Arrow needs pyarrow on the server: install ackwise[arrow]"
+METADATA = b"ackwise"
+"""Where a claim's stream says what is not about a message: lease, group, deadline, or why it is empty."""
+
+CLAIM = {
+    "delivery_id": "string",
+    "message_id": "string",
+    "transaction_id": "string",
+    "queue": "string",
+    "partition": "string",
+    "priority": "int",
+    "seq": "long",
+    "attempt": "int",
+    "payload": "string",
+    "headers": "headers",
+    "created_at": "instant",
+}
+PUSH = ("payload", "partition", "priority", "transaction_id", "headers", "delay_seconds", "content_type")
+
+
+def needed_to_write() -> None:
+    if find_spec("pyarrow") is None:
+        raise NotAcceptable(HOW)
+
+
+def needed_to_read() -> None:
+    if find_spec("pyarrow") is None:
+        raise UnsupportedMedia(HOW)
+
+
+def _pyarrow() -> Any:
+    return import_module("pyarrow")
+
+
+def _types() -> dict[str, Any]:
+    pa = _pyarrow()
+
+    return {
+        "string": pa.string(),
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "bool": pa.bool_(),
+        "instant": pa.timestamp("us", tz="UTC"),
+        "headers": pa.map_(pa.string(), pa.string()),
+        "strings": pa.list_(pa.string()),
+        "latency": pa.map_(pa.float64(), pa.int64()),
+    }
+
+
+def stream(kinds: Mapping[str, str], columns: Mapping[str, Sequence[Any]], metadata: bytes | None = None) -> bytes:
+    """Columns of these kinds as one IPC stream."""
+    pa = _pyarrow()
+
+    types = _types()
+    fields = [pa.field(name, types[kind]) for name, kind in kinds.items()]
+    schema = pa.schema(fields, None if metadata is None else {METADATA: metadata})
+    arrays = [pa.array(columns[name], types[kind]) for name, kind in kinds.items()]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(pa.record_batch(arrays, schema=schema))
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def claim(body: ClaimBody, settled: Sequence[Settled], handed: Handed) -> bytes:
+    """A claim with the columns of the Spark source."""
+    columns: dict[str, list[Any]] = {name: [] for name in CLAIM}
+    for run in runs(handed):
+        found, grant, size = cells(run), run.grant, run.hi - run.lo
+        message_ids = found.message_ids
+        columns["delivery_id"] += delivery_ids(handed.claimed, run)
+        columns["message_id"] += message_ids
+        columns["transaction_id"] += [txid or own for txid, own in zip(found.txids, message_ids, strict=True)]
+        columns["queue"] += [grant.queue] * size
+        columns["partition"] += [grant.partition] * size
+        columns["priority"] += [grant.priority] * size
+        columns["seq"] += range(run.lo, run.hi)
+        columns["attempt"] += [grant.attempt] * size
+        columns["payload"] += found.texts
+        columns["headers"] += [{}] * size if found.extras is None else [extra.headers for extra in found.extras]
+        columns["created_at"] += created(found, run)
+    return stream(CLAIM, columns, encode(head_of(body, settled, handed.claimed)))
+
+
+def push(queue: str, body: bytes) -> Push:
+    """What a stream asks to have pushed: text is JSON, binary is bytes, unless a content type says otherwise."""
+    columns, binary = _read(body)
+    unknown = sorted(set(columns) - set(PUSH))
+    if unknown:
+        raise BadInput(f"unknown column {unknown[0]!r:.60}; known: {', '.join(PUSH)}")
+    if "payload" not in columns:
+        raise BadInput("the stream has no column 'payload'")
+    default = payloads.BYTES if binary else JSON
+    found = columns.pop("payload")
+    if any(one is None for one in found):
+        raise BadInput("a payload is null")
+    kinds = [default if kind is None else kind for kind in columns.pop("content_type", [None] * len(found))]
+    _check_json(found, kinds)
+    if not columns and len(set(kinds)) == 1:
+        return Push(queue=queue, messages=PlainBatch(found, None, DEFAULT_PARTITION, kinds[0]))
+    return Push(queue=queue, messages=_messages(found, kinds, columns))
+
+
+def _read(body: bytes) -> tuple[dict[str, list[Any]], bool]:
+    """The columns as Python values, payloads as bytes, and whether those were binary."""
+    pa = _pyarrow()
+
+    try:
+        with pa.ipc.open_stream(body) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+        if len(set(table.column_names)) != table.num_columns:
+            raise BadInput("a column comes twice")
+        binary = False
+        wanted = _wanted()
+        for name in set(table.column_names) & set(wanted):
+            at = table.column_names.index(name)
+            kind = table.schema.field(at).type
+            if pa.types.is_dictionary(kind):
+                kind = kind.value_type
+            if name == "payload":
+                binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+                table = table.set_column(at, name, table.column(at).cast(kind))
+            table = table.set_column(at, name, table.column(at).cast(wanted[name]))
+        limits.count(table.num_rows, "the number of messages", least=0, most=limits.MAX_PUSH_ITEMS)
+        return {name: table.column(name).to_pylist() for name in table.column_names}, binary
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        if isinstance(problem, BadInput):
+            raise
+        raise BadInput(f"the body is not an Arrow stream that can be pushed: {problem}") from None
+
+
+def _wanted() -> dict[str, Any]:
+    pa = _pyarrow()
+
+    return {
+        "payload": pa.large_binary(),
+        "partition": pa.large_string(),
+        "priority": pa.int64(),
+        "transaction_id": pa.large_string(),
+        "headers": pa.map_(pa.string(), pa.string()),
+        "delay_seconds": pa.float64(),
+        "content_type": pa.large_string(),
+    }
+
+
+def _check_json(found: list[bytes], kinds: list[str]) -> None:
+    told = [at for at, kind in enumerate(kinds) if kind == JSON]
+    if not payloads.are_json([found[at] for at in told]):
+        row = next(at for at in told if not payloads.are_json([found[at]]))
+        raise BadInput(f"the payload in row {row} is not JSON")
+
+
+def _messages(found: list[bytes], kinds: list[str], columns: dict[str, list[Any]]) -> list[NewMessage]:
+    def column(name: str, default: Any, made: Callable[[Any], Any] = lambda value: value) -> Iterable[Any]:
+        return [default if value is None else made(value) for value in columns.get(name, [None] * len(found))]
+
+    return [
+        NewMessage(payload, partition, priority, txid, headers, kind, delay)
+        for payload, kind, partition, priority, txid, headers, delay in zip(
+            found,
+            kinds,
+            column("partition", DEFAULT_PARTITION),
+            column("priority", 0),
+            column("transaction_id", None),
+            column("headers", None, dict),
+            column("delay_seconds", 0, lambda value: limits.micros(value, "delay_seconds")),
+            strict=True,
+        )
+    ]

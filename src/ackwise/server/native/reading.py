@@ -1,0 +1,75 @@
+"""Requests: bodies, what a client wants to be answered with, and arguments in the query."""
+
+from __future__ import annotations
+
+from ackwise.core import limits
+from ackwise.core.errors import BadInput, NotFound
+from ackwise.core.native import instants
+from ackwise.dialects.http import ARROW, Call
+
+
+class NotAcceptable(BadInput):
+    """The server cannot answer in that form."""
+
+    code = "not_acceptable"
+
+
+class UnsupportedMedia(BadInput):
+    """The server cannot read a body of that form."""
+
+    code = "unsupported_media_type"
+
+
+class UnknownTable(NotFound):
+    """There is no table of that name."""
+
+    code = "unknown_table"
+
+
+STATUS = {NotAcceptable.code: 406, UnsupportedMedia.code: 415}
+
+
+def wants_arrow(call: Call) -> bool:
+    return ARROW in call.header(b"accept").lower()
+
+
+def sends_arrow(call: Call) -> bool:
+    return call.header(b"content-type").lower().startswith(ARROW)
+
+
+class Arguments:
+    """The query string, argument by argument; what nobody asked for is refused in the end."""
+
+    def __init__(self, query: dict[str, str]) -> None:
+        self._left = dict(query)
+
+    def text(self, name: str) -> str | None:
+        return self._left.pop(name, None)
+
+    def needed(self, name: str) -> str:
+        value = self.text(name)
+        if value is None:
+            raise BadInput(f"say which {name}: ?{name}=…")
+        return value
+
+    def count(self, name: str, default: int, *, least: int = 0, most: int = 1 << 31) -> int:
+        value = self.text(name)
+        if value is None:
+            return default
+        if not value.isascii() or not value.isdigit() or len(value) > 18:
+            raise BadInput(f"{name} must be a whole number, not {value!r:.60}")
+        return limits.count(int(value), name, least=least, most=most)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.text(name)
+        if value is None:
+            return default
+        return limits.one_of(value, name, ("true", "false")) == "true"
+
+    def instant(self, name: str) -> int | None:
+        value = self.text(name)
+        return None if value is None else instants.parse(value.replace(" ", "+"), name)
+
+    def done(self) -> None:
+        if self._left:
+            raise BadInput(f"unknown argument {min(self._left)!r:.60}")

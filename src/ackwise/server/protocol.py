@@ -1,0 +1,137 @@
+"""uvicorn's HTTP protocol with what a server needs on top: bounds on headers and on a client's patience, and a short
+way for whole answers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from ackwise.dialects.http import EXCHANGE, Answer
+
+MAX_HEADER_BYTES = 64 << 10
+HEADER_PATIENCE = 20.0
+"""How long a request's head may take to arrive, counted from the connection's start or the head's first byte."""
+WRITE_PATIENCE = 60.0
+"""How long a client may leave an answer unread before its connection is cut."""
+
+
+class Exchange:
+    """One request and its answer on a connection. ASGI would take three messages for what is here in one piece."""
+
+    __slots__ = ("_connection", "_cycle")
+
+    def __init__(self, connection: GuardedProtocol, cycle: RequestResponseCycle) -> None:
+        self._connection, self._cycle = connection, cycle
+
+    @property
+    def gone(self) -> bool:
+        """Whether the connection is known to be closed: an answer would reach nobody."""
+        return self._connection.transport.is_closing()
+
+    def body(self) -> bytes | None:
+        """The whole body, if it has arrived and nobody has to wait for it."""
+        cycle = self._cycle
+        return None if cycle.more_body or cycle.disconnected else bytes(cycle.body)
+
+    def respond(self, answer: Answer, more: tuple[tuple[bytes, bytes], ...]) -> bool:
+        """Head and body in one write; False when they have to go the long way."""
+        cycle, connection = self._cycle, self._connection
+        if cycle.disconnected or connection.flow.write_paused or cycle.scope["method"] == "HEAD":
+            return False
+        head = [STATUS_LINE[answer.status]]
+        for name, value in (*connection.server_state.default_headers, *answer.headers, *more):
+            head += (name, b": ", value, b"\r\n")
+        if not cycle.keep_alive:
+            head.append(b"connection: close\r\n")
+        if answer.status == 204:
+            head.append(b"\r\n")
+        else:
+            head.append(
+                b"content-type: %b\r\ncontent-length: %d\r\n\r\n%b"
+                % (answer.content_type, len(answer.body), answer.body)
+            )
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        connection.transport.write(b"".join(head))
+        if not cycle.keep_alive:
+            connection.transport.close()
+        cycle.on_response()
+        return True
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """Refuses connections beyond a number, and cuts those that send too much head, send it too slowly, or never read."""
+
+    max_connections = 10_000
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head_bytes = 0
+        self._in_head = True
+        self._slow_reader: asyncio.TimerHandle | None = None
+        self._slow_head: asyncio.TimerHandle | None = self.loop.call_later(HEADER_PATIENCE, self._give_up)
+        if len(self.connections) > self.max_connections:
+            self._refuse(503, "too many connections; try again in a moment", "too_many_connections")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._watch_head(False)
+        self._watch_reader(False)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        # Most heads come in one piece; only one that did not is timed and counted.
+        if self._in_head and self._head_bytes and not self.transport.is_closing():
+            if self._head_bytes > MAX_HEADER_BYTES:
+                self._refuse(431, "the headers are too large", "headers_too_large")
+            elif self._slow_head is None:
+                self._watch_head(True)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._watch_head(False)
+        super().on_headers_complete()
+        self.scope[EXCHANGE] = Exchange(self, self.cycle)  # type: ignore[literal-required]
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._in_head, self._head_bytes = True, 0
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, msg, "bad_request")
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_reader(True)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._watch_reader(False)
+
+    def _watch_head(self, on: bool) -> None:
+        if self._slow_head is not None:
+            self._slow_head.cancel()
+        self._slow_head = self.loop.call_later(HEADER_PATIENCE, self._give_up) if on else None
+
+    def _watch_reader(self, on: bool) -> None:
+        if self._slow_reader is not None:
+            self._slow_reader.cancel()
+        self._slow_reader = self.loop.call_later(WRITE_PATIENCE, self.transport.abort) if on else None
+
+    def _give_up(self) -> None:
+        self._slow_head = None
+        if not self.transport.is_closing():
+            self._refuse(408, "the request did not arrive in time", "request_timeout")
+
+    def _refuse(self, status: int, text: str, code: str) -> None:
+        body = b'{"error":"%b","code":"%b"}' % (text.encode(), code.encode())
+        self.transport.write(
+            b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+            % (STATUS_LINE[status], len(body), body)
+        )
+        self.transport.close()

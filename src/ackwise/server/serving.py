@@ -1,0 +1,169 @@
+"""Running it: sockets, signals, readiness, and a shutdown that loses nobody's message."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Literal
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+
+from ackwise.broker import AsyncBroker
+from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.server.app import DEFAULT_MAX_BODY, Application
+from ackwise.server.faces import all_routes
+from ackwise.server.pages import make_pages
+from ackwise.server.protocol import GuardedProtocol
+from ackwise.store.port import Store
+
+QueenDefaults = Literal["seed", "upstream"]
+Start = Literal["all", "new"]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What `ackwise serve` can be told."""
+
+    host: str = "127.0.0.1"
+    port: int = 6632
+    queen_defaults: QueenDefaults = "seed"
+    default_subscription: Start = "all"
+    insecure: bool = False
+    max_body: int = DEFAULT_MAX_BODY
+    max_connections: int = 10_000
+    keep_alive: float = 75.0
+    grace: float = 10.0
+    cors: str | None = None
+
+    def check(self) -> Settings:
+        if not 0 <= self.port <= 65535:
+            raise BadInput(f"--port must be between 0 and 65535, not {self.port}")
+        if not self.insecure and not is_loopback(self.host):
+            raise BadInput(
+                f"{self.host} can be reached from other machines and there is no authentication; "
+                "say --insecure if that is meant, or listen on 127.0.0.1"
+            )
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+class Served:
+    """The broker, from the lifespan's begin to its end."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._broker: AsyncBroker | None = None
+
+    def broker(self) -> AsyncBroker:
+        assert self._broker is not None, "the server has not started"
+        return self._broker
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        self._broker = await AsyncBroker.start(self._store)
+        try:
+            yield
+        finally:
+            await self._broker.close()
+
+
+class Late:
+    """The application is assembled when its broker is there."""
+
+    def __init__(self, served: Served, settings: Settings) -> None:
+        self._served, self._settings = served, settings
+        self._pages = make_pages(served.broker, served.lifespan)
+        self._inner: Application | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._pages(scope, receive, send)
+            return
+        if self._inner is None:
+            routes = all_routes(self._served.broker(), self._settings)
+            self._inner = Application(routes, self._pages, max_body=self._settings.max_body, cors=self._settings.cors)
+        await self._inner(scope, receive, send)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound, or an error that says to what it could not be."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        sock = socket.socket(family, kind, number)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+        except BaseException:
+            sock.close()
+            raise
+    except OSError as problem:
+        raise AckwiseError(f"cannot listen on {host} port {port}: {problem.strerror or problem}") from None
+    return sock
+
+
+class Server(uvicorn.Server):
+    """uvicorn, but polls that wait are answered before connections close, and a signal ends in exit code 0."""
+
+    def __init__(self, config: uvicorn.Config, served: Served, on_ready: Callable[[str, int], None]) -> None:
+        super().__init__(config)
+        self._served, self._on_ready = served, on_ready
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().serve(sockets or [listen(self.config.host, self.config.port)])
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            self._on_ready(host, port)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._served.broker().stop_claims()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """The first signal drains, the second does not wait for anybody."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread: somebody else stops us
+                loop.add_signal_handler(number, self._signalled)
+        yield
+
+    def _signalled(self) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def make_server(store: Store, settings: Settings, on_ready: Callable[[str, int], None]) -> Server:
+    """A server that is not yet running; `await server.serve()` runs it until it is told to exit."""
+    settings.check()
+    served = Served(store)
+    config = uvicorn.Config(
+        Late(served, settings),
+        host=settings.host.strip("[]"),
+        port=settings.port,
+        http=type("Protocol", (GuardedProtocol,), {"max_connections": settings.max_connections}),
+        loop="uvloop",
+        ws="none",
+        lifespan="on",
+        proxy_headers=False,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=4096,
+        timeout_keep_alive=round(settings.keep_alive),
+        timeout_graceful_shutdown=round(settings.grace),
+    )
+    return Server(config, served, on_ready)

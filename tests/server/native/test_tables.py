@@ -1,0 +1,89 @@
+"""What is stored, in pages."""
+
+from __future__ import annotations
+
+import base64
+
+from tests.server.native.desk import Desk
+
+
+def test_messages_come_in_pages(native_anywhere: Desk) -> None:
+    native = native_anywhere
+    native.ok("/v1/push", {"queue": "q", "messages": [{"payload": n, "partition": f"p{n % 2}"} for n in range(5)]})
+    native.claim("q", group="g", partitions=["p0"])
+    seen, after = [], None
+    while True:
+        page = native.table("messages", queue="q", group="g", limit=2, **({"after": after} if after else {}))
+        seen += page["rows"]
+        after = page["next"]
+        if after is None:
+            break
+    assert [(m["payload"], m["partition"], m["seq"], m["state"]) for m in seen] == [
+        (0, "p0", 0, "leased"),
+        (2, "p0", 1, "ready"),
+        (4, "p0", 2, "ready"),
+        (1, "p1", 0, "ready"),
+        (3, "p1", 1, "ready"),
+    ]
+    assert [m["payload"] for m in native.rows("messages", queue="q", partition="p1")] == [1, 3]
+    assert seen[0]["created_at"] == "2023-11-14T22:13:20.000000Z"
+
+
+def test_dead_letters_with_their_filters(native: Desk) -> None:
+    native.push("q", 1, 2, 3)
+    native.push("q", {"$base64": base64.b64encode(b"\xff").decode()}, content_type="image/png")
+    claim = native.claim("q", group="g", max=4)
+    native.settle({"lease_id": claim["lease_id"], "outcome": "reject", "error": "no", "error_type": "ValueError"})
+    page = native.table("dead_letters", queue="q", group="g", reason="rejected", limit=2, offset=1)
+    assert (len(page["rows"]), page["total"]) == (2, 4)
+    letters = native.rows("dead_letters")
+    assert {(row["error"], row["error_type"], row["failures"], row["deliveries"]) for row in letters} == {
+        ("no", "ValueError", 0, 1)
+    }
+    assert {"$base64": "/w=="} in [row["payload"] for row in letters]
+    assert native.rows("dead_letters", after="2023-11-14T22:13:21+00:00") == []
+    assert len(native.rows("dead_letters", before="2023-11-14T22:13:21Z")) == 4
+
+
+def test_leases_groups_and_the_ledger(native: Desk) -> None:
+    native.push("q", 1, 2, 3)
+    claim = native.claim("q", group="g", max=2, owner="me", lease_seconds=10)
+    native.clock.advance(2)
+    native.settle({"delivery_id": claim["messages"][0]["delivery_id"], "outcome": "ack"})
+    (lease,) = native.rows("leases", queue="q", group="g")
+    assert (lease["lease_id"], lease["owner"], lease["granted"], lease["held"], lease["ended_at"]) == (
+        claim["lease_id"], "me", 2, 1, None,
+    )  # fmt: skip
+    assert lease["deadline"] == claim["deadline"]
+    native.ok("/v1/release", {"lease_id": claim["lease_id"]})
+    assert native.rows("leases") == []
+    assert len(native.rows("leases", live_only="false")) == 1
+    (group,) = native.rows("groups")
+    assert (group["lag"], group["acked"], group["held"], group["unread"], group["members"]) == (2, 1, 1, 1, [])
+    ledger = {row["outcome"]: row for row in native.rows("ledger", queue="q")}
+    assert (ledger["pushed"]["count"], ledger["acked"]["count"]) == (3, 1)
+    assert ledger["acked"]["minute"] == "2023-11-14T22:13:00.000000Z"
+    ((bound, count),) = ledger["acked"]["latency"].items()
+    assert (float(bound) >= 2.0, count) == (True, 1)
+    assert native.rows("ledger", after="2030-01-01T00:00:00Z") == []
+
+
+def test_queries_and_commands_by_name(native: Desk) -> None:
+    made = native.admin("configure_queue", queue="q", policy={"retry_limit": 5}, namespace="shop")
+    assert (made["created"], made["policy"]["retry_limit"]) == (True, 5)
+    assert native.admin("configure_group", queue="q", group="g", policy={"retry_limit": None}) == {"count": 1}
+    native.push("q", 1)
+    assert native.ask("queue_stats", queue="q")["messages"] == 1
+    assert [row["name"] for row in native.ask("list_queues", namespace="shop")] == ["q"]
+    assert native.ask("list_cursors", queue="q", group="g")[0]["head"] == 1
+    assert native.admin("seek_group", queue="q", group="g", to="end") == {"count": 1}
+    assert native.admin("delete_queue", queue="q")["count"] == 1
+
+
+def test_the_server_says_who_it_is_and_what_time_it_has(native: Desk) -> None:
+    answer = native.http.get("/v1")
+    assert answer.json()["server"] == "ackwise"
+    assert answer.headers["x-ackwise-now"] == str(native.clock.now())
+    native.clock.advance(5)
+    refused = native.raw("/v1/claim", b"{")
+    assert (refused.status_code, refused.headers["x-ackwise-now"]) == (400, str(native.clock.now()))

@@ -1,0 +1,88 @@
+"""The server in a thread of this process, on a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from types import TracebackType
+from typing import Any
+
+from ackwise.connect import open_store
+from ackwise.server.serving import Settings, make_server
+from ackwise.store.clock import ManualClock
+
+PATIENCE = 30.0
+
+
+class Errors(logging.Handler):
+    """What was logged as an error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.append(f"{record.getMessage()}: {record.exc_info}")
+
+
+class Running:
+    """Answers at `url` inside its `with` block. On leaving it nothing may have gone wrong inside, nor in the store."""
+
+    def __init__(self, store: str, clock: ManualClock | None = None, **settings: Any) -> None:
+        self._store, self._clock = store, clock
+        ready: queue.SimpleQueue[tuple[str, int] | None] = queue.SimpleQueue()
+        self.server = make_server(
+            open_store(store, clock=clock), Settings(port=0, **settings), lambda *where: ready.put(where)
+        )
+        self._errors = Errors()
+        logging.getLogger().addHandler(self._errors)
+
+        async def serve() -> None:
+            """What uvicorn's own `serve` does, but the end is not polled for."""
+            self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+            config = self.server.config
+            config.load()
+            self.server.lifespan = config.lifespan_class(config)
+            await self.server.startup()
+            await self._over.wait()
+            await self.server.shutdown()
+
+        def run() -> None:
+            try:
+                with asyncio.Runner(loop_factory=self.server.config.get_loop_factory()) as runner:
+                    runner.run(serve())
+            finally:
+                ready.put(None)
+
+        self._thread = threading.Thread(target=run, name="server")
+        self._thread.start()
+        where = ready.get(timeout=PATIENCE)
+        assert where is not None, "the server did not start"
+        self.address = where
+        self.url = f"http://{where[0]}:{where[1]}"
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(PATIENCE)
+        logging.getLogger().removeHandler(self._errors)
+        assert not self._thread.is_alive(), "the server did not stop"
+
+    def check(self) -> None:
+        assert self._errors.seen == []
+        store = open_store(self._store, clock=self._clock)
+        try:
+            assert store.audit() == []
+        finally:
+            store.close()
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if problem is None:
+            self.check()

@@ -1,0 +1,307 @@
+"""What the server takes from a connection: how much, how slowly, and in which pieces."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ackwise.dialects import http
+from ackwise.server import protocol
+from tests.server.running import Running
+from tests.server.wire import Reply, Wire, request
+
+SHORT = 0.3
+
+
+@pytest.fixture
+def store_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/limits.db?durability=normal"
+
+
+@pytest.fixture
+def server(store_url: str) -> Iterator[Running]:
+    with Running(store_url, max_body=1 << 20, max_connections=20) as made:
+        yield made
+
+
+def body(*payloads: Any) -> bytes:
+    return json.dumps({"items": [{"queue": "q", "payload": payload} for payload in payloads]}).encode()
+
+
+def told(answer: Reply | None, status: int, code: str) -> bool:
+    """Whether it is a refusal of that kind, with a text."""
+    assert answer is not None
+    return (answer.status, answer.json["code"], bool(answer.json["error"])) == (status, code, True)
+
+
+def pushed(server: Running) -> list[Any]:
+    with Wire(server.address) as wire:
+        wire.ask("GET", "/api/v1/pop/queue/q?batch=1000&autoAck=true")
+        answer = wire.reply()
+        assert answer is not None
+        return [message["data"] for message in answer.json["messages"]] if answer.status == 200 else []
+
+
+# size
+
+
+def test_a_body_that_is_announced_too_large_is_not_waited_for(server: Running) -> None:
+    with Wire(server.address) as wire:
+        wire.send(request("POST", "/api/v1/push", None, f"content-length: {100 << 20}"))
+        assert told(wire.reply(), 413, "body_too_large")
+
+
+def test_a_hundred_megabytes_are_refused_and_the_server_goes_on(server: Running) -> None:
+    with Wire(server.address) as wire:
+        piece = b" " * (1 << 20)
+        wire.send(request("POST", "/api/v1/push", None, f"content-length: {100 << 20}"))
+        for _ in range(100):
+            wire.send(piece)
+        assert told(wire.reply(), 413, "body_too_large")
+        wire.ask("POST", "/api/v1/push", body(1))
+        answer = wire.reply()
+        assert answer is not None
+        assert answer.status == 201
+    assert pushed(server) == [1]
+
+
+def test_a_body_in_chunks_is_counted_as_it_comes(server: Running) -> None:
+    with Wire(server.address) as wire:
+        wire.send(request("POST", "/api/v1/push", None, "transfer-encoding: chunked"))
+        piece = b"%x\r\n%b\r\n" % (1 << 16, b" " * (1 << 16))
+        for _ in range(17):
+            wire.send(piece)
+        assert told(wire.reply(), 413, "body_too_large")
+
+
+def test_a_body_of_the_largest_size_is_taken(server: Running) -> None:
+    whole = body("x")
+    whole = body("x" * ((1 << 20) - len(whole) + 1))
+    assert len(whole) == 1 << 20
+    with Wire(server.address) as wire:
+        wire.ask("POST", "/api/v1/push", whole)
+        answer = wire.reply()
+        assert answer is not None
+        assert answer.status == 201
+        wire.ask("POST", "/api/v1/push", whole + b" ")
+        assert told(wire.reply(), 413, "body_too_large")
+
+
+@pytest.mark.parametrize("head", [b"x-large: " + b"x" * (1 << 17), b"x: y\r\n" * (1 << 15)], ids=["one", "many"])
+def test_a_large_head_is_refused(server: Running, head: bytes) -> None:
+    with Wire(server.address) as wire:
+        wire.send(b"GET /health HTTP/1.1\r\n" + head)
+        assert told(wire.reply(), 431, "headers_too_large")
+        assert wire.closed()
+
+
+def test_a_long_path_is_refused(server: Running) -> None:
+    with Wire(server.address) as wire:
+        wire.send(b"GET /" + b"x" * (1 << 17))
+        assert told(wire.reply(), 431, "headers_too_large")
+
+
+def test_connections_beyond_the_limit_are_told_to_come_again(server: Running) -> None:
+    wires = [Wire(server.address) for _ in range(20)]
+    for wire in wires:
+        wire.ask("GET", "/livez")
+        assert wire.reply() is not None
+    with Wire(server.address) as late:
+        assert told(late.reply(), 503, "too_many_connections")
+        assert late.closed()
+    wires.pop().close()
+    deadline = time.monotonic() + 20
+    while True:
+        with Wire(server.address) as again:
+            again.ask("GET", "/livez")
+            answer = again.reply()
+            if answer is not None and answer.status == 200:
+                break
+        assert time.monotonic() < deadline
+    for wire in wires:
+        wire.close()
+
+
+# patience
+
+
+def test_half_a_head_is_given_up(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEADER_PATIENCE", SHORT)
+    with Running(store_url) as server, Wire(server.address) as wire:
+        wire.send(b"POST /api/v1/push HTTP/1.1\r\nhost: test\r\nconte")
+        assert told(wire.reply(), 408, "request_timeout")
+        assert wire.closed()
+
+
+def test_a_connection_that_says_nothing_is_closed(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEADER_PATIENCE", SHORT)
+    with Running(store_url) as server, Wire(server.address) as wire:
+        assert told(wire.reply(), 408, "request_timeout")
+        assert wire.closed()
+
+
+def test_a_head_that_comes_in_drops_has_one_patience_for_all(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEADER_PATIENCE", SHORT)
+    with Running(store_url) as server, Wire(server.address) as wire:
+        wire.socket.settimeout(0.01)
+        wire.send(b"GET /health HTTP/1.1\r\n")
+        deadline = time.monotonic() + 20
+        while True:
+            assert time.monotonic() < deadline, "it would have gone on for ever"
+            try:
+                wire.send(b"x: y\r\n")
+                if b"408" in wire.socket.recv(1000):
+                    break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+
+
+def test_half_a_second_head_is_given_up(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEADER_PATIENCE", SHORT)
+    with Running(store_url) as server, Wire(server.address) as wire:
+        wire.ask("GET", "/livez")
+        assert wire.reply() is not None
+        wire.send(b"GET /livez HT")
+        assert told(wire.reply(), 408, "request_timeout")
+
+
+def test_half_a_body_is_given_up_and_nothing_taken(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "BODY_PATIENCE", SHORT)
+    with Running(store_url) as server:
+        with Wire(server.address) as wire:
+            whole = request("POST", "/api/v1/push", body(1))
+            wire.send(whole[:-1])
+            assert told(wire.reply(), 408, "body_too_slow")
+        assert pushed(server) == []
+
+
+def test_a_client_that_never_reads_is_cut_off(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "WRITE_PATIENCE", SHORT)
+    with Running(store_url) as server:
+        with Wire(server.address) as wire:
+            for _ in range(8):
+                wire.ask("POST", "/api/v1/push", body("x" * (4 << 20)))
+                assert wire.reply() is not None
+        with Wire(server.address) as deaf:
+            deaf.ask("GET", "/api/v1/pop/queue/q?batch=8&autoAck=true")
+            with Wire(server.address) as wire:
+                wire.ask("GET", "/livez")
+                assert wire.reply() is not None
+            deadline = time.monotonic() + 20
+            while server.server.server_state.connections:
+                assert time.monotonic() < deadline, "the connection was kept"
+                time.sleep(0.02)
+
+
+def test_a_connection_without_work_is_closed_after_a_while(store_url: str) -> None:
+    with Running(store_url, keep_alive=1) as server, Wire(server.address) as wire:
+        wire.ask("GET", "/livez")
+        assert wire.reply() is not None
+        assert wire.closed()
+
+
+# pieces
+
+
+def test_requests_may_follow_without_waiting_for_answers(server: Running) -> None:
+    """And each is answered in its turn, whatever it is."""
+    with Wire(server.address) as wire:
+        wire.send(
+            request("POST", "/api/v1/push", body(1, 2))
+            + request("GET", "/api/v1/pop/queue/q?batch=1")
+            + request("GET", "/nowhere")
+            + request("GET", "/livez")
+            + request("POST", "/api/v1/push", b"{")
+            + request("GET", "/api/v1/pop/queue/empty?wait=true&timeout=50")
+            + request("GET", "/api/v1/pop/queue/empty")
+            + request("POST", "/api/v1/push", body(3))
+        )
+        answers = [wire.reply() for _ in range(8)]
+        assert [answer.status for answer in answers if answer] == [201, 200, 404, 200, 400, 204, 204, 201]
+
+
+def test_a_thousand_requests_in_a_row_are_a_thousand_answers(server: Running) -> None:
+    with Wire(server.address) as wire:
+        wire.send(request("GET", "/api/v1/pop/queue/empty", None, "x-filling: " + "x" * 100) * 1000)
+        assert {answer.status for answer in (wire.reply() for _ in range(1000)) if answer} == {204}
+
+
+def test_a_request_may_come_byte_by_byte(server: Running) -> None:
+    with Wire(server.address) as wire:
+        for at in request("POST", "/api/v1/push", body("slow but steady")):
+            wire.send(bytes([at]))
+        answer = wire.reply()
+        assert answer is not None
+        assert answer.status == 201
+    assert pushed(server) == ["slow but steady"]
+
+
+def test_a_body_may_come_in_chunks(server: Running) -> None:
+    whole = body("chunked")
+    with Wire(server.address) as wire:
+        wire.send(request("POST", "/api/v1/push", None, "transfer-encoding: chunked"))
+        for at in range(0, len(whole), 7):
+            piece = whole[at : at + 7]
+            wire.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+        wire.send(b"0\r\n\r\n")
+        answer = wire.reply()
+        assert answer is not None
+        assert answer.status == 201
+    assert pushed(server) == ["chunked"]
+
+
+def test_a_body_may_wait_until_it_is_asked_for(server: Running) -> None:
+    whole = body("expected")
+    with Wire(server.address) as wire:
+        wire.send(request("POST", "/api/v1/push", None, f"content-length: {len(whole)}", "expect: 100-continue"))
+        answer = wire.reply()
+        assert answer is not None
+        assert answer.status == 100
+        wire.send(whole)
+        answer = wire.reply()
+        assert answer is not None
+        assert answer.status == 201
+
+
+def test_a_client_may_ask_to_close(server: Running) -> None:
+    with Wire(server.address) as wire:
+        wire.send(request("POST", "/api/v1/push", body(1), "connection: close"))
+        answer = wire.reply()
+        assert answer is not None
+        assert answer.status == 201
+        assert wire.closed()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\x00" * 100,
+        b"GET\r\n\r\n",
+        b"BREW /pot HTTP/1.1\r\nhost: test\r\n\r\n",
+        b"GET /health HTTP/9.9\r\nhost: test\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nno colon\r\n\r\n",
+        b"POST /api/v1/push HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+        b"POST /api/v1/push HTTP/1.1\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
+        b"POST /api/v1/push HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    ],
+    ids=["tls", "zeros", "no path", "method", "version", "header", "negative", "twice", "chunk"],
+)
+def test_what_is_not_http_is_told_so(server: Running, data: bytes) -> None:
+    with Wire(server.address) as wire:
+        wire.send(data)
+        assert told(wire.reply(), 400, "bad_request")
+        assert wire.closed()
+
+
+def test_a_client_that_hangs_up_in_the_middle_of_a_body_changes_nothing(server: Running) -> None:
+    with Wire(server.address) as wire:
+        wire.send(request("POST", "/api/v1/push", body(1))[:-3])
+    assert pushed(server) == []
