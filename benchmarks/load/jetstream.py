@@ -7,7 +7,6 @@ from typing import Any
 
 import nats
 from nats.aio.client import Client as Connection
-from nats.errors import TimeoutError as Empty
 from nats.js.api import AckPolicy, ConsumerConfig, StorageType, StreamConfig
 
 from benchmarks.load.peer import PAYLOAD
@@ -46,7 +45,7 @@ class JetStream:
             self._reader = await self._stream.pull_subscribe_bind("g", stream=queue)
         try:
             found = await self._reader.fetch(most, timeout=READ_PATIENCE)
-        except Empty:
+        except TimeoutError:
             return 0
         for one in found[:-1]:
             await one.ack()

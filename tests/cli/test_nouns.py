@@ -8,6 +8,7 @@ import pytest
 
 from ackwise import connect
 from tests.cli.conftest import Ackwise
+from tests.server.running import Running
 
 
 def fill(url: str) -> None:
@@ -117,3 +118,19 @@ def test_check_hides_passwords() -> None:
     assert _without_password("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"
     assert _without_password("postgresql://host/db?password=secret&a=b") == "postgresql://host/db?password=***&a=b"
     assert _without_password("postgresql://me@host/db") == "postgresql://me@host/db"
+
+
+def test_nouns_speak_to_a_server_as_well(ackwise: Ackwise, url: str) -> None:
+    with Running(url) as server:
+        at = ("--url", server.url)
+        assert ackwise("queue", "create", "orders", "--set", "retry_limit=1", *at).code == 0
+        fill(server.url)
+        assert ackwise("queue", "show", "orders", "--json", *at).json["policy"]["retry_limit"] == 1
+        assert ackwise("group", "list", "--json", *at).json[0]["dead"] == 1
+        (letter,) = ackwise("dlq", "list", "--json", *at).json["letters"]
+        assert (letter["payload"], letter["error"]) == ({"n": 0}, "no such customer")
+        assert ackwise("dlq", "redrive", "--queue", "orders", "--yes", *at).out == "redriven 1\n"
+        said = ackwise("check", *at)
+        assert (said.code, "the store itself" in said.err) == (2, True)
+    gone = ackwise("queue", "list", *at)
+    assert (gone.code, server.url in gone.err, gone.err.count("\n")) == (1, True, 1)

@@ -10,7 +10,8 @@ import pytest
 
 import ackwise
 from ackwise import AsyncConnection, Item, errors
-from ackwise.client import retrying
+from ackwise.client import settling
+from ackwise.client.sync.http import HTTPTransport
 from ackwise.core.commands import Claim, Settle
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.store.clock import ManualClock
@@ -42,9 +43,11 @@ def queue(flaky: Flaky, clock: ManualClock) -> Iterator[ackwise.Connection]:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call gives up after its first try."""
-    monkeypatch.setattr(retrying, "PATIENCE", 0.0)
+def impatient(queue: ackwise.Connection) -> ackwise.Connection:
+    """A connection whose calls give up after their first try."""
+    assert isinstance(queue._transport, HTTPTransport)
+    queue._transport._patience = 0.0
+    return queue
 
 
 def test_a_push_arrives_once(queue: ackwise.Connection, flaky: Flaky) -> None:
@@ -189,7 +192,7 @@ def test_batches_go_on_when_an_ack_with_its_claims_is_lost(queue: ackwise.Connec
 def test_settling_and_claiming_together(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push_many("q", range(3))
     claim = Claim(queue="q")
-    entries = [ackwise.client.settling.asked(queue.claim("q").selector, Outcome.ACK)]
+    entries = [settling.asked(queue.claim("q").selector, Outcome.ACK)]
     settled, handed = queue._transport.settle_and_claim(Settle(entries=entries), claim, 0.0)
     assert ([s.verdict for s in settled], len(handed.messages)) == ([Verdict.ACKED], 1)
     flaky.fail("/v1/claim", "lose the answer")
@@ -231,26 +234,33 @@ def test_a_server_that_is_not_there_is_named(flaky: Flaky) -> None:
         asyncio.run(too())
 
 
-@pytest.mark.usefixtures("impatient")
-def test_one_that_went_away_is_named_in_the_end(queue: ackwise.Connection, flaky: Flaky) -> None:
-    queue.push("q", 1)
+def test_one_that_went_away_is_named_in_the_end(impatient: ackwise.Connection, flaky: Flaky) -> None:
+    impatient.push("q", 1)
     flaky.down()
-    for call in (lambda: queue.push("q", 2), lambda: queue.claim("q"), lambda: queue.stats("q")):
+    for call in (lambda: impatient.push("q", 2), lambda: impatient.claim("q"), lambda: impatient.stats("q")):
         with pytest.raises(errors.StoreUnavailable, match=flaky.url):
             call()
 
 
-@pytest.mark.usefixtures("impatient")
-def test_when_patience_ends_with_a_lost_answer_it_says_so(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_when_patience_ends_with_a_lost_answer_it_says_so(impatient: ackwise.Connection, flaky: Flaky) -> None:
     flaky.fail("/v1/push", "lose the answer")
     with pytest.raises(errors.OutcomeUnknown, match=flaky.url):
-        queue.push("q", 1)
+        impatient.push("q", 1)
     flaky.fail("/v1/ask", "lose the answer")
     with pytest.raises(errors.StoreUnavailable, match=flaky.url):
-        queue.stats("q")
+        impatient.stats("q")
     flaky.fail("/v1/push", refusal(429, "overloaded", "retry-after: 60"))
     with pytest.raises(errors.Overloaded):
+        impatient.push("q", 1)
+
+
+def test_a_server_that_wants_more_time_than_there_is_is_not_asked_again(
+    queue: ackwise.Connection, flaky: Flaky
+) -> None:
+    flaky.fail("/v1/push", refusal(429, "overloaded", "retry-after: 3600"))
+    with pytest.raises(errors.Overloaded):
         queue.push("q", 1)
+    assert flaky.count("/v1/push") == 1
 
 
 def test_somebody_else_at_the_address(flaky: Flaky) -> None:

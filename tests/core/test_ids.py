@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ackwise.core import ids
@@ -72,3 +72,16 @@ def test_message_ids_are_uuid7_and_leave_room_to_count(millis: int, bits: int) -
 @given(st.integers(0, 2**48 - 2), st.integers(0, 2**73 - 1), st.integers(0, 2**73 - 1))
 def test_later_ids_sort_later(millis: int, one: int, other: int) -> None:
     assert ids.uuid_text(ids.uuid7(millis, one)) < ids.uuid_text(ids.uuid7(millis + 1, other))
+
+
+@given(number=st.integers(1, 2**40), lane=st.integers(0, 2**30), lo=st.integers(0, 2**20), size=st.integers(0, 3000))
+@example(number=1, lane=1, lo=0, size=2600)
+@example(number=1, lane=1, lo=1295, size=3)
+def test_delivery_ids_are_those_written_one_by_one(number: int, lane: int, lo: int, size: int) -> None:
+    found = ids.delivery_ids(number, 7, lane, lo, lo + size)
+    assert found == [ids.delivery_id(number, 7, lane, seq) for seq in range(lo, lo + size)]
+
+
+@pytest.mark.parametrize("first", [0, (1 << 48) - 2, (1 << 128) - 3, 0x01A1E1AA47517F1A9A4E4FFCA7A852AD])
+def test_uuids_that_count_up_are_those_written_one_by_one(first: int) -> None:
+    assert ids.uuid_texts(first, 3) == [ids.uuid_text(first + n) for n in range(3)]

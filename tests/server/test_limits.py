@@ -47,6 +47,14 @@ def pushed(server: Running) -> list[Any]:
         return [message["data"] for message in answer.json["messages"]] if answer.status == 200 else []
 
 
+def nobody_left(server: Running) -> None:
+    """Wait until the server has let go of every connection."""
+    deadline = time.monotonic() + 20
+    while server.server.server_state.connections:
+        assert time.monotonic() < deadline, "a connection was kept"
+        time.sleep(0.01)
+
+
 # size
 
 
@@ -194,10 +202,7 @@ def test_a_client_that_never_reads_is_cut_off(store_url: str, monkeypatch: pytes
             with Wire(server.address) as wire:
                 wire.ask("GET", "/livez")
                 assert wire.reply() is not None
-            deadline = time.monotonic() + 20
-            while server.server.server_state.connections:
-                assert time.monotonic() < deadline, "the connection was kept"
-                time.sleep(0.02)
+            nobody_left(server)
 
 
 def test_a_connection_without_work_is_closed_after_a_while(store_url: str) -> None:
@@ -305,3 +310,20 @@ def test_a_client_that_hangs_up_in_the_middle_of_a_body_changes_nothing(server: 
     with Wire(server.address) as wire:
         wire.send(request("POST", "/api/v1/push", body(1))[:-3])
     assert pushed(server) == []
+
+
+def test_a_poll_whose_client_hung_up_takes_nothing(server: Running) -> None:
+    for _ in range(3):
+        with Wire(server.address) as wire:
+            wire.ask("GET", "/api/v1/pop/queue/q?wait=true&timeout=60000")
+            with Wire(server.address) as other:
+                other.ask("GET", "/livez")
+                assert other.reply() is not None
+    nobody_left(server)
+    with Wire(server.address) as wire:
+        wire.ask("POST", "/api/v1/push", body(1))
+        assert wire.reply() is not None
+        wire.ask("GET", "/api/v1/pop/queue/q?wait=true&timeout=20000")
+        answer = wire.reply()
+        assert answer is not None
+        assert [message["deliveryAttempt"] for message in answer.json["messages"]] == [1]

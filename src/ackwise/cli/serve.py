@@ -64,7 +64,8 @@ def serve(
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    # What it has to say that matters, the server says itself.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     settings = Settings(
         host=host,
         port=port,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 
 from starlette.types import ASGIApp
 
-from ackwise.core.errors import AckwiseError
+from ackwise.core.errors import AckwiseError, Draining
 from ackwise.dialects.http import EXCHANGE, Answer, Call, Gone, Receive, Route, Scope, Send, answer, refusal
 from ackwise.server.routing import Table
 
@@ -40,6 +41,9 @@ class Application:
             return
         except AckwiseError as problem:
             reply = refusal(problem)
+        except asyncio.CancelledError:
+            # Only a shutdown that waits no longer does this.
+            reply = refusal(Draining())
         except UnicodeDecodeError:
             reply = answer({"error": "the query is not valid UTF-8", "code": "bad_input"}, 400)
         except Exception:

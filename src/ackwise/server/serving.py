@@ -131,6 +131,9 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._served.broker().stop_claims()
         await super().shutdown(sockets)
+        if self.force_exit:
+            # Whoever still waits is left alone, but the store is closed in order.
+            await self.lifespan.shutdown()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

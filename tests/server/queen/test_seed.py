@@ -216,6 +216,27 @@ def test_a_batch_may_ask_for_a_verdict_each(queen: Desk) -> None:
     assert [answer["success"] for answer in queen.ack_batch(*entries, atomic=False)] == [True, False]
 
 
+def test_a_message_named_twice_in_a_batch_is_settled_once(queen: Desk) -> None:
+    queen.push("orders", 1, 2)
+    first, second = queen.pop("orders", "workers", batch=2)
+    answers = queen.ack_batch(named(first), named(first), named(second))
+    assert [(answer["message"], answer["noop"]) for answer in answers] == [
+        ("acknowledged", False),
+        ("not_found", True),
+        ("acknowledged", False),
+    ]
+    (partition,) = queen.group("workers", "orders")
+    assert partition["totalConsumed"] == 2
+
+
+def test_a_batch_of_another_group_is_refused(queen: Desk) -> None:
+    queen.push("orders", 1)
+    (message,) = queen.pop("orders", "workers")
+    (answer,) = queen.ack_batch(named(message), consumerGroup="others")
+    assert (answer["success"], answer["message"]) == (False, "not_found")
+    assert queen.ack(message)["success"] is True
+
+
 # Lease management
 
 

@@ -1,0 +1,194 @@
+"""What the client writes is what the server reads, whatever it is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ackwise.core import limits
+from ackwise.core import queries as q
+from ackwise.core.commands import (
+    ByDelivery,
+    ByLease,
+    ByRange,
+    ByTransaction,
+    Claim,
+    Extend,
+    Push,
+    Settle,
+    Settlement,
+    Transaction,
+)
+from ackwise.core.errors import BadInput
+from ackwise.core.messages import NewMessage, PlainBatch
+from ackwise.core.native import admin, claiming, instants, payloads, pushing, settling
+from ackwise.core.policy import Backoff, QueuePolicy
+from ackwise.core.settlement import Outcome
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+json_texts = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | names,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=5,
+).map(msgspec.json.encode)
+micros = st.integers(0, round(limits.MAX_DELAY_SECONDS * limits.MICROS))
+leases = st.integers(1000, round(limits.MAX_LEASE_SECONDS * limits.MICROS))
+
+
+def over(kind: Any, body: object) -> Any:
+    """There and back over the wire."""
+    return msgspec.json.decode(msgspec.json.encode(body), type=kind)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> NewMessage:
+    kind = draw(st.sampled_from(["application/json", "text/plain", ""]))
+    return NewMessage(
+        draw(json_texts if kind == "application/json" else st.binary(max_size=30)),
+        draw(names),
+        draw(st.integers()),
+        draw(st.none() | names),
+        draw(st.none() | st.dictionaries(names, names)),
+        kind,
+        draw(micros),
+    )
+
+
+policies = st.none() | st.builds(QueuePolicy, retry_limit=st.none() | st.integers(0, 9))
+batches = st.builds(PlainBatch, st.lists(json_texts), st.none(), names) | st.builds(
+    lambda raw, part: PlainBatch(raw, [str(n) for n in range(len(raw))], part, "application/octet-stream"),
+    st.lists(st.binary()),
+    names,
+)
+pushes = st.builds(Push, queue=names, messages=st.lists(messages()) | batches, create=policies)
+selectors = st.one_of(
+    st.builds(ByDelivery, names),
+    st.builds(ByLease, names),
+    st.builds(ByRange, names, st.integers(), st.integers(), st.integers(), st.booleans()),
+    st.builds(ByTransaction, names, names, st.none() | names, st.none() | names, st.booleans()),
+)
+settlements = st.builds(
+    Settlement,
+    selector=selectors,
+    outcome=st.sampled_from(Outcome),
+    delay=st.none() | micros,
+    error=st.none() | names,
+    error_type=st.none() | names,
+)
+
+
+@given(pushes)
+def test_pushes(push: Push) -> None:
+    assert pushing.command(over(pushing.PushBody, pushing.body(push))) == push
+
+
+@given(st.lists(settlements), st.booleans())
+def test_settlements(entries: list[Settlement], atomic: bool) -> None:
+    command = Settle(entries=entries, atomic=atomic)
+    assert settling.settle(over(settling.SettleBody, settling.settle_body(command))) == command
+
+
+@given(names, st.none() | leases, st.none() | leases, st.booleans())
+def test_extensions(lease_id: str, lease: int | None, add: int | None, keep_later: bool) -> None:
+    command = Extend(lease_id=lease_id, lease=lease, add=add, keep_later=keep_later)
+    assert settling.extend(over(settling.ExtendBody, settling.extend_body(command))) == command
+
+
+@given(st.lists(settlements, max_size=3), st.lists(pushes, max_size=2), st.lists(names))
+def test_transactions(entries: list[Settlement], pushed: list[Push], required: list[str]) -> None:
+    for on_duplicate, on_already in (("ok", "fail"), ("fail", "ok")):
+        command = Transaction(
+            settlements=entries,
+            pushes=pushed,
+            required_leases=tuple(required),
+            on_duplicate=on_duplicate,  # type: ignore[arg-type]
+            on_already=on_already,  # type: ignore[arg-type]
+        )
+        assert settling.transaction(over(settling.TransactionBody, settling.transaction_body(command))) == command
+
+
+@given(
+    st.builds(
+        Claim,
+        queue=st.none() | names,
+        namespace=st.none() | names,
+        task=st.none() | names,
+        group=names,
+        partitions=st.none() | st.lists(names).map(tuple),
+        priorities=st.none() | st.lists(st.integers()).map(tuple),
+        most=st.integers(),
+        most_partitions=st.none() | st.integers(),
+        lease=st.none() | leases,
+        exclusivity=st.sampled_from([None, "partition", "queue", "none"]),
+        order=st.sampled_from([None, "strict", "relaxed"]),
+        owner=st.none() | names,
+        key=st.none() | names,
+        auto_ack=st.booleans(),
+        bulk=st.booleans(),
+        start=st.sampled_from(["all", "new"]) | st.integers(0, 4_000_000_000_000_000),
+        create=policies,
+    )
+)
+def test_claims(claim: Claim) -> None:
+    assert claiming.command(over(claiming.ClaimBody, claiming.body(claim))) == claim
+
+
+def test_every_field_of_a_command_goes_over() -> None:
+    """A field that is added to the core has to be added here, or it is silently lost on its way."""
+    carried = {Push: 3, Claim: 17, Settlement: 5, Settle: 2, Extend: 4, Transaction: 5, NewMessage: 7, PlainBatch: 4}
+    assert {kind: len(kind.__struct_fields__) for kind in carried} == carried
+
+
+def test_every_query_has_an_answer() -> None:
+    known = {kind for kind in vars(q).values() if isinstance(kind, type) and issubclass(kind, q.Query)} - {q.Query}
+    assert set(get_args(admin.AnyQuery)) == known
+    for kind in (*get_args(admin.AnyQuery), *get_args(admin.AdminCommand)):
+        admin.answers_to(kind)
+
+
+@pytest.mark.parametrize(
+    ("payload", "sound"),
+    [
+        (b'{"a": 1.0,  "b":[ ]}', True),
+        (b" 1 ", True),
+        (b"1e999", True),
+        (b"", False),
+        (b"{", False),
+        (b"1,2", False),
+        (b"nan", False),
+        (b"01", False),
+        (b'"\xff"', False),
+        (b"[" * 100_000 + b"]" * 100_000, False),
+    ],
+)
+def test_what_can_stand_in_json_as_it_is(payload: bytes, sound: bool) -> None:
+    assert payloads.are_json([b"1", payload, b"2"]) is sound
+    text, kind = payloads.shown(payload, "application/json")
+    assert (text == payload, kind == "application/json") == (sound, sound)
+    if not sound:
+        assert payloads.given(msgspec.Raw(text), kind) == payload
+        with pytest.raises(BadInput):
+            payloads.written(payload, "application/json")
+
+
+def test_two_halves_do_not_make_a_whole() -> None:
+    assert not payloads.are_json([b"[1", b"2]"])
+    assert not payloads.are_json([b"1,2", b"[3", b"4]"])
+
+
+@given(st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31)))
+def test_instants_come_back(moment: datetime) -> None:
+    at = round((moment - datetime(1970, 1, 1)).total_seconds() * 1_000_000)
+    assert instants.parse(instants.text(at), "start") == at
+    assert datetime.fromisoformat(instants.text(at)).tzinfo == UTC
+
+
+def test_a_policy_inside_a_command_goes_over() -> None:
+    backoff = Backoff(kind="schedule", delays=(1.0, 2.5))
+    push = Push(queue="q", messages=[], create=QueuePolicy(backoff=backoff, delivery_limit=None, notes=(("a", True),)))
+    assert pushing.command(over(pushing.PushBody, pushing.body(push))) == push
