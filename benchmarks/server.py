@@ -50,7 +50,8 @@ WORKLOADS = (
 
 @contextmanager
 def ours(folder: Path) -> Iterator[tuple[Server, Server]]:
-    """Our server on each store."""
+    """Our server on each store, both in the same, new folder."""
+    folder.mkdir()
     with (
         servers.ackwise(folder, f"sqlite:///{folder}/server.db", SQLITE) as sqlite,
         servers.postgres(folder) as url,
@@ -72,7 +73,7 @@ def peers(folder: Path, queen_url: str) -> Iterator[list[Server]]:
 
 
 def everything(report: Report, folder: Path, queen_url: str) -> None:
-    with ours(folder) as mine, peers(folder, queen_url) as others, loader() as load:
+    with ours(folder / "server") as mine, peers(folder, queen_url) as others, loader() as load:
         busy = [compare(report, load, workload, [*mine, *others]) for workload in WORKLOADS]
         for server in mine:
             beside_consumers(report, load, server)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from benchmarks.load.jobs import Peer
@@ -39,8 +40,8 @@ class Server:
 def ackwise(folder: Path, store: str, name: str) -> Iterator[Server]:
     """Our server with its defaults; what it logs goes to a file that is shown when it does not start."""
     log = folder / f"{name.replace(' ', '-')}.log"
-    program = Path(sys.executable).parent / "ackwise"
-    with log.open("wb") as errors, running([str(program), "serve", "--store", store, "--port", "0"], errors) as process:
+    command = [str(Path(sys.executable).parent / "ackwise"), "serve", "--store", store, "--port", "0"]
+    with log.open("wb") as errors, running(command, errors, output=subprocess.PIPE) as process:
         assert process.stdout is not None
         line = process.stdout.readline().decode()
         if not line.startswith("ready "):
@@ -96,29 +97,47 @@ def nats(folder: Path) -> Iterator[Server | None]:
 @contextmanager
 def rabbit(folder: Path) -> Iterator[Server | None]:
     """RabbitMQ; None where it or its client aio-pika is not installed."""
-    program = shutil.which("rabbitmq-server")
+    program = rabbit_program()
     if program is None or importlib.util.find_spec("aio_pika") is None:
         yield None
         return
-    port, dist = free_port(), free_port()
+    home = folder / "rabbit"
+    home.mkdir()
+    port = free_port()
     environment = os.environ | {
+        "HOME": str(home),
+        "ERL_EPMD_PORT": str(free_port()),
         "RABBITMQ_NODENAME": "ackwise-bench@localhost",
         "RABBITMQ_NODE_PORT": str(port),
-        "RABBITMQ_DIST_PORT": str(dist),
-        "RABBITMQ_MNESIA_BASE": str(folder / "rabbit"),
-        "RABBITMQ_LOG_BASE": str(folder / "rabbit-log"),
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "no-plugins"),
+        "RABBITMQ_DIST_PORT": str(free_port()),
+        "RABBITMQ_MNESIA_BASE": str(home / "data"),
+        "RABBITMQ_LOG_BASE": str(home / "log"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "no-plugins"),
     }
-    with running([program], environment=environment) as process:
-        address = f"amqp://guest:guest@127.0.0.1:{port}"
-        yield reachable(Server("RabbitMQ quorum queue", "rabbit", address, process.pid))
+    try:
+        with running([program], environment=environment) as process:
+            address = f"amqp://guest:guest@127.0.0.1:{port}"
+            yield reachable(Server("RabbitMQ quorum queue", "rabbit", address, process.pid))
+    finally:
+        # Erlang leaves its port mapper behind; this one, on a port of its own, is ours.
+        if (epmd := shutil.which("epmd")) is not None:
+            subprocess.run([epmd, "-kill"], env=environment, stdout=subprocess.DEVNULL, check=False)
+
+
+def rabbit_program() -> str | None:
+    """The server itself where a distribution put a script before it that would change the user."""
+    inner = sorted(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin/rabbitmq-server"))
+    return str(inner[-1]) if inner else shutil.which("rabbitmq-server")
 
 
 @contextmanager
 def running(
-    command: list[str], errors: object = subprocess.DEVNULL, environment: dict[str, str] | None = None
+    command: list[str],
+    errors: int | BinaryIO = subprocess.DEVNULL,
+    environment: dict[str, str] | None = None,
+    output: int = subprocess.DEVNULL,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment)  # type: ignore[call-overload]
+    process = subprocess.Popen(command, stdout=output, stderr=errors, env=environment)
     try:
         yield process
     finally:

@@ -19,7 +19,7 @@ PUSHES = 500
 
 def everything(report: Report, folder: Path) -> None:
     allow_open_files(2 * WAITERS)
-    with server.ours(folder) as both, loader() as load:
+    with server.ours(folder / "waiters") as both, loader() as load:
         for one in both:
             job = Idle(address=one.address, pid=one.pid, queues=QUEUES, waiters=WAITERS, partitions=PARTITIONS,
                        seconds=IDLE_SECONDS, pushes=PUSHES)  # fmt: skip

@@ -96,7 +96,6 @@ def name_of(number: int) -> str:
 
 
 async def idle(job: Idle) -> Done:
-    http = await Http.open(job.address)
     await make_partitions(job)
     parked = Parked(job)
     started = time.perf_counter()
@@ -106,10 +105,9 @@ async def idle(job: Idle) -> Done:
         used, since = cpu_seconds(job.pid), time.perf_counter()
         await asyncio.sleep(job.seconds)
         idle_cpu = (cpu_seconds(job.pid) - used) / (time.perf_counter() - since)
-        wanted, took = await push_one_by_one(http, job, parked)
+        wanted, took = await push_one_by_one(job, parked)
     finally:
         await parked.end()
-        http.close()
     # A second waiter that got the same, or one of another queue, is in `had` and not in `wanted`.
     wrong = sum(((parked.had - wanted) + (wanted - parked.had)).values())
     took.sort()
@@ -123,7 +121,9 @@ async def idle(job: Idle) -> Done:
     )
 
 
-async def push_one_by_one(http: Http, job: Idle, parked: Parked) -> tuple[Counter[tuple[int, str]], list[float]]:
+async def push_one_by_one(job: Idle, parked: Parked) -> tuple[Counter[tuple[int, str]], list[float]]:
+    """Who should have had what, and how long each took."""
+    http = await Http.open(job.address)
     wanted: Counter[tuple[int, str]] = Counter()
     took = []
     for number in range(job.pushes):
@@ -133,6 +133,8 @@ async def push_one_by_one(http: Http, job: Idle, parked: Parked) -> tuple[Counte
             took.append(await parked.push(http, number, queue))
         except TimeoutError:
             took.append(PATIENCE)
+    http.close()
+    # For those who should not have it to get it.
     await asyncio.sleep(0.5)
     return wanted, took
 

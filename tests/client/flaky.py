@@ -11,8 +11,9 @@ from typing import Literal
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
-Fault = Literal["lose the request", "lose the answer"] | bytes
-"""What becomes of a request: it never arrives, its answer never does, or it is answered here with these bytes."""
+Fault = Literal["lose the request", "lose the answer"] | bytes | threading.Event
+"""What becomes of a request: it never arrives, its answer never does, it is answered here with these bytes, or its
+answer is kept back until the event."""
 
 
 class Flaky:
@@ -76,6 +77,8 @@ class Flaky:
                 answer = _whole(server)
                 if fault == "lose the answer":
                     return
+                if isinstance(fault, threading.Event):
+                    fault.wait()
                 line.sendall(answer)
 
     def _next_fault(self, request: bytes) -> Fault | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import ackwise
+from tests.server.running import Running
 
 
 def test_from_threads(pg_url: str) -> None:
@@ -28,3 +30,20 @@ def test_from_asyncio(pg_url: str) -> None:
         return seen
 
     assert asyncio.run(work()) == [0, 1, 2, 3, 4]
+
+
+def test_over_http(pg_url: str) -> None:
+    """Two servers over one database: what one is given the other hands out, also to a poll that waits there."""
+    with Running(pg_url) as one, Running(pg_url) as two, ackwise.connect(one.url) as first:
+        first.create_queue("q")
+        found: list[int] = []
+
+        def work() -> None:
+            with ackwise.connect(two.url) as second, second.claim("q", max=9, wait=60) as batch:
+                found.extend(d.json() for d in batch)
+
+        consumer = threading.Thread(target=work)
+        consumer.start()
+        first.push_many("q", range(5))
+        consumer.join(60)
+        assert (found, first.groups("q")[0].acked) == ([0, 1, 2, 3, 4], 5)

@@ -189,6 +189,34 @@ def test_batches_go_on_when_an_ack_with_its_claims_is_lost(queue: ackwise.Connec
     assert (stats.acked, stats.held) == (4, 2)
 
 
+def test_batches_of_which_nobody_knows_are_said_to_be_lost(queue: ackwise.Connection, flaky: Flaky) -> None:
+    queue.push_many("q", range(4))
+    flaky.fail("/v1/claim", "lose the answer")
+    with pytest.raises(errors.OutcomeUnknown):
+        next(queue.batches("q", max=1, prefetch=2))
+    assert queue.groups("q")[0].held == 2
+
+
+def test_what_arrives_after_the_drain_began_goes_back(queue: ackwise.Connection, flaky: Flaky) -> None:
+    queue.push("q", 1)
+    late = threading.Event()
+    flaky.fail("/v1/claim", late)
+    found: list[object] = []
+    claiming = threading.Thread(target=lambda: found.append(queue.claim("q", wait=30).empty))
+    claiming.start()
+    while not queue.leases("q"):
+        pass
+    draining = threading.Thread(target=queue.drain)
+    draining.start()
+    assert isinstance(queue._transport, HTTPTransport)
+    while not queue._transport._draining:
+        pass
+    late.set()
+    claiming.join(30)
+    draining.join(30)
+    assert (found, queue.leases("q"), queue.groups("q")[0].lag) == (["draining"], [], 1)
+
+
 def test_settling_and_claiming_together(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push_many("q", range(3))
     claim = Claim(queue="q")

@@ -97,3 +97,9 @@ def test_other_partitions_of_the_lease_go_on(desk: Desk) -> None:
     assert verdicts(desk, (one[0], "retry"), (two[0], "ack")) == ["retried", "acked"]
     assert desk.ack(two[2]) == ["acked"]
     assert counts(desk.group()) == {"acked": 3, "held": 3}
+
+
+def test_of_two_words_about_one_message_the_harder_counts(desk: Desk, held: list[Delivery]) -> None:
+    assert verdicts(desk, (held[1], "ack"), (held[1], "retry"), (held[0], "ack")) == ["acked", "retried", "acked"]
+    assert counts(desk.group()) == {"acked": 1, "held": 5}
+    assert [(d.body, d.failures) for d in desk.claim(9).deliveries][:2] == [("1", 1), ("2", 0)]

@@ -36,7 +36,10 @@ class Wire:
 
     def reply(self) -> Reply | None:
         """The next answer, or None when the server has closed the connection."""
-        start = self._file.readline()
+        try:
+            start = self._file.readline()
+        except ConnectionResetError:
+            return None
         if not start:
             return None
         headers = {}

@@ -10,7 +10,7 @@ from ackwise.core.errors import AckwiseError
 log = logging.getLogger("ackwise")
 
 SWEEP_EVERY = 1.0
-TIDY_EVERY = 5.0
+TIDY_EVERY = 1.5
 BEAT_EVERY = 10.0
 WATCH_EVERY = 0.02
 LOOK_EVERY = 5.0

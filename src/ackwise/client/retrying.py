@@ -13,7 +13,9 @@ PATIENCE = 15.0
 """How long a call goes on trying: long enough for a server to start again."""
 _FIRST, _LONGEST = 0.05, 2.0
 _LATER = (429, 503)
-_PASSES = frozenset({Overloaded.code, Draining.code, StoreUnavailable.code, StoreLocked.code, OutcomeUnknown.code, None})
+_PASSES = frozenset(
+    {Overloaded.code, Draining.code, StoreUnavailable.code, StoreLocked.code, OutcomeUnknown.code, None}
+)
 """Codes of troubles that time may heal; None is somebody before the server, such as a proxy."""
 
 

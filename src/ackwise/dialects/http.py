@@ -81,6 +81,12 @@ class Call:
         return self._query
 
     @property
+    def host(self) -> str:
+        """The machine that asks."""
+        client = self.scope.get("client")
+        return client[0] if client else "local"
+
+    @property
     def peer(self) -> str:
         """Who asks: a client's address and port, which a connection keeps."""
         client = self.scope.get("client")

@@ -60,6 +60,12 @@ def test_a_row_tells_all_about_its_message(native_anywhere: Desk) -> None:
     assert (claim["deadline"], claim["empty"]) == ("2023-11-14T22:13:30.000000Z", None)
 
 
+@pytest.mark.parametrize("odd", ['say "hi"', "back\\slash", "%s %% %d", "tab\t", "é\u2028", "new\nline"])
+def test_transaction_ids_come_out_as_they_went_in(native: Desk, odd: str) -> None:
+    native.ok("/v1/push", {"queue": "q", "payloads": [1, 2, 3], "transaction_ids": ["plain", odd, f"{odd} "]})
+    assert [m["transaction_id"] for m in native.claim("q", max=3)["messages"]] == ["plain", odd, f"{odd} "]
+
+
 def test_ids_of_rows_are_those_that_settle(native: Desk) -> None:
     """The ids of a run are written together; each must be the one its message is known by."""
     for _ in range(3):

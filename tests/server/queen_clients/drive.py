@@ -66,7 +66,7 @@ async def drive(url: str, mode: str, report: Any) -> bool:
             room = asyncio.Semaphore(AT_ONCE)
 
             async def run(name: str, play: Play) -> None:
-                stage = Stage(queen, lambda: Queen(url), version, mode, name.replace("_", "-"))
+                stage = Stage(queen, lambda *urls: Queen([*urls, url]), version, mode, name.replace("_", "-"))
                 async with room:
                     tell(name, await played(play, stage))
 

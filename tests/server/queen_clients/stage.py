@@ -23,7 +23,7 @@ class Stage:
     """An official client at a server, and a queue name that no other scenario uses."""
 
     queen: Any
-    new_client: Callable[[], Any]
+    new_client: Callable[..., Any]
     version: str
     mode: str
     name: str

@@ -6,7 +6,7 @@ import asyncio
 
 import aiohttp
 
-from ackwise.client.wires.reply import HEADERS, KEPT_FOR, Broken, Reply, Unsent, reply
+from ackwise.client.wires.reply import CONNECT_WITHIN, HEADERS, KEPT_FOR, Broken, Reply, Unsent, reply
 
 
 class AioWire:
@@ -21,9 +21,11 @@ class AioWire:
         )
 
     async def request(self, method: str, path: str, body: bytes, timeout: float) -> Reply:
-        limit = aiohttp.ClientTimeout(total=timeout)
+        limit = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_WITHIN)
         try:
-            async with self._session.request(method, self._base + path, data=body or None, timeout=limit) as answer:
+            async with self._session.request(
+                method, self._base + path, data=body or None, timeout=limit, allow_redirects=False
+            ) as answer:
                 return reply(answer.status, await answer.read(), answer.headers)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as problem:
             raise Unsent(str(problem)) from None

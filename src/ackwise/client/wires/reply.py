@@ -9,6 +9,8 @@ HEADERS = {"accept": "application/json", "content-type": "application/json"}
 KEPT_FOR = 15.0
 """How long an idle connection is kept: less than any server does, so that none is found closed when it is needed."""
 
+CONNECT_WITHIN = 10.0
+
 
 class Reply(NamedTuple):
     """An answer; `now` is the server's time and `retry_after` in seconds, where it says them."""

@@ -6,7 +6,7 @@ import time
 
 import httpx2
 
-from ackwise.client.wires.reply import HEADERS, KEPT_FOR, Broken, Reply, Unsent, reply
+from ackwise.client.wires.reply import CONNECT_WITHIN, HEADERS, KEPT_FOR, Broken, Reply, Unsent, reply
 
 _LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_FOR)
 
@@ -19,8 +19,9 @@ class ThreadWire:
         self._client = httpx2.Client(headers=HEADERS, limits=_LIMITS, trust_env=False)
 
     def request(self, method: str, path: str, body: bytes, timeout: float) -> Reply:
+        limit = httpx2.Timeout(timeout, connect=CONNECT_WITHIN)
         try:
-            answer = self._client.request(method, self._base + path, content=body, timeout=timeout)
+            answer = self._client.request(method, self._base + path, content=body, timeout=limit)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as problem:
             raise Unsent(str(problem)) from None
         except httpx2.TimeoutException:

@@ -47,6 +47,7 @@ class ClaimBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     key: str | None = None
     auto_ack: bool = False
     bulk: bool = False
+    yields: bool = False
     start: str = "all"
     create: QueuePolicy | None = None
     settle: list[Entry] | None = None
@@ -118,6 +119,7 @@ def command(body: ClaimBody) -> Claim:
         key=body.key,
         auto_ack=body.auto_ack,
         bulk=body.bulk,
+        yields=body.yields,
         start=_start(body.start),
         create=body.create,
     )
@@ -160,6 +162,7 @@ def body(claim: Claim) -> ClaimBody:
         key=claim.key,
         auto_ack=claim.auto_ack,
         bulk=claim.bulk,
+        yields=claim.yields,
         start=claim.start if isinstance(claim.start, str) else instants.text(claim.start),
         create=claim.create,
         columns=True,

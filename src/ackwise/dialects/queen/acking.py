@@ -220,21 +220,22 @@ def _all_acked(acks: Sequence[Ack], settled: Settled, words: Words) -> list[str]
 
 
 def routes(broker: AsyncBroker, words: Words) -> list[Route]:
-    async def acked(peer: str, acks: Sequence[Ack], group: str | None, *, atomic: bool) -> list[bytes]:
+    async def acked(host: str, acks: Sequence[Ack], group: str | None, *, atomic: bool) -> list[bytes]:
         settled = await settle(broker, words, acks, group, atomic=atomic)
-        words.failing.goes_on(peer)
+        for lease_id in {ack.leaseId for ack in acks if ack.leaseId}:
+            words.failing.goes_on(lease_id)
         if isinstance(settled, Settled):
             return [text.encode() for text in _all_acked(acks, settled, words)]
         for ack, one in zip(acks, settled, strict=True):
             if ack.leaseId and one.verdict in _FAILED and not one.lease_ended:
-                words.failing.note(peer, ack.leaseId, group)
+                _note_failure(host, ack.partitionId, ack.leaseId, words)
         return [encode(item(i, ack, s, words)) for i, (ack, s) in enumerate(zip(acks, settled, strict=True))]
 
     async def one(call: Call) -> Answer:
         ack = read(_ack_decoder, await call.body(), NO_TRANSACTION, NO_PARTITION)
         check([ack], NO_TRANSACTION, NO_PARTITION)
         as_array = _as_array(call, ack)
-        (found,) = await acked(call.peer, [ack], ack.group, atomic=False)
+        (found,) = await acked(call.host, [ack], ack.group, atomic=False)
         return Answer(b"[%b]" % found if as_array else found)
 
     async def batch(call: Call) -> Answer:
@@ -250,9 +251,15 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
         check(acks, *_EACH)
         # All or nothing as the seed has it; entry by entry as the official server does.
         atomic = not words.upstream if asked.atomic is None else asked.atomic
-        return Answer(b"[%b]" % b",".join(await acked(call.peer, acks, asked.consumerGroup or None, atomic=atomic)))
+        return Answer(b"[%b]" % b",".join(await acked(call.host, acks, asked.consumerGroup or None, atomic=atomic)))
 
     return [Route("POST", "/api/v1/ack", one), Route("POST", "/api/v1/ack/batch", batch)]
+
+
+def _note_failure(host: str, partition_id: str, lease_id: str, words: Words) -> None:
+    place, group = words.delivered.place(partition_id), words.delivered.group(lease_id)
+    if place is not None and group is not None:
+        words.failing.note(host, place.queue, group, lease_id)
 
 
 def _as_array(call: Call, ack: Ack) -> bool:

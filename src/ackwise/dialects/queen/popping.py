@@ -100,8 +100,8 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
             return Answer(encode(body), 400)
         if queue is not None:
             words.members.note(queue, claim.group, call.peer, broker.now())
-        left = words.failing.left_by(call.peer, claim.group)
-        _, handed = await broker.settle_and_claim(_release(left) if left else None, claim)
+        left = words.failing.left_by(call.host, queue, claim.group) if queue is not None else []
+        _, handed = await broker.settle_and_claim(_release(*left) if left else None, claim)
         if asked.wait and not handed.claimed.grants:
             # Only who really waits has to be watched for leaving.
             handed = await call.unless_gone(broker.claim(claim, asked.wait))
@@ -132,8 +132,8 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
     ]
 
 
-def _release(lease_id: str) -> Settle:
-    return Settle(entries=[Settlement(selector=ByLease(lease_id), outcome=Outcome.RELEASE)])
+def _release(*lease_ids: str) -> Settle:
+    return Settle(entries=[Settlement(selector=ByLease(one), outcome=Outcome.RELEASE) for one in lease_ids])
 
 
 def spell(handed: Handed, words: Words) -> bytes:

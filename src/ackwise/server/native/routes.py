@@ -63,6 +63,7 @@ def _admin_routes(broker: AsyncBroker) -> list[Route]:
 
     async def ask(call: Call) -> Answer:
         query = await call.read(admin.QUERIES)
-        return Answer(admin.encode(await broker.ask(query)))
+        # An answer may be long, so it is written beside the loop as well.
+        return Answer(await broker.in_thread(admin.encode, await broker.ask(query)))
 
     return [Route("POST", "/v1/admin", order), Route("POST", "/v1/ask", ask)]

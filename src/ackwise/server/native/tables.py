@@ -242,13 +242,20 @@ def routes(broker: AsyncBroker) -> list[Route]:
         as_arrow = wants_arrow(call)
         if as_arrow:
             arrow.needed_to_write()
-        rows, more = table.page(await broker.ask(query), query)
-        if not as_arrow:
-            return Answer(await broker.in_thread(_json, table, rows, more))
-        headers = tuple((f"x-ackwise-{key}".encode(), f"{value}".encode()) for key, value in more.items() if value)
-        return Answer(await broker.in_thread(_arrow, table, rows), content_type=ARROW, headers=headers)
+        found = await broker.ask(query)
+        answered: Answer = await broker.in_thread(_answer, table, query, found, as_arrow)
+        return answered
 
     return [Route("GET", "/v1/tables/{table}", read_table)]
+
+
+def _answer(table: Table, query: q.Query, found: Any, as_arrow: bool) -> Answer:
+    """A page may be long, so it is written beside the loop."""
+    rows, more = table.page(found, query)
+    if not as_arrow:
+        return Answer(_json(table, rows, more))
+    headers = tuple((f"x-ackwise-{key}".encode(), f"{value}".encode()) for key, value in more.items() if value)
+    return Answer(_arrow(table, rows), content_type=ARROW, headers=headers)
 
 
 def _json(table: Table, rows: list[Row], more: dict[str, str | int | None]) -> bytes:

@@ -13,12 +13,16 @@ from ackwise.store.turn.context import Turn, ranges_text
 from ackwise.store.turn.ending import Holding, Target, act, spans_of
 
 
+_MILDER = {Outcome.REJECT: 0, Outcome.RETRY: 1, Outcome.RELEASE: 2, Outcome.ACK: 3}
+"""Of two words about one message the harder counts."""
+
+
 def settle_lane(turn: Turn, held: Holding, run: list[tuple[Settlement, Target]]) -> list[Settled]:
     """An ack means up to there; the lowest failure ends the lease on this partition and everything from it returns."""
     lowest: int | None = None
     answers: dict[int, Settled] = {}
-    for index, (entry, target) in sorted(enumerate(run), key=lambda item: item[1][1].lo):
-        if lowest is not None and target.lo > lowest:
+    for index, (entry, target) in sorted(enumerate(run), key=lambda item: (item[1][1].lo, _MILDER[item[1][0].outcome])):
+        if lowest is not None and target.lo >= lowest:
             verdict = Verdict.ACKED if entry.outcome is Outcome.ACK else Verdict.RELEASED
             answers[index] = Settled(verdict, 0, True)
         elif entry.outcome is Outcome.ACK:

@@ -12,6 +12,16 @@ async def the_server_says_that_it_is_well(stage: Stage) -> None:
 
 
 @scenario()
+async def a_client_with_several_addresses_goes_on_without_a_dead_one(stage: Stage) -> None:
+    async with stage.new_client("http://127.0.0.1:9") as client:
+        for n in range(4):
+            await client.queue(stage.name).push([{"data": n}])
+        found = await client.queue(stage.name).batch(10).wait(False).pop()
+        assert bodies(found) == [0, 1, 2, 3]
+        assert (await client.ack(found))["success"] is True
+
+
+@scenario()
 async def queues_are_listed_with_their_counts(stage: Stage) -> None:
     await stage.push(*range(3))
     await stage.pop(1)

@@ -79,6 +79,18 @@ async def a_lost_lease_undoes_the_push(stage: Stage) -> None:
 
 
 @scenario()
+async def a_lease_of_its_own_time_fences_too(stage: Stage) -> None:
+    await stage.push("order")
+    held = await stage.queen._http_client.get(f"/api/v1/pop/queue/{stage.name}?batch=1&leaseSeconds=1")
+    (lost,) = held["messages"]
+    (again,) = await stage.await_pop()
+    push = stage.queen.transaction().ack(lost).queue(stage.name + "next").push([{"data": 1}])
+    assert "rolled back" in await refusal(push.commit())
+    assert await stage.pop(of="next") == []
+    assert (await stage.queen.transaction().ack(again).commit())["success"] is True
+
+
+@scenario()
 async def leases_of_two_pops_are_each_checked(stage: Stage) -> None:
     for partition in ("a", "b"):
         await stage.push(partition, partition=partition)
