@@ -112,7 +112,7 @@ def test_a_claim_that_commits_while_its_loop_closes_is_given_back(
         late = asyncio.create_task(broker.claim(claim()))
         await asyncio.to_thread(reached.wait, PATIENCE)
         closing = asyncio.create_task(broker.close())
-        while not broker._closed.is_set():
+        while not broker._closed:
             await asyncio.sleep(0)
         go_on.set()
         assert (await late).claimed.empty is EmptyReason.DRAINING

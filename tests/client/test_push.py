@@ -103,10 +103,16 @@ def test_push_many_takes_payloads_and_items_alike(queue: ackwise.Connection) -> 
         {"partition": ""},
         {"partition": "a\0b"},
         {"partition": "x" * 256},
+        {"partition": "\ud800"},
+        {"partition": 5},
+        {"partition": object()},
         {"priority": -1},
         {"priority": 2**40},
+        {"priority": 2**70},
         {"transaction_id": ""},
+        {"transaction_id": "\ud800"},
         {"headers": {"a": 1}},
+        {"headers": {"a": "\ud800"}},
     ],
 )
 def test_bad_input_changes_nothing(queue: ackwise.Connection, arguments: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ SWEEP_EVERY = 1.0
 TIDY_EVERY = 1.5
 BEAT_EVERY = 10.0
 WATCH_EVERY = 0.02
-LOOK_EVERY = 5.0
+LOOK_EVERY = 30.0
 """A net below wake-ups and notifications: one parked claim of each kind looks again, in case one was missed."""
 CLOSE_PATIENCE = 10.0
 """How long closing waits for claims under way, so that what they were granted goes back."""

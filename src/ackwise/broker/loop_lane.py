@@ -68,7 +68,10 @@ class Lane:
                 self._pending.learn(len(commands), started)
             else:
                 prepared = await broker.prepare_in_thread(commands, self._shard)
-            await broker.commit_in_thread(prepared)
+            if prepared.light:
+                prepared.commit()
+            else:
+                await broker.commit_in_thread(prepared)
             deal(slots, prepared.results)
             for slot in (*taken, *broker.waiters.served(prepared.woken, riders)):
                 slot.finish()

@@ -147,6 +147,9 @@ class Call:
 
     async def unless_gone(self, work: Awaitable[T]) -> T:
         """The work's result; when the client goes away first the work is cancelled, and `Gone` raised."""
+        exchange = self.scope.get(EXCHANGE)
+        if exchange is not None:
+            return await self._while_there(exchange, work)
         task = asyncio.ensure_future(work)
         leaving = asyncio.ensure_future(self._leaves())
         try:
@@ -158,6 +161,21 @@ class Call:
         finally:
             leaving.cancel()
             task.cancel()
+
+    async def _while_there(self, exchange: Any, work: Awaitable[T]) -> T:
+        """The same without tasks to watch each other: thousands may wait."""
+        me = asyncio.current_task()
+        assert me is not None
+        exchange.when_gone(me.cancel)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if exchange.gone:
+                me.uncancel()
+                raise Gone from None
+            raise
+        finally:
+            exchange.when_gone(None)
 
     async def _leaves(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

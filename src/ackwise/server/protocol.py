@@ -4,6 +4,7 @@ way for whole answers."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -28,6 +29,12 @@ class Exchange:
     def gone(self) -> bool:
         """Whether the connection is known to be closed: an answer would reach nobody."""
         return self._connection.transport.is_closing()
+
+    def when_gone(self, call: Callable[[], object] | None) -> None:
+        """Whom to tell when the connection is lost; a connection serves one request at a time."""
+        self._connection.on_gone = call
+        if call is not None and self.gone:
+            call()
 
     def body(self) -> bytes | None:
         """The whole body, if it has arrived and nobody has to wait for it."""
@@ -57,11 +64,13 @@ class Exchange:
         if not cycle.keep_alive:
             connection.transport.close()
         cycle.on_response()
+        # A ring of references would keep the body until the collector comes.
+        cycle.scope.pop(EXCHANGE, None)  # type: ignore[misc]
         return True
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """Refuses connections beyond a number, and cuts those that send too much head, send it too slowly, or never read."""
+    """Refuses connections beyond a number; cuts those that send too much head, send it too slowly, or never read."""
 
     max_connections = 10_000
 
@@ -69,6 +78,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._head_bytes = 0
         self._in_head = True
+        self.on_gone: Callable[[], object] | None = None
         self._slow_reader: asyncio.TimerHandle | None = None
         self._slow_head: asyncio.TimerHandle | None = self.loop.call_later(HEADER_PATIENCE, self._give_up)
         if len(self.connections) > self.max_connections:
@@ -78,6 +88,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._watch_head(False)
         self._watch_reader(False)
         super().connection_lost(exc)
+        if self.on_gone is not None:
+            self.on_gone()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():

@@ -29,6 +29,11 @@ class Prepared(Protocol):
         """Queues in which something may have become claimable, with about how many messages."""
         ...
 
+    @property
+    def light(self) -> bool:
+        """Nothing was written: committing it is over at once."""
+        ...
+
     def commit(self) -> None: ...
 
     def abandon(self) -> None:

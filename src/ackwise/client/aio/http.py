@@ -44,7 +44,6 @@ RELEASE_PATIENCE = 1.0
 """What is not given back in time comes back by itself, when its lease runs out."""
 
 T = TypeVar("T")
-_encode = msgspec.json.Encoder().encode
 _PUSHED = msgspec.json.Decoder(pushing.PushAnswer)
 _SETTLED = msgspec.json.Decoder(settling.DetailedVerdicts)
 _DONE = msgspec.json.Decoder(settling.DetailedTransaction)
@@ -129,19 +128,19 @@ class AsyncHTTPTransport:
             case _ if admin.is_admin(command):
                 tries = self._tries(again=_repeatable(command))
                 return self._read(
-                    admin.answers_to(type(command)), await self._call("/v1/admin", admin.encode(command), tries)
+                    admin.answers_to(type(command)), await self._call("/v1/admin", _written(command), tries)
                 )
             case _:
                 raise BadInput(f"{type(command).__name__} is not sent over HTTP")
 
     async def ask(self, query: Query) -> Any:
         self._check_open()
-        body = await self._call("/v1/ask", admin.encode(query), self._tries(again=True, reads=True))
+        body = await self._call("/v1/ask", _written(query), self._tries(again=True, reads=True))
         return self._read(admin.answers_to(type(query)), body)
 
     async def _push(self, command: Push) -> Receipts:
         minted, tries = Minted(command), self._tries(again=True)
-        body = await self._call("/v1/push", _encode(pushing.body(minted.push)), tries)
+        body = await self._call("/v1/push", _written(pushing.body(minted.push)), tries)
         answer = self._read(_PUSHED, body)
         if tries.repeated and answer.receipts is not None:
             answer.receipts = minted.told(answer.receipts)
@@ -150,7 +149,7 @@ class AsyncHTTPTransport:
     async def _settle(self, command: Settle) -> list[Settled]:
         gives_back = all(one.outcome is Outcome.RELEASE for one in command.entries)
         tries = self._tries(again=True, patience=min(self._patience, RELEASE_PATIENCE) if gives_back else None)
-        body = await self._call("/v1/settle", _encode(settling.settle_body(command)), tries)
+        body = await self._call("/v1/settle", _written(settling.settle_body(command)), tries)
         settled = self._read(_SETTLED, body).verdicts
         self._note(command.entries, settled)
         return settled
@@ -161,7 +160,7 @@ class AsyncHTTPTransport:
 
     async def _extend(self, command: Extend) -> Extended:
         tries = self._tries(again=command.add is None)
-        body = await self._call("/v1/extend", _encode(settling.extend_body(command)), tries)
+        body = await self._call("/v1/extend", _written(settling.extend_body(command)), tries)
         deadline = instants.parse(self._read(_DEADLINE, body).deadline, "deadline")
         self._held.extended(command.lease_id, deadline)
         return Extended(None, deadline)
@@ -171,7 +170,7 @@ class AsyncHTTPTransport:
         again = command.on_duplicate == "ok" and command.on_already == "ok" and not command.required_leases
         pushes, tries = [Minted(one) for one in command.pushes], self._tries(again=again)
         minted = msgspec.structs.replace(command, pushes=[one.push for one in pushes])
-        body = await self._call("/v1/transaction", _encode(settling.transaction_body(minted)), tries)
+        body = await self._call("/v1/transaction", _written(settling.transaction_body(minted)), tries)
         done = self._read(_DONE, body)
         self._note(command.settlements, done.verdicts)
         receipts = done.receipts
@@ -222,7 +221,7 @@ class AsyncHTTPTransport:
         name = token_hex(8)
         self._claims[name] = False
         try:
-            raw = await self._call("/v1/claim", _encode(body), self._tries(again=False))
+            raw = await self._call("/v1/claim", _written(body), self._tries(again=False))
             answer = self._read(_AHEAD, raw)
             if settle is not None:
                 self._note(settle.entries, answer.verdicts)
@@ -247,7 +246,7 @@ class AsyncHTTPTransport:
             if self._draining:
                 return await self.send(settle) if settle is not None else [], _nothing(claim, EmptyReason.DRAINING)
             tries = self._tries(again=claim.key is not None, patience=self._patience + wait)
-            columns = self._read(_CLAIMED, await self._call("/v1/claim", _encode(body), tries, wait))
+            columns = self._read(_CLAIMED, await self._call("/v1/claim", _written(body), tries, wait))
             if settle is not None:
                 self._note(settle.entries, columns.verdicts)
             return columns.verdicts, await self._keep(claim, columns)
@@ -288,7 +287,7 @@ class AsyncHTTPTransport:
             polls = [name for name, waits in list(self._claims.items()) if waits]
             if polls:
                 with suppress(AckwiseError):
-                    body = _encode(claiming.StopBody(polls))
+                    body = _written(claiming.StopBody(polls))
                     await self._call("/v1/stop", body, self._tries(again=True, patience=0.0))
             await self._wire.sleep(pause)
             pause = min(0.5, 2 * pause)
@@ -299,6 +298,13 @@ class AsyncHTTPTransport:
         self._closed = self._draining = True
         await self._stop_claims()
         await self._wire.close()
+
+
+def _written(body: object) -> bytes:
+    try:
+        return admin.encode(body)
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        raise BadInput(f"this cannot be written as JSON: {problem}") from None
 
 
 def _claim_body(claim: Claim, settle: Settle | None) -> claiming.ClaimBody:

@@ -105,7 +105,7 @@ class _Alone:
 
 def _write_message(value: object) -> _Shown:
     if not isinstance(value, Message):
-        raise NotImplementedError(f"{type(value).__name__} does not go over the wire")
+        raise TypeError(f"{type(value).__name__} does not go over the wire")
     return _Shown(
         value.lane, value.seq, value.id, value.txid, value.created_at, value.payload, value.headers, value.content_type
     )

@@ -39,6 +39,8 @@ READERS = 4
 class PreparedTurn:
     """A turn whose statements have run; its writer is taken until `commit` or `abandon`."""
 
+    light = False
+
     def __init__(self, store: PostgresStore, writer: Writer, turn: Turn, results: list[Result]) -> None:
         self._store, self._writer, self._turn = store, writer, turn
         self._ending = threading.Lock()
@@ -59,6 +61,8 @@ class PreparedTurn:
 
 class CommittedTurns:
     """Commands that could not run together and were committed one by one."""
+
+    light = True
 
     def __init__(self, results: list[Result], woken: dict[str, int]) -> None:
         self.results, self.woken = results, woken

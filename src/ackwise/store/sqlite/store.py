@@ -40,8 +40,11 @@ CACHE_BYTES = 12 << 20
 class PreparedTurn:
     """A turn whose statements have run; the write lock is held until `commit` or `abandon`."""
 
-    def __init__(self, store: SQLiteStore, turn: Turn, commands: Sequence[Command], results: list[Result]) -> None:
+    def __init__(
+        self, store: SQLiteStore, turn: Turn, commands: Sequence[Command], results: list[Result], *, light: bool
+    ) -> None:
         self._store, self._commands, self._turn = store, commands, turn
+        self.light = light
         self._ending = threading.Lock()
         self.results = results
         self.woken = turn.woken
@@ -65,6 +68,8 @@ class PreparedTurn:
 
 class CommittedTurns:
     """Commands that could not run together and were committed one by one."""
+
+    light = True
 
     def __init__(self, results: list[Result], woken: dict[str, int]) -> None:
         self.results, self.woken = results, woken
@@ -134,9 +139,11 @@ class SQLiteStore(ReadVerbs):
         self._write_lock.acquire()
         try:
             turn = self._begin()
+            before = self._connection.total_changes()
             results = engine.run(turn, commands)
             self._finish(turn)
-            return PreparedTurn(self, turn, commands, results)
+            light = self._connection.total_changes() == before
+            return PreparedTurn(self, turn, commands, results, light=light)
         except Exception as problem:
             self._roll_back()
             self._write_lock.release()

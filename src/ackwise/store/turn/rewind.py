@@ -12,7 +12,6 @@ from ackwise.store.turn import places
 from ackwise.store.turn.context import Turn, ranges_text
 from ackwise.store.turn.ending import Holding, Target, act, spans_of
 
-
 _MILDER = {Outcome.REJECT: 0, Outcome.RETRY: 1, Outcome.RELEASE: 2, Outcome.ACK: 3}
 """Of two words about one message the harder counts."""
 
