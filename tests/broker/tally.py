@@ -27,6 +27,7 @@ class Broken:
 
     def __init__(self, prepared: Prepared, problem: BaseException) -> None:
         self.results, self.woken, self.abandon = prepared.results, prepared.woken, prepared.abandon
+        self.light = False
         self._problem = problem
 
     def commit(self) -> None:

@@ -12,7 +12,7 @@ log = logging.getLogger("ackwise")
 SWEEP_EVERY = 1.0
 TIDY_EVERY = 1.5
 BEAT_EVERY = 10.0
-WATCH_EVERY = 0.02
+WATCH_EVERY = 0.05
 LOOK_EVERY = 30.0
 """A net below wake-ups and notifications: one parked claim of each kind looks again, in case one was missed."""
 CLOSE_PATIENCE = 10.0

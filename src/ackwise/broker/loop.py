@@ -12,7 +12,7 @@ from typing import Any
 
 from ackwise.broker import duties
 from ackwise.broker.handing import answer, hand_over, nothing, release, split
-from ackwise.broker.loop_lane import Lane
+from ackwise.broker.loop_lane import Lane, taken_over
 from ackwise.broker.pending import Slot, is_empty, shard_of
 from ackwise.broker.waiting import Seen, Waiters, Waiting
 from ackwise.core.answers import Claimed, Handed, Settled
@@ -95,7 +95,8 @@ class AsyncBroker:
 
     async def claim(self, command: Claim, wait: float = 0.0) -> Handed:
         """Claim, waiting up to `wait` seconds for something to be there."""
-        return (await self.settle_and_claim(None, command, wait))[1]
+        with self._under_way():
+            return await self._claim(command, time.monotonic() + wait)
 
     async def settle_and_claim(
         self, settle: Settle | None, claim: Claim, wait: float = 0.0
@@ -201,25 +202,31 @@ class AsyncBroker:
     async def _park(self, claim: Claim, seen: Seen, empty: Claimed, give_up: float) -> Waiting | None:
         """Sleep until a turn has tried for the claim, or it is time to try again. None: it is so already."""
         done: asyncio.Future[None] = self.loop.create_future()
-        slot = Waiting(claim, lambda: None if done.done() else done.set_result(None), empty.until)
+        slot = Waiting(claim, lambda: _over(done), empty.until)
         if not self.waiters.park(slot, seen):
             return None
         timeout = give_up - time.monotonic()
         if empty.until is not None:
             timeout = min(timeout, max(0.001, (empty.until - self.store.now()) / 1e6))
+        timer = self.loop.call_later(max(0.0, timeout), self._leave, slot, done)
         try:
-            await asyncio.wait([done], timeout=max(0.0, timeout))
-            if not done.done() and not self.waiters.leave(slot):
-                await asyncio.shield(done)
+            await done
         except asyncio.CancelledError:
             if not self.waiters.leave(slot):
-                self.keep(self.loop.create_task(self.give_back(slot, done)))
+                self.keep(self.loop.create_task(self.give_back(slot, taken_over(slot, self.loop))))
             elif slot.until is not None:
                 self._wake(self.waiters.relay(slot))
             raise
+        finally:
+            timer.cancel()
         if slot.error is not None:
             raise slot.error
         return slot
+
+    def _leave(self, slot: Waiting, done: asyncio.Future[None]) -> None:
+        """Its time is up; a turn that has it now will wake it."""
+        if self.waiters.leave(slot):
+            _over(done)
 
     async def give_back(self, slot: Slot, done: asyncio.Future[None]) -> None:
         """A caller was cancelled while a turn was serving it: what it was given goes back unspent."""

@@ -36,12 +36,7 @@ class Lane:
             await done
         except asyncio.CancelledError:
             # Its commands stay in the turn, which may be under way; what it would have been handed goes back.
-            later: asyncio.Future[None] = loop.create_future()
-            if slot.finished:
-                later.set_result(None)
-            else:
-                slot.wake = lambda: later.set_result(None)
-            self._broker.keep(loop.create_task(self._broker.give_back(slot, later)))
+            self._broker.keep(loop.create_task(self._broker.give_back(slot, taken_over(slot, loop))))
             raise
         return slot
 
@@ -84,3 +79,13 @@ class Lane:
                 prepared.abandon()
             if not isinstance(problem, Exception):
                 raise
+
+
+def taken_over(slot: Slot, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+    """Done when the slot is finished; whoever waited for that before does no longer."""
+    later: asyncio.Future[None] = loop.create_future()
+    if slot.finished:
+        later.set_result(None)
+    else:
+        slot.wake = lambda: later.set_result(None)
+    return later

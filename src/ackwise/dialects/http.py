@@ -145,11 +145,13 @@ class Call:
         exchange = self.scope.get(EXCHANGE)
         return exchange is not None and exchange.gone
 
-    async def unless_gone(self, work: Awaitable[T]) -> T:
+    def unless_gone(self, work: Awaitable[T]) -> Awaitable[T]:
         """The work's result; when the client goes away first the work is cancelled, and `Gone` raised."""
         exchange = self.scope.get(EXCHANGE)
-        if exchange is not None:
-            return await self._while_there(exchange, work)
+        return self._listening(work) if exchange is None else self._while_there(exchange, work)
+
+    async def _listening(self, work: Awaitable[T]) -> T:
+        """By ASGI's own means, which take two tasks that watch each other."""
         task = asyncio.ensure_future(work)
         leaving = asyncio.ensure_future(self._leaves())
         try:
@@ -163,7 +165,7 @@ class Call:
             task.cancel()
 
     async def _while_there(self, exchange: Any, work: Awaitable[T]) -> T:
-        """The same without tasks to watch each other: thousands may wait."""
+        """The same without any more tasks: thousands may wait."""
         me = asyncio.current_task()
         assert me is not None
         exchange.when_gone(me.cancel)

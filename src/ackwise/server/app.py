@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from starlette.types import ASGIApp
 
 from ackwise.core.errors import AckwiseError, Draining
-from ackwise.dialects.http import EXCHANGE, Answer, Call, Gone, Receive, Route, Scope, Send, answer, refusal
+from ackwise.dialects.http import EXCHANGE, Answer, Call, Gone, Receive, Route, Scope, Send, answer, encode, refusal
 from ackwise.server.routing import Table
 
 log = logging.getLogger("ackwise.server")
@@ -21,9 +21,16 @@ class Application:
     """Finds the handler, runs it, turns whatever it raises into an answer; what it does not know goes to `pages`."""
 
     def __init__(
-        self, routes: Iterable[Route], pages: ASGIApp, *, max_body: int = DEFAULT_MAX_BODY, cors: str | None = None
+        self,
+        routes: Callable[[], Iterable[Route]],
+        pages: ASGIApp,
+        *,
+        max_body: int = DEFAULT_MAX_BODY,
+        cors: str | None = None,
     ) -> None:
-        self._table = Table(routes)
+        """`routes` is asked at the first request: what they stand on begins with the application's lifespan."""
+        self._routes = routes
+        self._table: Table | None = None
         self._pages = pages
         self._max_body = max_body
         self._cors = _cors_headers(cors)
@@ -32,9 +39,16 @@ class Application:
         if scope["type"] != "http":
             await self._pages(scope, receive, send)
             return
+        if self._table is None:
+            self._table = Table(self._routes())
+        method = scope["method"]
         try:
-            reply = await self._reply(scope, receive)
-            if reply is None:
+            found = self._table.find(method, scope["raw_path"])
+            if isinstance(found, tuple):
+                reply = await found[0](Call(scope, receive, found[1], self._max_body))
+            elif found:
+                reply = _not_allowed(method, found)
+            else:
                 await self._pages(scope, receive, send)
                 return
         except Gone:
@@ -47,26 +61,11 @@ class Application:
         except UnicodeDecodeError:
             reply = answer({"error": "the query is not valid UTF-8", "code": "bad_input"}, 400)
         except Exception:
-            log.exception("%s %s failed", scope["method"], scope["path"])
+            log.exception("%s %s failed", method, scope["path"])
             reply = answer({"error": "internal error; the server's log has more", "code": "internal"}, 500)
         exchange = scope.get(EXCHANGE)
         if exchange is None or not exchange.respond(reply, self._cors):
             await self._send(reply, send)
-
-    async def _reply(self, scope: Scope, receive: Receive) -> Answer | None:
-        method = scope["method"]
-        found = self._table.find(method, scope["raw_path"])
-        if isinstance(found, tuple):
-            handler, params = found
-            return await handler(Call(scope, receive, params, self._max_body))
-        if not found:
-            return None
-        allow = (b"allow", ", ".join(sorted(found)).encode())
-        if method == "OPTIONS":
-            return Answer(b"", 204, headers=(allow,))
-        reply = answer({"error": f"{method} is not allowed here", "code": "method_not_allowed"}, 405)
-        reply.headers = (allow,)
-        return reply
 
     async def _send(self, reply: Answer, send: Send) -> None:
         headers: list[tuple[bytes, bytes]] = [*reply.headers, *self._cors]
@@ -75,6 +74,15 @@ class Application:
             headers.append((b"content-length", b"%d" % len(reply.body)))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if reply.status == 204 else reply.body})
+
+
+def _not_allowed(method: str, known: frozenset[str]) -> Answer:
+    """The path is known, but not so."""
+    allow = ((b"allow", ", ".join(sorted(known)).encode()),)
+    if method == "OPTIONS":
+        return Answer(b"", 204, headers=allow)
+    body = {"error": f"{method} is not allowed here", "code": "method_not_allowed"}
+    return Answer(encode(body), 405, headers=allow)
 
 
 def _cors_headers(origin: str | None) -> tuple[tuple[bytes, bytes], ...]:

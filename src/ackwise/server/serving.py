@@ -8,7 +8,7 @@ import ipaddress
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import uvicorn
@@ -78,24 +78,6 @@ class Served:
             await self._broker.close()
 
 
-class Late:
-    """The application is assembled when its broker is there."""
-
-    def __init__(self, served: Served, settings: Settings) -> None:
-        self._served, self._settings = served, settings
-        self._pages = make_pages(served.broker, served.lifespan)
-        self._inner: Application | None = None
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan":
-            await self._pages(scope, receive, send)
-            return
-        if self._inner is None:
-            routes = all_routes(self._served.broker(), self._settings)
-            self._inner = Application(routes, self._pages, max_body=self._settings.max_body, cors=self._settings.cors)
-        await self._inner(scope, receive, send)
-
-
 def listen(host: str, port: int) -> socket.socket:
     """A socket that is bound, or an error that says to what it could not be."""
     try:
@@ -153,8 +135,14 @@ def make_server(store: Store, settings: Settings, on_ready: Callable[[str, int],
     """A server that is not yet running; `await server.serve()` runs it until it is told to exit."""
     settings.check()
     served = Served(store)
+    app = Application(
+        lambda: all_routes(served.broker(), settings),
+        make_pages(served.broker, served.lifespan),
+        max_body=settings.max_body,
+        cors=settings.cors,
+    )
     config = uvicorn.Config(
-        Late(served, settings),
+        app,
         host=settings.host.strip("[]"),
         port=settings.port,
         http=type("Protocol", (GuardedProtocol,), {"max_connections": settings.max_connections}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -116,14 +117,14 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
             return _EMPTY
         return Answer(spell(handed, words))
 
-    async def by_queue(call: Call) -> Answer:
-        return await pop(call, call.params[0], None)
+    def by_queue(call: Call) -> Awaitable[Answer]:
+        return pop(call, call.params[0], None)
 
-    async def by_partition(call: Call) -> Answer:
-        return await pop(call, call.params[0], call.params[1])
+    def by_partition(call: Call) -> Awaitable[Answer]:
+        return pop(call, call.params[0], call.params[1])
 
-    async def by_tag(call: Call) -> Answer:
-        return await pop(call, None, None)
+    def by_tag(call: Call) -> Awaitable[Answer]:
+        return pop(call, None, None)
 
     return [
         Route("GET", "/api/v1/pop/queue/{queue}", by_queue),

@@ -60,7 +60,7 @@ def open_writer(url: StoreURL, vfs: str | None = None) -> apsw.Connection:
         _pragma(connection, "synchronous", "2" if url.durability == "full" else "1")
         _pragma(connection, "wal_autocheckpoint", "0")
         _pragma(connection, "foreign_keys", "0")
-        _pragma(connection, "cache_size", "-16384")
+        _pragma(connection, "cache_size", "-12288")
         _pragma(connection, "temp_store", "2")
         if os.access(path, os.F_OK) and not os.access(path, os.W_OK):
             raise errors.StoreReadOnly(f"{path} cannot be written; check its permissions")

@@ -34,7 +34,7 @@ T = TypeVar("T")
 LEDGER_EVERY = 1_000_000
 CHECKPOINT_BYTES = 8 << 20
 RESTART_BYTES = 64 << 20
-CACHE_BYTES = 12 << 20
+CACHE_BYTES = 8 << 20
 
 
 class PreparedTurn:
