@@ -66,6 +66,13 @@ class Known(Protocol):
 class Dedupe(Known, Protocol):
     """The same, for who writes."""
 
+    asks: bool
+    """Whether finding means a question to a server."""
+
+    def expect(self, hashes: list[int]) -> None:
+        """`find` will be asked about these; a chance to look for all of them at once."""
+        ...
+
     def add(self, hashes: list[int], place: int) -> None:
         """Remember hashes in this turn; their places count up from `place`. `find` was asked about them before."""
         ...

@@ -10,22 +10,34 @@ CHUNK = 10_000
 class TableDedupe:
     """What a turn adds is kept in memory until its last statement: one insert per turn."""
 
+    asks = True
+
     def __init__(self, session: Session) -> None:
         self._session = session
         self.begin()
 
     def begin(self) -> None:
+        self._asked: dict[int, list[int]] = {}
+        self._forget_turn()
+
+    def _forget_turn(self) -> None:
         self._hashes: list[int] = []
         self._places: list[int] = []
         self._turn: dict[int, list[int]] = {}
         self._mark = 0
 
-    def find(self, hashes: list[int]) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
-        if not hashes:
-            return found
+    def expect(self, hashes: list[int]) -> None:
+        """Ask the database about all of these at once; under the locks that are held its answer stays true."""
+        self._asked.update((h, []) for h in hashes)
         for h, pos in self._session.rows("dedupe_find", {"hashes": hashes}):
-            found.setdefault(h, []).append(pos)
+            self._asked[h].append(pos)
+
+    def find(self, hashes: list[int]) -> dict[int, list[int]]:
+        unasked = [h for h in hashes if h not in self._asked]
+        found = {h: list(places) for h in hashes if (places := self._asked.get(h))}
+        if unasked:
+            for h, pos in self._session.rows("dedupe_find", {"hashes": unasked}):
+                found.setdefault(h, []).append(pos)
         if self._turn:
             for h in set(hashes).intersection(self._turn):
                 found[h] = found.get(h, []) + self._turn[h]
@@ -45,7 +57,7 @@ class TableDedupe:
 
     def undo(self) -> None:
         hashes, places = self._hashes[: self._mark], self._places[: self._mark]
-        self.begin()
+        self._forget_turn()
         self._remember(hashes, places)
 
     def write(self, now: int) -> None:

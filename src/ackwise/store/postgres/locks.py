@@ -36,7 +36,16 @@ def lock(session: PostgresSession, commands: Sequence[Command], known: LaneParts
     parts |= _other_parts(session, footprint) | _lane_parts(session, footprint.lanes, known)
     if parts:
         session.lock_parts(sorted(parts))
+        if footprint.pushed:
+            _learn_lanes(session, parts)
     return session.rows("leases_lock", {"leases": sorted(footprint.leases)}) if footprint.leases else []
+
+
+def _learn_lanes(session: PostgresSession, parts: set[int]) -> None:
+    """Where pushes will append, read at once instead of one by one."""
+    for queue, name, part, uuid, prio, lane, head in session.rows("footprint_heads", {"parts": sorted(parts)}):
+        session.remember("part_by_name", {"queue": queue, "name": name}, (part, uuid))
+        session.remember("lane_of_part", {"part": part, "prio": prio}, (lane, head))
 
 
 def _named(session: PostgresSession, footprint: Footprint) -> tuple[set[int], set[int]]:

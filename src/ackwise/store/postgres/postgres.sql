@@ -27,6 +27,10 @@ JOIN queue AS q ON q.name = w.queue AND q.deleted_at IS NULL
 LEFT JOIN part AS p ON p.queue = q.id AND p.name = w.name
 LEFT JOIN lane AS l ON l.part = p.id AND l.prio = w.prio;
 
+-- name: footprint_heads: the lanes of owned partitions and where they end
+SELECT p.queue, p.name, p.id, p.uuid, l.prio, l.id, l.head
+FROM part AS p JOIN lane AS l ON l.part = p.id WHERE p.id = ANY(CAST(:parts AS bigint[]));
+
 -- name: footprint_groups: the groups in which commands will claim; no group where one has to be made
 SELECT q.id, q.name, q.policy, w.name, g.id
 FROM unnest(CAST(:queues AS text[]), CAST(:names AS text[])) AS w (queue, name)

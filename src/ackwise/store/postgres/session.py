@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ackwise.store import statements
+from ackwise.store.memory import CATALOGUE, Memory
 from ackwise.store.postgres.connection import Connection
 from ackwise.store.session import Outdated, Params, Row
 
@@ -25,8 +26,11 @@ class PostgresSession:
         self._groups: dict[int, bool] = {}
         self._owned: set[int] = set()
         self._owned_before: set[int] = set()
+        self._memory = Memory(CATALOGUE | {"lane_of_part"}, ("lane_",))
+        """For one turn. A lane's row is only read when its partition is owned, so nobody else changes it either."""
 
     def begin(self, how: bytes = b"BEGIN") -> None:
+        self._memory.forget()
         self._owned.clear()
         self._groups.clear()
         self._cursor.execute(how)
@@ -55,16 +59,28 @@ class PostgresSession:
         return self.rows("leases_expired_lock", {"leases": ours, "now": params["now"]}) if ours else []
 
     def row(self, name: str, params: Params = _NONE) -> Row | None:
+        keeps = self._memory.keeps(name)
+        known = self._memory.get(name, params) if keeps else None
+        if known is not None:
+            return known
         found = self._cursor.execute(STATEMENTS[name], params).fetchall()
+        if found and keeps:
+            self._memory.put(name, params, found[0])
         return found[0] if found else None
 
+    def remember(self, name: str, params: Params, row: Row) -> None:
+        """A row that was read together with others."""
+        self._memory.put(name, params, row)
+
     def run(self, name: str, params: Params = _NONE) -> int:
+        self._memory.keeps(name)
         return self._cursor.execute(STATEMENTS[name], params).rowcount
 
     def many(self, name: str, params: Iterable[Params]) -> int:
         rows = list(params)
         if not rows:
             return 0
+        self._memory.keeps(name)
         if len(rows) == 1:
             self._cursor.execute(STATEMENTS[name], rows[0])
         else:
@@ -82,14 +98,17 @@ class PostgresSession:
         self._cursor.execute(b"ROLLBACK TO ackwise")
         self._cursor.execute(b"RELEASE ackwise")
         self._owned = self._owned_before
+        self._memory.forget()
 
     # locks
 
     def lock_queue(self, queue: int) -> None:
+        self._memory.forget()  # what was read before may have been changed by who had the lock
         if not self.rows("lock_queue", {"queues": [queue]}):
             raise Outdated("the queue was deleted meanwhile")
 
     def lock_queues(self, queues: list[int]) -> None:
+        self._memory.forget()
         self.rows("lock_queue", {"queues": queues})
 
     def lock_queue_parts(self, queue: int) -> None:

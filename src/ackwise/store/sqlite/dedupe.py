@@ -117,6 +117,8 @@ class StoredKeys:
 class GenerationalDedupe:
     """Belongs to the one writer. What a turn adds counts at once for the turn, and for good when it commits."""
 
+    asks = False
+
     def __init__(self, session: Session, generation: int = GENERATION) -> None:
         self._session = session
         self._generation = generation
@@ -195,6 +197,9 @@ class GenerationalDedupe:
 
     def _turn_places(self) -> list[int]:
         return [pos for start, count in _pairs(self._runs) for pos in range(start, start + count)]
+
+    def expect(self, hashes: list[int]) -> None:
+        """Nothing to gain: the keys are here."""
 
     def find(self, hashes: list[int]) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}

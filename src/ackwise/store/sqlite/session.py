@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import apsw
 
 from ackwise.store import statements
+from ackwise.store.memory import Memory
 from ackwise.store.session import Params, Row
 
 STATEMENTS = statements.load(*statements.shared(), ("ackwise.store.sqlite", "sqlite.sql"))
@@ -60,44 +61,31 @@ class SQLiteSession:
         return set(parts)
 
 
-_REMEMBERED = frozenset(
-    ("queue_by_name", "queue_by_id", "group_by_name", "group_by_id", "part_by_name", "part_by_id", "part_by_uuid")
-)
-_MOST_REMEMBERED = 20_000
-_CHANGES_THEM = ("queue_", "part_", "group_", "purge_")
-
-
 class WriterSession(SQLiteSession):
     """The writer's session: it is the only one that changes the catalogue, so it remembers rows of it between turns."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(connection)
-        self._known: dict[tuple[object, ...], Row] = {}
+        self._memory = Memory()
 
     def row(self, name: str, params: Params = _NONE) -> Row | None:
-        if name not in _REMEMBERED:
-            if name.startswith(_CHANGES_THEM):
-                self._known.clear()
+        if not self._memory.keeps(name):
             return super().row(name, params)
-        key = (name, *params.values())
-        found = self._known.get(key)
+        found = self._memory.get(name, params)
         if found is None:
             found = super().row(name, params)
             if found is not None:
-                if len(self._known) >= _MOST_REMEMBERED:
-                    self._known.clear()
-                self._known[key] = found
+                self._memory.put(name, params, found)
         return found
 
     def run(self, name: str, params: Params = _NONE) -> int:
-        if name.startswith(_CHANGES_THEM):
-            self._known.clear()
+        self._memory.keeps(name)
         return super().run(name, params)
 
     def undo(self) -> None:
-        self._known.clear()
+        self._memory.forget()
         super().undo()
 
     def forget(self) -> None:
         """Another process wrote, or a turn was rolled back."""
-        self._known.clear()
+        self._memory.forget()

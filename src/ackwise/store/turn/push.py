@@ -7,7 +7,7 @@ from typing import Any
 from ackwise.core import limits
 from ackwise.core.answers import Placed, PlacedRun, Receipts
 from ackwise.core.commands import Push
-from ackwise.core.errors import RolledBack
+from ackwise.core.errors import BadInput, RolledBack
 from ackwise.core.messages import NewMessage, PlainBatch
 from ackwise.core.policy import QueuePolicy
 from ackwise.store.segment import (
@@ -35,6 +35,22 @@ class Appender:
         self._queues: dict[str, QueueRow] = {}
         self._lanes: dict[tuple[int, str, int], tuple[LaneRef, QueueRow]] = {}
         self._waiting: dict[int, Columns] = {}
+
+    def expect(self, commands: list[Push]) -> None:
+        """Many pushes: their transaction ids are looked for together where that is what costs."""
+        hashes: list[int] = []
+        for command in commands:
+            batch = command.messages
+            if not isinstance(batch, PlainBatch) or not batch.transaction_ids:
+                continue
+            try:
+                owner = catalog.find_queue(self._turn.session, command.queue) if check_push(command) else None
+            except BadInput:
+                continue  # refused when its turn comes
+            part = catalog.find_part(self._turn.session, owner, batch.partition) if owner is not None else None
+            if part is not None and all(batch.transaction_ids):
+                hashes += reading.hashes(self._turn, part, 0, batch.transaction_ids)
+        self._turn.dedupe.expect(hashes)
 
     def push(self, command: Push, *, on_duplicate: str = "ok") -> Receipts:
         """Place every message; with `on_duplicate="fail"` a duplicate refuses the whole call."""
