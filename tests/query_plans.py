@@ -26,6 +26,8 @@ HOT: dict[str, dict[str, object]] = {
     # settle
     "lease_by_no": {"no": 77},
     "cursor_get": LANE,
+    "cursors_beside": LANE,
+    "lease_any_whole_queue": {"grp": 1},
     "span_across": {**LANE, "hi": 3},
     "spans_inside": {**LANE, "lo": 3, "hi": 9},
     "spans_of_lease": {"lease": 77},

@@ -15,6 +15,7 @@ STATEMENTS = {
 }
 _GROUP_LOCKS = 0x41434B57 << 32
 _NONE: Params = {}
+MOST_NAMES = 50_000
 
 
 class PostgresSession:
@@ -26,8 +27,10 @@ class PostgresSession:
         self._groups: dict[int, bool] = {}
         self._owned: set[int] = set()
         self._owned_before: set[int] = set()
-        self._memory = Memory(CATALOGUE | {"lane_of_part"}, ("lane_",))
+        self._memory = Memory(CATALOGUE - {"part_by_id"} | {"lane_of_part"}, ("lane_",))
         """For one turn. A lane's row is only read when its partition is owned, so nobody else changes it either."""
+        self._names: dict[int, Row] = {}
+        """What partitions are called, for ever: an id is never used again."""
 
     def begin(self, how: bytes = b"BEGIN") -> None:
         self._memory.forget()
@@ -59,6 +62,8 @@ class PostgresSession:
         return self.rows("leases_expired_lock", {"leases": ours, "now": params["now"]}) if ours else []
 
     def row(self, name: str, params: Params = _NONE) -> Row | None:
+        if name == "part_by_id":
+            return self._name(params)
         keeps = self._memory.keeps(name)
         known = self._memory.get(name, params) if keeps else None
         if known is not None:
@@ -67,6 +72,17 @@ class PostgresSession:
         if found and keeps:
             self._memory.put(name, params, found[0])
         return found[0] if found else None
+
+    def _name(self, params: Params) -> Row | None:
+        part = params["id"]
+        if part not in self._names:
+            found = self.rows("part_by_id", params)
+            if not found:
+                return None
+            if len(self._names) >= MOST_NAMES:
+                self._names.clear()
+            self._names[part] = found[0]
+        return self._names[part]
 
     def remember(self, name: str, params: Params, row: Row) -> None:
         """A row that was read together with others."""

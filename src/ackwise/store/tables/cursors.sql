@@ -24,6 +24,13 @@ SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked,
   c.settled_at
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.part = :part AND c.grp = :grp ORDER BY c.prio;
 
+-- name: cursors_beside: a group's places in the partition of a lane
+SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
+  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
+  c.settled_at
+FROM cursor AS c JOIN lane AS l ON l.id = c.lane
+WHERE c.part = (SELECT part FROM lane WHERE id = :lane) AND c.grp = :grp;
+
 -- name: cursors_of_lane: every group's place in a lane
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,

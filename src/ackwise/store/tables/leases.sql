@@ -45,6 +45,9 @@ WHERE grp = :grp AND ended_at IS NULL AND deadline > :now AND owner <> :owner OR
 SELECT no, deadline, owner FROM lease
 WHERE grp = :grp AND ended_at IS NULL AND exclusivity = 'queue' AND deadline > :now AND owner <> :owner LIMIT 1;
 
+-- name: lease_any_whole_queue: whether any lease of a group excludes others from the whole queue
+SELECT 1 FROM lease WHERE grp = :grp AND ended_at IS NULL AND exclusivity = 'queue' LIMIT 1;
+
 -- name: lease_owner_in_lane: who holds something in a lane, other than the asker
 SELECT l.owner FROM span AS s JOIN lease AS l ON l.no = s.lease
 WHERE s.lane = :lane AND s.grp = :grp AND s.lease IS NOT NULL AND l.owner <> :owner LIMIT 1;

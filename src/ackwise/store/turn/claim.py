@@ -167,7 +167,7 @@ class _Claiming:
     def _shut_out(self) -> bool:
         """Whether somebody holds the whole queue, or this claim wants it whole and somebody holds anything."""
         where = {"grp": self.group.id, "owner": self.owner, "now": self.turn.now}
-        whole = self.session.row("lease_whole_queue", where)
+        whole = None if self.turn.nobody_has_all(self.group.id) else self.session.row("lease_whole_queue", where)
         if whole:
             self.blocked, self.until = EmptyReason.LOCKED, whole[1]
             return True

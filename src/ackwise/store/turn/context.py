@@ -55,6 +55,11 @@ class Turn(Looking):
         self._saved_tally: Tally = {}
         self._saved_written = 0
         self._leases: dict[int, Lease] = {}
+        self._shut: dict[int, bool] = {}
+        self.claims = 0
+        """How many claims there are in this turn: so many lanes are looked for at once."""
+        self.ready: dict[tuple[object, ...], dict[int, Row]] = {}
+        """Ready lanes, by where was looked, that a claim of this turn found, owns and did not need."""
         self._lease_no = 0
 
     def roll(self) -> float:
@@ -89,6 +94,7 @@ class Turn(Looking):
 
     def forget(self) -> None:
         """Drop what was loaded."""
+        self.ready.clear()
         self._leases.clear()
         self.loaded.clear()
 
@@ -132,7 +138,14 @@ class Turn(Looking):
         row = self.session.row("lease_by_key", {"grp": grp, "key": key})
         return (self._leases.get(row[0]) or lease_from(row)) if row else None
 
+    def nobody_has_all(self, grp: int) -> bool:
+        """Whether no lease excludes everybody from this group's queue; asked once per turn, under the group's lock."""
+        if grp not in self._shut:
+            self._shut[grp] = self.session.row("lease_any_whole_queue", {"grp": grp}) is not None
+        return not self._shut[grp]
+
     def add_lease(self, lease: Lease) -> None:
+        self._shut[lease.grp] = self._shut.get(lease.grp, True) or lease.exclusivity == "queue"
         fields = msgspec.structs.asdict(lease)
         self.session.run("lease_insert", {**fields, "granted": ranges_text(lease.granted)})
         self._leases[lease.no] = lease

@@ -93,6 +93,13 @@ def act(turn: Turn, target: Target, entry: Settlement) -> Settled:
     took = turn.now - lease.made_at
     failures = 0
     cursors: dict[int, Cursor] = {}
+    beside: list[Cursor] | None = None
+    if target.lane is not None and lease.exclusivity != "none":
+        # Its siblings are needed as well, if this ends the lease's hold of the partition.
+        rows = turn.session.rows("cursors_beside", {"lane": target.lane, "grp": lease.grp})
+        places_here = list(map(places.cursor_from, rows))
+        cursors = {cursor.lane: cursor for cursor in places_here if cursor.lane == target.lane}
+        beside = [cursor for cursor in places_here if cursor.lane != target.lane]
     for span, (before, piece, after) in zip(spans, pieces, strict=True):
         cursor = cursors.get(piece.lane) or cursor_of(turn, piece)
         cursors[piece.lane] = cursor
@@ -104,7 +111,9 @@ def act(turn: Turn, target: Target, entry: Settlement) -> Settled:
         word = State.EXPIRED.value if dropped else verdict.value
         turn.count(held.queue.name, held.group.name, word, len(piece), took)
         failures = fails
-    ended = let_go(turn, held, lease, cursors)
+    granted = sum(hi - lo for lane, lo, hi in lease.granted if lane == target.lane)
+    emptied = sum(len(piece) for _, piece, _ in pieces) == granted
+    ended = let_go(turn, held, lease, cursors, emptied=emptied, beside=beside)
     died = verdicts.pop(Verdict.DEAD, 0)
     overall = next(iter(verdicts), Verdict.DEAD)
     return Settled(overall, sum(verdicts.values()) + died, ended, None if verdicts else reason, died, failures)
@@ -193,20 +202,33 @@ def finish(
     turn.replace_span(span, rest)
 
 
-def let_go(turn: Turn, held: Holding, lease: Lease, cursors: dict[int, Cursor], kind: str = "settled") -> bool:
-    """Free the lanes that the lease has finished, and end it when it holds nothing more."""
+def let_go(
+    turn: Turn,
+    held: Holding,
+    lease: Lease,
+    cursors: dict[int, Cursor],
+    kind: str = "settled",
+    *,
+    emptied: bool = False,
+    beside: list[Cursor] | None = None,
+) -> bool:
+    """Free the lanes that the lease has finished, and end it when it holds nothing more.
+
+    `emptied`: all that was granted of the one lane is finished, so it need not be asked; `beside` are the other places
+    of its partition, where they are known.
+    """
     if not lease.no:
         for cursor in cursors.values():
             places.refresh(turn, cursor, held.policy, held.queue.name)
         return False
     finished = 0
     for lane, cursor in cursors.items():
-        if turn.session.row("span_held_in_lane", {"lease": lease.no, "lane": lane}) is None:
+        if emptied or turn.session.row("span_held_in_lane", {"lease": lease.no, "lane": lane}) is None:
             finished += 1
             _leave_lane(cursor, lease)
         places.refresh(turn, cursor, held.policy, held.queue.name)
     if finished and lease.exclusivity != "none":
-        places.open_doors(turn, list(cursors.values()), held.policy, held.queue.name)
+        places.open_doors(turn, list(cursors.values()), held.policy, held.queue.name, beside)
     if finished < len(cursors):
         return False
     elsewhere = any(lane not in cursors for lane, _, _ in lease.granted)

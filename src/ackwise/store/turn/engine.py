@@ -88,6 +88,7 @@ def run(turn: Turn, commands: Sequence[Command]) -> list[Result]:
             _push(turn, mine, results)
             continue
         if phase == (Claim,):
+            turn.claims = len(mine)
             sweep.expire(turn, _HOUSEKEEPING_LIMIT)
             sweep.promote(turn, _HOUSEKEEPING_LIMIT)
         for index, command in mine:

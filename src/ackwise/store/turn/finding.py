@@ -19,7 +19,7 @@ class Finder:
     """Finds and locks candidates for one claim."""
 
     def __init__(self, turn: Turn, command: Claim, queue: QueueRow, grp: int, owner: str, *, strict: bool) -> None:
-        self._session, self._now = turn.session, turn.now
+        self._turn, self._session, self._now = turn, turn.session, turn.now
         self._command, self._queue, self._grp, self._owner, self._strict = command, queue, grp, owner, strict
 
     def candidates(self, satisfied: Callable[[], bool]) -> Iterator[tuple[int, set[int] | None]]:
@@ -52,18 +52,25 @@ class Finder:
     def _ready(
         self, statement: str, only: dict[str, int], satisfied: Callable[[], bool]
     ) -> Iterator[tuple[int, set[int]]]:
+        """First what an earlier claim of this turn found and did not need, then what the database has."""
+        left = self._turn.ready.setdefault((statement, *only.values()), {})
+        while left:
+            row = next(iter(left.values()))
+            del left[row[0]]
+            yield row[1], {row[0]}
         skipped: list[tuple[int, set[int]]] = []
         seen = 0
-        page = min(PAGE, max(4, self._command.most))
+        page = min(PAGE, max(4, self._command.most, self._turn.claims))
         while seen < MOST_LANES_SEEN:
             rows = self._session.rows(statement, {**only, "limit": page, "skip": seen})
             seen += len(rows)
             locked = self._session.lock_parts(sorted({row[1] for row in rows}), skip=True)
-            for row in rows:
-                if row[1] in locked:
-                    yield row[1], {row[0]}
-                else:
-                    skipped.append((row[1], {row[0]}))
+            left.update((row[0], row) for row in rows if row[1] in locked)
+            skipped += [(row[1], {row[0]}) for row in rows if row[1] not in locked]
+            while left:
+                row = next(iter(left.values()))
+                del left[row[0]]
+                yield row[1], {row[0]}
             if len(rows) < page:
                 break
             page = PAGE

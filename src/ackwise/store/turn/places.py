@@ -69,11 +69,18 @@ def refresh(turn: Turn, cursor: Cursor, policy: QueuePolicy, queue: str) -> None
         turn.wake(queue, max(1, cursor.head - cursor.next + cursor.held))
 
 
-def open_doors(turn: Turn, cursors: list[Cursor], policy: QueuePolicy, queue: str) -> None:
+def open_doors(
+    turn: Turn, cursors: list[Cursor], policy: QueuePolicy, queue: str, beside: list[Cursor] | None = None
+) -> None:
     """An exclusive hold ended: other lanes of those partitions, or of the whole queue, may be claimable again."""
+    known = {cursor.lane for cursor in cursors}
     for part, grp in {(cursor.part, cursor.grp) for cursor in cursors}:
-        for row in turn.session.rows("cursors_of_part", {"part": part, "grp": grp}):
-            sibling = Cursor(*row)
+        if beside is None:
+            rows = turn.session.rows("cursors_of_part", {"part": part, "grp": grp})
+            siblings = [cursor for cursor in map(cursor_from, rows) if cursor.lane not in known]
+        else:
+            siblings = beside
+        for sibling in siblings:
             if sibling.ready_at is None and not sibling.exclusive and (sibling.held or sibling.next < sibling.head):
                 refresh(turn, sibling, policy, queue)
     turn.wake(queue, WAKE_ALL)
