@@ -14,8 +14,9 @@ from ackwise.core.commands import ByTransaction, Settle, Settlement
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.settlement import Outcome, Verdict
+from ackwise.dialects.cells import quoted
 from ackwise.dialects.http import Answer, Call, Route, encode, parse
-from ackwise.dialects.queen.words import Words, plain_text
+from ackwise.dialects.queen.words import Words
 
 T = TypeVar("T")
 
@@ -212,7 +213,7 @@ def _all_acked(acks: Sequence[Ack], settled: Settled, words: Words) -> list[str]
             f'"retryCount":{settled.failures},{encode(names).decode()[1:]}'
         )
     txids = [ack.transactionId for ack in acks]
-    spelled = [f'"{txid}"' for txid in txids] if plain_text(txids) else [encode(txid).decode() for txid in txids]
+    spelled = quoted(txids)
     return [
         f'{{"index":{index},"transactionId":{txid}{tails[ack.partitionId]}'
         for index, (txid, ack) in enumerate(zip(spelled, acks, strict=True))

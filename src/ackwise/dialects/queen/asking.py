@@ -8,11 +8,10 @@ import msgspec
 
 from ackwise.core.errors import BadInput
 from ackwise.core.ids import uuid_int
-from ackwise.core.messages import JSON, shown
+from ackwise.core.native import payloads
 from ackwise.dialects.http import Call, parse
 
 _anything = msgspec.json.Decoder(Any)
-_syntax = msgspec.json.Decoder(msgspec.Raw)
 
 
 async def read_object(call: Call) -> dict[str, Any]:
@@ -41,20 +40,14 @@ def uuid_in(text: str, what: str) -> str:
     return text.lower()
 
 
-def number_in(query: dict[str, str], name: str, default: int, most: int) -> int:
-    """A number from 0 up. What is not one is the default, as upstream has it; one too large is the bound."""
+def number_in(query: dict[str, str], name: str, default: int, most: int, *, least: int = 0) -> int:
+    """What is not a number is the default, as upstream has it; one that is too small or too large is the bound."""
     try:
-        return min(max(int(query.get(name, "")), 0), most)
+        return min(max(int(query.get(name, "")), least), most)
     except ValueError:
         return default
 
 
 def shown_payload(payload: bytes, content_type: str) -> object:
-    """A payload inside an answer: JSON as it was pushed, anything else as `shown` has it."""
-    if content_type == JSON:
-        try:
-            payload.decode()
-            return _syntax.decode(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            pass
-    return shown(payload, content_type)
+    """A payload inside an answer: JSON as it was pushed, anything else in base64."""
+    return msgspec.Raw(payloads.shown(payload, content_type)[0])

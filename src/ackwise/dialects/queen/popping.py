@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-import msgspec
-
 from ackwise.broker import AsyncBroker
 from ackwise.broker.handing import Run, runs
-from ackwise.core import ids, limits
+from ackwise.core import limits
 from ackwise.core.answers import Handed
 from ackwise.core.commands import ByLease, Claim, Settle, Settlement
 from ackwise.core.errors import BadInput
-from ackwise.core.messages import JSON, QUEUE_MODE, Extras, shown
+from ackwise.core.messages import QUEUE_MODE
+from ackwise.core.native import instants
 from ackwise.core.settlement import Outcome
+from ackwise.dialects.cells import cells, created, listed, quoted
 from ackwise.dialects.http import Answer, Call, Gone, Route, encode
+from ackwise.dialects.queen.asking import number_in
 from ackwise.dialects.queen.words import TRACE, Words, parse_time, show_time
 
 DEFAULT_BATCH = 1
@@ -27,19 +28,10 @@ AUTOPILOT = (200, 4)
 """Messages and partitions for a client that leaves the numbers to the server."""
 
 _EMPTY = Answer(b"", 204)
-_extras = msgspec.json.Decoder(Extras)
 
 
 def _flag(text: str | None) -> bool:
     return text in ("true", "1")
-
-
-def _number(text: str | None, default: int, least: int, most: int) -> int:
-    """A number that is not one is the default; one that is too small or too large is the bound."""
-    try:
-        return min(max(int(text or ""), least), most)
-    except ValueError:
-        return default
 
 
 class Asked:
@@ -57,8 +49,8 @@ class Asked:
             task=query.get("task") or None if queue is None else None,
             group=group,
             partitions=None if partition is None else (partition,),
-            most=_number(query.get("batch"), batch, 1, MOST),
-            most_partitions=_number(query.get("partitions"), partitions, 1, MOST_PARTITIONS),
+            most=number_in(query, "batch", batch, MOST, least=1),
+            most_partitions=number_in(query, "partitions", partitions, MOST_PARTITIONS, least=1),
             lease=_lease(query.get("leaseSeconds")),
             auto_ack=_flag(query.get("autoAck")) or _flag(query.get("commitOnDelivery")),
             start=_start(query, group, words),
@@ -66,7 +58,7 @@ class Asked:
             yields=autopilot,
             create=words.policy(),
         )
-        wait = _number(query.get("timeout"), DEFAULT_WAIT, 0, LONGEST_WAIT) if _flag(query.get("wait")) else 0
+        wait = number_in(query, "timeout", DEFAULT_WAIT, LONGEST_WAIT) if _flag(query.get("wait")) else 0
         self.wait = wait / 1000
 
 
@@ -162,40 +154,32 @@ def spell(handed: Handed, words: Words) -> bytes:
 
 
 def _spell_run(pieces: list[bytes], run: Run, lease_id: str, group: str, words: Words) -> None:
-    grant, lo, hi, segment = run
-    numbers, txids, payloads, extras = segment.cells(lo, hi)
-    spelled = ids.uuid_texts(numbers[0], len(numbers)) if numbers[-1] - numbers[0] == len(numbers) - 1 else None
-    message_ids = spelled or list(map(ids.uuid_text, numbers))
-    txids = [txid or own for txid, own in zip(txids, message_ids, strict=True)]
+    grant, found = run.grant, cells(run)
+    message_ids = found.message_ids
+    txids = found.transaction_ids(message_ids)
     if lease_id:
-        words.delivered.note(lease_id, group, grant, lo, txids)
-    created = encode(show_time(min(segment.created_at, ids.minted_at(numbers[0]))))
-    tail = (
-        b',"producerSub":null,"partitionId":"%b","partition":%b,"queue":%b,"leaseId":"%b","consumerGroup":%b,'
-        b'"retryCount":%d,"deliveryAttempt":%d,"offset":'
-        % (
-            grant.partition_id.encode(),
-            encode(grant.partition),
-            encode(grant.queue),
-            lease_id.encode(),
-            encode(group),
-            grant.failures,
-            grant.attempt,
-        )
+        words.delivered.note(lease_id, group, grant, run.lo, txids)
+    shared = encode(
+        {
+            "producerSub": None,
+            "partitionId": grant.partition_id,
+            "partition": grant.partition,
+            "queue": grant.queue,
+            "leaseId": lease_id,
+            "consumerGroup": group,
+            "retryCount": grant.failures,
+            "deliveryAttempt": grant.attempt,
+        }
+    )[1:-1].replace(b"%", b"%%")
+    template = (
+        b'{"id":"%%b","messageId":"%%b","transactionId":%%b,"traceId":%%b,"data":%%b,"createdAt":"%%b",%b,"offset":%%d}'
+        % shared
     )
-    trace = b"null"
-    minted = ids.minted_at(numbers[0])
-    for at, (number, message_id, txid, payload) in enumerate(zip(numbers, message_ids, txids, payloads, strict=True)):
-        if ids.minted_at(number) != minted:
-            minted = ids.minted_at(number)
-            created = encode(show_time(min(segment.created_at, minted)))
-        if extras is not None:
-            more = _extras.decode(extras[at]) if extras[at] else Extras()
-            trace = encode(more.headers.get(TRACE))
-            if more.content_type != JSON:
-                payload = encode(shown(payload, more.content_type))
-        named = message_id.encode()
-        pieces.append(
-            b'{"id":"%b","messageId":"%b","transactionId":%b,"traceId":%b,"data":%b,"createdAt":%b%b%d}'
-            % (named, named, encode(txid), trace, payload, created, tail, lo + at)
-        )
+    named = listed(message_ids)
+    size = len(named)
+    traces = [b"null"] * size
+    if found.extras is not None:
+        traces = [encode(extra.headers.get(TRACE)) for extra in found.extras]
+    moments = listed(map(instants.text, created(found, run)))
+    columns = (named, named, listed(quoted(txids)), traces, found.texts, moments, range(run.lo, run.hi))
+    pieces += [template % row for row in zip(*columns, strict=True)]

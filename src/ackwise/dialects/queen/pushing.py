@@ -13,8 +13,9 @@ from ackwise.core.commands import Push, Transaction
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import DEFAULT_PARTITION, NewMessage, PlainBatch
 from ackwise.core.policy import QueuePolicy
+from ackwise.dialects.cells import quoted
 from ackwise.dialects.http import Answer, Call, Route, encode, parse
-from ackwise.dialects.queen.words import TRACE, Words, plain_text
+from ackwise.dialects.queen.words import TRACE, Words
 
 _NULL = msgspec.Raw(b"null")
 
@@ -93,7 +94,7 @@ def results(items: list[Item], owners: list[int], receipts: list[Receipts]) -> b
     run = receipts[0].run if len(receipts) == 1 else None
     if run is not None and all(item.plain for item in items):
         message_ids, txids = run.columns()
-        spelled = [f'"{txid}"' for txid in txids] if plain_text(txids) else [encode(txid).decode() for txid in txids]
+        spelled = quoted(txids)
         rest = f'","partition_id":"{run.partition_id}","trace_id":null,"queueName":{encode(items[0].queue).decode()}}}'
         found = [
             f'{{"index":{index},"transaction_id":{txid},"status":"queued","message_id":"{message_id}{rest}'

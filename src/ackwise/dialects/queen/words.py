@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ import msgspec
 from ackwise.core.answers import QueueInfo
 from ackwise.core.errors import BadInput
 from ackwise.core.limits import MICROS
+from ackwise.core.native import instants
 from ackwise.core.policy import Backoff, QueuePolicy
 from ackwise.dialects.queen.delivered import Delivered
 from ackwise.dialects.queen.members import Failing, Members
@@ -23,7 +23,7 @@ _UPSTREAM = msgspec.structs.replace(
 TRACE = "traceId"
 """The header that keeps a message's trace id."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = instants.EPOCH
 _NO_LEASE_TIME = 60.0
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
@@ -48,11 +48,8 @@ class Words:
 # instants
 
 
-def show_time(micros: int | None) -> str | None:
-    """`2026-11-15T18:47:13.668185Z`."""
-    if micros is None:
-        return None
-    return (_EPOCH + timedelta(microseconds=micros)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+show_time = instants.text_or_none
+"""`2026-11-15T18:47:13.668185Z`."""
 
 
 def parse_time(text: object, what: str, *, end_of_day: bool = False) -> int:
@@ -71,12 +68,6 @@ def parse_time(text: object, what: str, *, end_of_day: bool = False) -> int:
     if not 0 <= micros <= _LAST:
         raise BadInput(f"{what} must lie between 1970 and 9999: {text!r:.60}")
     return micros
-
-
-def plain_text(texts: Sequence[str]) -> bool:
-    """Whether all of these can stand between quotes in JSON as they are."""
-    joined = "".join(texts)
-    return joined.isascii() and joined.isprintable() and '"' not in joined and "\\" not in joined
 
 
 # queue options

@@ -15,8 +15,9 @@ from ackwise.core.errors import BadInput
 from ackwise.core.messages import DEFAULT_PARTITION, JSON, NewMessage, PlainBatch
 from ackwise.core.native import payloads
 from ackwise.core.native.claiming import ClaimBody
+from ackwise.dialects.cells import cells, created
 from ackwise.dialects.http import encode
-from ackwise.server.native.handing import cells, created, delivery_ids, head_of
+from ackwise.server.native.handing import delivery_ids, head_of
 from ackwise.server.native.reading import NotAcceptable, UnsupportedMedia
 
 HOW = "Arrow needs pyarrow on the server: install ackwise[arrow]"
@@ -90,7 +91,7 @@ def claim(body: ClaimBody, settled: Sequence[Settled], handed: Handed) -> bytes:
         message_ids = found.message_ids
         columns["delivery_id"] += delivery_ids(handed.claimed, run)
         columns["message_id"] += message_ids
-        columns["transaction_id"] += [txid or own for txid, own in zip(found.txids, message_ids, strict=True)]
+        columns["transaction_id"] += found.transaction_ids(message_ids)
         columns["queue"] += [grant.queue] * size
         columns["partition"] += [grant.partition] * size
         columns["priority"] += [grant.priority] * size

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -11,42 +11,13 @@ from ackwise.broker.handing import Run, runs
 from ackwise.core import ids
 from ackwise.core.answers import Claimed, Handed, Settled
 from ackwise.core.messages import Extras
-from ackwise.core.native import claiming, instants, payloads
+from ackwise.core.native import claiming, instants
 from ackwise.core.native.claiming import ClaimBody, Columns
 from ackwise.core.native.settling import verdicts
+from ackwise.dialects.cells import Cells, cells, created, listed, quoted
 from ackwise.dialects.http import encode
 
-_extras = msgspec.json.Decoder(Extras).decode
 _PLAIN = Extras()
-
-
-class Cells(NamedTuple):
-    """The messages of a run, column by column: `texts` are their payloads in JSON, `extras` None when none has any."""
-
-    numbers: list[int]
-    counted: bool
-    """Whether the ids count up from the first."""
-    txids: list[str]
-    texts: list[bytes]
-    extras: list[Extras] | None
-
-    @property
-    def message_ids(self) -> list[str]:
-        if self.counted:
-            return ids.uuid_texts(self.numbers[0], len(self.numbers))
-        return list(map(ids.uuid_text, self.numbers))
-
-
-def cells(run: Run) -> Cells:
-    numbers, txids, found, packed = run.segment.cells(run.lo, run.hi)
-    first, size = numbers[0], len(numbers)
-    counted = numbers[-1] - first == size - 1 and numbers == list(range(first, first + size))
-    if packed is None and payloads.are_json(found):
-        return Cells(numbers, counted, txids, found, None)
-    given = [_extras(one) if one else _PLAIN for one in packed or [b""] * size]
-    shown = [payloads.shown(one, extra.content_type) for one, extra in zip(found, given, strict=True)]
-    extras = [Extras(extra.headers, kind) for extra, (_, kind) in zip(given, shown, strict=True)]
-    return Cells(numbers, counted, txids, [text for text, _ in shown], extras)
 
 
 def one(body: ClaimBody, settled: Sequence[Settled], handed: Handed) -> bytes:
@@ -110,9 +81,9 @@ def _rows(handed: Handed) -> list[bytes]:
         found = cells(run)
         message_ids = found.message_ids
         columns = zip(
-            _listed(delivery_ids(handed.claimed, run)),
-            _listed(message_ids),
-            _quoted([txid or own for txid, own in zip(found.txids, message_ids, strict=True)]),
+            listed(delivery_ids(handed.claimed, run)),
+            listed(message_ids),
+            listed(quoted(found.transaction_ids(message_ids))),
             range(run.lo, run.hi),
             found.texts,
             _told(found),
@@ -131,17 +102,9 @@ def delivery_ids(claimed: Claimed, run: Run) -> list[str]:
     return ids.delivery_ids(claimed.lease_no, claimed.tag, run.grant.lane, run.lo, run.hi)
 
 
-def created(found: Cells, run: Run) -> list[int]:
-    """When each was pushed. Ids that count up were minted together."""
-    stored_at = run.segment.created_at
-    if found.counted:
-        return [min(stored_at, ids.minted_at(found.numbers[0]))] * len(found.numbers)
-    return [min(stored_at, ids.minted_at(number)) for number in found.numbers]
-
-
 def _moments(found: Cells, run: Run) -> list[bytes]:
     at = created(found, run)
-    return [instants.text(at[0]).encode()] * len(at) if found.counted else _listed(map(instants.text, at))
+    return [instants.text(at[0]).encode()] * len(at) if found.counted else listed(map(instants.text, at))
 
 
 def _template(run: Run) -> bytes:
@@ -170,16 +133,3 @@ def _told(found: Cells) -> list[bytes]:
     if found.extras is None:
         return [_NOTHING_MORE] * len(found.texts)
     return [encode({"headers": extra.headers, "content_type": extra.content_type})[1:-1] for extra in found.extras]
-
-
-def _listed(texts: Iterable[str]) -> list[bytes]:
-    """Texts without a line break as bytes, all in one go."""
-    return "\n".join(texts).encode().split(b"\n")
-
-
-def _quoted(texts: list[str]) -> list[bytes]:
-    """Texts as JSON strings; most need nothing but quotes."""
-    joined = "".join(texts)
-    if joined.isascii() and joined.isprintable() and '"' not in joined and "\\" not in joined:
-        return _listed([f'"{text}"' for text in texts])
-    return list(map(encode, texts))
