@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from ackwise.core.queries import FindMessage, ListPartitions, ListPlaces, ListSt
 from ackwise.core.settlement import Outcome
 from ackwise.store.clock import ManualClock
 from tests.server.process import ServerProcess
-from tests.server.running import PATIENCE, Running
+from tests.server.running import Running
 
 
 @pytest.fixture
@@ -36,13 +35,6 @@ def server(store_url: str, clock: ManualClock) -> Iterator[Running]:
 def queue(server: Running, clock: ManualClock) -> Iterator[ackwise.Connection]:
     with ackwise.connect(server.url, clock=clock) as connection:
         yield connection
-
-
-def until_waiting(server: Running, count: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while len(server.server._served.broker().waiters) < count:
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_now_is_the_servers(server: Running, clock: ManualClock) -> None:
@@ -176,7 +168,7 @@ def test_closing_calls_back_polls_that_wait(server: Running, clock: ManualClock)
     threads = [threading.Thread(target=lambda: answers.append(queue.claim("q", wait=3600).empty)) for _ in range(3)]
     for thread in threads:
         thread.start()
-    until_waiting(server, 3)
+    server.until_waiting(3)
     queue.close()
     for thread in threads:
         thread.join(30)
@@ -206,7 +198,7 @@ def test_a_server_that_shuts_down_does_not_end_its_clients(store_url: str, clock
         claimed: list[Any] = []
         consumer = threading.Thread(target=lambda: claimed.extend(next(queue.batches("q", wait=60))))
         consumer.start()
-        until_waiting(first, 1)
+        first.until_waiting(1)
     with Running(store_url, clock, port=first.address[1]) as second:
         queue.push("q", "hello")
         consumer.join(60)

@@ -130,8 +130,14 @@ def test_a_claim_with_a_key_is_repeated(queue: ackwise.Connection, flaky: Flaky)
 
 def test_a_claim_that_was_refused_is_repeated(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push("q", 1)
-    flaky.fail("/v1/claim", *BUSY)
+    flaky.fail("/v1/claim", refusal(429, "overloaded"), refusal(503, "draining"))
     assert len(queue.claim("q")) == 1
+
+
+def test_a_claim_that_somebody_before_the_server_refused_is_not(queue: ackwise.Connection, flaky: Flaky) -> None:
+    flaky.fail("/v1/claim", b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy")
+    with pytest.raises(errors.StoreError, match="not as an Ackwise server does"):
+        queue.claim("q")
 
 
 def test_what_may_have_happened_is_not_repeated_blindly(queue: ackwise.Connection, flaky: Flaky) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import queue
 import threading
+import time
 from types import TracebackType
 from typing import Any
 
@@ -79,6 +80,13 @@ class Running:
 
     def __enter__(self) -> Running:
         return self
+
+    def until_waiting(self, count: int = 1) -> None:
+        """Until exactly so many polls wait."""
+        end = time.monotonic() + PATIENCE
+        while (now := len(self.server._served.broker().waiters)) != count:
+            assert time.monotonic() < end, f"{now} wait, not {count}"
+            time.sleep(0.005)
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None

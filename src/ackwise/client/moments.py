@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from ackwise.core.errors import BadInput
 from ackwise.core.limits import MAX_DELAY_SECONDS, MICROS, Seconds, micros
+from ackwise.core.native.instants import EPOCH, within
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 
 
@@ -22,10 +22,7 @@ def instant(value: object, what: str) -> int:
         raise BadInput(f"{what} must be a datetime, not {type(value).__name__}")
     if value.tzinfo is None:
         raise BadInput(f"{what} has no timezone; use for example datetime.now(timezone.utc)")
-    at = (value - EPOCH) // _MICRO
-    if at < 0:
-        raise BadInput(f"{what} lies before 1970")
-    return at
+    return within((value - EPOCH) // _MICRO, what)
 
 
 def instant_or_none(value: object, what: str) -> int | None:

@@ -49,7 +49,8 @@ class Tries:
         pause = None
         code = code_of(reply)
         if reply.status in _LATER and code in _PASSES:
-            unknown = code == OutcomeUnknown.code
+            # A proxy that answers for the server does not say whether it had asked it.
+            unknown = code in (OutcomeUnknown.code, None)
             self.repeated = self.repeated or unknown
             pause = self._pause(reply.retry_after) if self._again or not unknown else None
         if pause is None:

@@ -120,8 +120,9 @@ class Transaction(Command):
     pushes: list[Push] = []
     required_leases: tuple[str, ...] = ()
     on_duplicate: Literal["ok", "fail"] = "ok"
-    on_already: Literal["ok", "fail"] = "ok"
-    """What a settlement that was done before means: part of a repeated call, or a reason to do nothing of it."""
+    on_already: Literal["ok", "acks", "fail"] = "ok"
+    """What a settlement that was done before means: part of a repeated call (for acks only, or for any), or a reason to
+    do nothing of it."""
 
 
 class ConfigureQueue(Command):

@@ -64,6 +64,11 @@ def lease_id(no: int, tag: int) -> str:
     return f"L{_base36(no)}-{tag:08x}"
 
 
+def default_owner(no: int) -> str:
+    """Who holds a lease that was claimed without an owner: nobody but the lease itself."""
+    return f"lease-{no}"
+
+
 def parse_lease_id(text: object) -> tuple[int, int] | None:
     """(no, tag), or None when this is no lease id of ours."""
     found = _LEASE.fullmatch(text) if isinstance(text, str) else None

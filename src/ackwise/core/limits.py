@@ -16,6 +16,8 @@ MAX_BATCH = 1_000_000
 MAX_PUSH_ITEMS = 100_000
 MAX_PRIORITY = 2**31 - 1
 MAX_HEADERS_BYTES = 64 * 1024
+LAST_INSTANT = 253_402_300_799_999_999
+"""The end of the year 9999."""
 DEFAULT_MAX_PAYLOAD = 8 * 1024 * 1024
 
 Seconds = float | int | timedelta
@@ -84,8 +86,8 @@ def lease_of(value: object) -> int:
 
 
 def instant(value: object, what: str) -> int:
-    """Microseconds since 1970 that every store can keep."""
-    return count(value, what, least=0, most=1 << 62)
+    """Microseconds since 1970 that every store can keep and every face can spell."""
+    return count(value, what, least=0, most=LAST_INSTANT)
 
 
 def one_of(value: object, what: str, allowed: tuple[str, ...]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
@@ -18,12 +20,15 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 JSON = b"application/json"
 ARROW = b"application/vnd.apache.arrow.stream"
 BODY_PATIENCE = 30.0
-"""How long the next piece of a body may take to arrive."""
+"""How long the next piece of a body may take to arrive, and the whole of a small one."""
+SLOWEST_BODY = 32 << 10
+"""Bytes in a second: what a large body has to keep up after that."""
 
 EXCHANGE = "ackwise.exchange"
 """The key of a scope under which our server's protocol offers a shorter way than ASGI's messages."""
 
 T = TypeVar("T")
+_LOST_PLUS = re.compile(r" (?=\d\d:?\d\d$)")
 encode = msgspec.json.Encoder().encode
 
 
@@ -63,13 +68,33 @@ class BodyTooSlow(errors.BadInput):
     code = "body_too_slow"
 
 
+class Intake:
+    """Bodies that are on their way in: how much of them there may be at once."""
+
+    def __init__(self, most: int = 256 << 20) -> None:
+        self._most, self._size = most, 0
+
+    def add(self, size: int) -> None:
+        self._size += size
+        if self._size > self._most:
+            raise errors.Overloaded(f"{self._most >> 20} MiB of requests are on their way in; try again in a second")
+
+    def done(self, size: int) -> None:
+        self._size -= size
+
+
 class Call:
     """One request. The body is read when it is asked for, and only as far as it is allowed to be."""
 
-    __slots__ = ("_query", "_receive", "max_body", "params", "scope")
+    __slots__ = ("_intake", "_query", "_receive", "max_body", "params", "scope", "taken")
 
-    def __init__(self, scope: Scope, receive: Receive, params: tuple[str, ...], max_body: int) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, params: tuple[str, ...], max_body: int, intake: Intake | None = None
+    ) -> None:
         self.scope, self._receive, self.params, self.max_body = scope, receive, params, max_body
+        self._intake = intake or Intake()
+        self.taken = False
+        """Whether the whole request is here: from then on something may be done about it."""
         self._query: dict[str, str] | None = None
 
     @property
@@ -77,7 +102,10 @@ class Call:
         """The query string; of a name that is given twice the last counts."""
         if self._query is None:
             text = self.scope["query_string"].decode("latin-1")
-            self._query = dict(parse_qsl(text, keep_blank_values=True, errors="strict")) if text else {}
+            try:
+                self._query = dict(parse_qsl(text, keep_blank_values=True, errors="strict")) if text else {}
+            except UnicodeDecodeError:
+                raise errors.BadInput("the query is not valid UTF-8") from None
         return self._query
 
     @property
@@ -105,32 +133,39 @@ class Call:
             raise BodyTooLarge(f"the body has {int(declared)} bytes; at most {self.max_body} are taken")
         exchange = self.scope.get(EXCHANGE)
         whole: bytes | None = exchange.body() if exchange is not None else None
-        if whole is not None:
-            self._check(len(whole))
-            return whole
-        message = await self._next()
-        if not message.get("more_body", False):
-            whole = bytes(message.get("body", b""))
-            self._check(len(whole))
-            return whole
-        pieces, size = [message.get("body", b"")], len(message.get("body", b""))
-        while message.get("more_body", False):
-            message = await self._next()
-            pieces.append(message.get("body", b""))
-            size += len(pieces[-1])
-            self._check(size)
-        return b"".join(pieces)
+        if whole is None:
+            whole = await self._gathered()
+        self._check(len(whole))
+        self.taken = True
+        return whole
+
+    async def _gathered(self) -> bytes:
+        """The body piece by piece, at a rate that is not a joke, and all bodies together within bounds."""
+        pieces: list[bytes] = []
+        size, end = 0, time.monotonic() + BODY_PATIENCE
+        try:
+            while True:
+                message = await self._next(end + size / SLOWEST_BODY)
+                piece = bytes(message.get("body", b""))
+                size += len(piece)
+                self._intake.add(len(piece))
+                self._check(size)
+                pieces.append(piece)
+                if not message.get("more_body", False):
+                    return b"".join(pieces)
+        finally:
+            self._intake.done(size)
 
     def _check(self, size: int) -> None:
         if size > self.max_body:
             raise BodyTooLarge(f"the body has more than the {self.max_body} bytes that are taken")
 
-    async def _next(self) -> MutableMapping[str, Any]:
+    async def _next(self, until: float) -> MutableMapping[str, Any]:
         try:
-            async with asyncio.timeout(BODY_PATIENCE):
+            async with asyncio.timeout(max(0.0, min(BODY_PATIENCE, until - time.monotonic()))):
                 message = await self._receive()
         except TimeoutError:
-            raise BodyTooSlow(f"no more of the body arrived for {BODY_PATIENCE:g} seconds") from None
+            raise BodyTooSlow("the body did not arrive in time") from None
         if message["type"] == "http.disconnect":
             raise Gone
         return message
@@ -182,6 +217,11 @@ class Call:
     async def _leaves(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+def with_plus(time: str) -> str:
+    """In a query a plus that nobody quoted is a space: `+01:00` at the end of a time."""
+    return _LOST_PLUS.sub("+", time)
 
 
 def parse(decoder: msgspec.json.Decoder[T], body: bytes) -> T:

@@ -8,13 +8,27 @@ from collections.abc import Callable, Iterable
 
 from starlette.types import ASGIApp
 
-from ackwise.core.errors import AckwiseError, Draining
-from ackwise.dialects.http import EXCHANGE, Answer, Call, Gone, Receive, Route, Scope, Send, answer, encode, refusal
+from ackwise.core.errors import AckwiseError, Draining, OutcomeUnknown
+from ackwise.dialects.http import (
+    EXCHANGE,
+    Answer,
+    Call,
+    Gone,
+    Intake,
+    Receive,
+    Route,
+    Scope,
+    Send,
+    answer,
+    encode,
+    refusal,
+)
 from ackwise.server.routing import Table
 
 log = logging.getLogger("ackwise.server")
 
 DEFAULT_MAX_BODY = 64 << 20
+_CUT_OFF = "the server was stopped before it could answer: it may or may not have happened"
 
 
 class Application:
@@ -33,6 +47,7 @@ class Application:
         self._table: Table | None = None
         self._pages = pages
         self._max_body = max_body
+        self._intake = Intake()
         self._cors = _cors_headers(cors)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -42,24 +57,27 @@ class Application:
         if self._table is None:
             self._table = Table(self._routes())
         method = scope["method"]
+        call: Call | None = None
         try:
             found = self._table.find(method, scope["raw_path"])
             if isinstance(found, tuple):
-                reply = await found[0](Call(scope, receive, found[1], self._max_body))
+                call = Call(scope, receive, found[1], self._max_body, self._intake)
+                call.taken = method == "DELETE"
+                reply = await found[0](call)
             elif found:
                 reply = _not_allowed(method, found)
             else:
                 await self._pages(scope, receive, send)
                 return
         except Gone:
+            if EXCHANGE in scope:
+                scope[EXCHANGE].abandon()
             return
         except AckwiseError as problem:
             reply = refusal(problem)
         except asyncio.CancelledError:
             # Only a shutdown that waits no longer does this.
-            reply = refusal(Draining())
-        except UnicodeDecodeError:
-            reply = answer({"error": "the query is not valid UTF-8", "code": "bad_input"}, 400)
+            reply = refusal(OutcomeUnknown(_CUT_OFF) if call is not None and call.taken else Draining())
         except Exception:
             log.exception("%s %s failed", method, scope["path"])
             reply = answer({"error": "internal error; the server's log has more", "code": "internal"}, 500)

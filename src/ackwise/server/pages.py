@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any
 
 from starlette.applications import Starlette
@@ -15,8 +14,7 @@ from starlette.routing import Route
 from ackwise.broker import AsyncBroker
 from ackwise.core.errors import AckwiseError
 from ackwise.core.queries import ListQueues
-
-VERSION = version("ackwise")
+from ackwise.server.about import VERSION
 
 
 def make_pages(broker: Callable[[], AsyncBroker], lifespan: Any) -> Starlette:
@@ -37,7 +35,7 @@ def make_pages(broker: Callable[[], AsyncBroker], lifespan: Any) -> Starlette:
         found = await look()
         healthy = found["status"] == "healthy"
         body = {**found, "database": "connected" if healthy else "unavailable", "server": "ackwise", "version": VERSION}
-        return JSONResponse(body, 200 if healthy else 503)
+        return JSONResponse(body, _code(found))
 
     async def livez(_: Request) -> Response:
         return JSONResponse({"status": "alive"})

@@ -13,6 +13,8 @@ from ackwise.dialects.http import EXCHANGE, Answer
 MAX_HEADER_BYTES = 64 << 10
 HEADER_PATIENCE = 20.0
 """How long a request's head may take to arrive, counted from the connection's start or the head's first byte."""
+MOST_AHEAD = 16
+"""How many requests a client may send ahead of one that waits."""
 WRITE_PATIENCE = 60.0
 """How long a client may leave an answer unread before its connection is cut."""
 
@@ -33,17 +35,27 @@ class Exchange:
     def when_gone(self, call: Callable[[], object] | None) -> None:
         """Whom to tell when the connection is lost; a connection serves one request at a time."""
         self._connection.on_gone = call
-        if call is not None and self.gone:
-            call()
+        if call is not None:
+            # Who does not read does not learn that the other end hung up.
+            self._connection.flow.resume_reading()
+            if self.gone:
+                call()
 
     def body(self) -> bytes | None:
         """The whole body, if it has arrived and nobody has to wait for it."""
         cycle = self._cycle
         return None if cycle.more_body or cycle.disconnected else bytes(cycle.body)
 
+    def abandon(self) -> None:
+        """Nobody is there to answer. uvicorn knows that of a connection's last request only."""
+        self._cycle.disconnected = True
+
     def respond(self, answer: Answer, more: tuple[tuple[bytes, bytes], ...]) -> bool:
         """Head and body in one write; False when they have to go the long way."""
         cycle, connection = self._cycle, self._connection
+        if self.gone:
+            self.abandon()
+            return True
         if cycle.disconnected or connection.flow.write_paused or cycle.scope["method"] == "HEAD":
             return False
         head = [STATUS_LINE[answer.status]]
@@ -109,6 +121,19 @@ class GuardedProtocol(HttpToolsProtocol):
         self._watch_head(False)
         super().on_headers_complete()
         self.scope[EXCHANGE] = Exchange(self, self.cycle)  # type: ignore[literal-required]
+        self._keep_reading(len(self.pipeline) > MOST_AHEAD)
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        self._keep_reading(len(self.cycle.body) > MAX_HEADER_BYTES)
+
+    def _keep_reading(self, too_much: bool) -> None:
+        """While a request waits, what its client sends ahead is read on, to see it hang up; too much ends both."""
+        if self.on_gone is not None:
+            if too_much:
+                self.transport.abort()
+            else:
+                self.flow.resume_reading()
 
     def on_message_complete(self) -> None:
         super().on_message_complete()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import math
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -36,8 +37,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     insecure: bool = False
     max_body: int = DEFAULT_MAX_BODY
     max_connections: int = 10_000
-    keep_alive: float = 75.0
     grace: float = 10.0
+    keep_alive: float = 75.0
+    """Seconds an idle connection is kept: longer than clients keep theirs, so that they are the ones who close."""
     cors: str | None = None
 
     def check(self) -> Settings:
@@ -155,6 +157,6 @@ def make_server(store: Store, settings: Settings, on_ready: Callable[[str, int],
         server_header=False,
         backlog=4096,
         timeout_keep_alive=round(settings.keep_alive),
-        timeout_graceful_shutdown=round(settings.grace),
+        timeout_graceful_shutdown=math.ceil(settings.grace),
     )
     return Server(config, served, on_ready)

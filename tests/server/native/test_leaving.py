@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from typing import Any
 
 import pytest
@@ -21,24 +20,13 @@ def poll(server: Running, **more: Any) -> socket.socket:
     return line
 
 
-def waiting(server: Running) -> int:
-    return len(server.server._served.broker().waiters)
-
-
-def until_waiting(server: Running, count: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while waiting(server) != count:
-        assert time.monotonic() < end, f"{waiting(server)} wait, not {count}"
-        time.sleep(0.005)
-
-
 @pytest.mark.parametrize("more", [{}, {"poll": "mine"}, {"settle": []}])
 def test_a_poll_of_a_client_that_left_takes_nothing(native: Desk, server: Running, more: dict[str, Any]) -> None:
     native.admin("configure_queue", queue="q")
     line = poll(server, **more)
-    until_waiting(server, 1)
+    server.until_waiting(1)
     line.close()
-    until_waiting(server, 0)
+    server.until_waiting(0)
     native.push("q", 1)
     (found,) = native.claim("q")["messages"]
     assert (found["attempt"], found["failures"]) == (1, 0)
@@ -48,9 +36,9 @@ def test_what_was_settled_stays_settled(native: Desk, server: Running) -> None:
     native.push("q", 1)
     lease = native.claim("q")["lease_id"]
     line = poll(server, settle=[{"lease_id": lease, "outcome": "ack"}])
-    until_waiting(server, 1)
+    server.until_waiting(1)
     line.close()
-    until_waiting(server, 0)
+    server.until_waiting(0)
     assert native.group("q")["acked"] == 1
 
 
@@ -59,7 +47,7 @@ def test_a_push_right_after_a_good_bye_is_there_for_others(native: Desk, server:
     native.admin("configure_queue", queue="q", policy={"lease_seconds": 3600})
     for number in range(20):
         line = poll(server)
-        until_waiting(server, 1)
+        server.until_waiting(1)
         line.close()
         native.push("q", number)
         (found,) = native.claim("q", wait_seconds=20, auto_ack=True)["messages"]

@@ -350,3 +350,16 @@ def test_whatever_is_posted_is_done_or_refused(queen: Desk, place: str, words: l
         assert told["error"], told
         assert told["code"], told
         assert state(queen) == before
+
+
+def test_a_payload_may_have_any_keys_also_in_a_transaction(queen: Desk) -> None:
+    push = {"type": "push", "queue": "q", "payload": {"items": [1]}}
+    status, body = queen.call("POST", "/api/v1/transaction", {"operations": [push]})
+    assert (status, body["success"]) == (200, True)
+    assert bodies(queen.pop("q")) == [{"items": [1]}]
+
+
+def test_a_lease_time_out_of_range_says_the_range(queen: Desk) -> None:
+    status, body = queen.call("GET", "/api/v1/pop/queue/q", leaseSeconds=0)
+    assert status == 400
+    assert "between" in body["error"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -12,7 +12,7 @@ from ackwise.core.answers import Claimed, Grant, Handed, Settled
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import Claim
 from ackwise.core.errors import BadInput, StoreError
-from ackwise.core.messages import JSON, QUEUE_MODE, Extras, Message
+from ackwise.core.messages import QUEUE_MODE, Extras, Message
 from ackwise.core.native import instants, payloads
 from ackwise.core.native.settling import Entry
 from ackwise.core.policy import Exclusivity, Order, QueuePolicy
@@ -222,8 +222,3 @@ def _messages(columns: Read) -> Iterator[Message]:
         for seq in range(run.lo, run.hi):
             yield Message(source, run.lane, seq, run.stored_at)
         at += run.hi - run.lo
-
-
-def is_plain(extras: Sequence[Extras]) -> bool:
-    """Whether every payload of a run is JSON."""
-    return all(one.content_type == JSON for one in extras)

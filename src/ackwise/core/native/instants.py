@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from ackwise.core.errors import BadInput
+from ackwise.core.limits import LAST_INSTANT
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
@@ -14,7 +15,7 @@ _MICRO = timedelta(microseconds=1)
 @lru_cache(maxsize=4096)
 def text(at: int) -> str:
     """As `2030-01-31T12:00:00.000000Z`; a batch has few different ones, so they are remembered."""
-    return (EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return (EPOCH + timedelta(microseconds=min(at, LAST_INSTANT))).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def text_or_none(at: int | None) -> str | None:
@@ -29,7 +30,11 @@ def parse(value: str, what: str) -> int:
         raise BadInput(f"{what} must be an ISO time such as 2030-01-31T12:00:00Z, not {value!r:.60}") from None
     if moment.tzinfo is None:
         raise BadInput(f"{what} has no timezone; write for example 2030-01-31T12:00:00Z")
-    at = (moment - EPOCH) // _MICRO
-    if at < 0:
-        raise BadInput(f"{what} lies before 1970")
+    return within((moment - EPOCH) // _MICRO, what)
+
+
+def within(at: int, what: str) -> int:
+    """An instant that can be kept and shown."""
+    if not 0 <= at <= LAST_INSTANT:
+        raise BadInput(f"{what} lies {'before 1970' if at < 0 else 'after 9999'}")
     return at

@@ -54,7 +54,7 @@ class TransactionBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
     pushes: list[pushing.PushBody] = []
     required_leases: tuple[str, ...] = ()
     on_duplicate: Literal["ok", "fail"] = "ok"
-    on_already: Literal["ok", "fail"] = "ok"
+    on_already: Literal["ok", "acks", "fail"] = "ok"
     detail: bool = False
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from ackwise.broker import AsyncBroker
-from ackwise.core import ids, limits
+from ackwise.core import limits
 from ackwise.core.answers import Settled
 from ackwise.core.commands import ByTransaction, Settle, Settlement
 from ackwise.core.errors import BadInput
@@ -16,6 +16,8 @@ from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.dialects.cells import quoted
 from ackwise.dialects.http import Answer, Call, Route, encode, parse
+from ackwise.dialects.queen.asking import uuid_in
+from ackwise.dialects.queen.delivered import Named
 from ackwise.dialects.queen.words import Words
 
 T = TypeVar("T")
@@ -27,6 +29,7 @@ _EACH = (
     "Each acknowledgment must have a valid partitionId string to ensure message uniqueness",
 )
 LONGEST_ERROR = 8192
+MOST_ACKS = 10_000
 
 _OUTCOMES = {
     "completed": Outcome.ACK,
@@ -111,25 +114,28 @@ def check(acks: Sequence[Ack], no_transaction: str, no_partition: str) -> None:
     for partition_id in {ack.partitionId for ack in acks}:
         if not partition_id:
             raise BadInput(no_partition)
-        if ids.uuid_int(partition_id.lower()) is None:
-            raise BadInput(f"partitionId must be a UUID, not {partition_id!r:.60}")
+        uuid_in(partition_id, "partitionId")
 
 
 async def settle(
     broker: AsyncBroker, words: Words, acks: Sequence[Ack], group: str | None, *, atomic: bool
-) -> list[Settled] | Settled:
-    """One answer each; or one for all, where this server handed out every one of them and all are completed."""
+) -> list[Settled] | dict[Named, Settled]:
+    """One answer each; or one for all that name the same, where this server handed out every one of them and all are
+    completed."""
     outcomes = {outcome_of(status, words) for status in dict.fromkeys(ack.status for ack in acks)}
     if outcomes == {Outcome.ACK}:
         ranges = words.delivered.ranges([(a.partitionId, a.transactionId, a.leaseId) for a in acks], group, QUEUE_MODE)
         if ranges:
-            whole = [Settlement(selector=one, outcome=Outcome.ACK) for one in ranges]
+            whole = [Settlement(selector=one, outcome=Outcome.ACK) for _, one in ranges]
             answers: list[Settled] = await broker.send(Settle(entries=whole, atomic=True))
             if all(one.verdict is Verdict.ACKED for one in answers):
-                ended = {one.lease_id for one, done in zip(ranges, answers, strict=True) if done.lease_ended}
+                ended = {one.lease_id for (_, one), done in zip(ranges, answers, strict=True) if done.lease_ended}
                 for lease_id in ended:
                     words.delivered.forget(lease_id)
-                return Settled(Verdict.ACKED, len(acks), bool(ended), failures=answers[0].failures)
+                return {
+                    name: Settled(Verdict.ACKED, 1, one.lease_id in ended, failures=done.failures)
+                    for (name, one), done in zip(ranges, answers, strict=True)
+                }
     entries = [settlement_of(ack, group, words) for ack in acks]
     done: list[Settled] = await broker.send(Settle(entries=entries, atomic=atomic))
     return done
@@ -154,7 +160,7 @@ class Item(msgspec.Struct):
 
 def item(index: int, ack: Ack, settled: Settled, words: Words) -> Item:
     message, error, noop = _said(ack, settled, words)
-    place = words.delivered.place(ack.partitionId)
+    place = words.delivered.place(ack.partitionId.lower())
     return Item(
         index=index,
         transactionId=ack.transactionId,
@@ -201,13 +207,13 @@ def _said(ack: Ack, settled: Settled, words: Words) -> tuple[str, str | None, bo
             return _SETTLED[verdict], None, False
 
 
-def _all_acked(acks: Sequence[Ack], settled: Settled, words: Words) -> list[str]:
+def _all_acked(acks: Sequence[Ack], answers: dict[Named, Settled], words: Words) -> list[str]:
     """The same as `item` for acknowledgements that all went well, spelled out at once."""
     tails = {}
-    for partition_id in {ack.partitionId for ack in acks}:
+    for (partition_id, lease_id), settled in answers.items():
         place = words.delivered.place(partition_id)
         names = {"queueName": place.queue if place else None, "partitionName": place.partition if place else None}
-        tails[partition_id] = (
+        tails[partition_id, lease_id] = (
             f',"partitionId":"{partition_id}","success":true,"message":"acknowledged","error":null,'
             f'"leaseReleased":{"true" if settled.lease_ended else "false"},"dlq":false,"noop":false,'
             f'"retryCount":{settled.failures},{encode(names).decode()[1:]}'
@@ -215,7 +221,7 @@ def _all_acked(acks: Sequence[Ack], settled: Settled, words: Words) -> list[str]
     txids = [ack.transactionId for ack in acks]
     spelled = quoted(txids)
     return [
-        f'{{"index":{index},"transactionId":{txid}{tails[ack.partitionId]}'
+        f'{{"index":{index},"transactionId":{txid}{tails[ack.partitionId, ack.leaseId]}'
         for index, (txid, ack) in enumerate(zip(spelled, acks, strict=True))
     ]
 
@@ -225,10 +231,11 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
         settled = await settle(broker, words, acks, group, atomic=atomic)
         for lease_id in {ack.leaseId for ack in acks if ack.leaseId}:
             words.failing.goes_on(lease_id)
-        if isinstance(settled, Settled):
+        if isinstance(settled, dict):
             return [text.encode() for text in _all_acked(acks, settled, words)]
         for ack, one in zip(acks, settled, strict=True):
-            if ack.leaseId and one.verdict in _FAILED and not one.lease_ended:
+            # Only the newer clients send a text with a failure that they report by themselves.
+            if ack.from_sdk and ack.error and ack.leaseId and one.verdict in _FAILED and not one.lease_ended:
                 _note_failure(host, ack.partitionId, ack.leaseId, words)
         return [encode(item(i, ack, s, words)) for i, (ack, s) in enumerate(zip(acks, settled, strict=True))]
 
@@ -249,6 +256,8 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
         acks = asked.acknowledgments
         if not acks:
             return Answer(b"[]")
+        if len(acks) > MOST_ACKS:
+            raise BadInput(f"a batch has at most {MOST_ACKS} acknowledgments, not {len(acks)}")
         check(acks, *_EACH)
         # All or nothing as the seed has it; entry by entry as the official server does.
         atomic = not words.upstream if asked.atomic is None else asked.atomic
@@ -258,7 +267,7 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
 
 
 def _note_failure(host: str, partition_id: str, lease_id: str, words: Words) -> None:
-    place, group = words.delivered.place(partition_id), words.delivered.group(lease_id)
+    place, group = words.delivered.place(partition_id.lower()), words.delivered.group(lease_id)
     if place is not None and group is not None:
         words.failing.note(host, place.queue, group, lease_id)
 

@@ -33,7 +33,7 @@ class DeadLetterNotFound(NotFound):
     code = "dead_letter_not_found"
 
 
-def routes(broker: AsyncBroker, words: Words) -> list[Route]:
+def routes(broker: AsyncBroker, _: Words) -> list[Route]:
     letters = DeadLetters(broker)
     return [
         Route("GET", "/api/v1/dlq", letters.page),

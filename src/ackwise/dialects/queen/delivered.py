@@ -12,6 +12,9 @@ from ackwise.core.commands import ByRange
 
 MOST_MESSAGES = 100_000
 
+Named = tuple[str, str | None]
+"""A partition's id, and the lease's where one was given."""
+
 
 class _Run:
     """Messages of one lane from `lo` on."""
@@ -89,12 +92,13 @@ class Delivered:
 
     def ranges(
         self, wanted: Sequence[tuple[str, str, str | None]], group: str | None, default_group: str
-    ) -> list[ByRange] | None:
-        """(partition id, transaction id, lease id) entries as ranges of leases, or None when one is not known here."""
-        grouped: dict[tuple[str, str | None], list[str]] = {}
+    ) -> list[tuple[Named, ByRange]] | None:
+        """(partition id, transaction id, lease id) entries as ranges of leases, each with how it was named; None when
+        one is not known here."""
+        grouped: dict[Named, list[str]] = {}
         for partition_id, txid, given in wanted:
             grouped.setdefault((partition_id, given), []).append(txid)
-        ranges: list[ByRange] = []
+        ranges: list[tuple[Named, ByRange]] = []
         for (partition_id, given), txids in grouped.items():
             lease_id = given or self._holders.get((partition_id, group or default_group), "")
             lease = self._leases.get(lease_id)
@@ -103,7 +107,7 @@ class Delivered:
             found = _ranges(lease_id, lease.parts.get(partition_id, []), txids)
             if found is None:
                 return None
-            ranges += found
+            ranges += [((partition_id, given), one) for one in found]
         return ranges
 
 

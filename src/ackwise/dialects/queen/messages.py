@@ -17,7 +17,7 @@ from ackwise.dialects.queen.words import TRACE, Words, options_of, show_time
 _PASSED = ("acked", "dead", "skipped")
 
 
-def routes(broker: AsyncBroker, words: Words) -> list[Route]:
+def routes(broker: AsyncBroker, _: Words) -> list[Route]:
     async def show(call: Call) -> Answer:
         partition_id = uuid_in(call.params[0], "partitionId")
         try:

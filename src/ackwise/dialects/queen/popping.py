@@ -7,7 +7,7 @@ from typing import Any
 
 from ackwise.broker import AsyncBroker
 from ackwise.broker.handing import Run, runs
-from ackwise.core import limits
+from ackwise.core import ids, limits
 from ackwise.core.answers import Handed
 from ackwise.core.commands import ByLease, Claim, Settle, Settlement
 from ackwise.core.errors import BadInput
@@ -66,9 +66,10 @@ def _lease(text: str | None) -> int | None:
     if not text:
         return None
     try:
-        return limits.lease_micros(float(text))
+        seconds = float(text)
     except ValueError:
         raise BadInput(f"leaseSeconds must be a number of seconds, not {text!r:.40}") from None
+    return limits.lease_micros(seconds)
 
 
 def _start(query: dict[str, str], group: str, words: Words) -> Any:
@@ -91,10 +92,15 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
         if claim.queue is None and claim.namespace is None and claim.task is None:
             body = {"success": False, "error": "namespace or task is required", "messages": [], "code": "bad_input"}
             return Answer(encode(body), 400)
-        if queue is not None:
+        if claim.start == "new" and queue is None:
+            # Queues that are made later are new to this group as a whole.
+            claim.start = words.first_seen(claim, broker.now())
+        handed = await broker.claim(claim)
+        if queue is not None and not handed.claimed.grants:
             words.members.note(queue, claim.group, call.peer, broker.now())
-        left = words.failing.left_by(call.host, queue, claim.group) if queue is not None else []
-        _, handed = await broker.settle_and_claim(_release(*left) if left else None, claim)
+            left = words.failing.left_by(call.host, queue, claim.group)
+            if left:
+                _, handed = await broker.settle_and_claim(_release(*left), claim)
         if asked.wait and not handed.claimed.grants:
             # Only who really waits has to be watched for leaving.
             handed = await call.unless_gone(broker.claim(claim, asked.wait))
@@ -103,7 +109,7 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
             await broker.send(_release(claimed.lease_id))
             raise Gone
         if queue is not None:
-            owner = f"lease-{claimed.lease_no}" if claimed.lease_no else None
+            owner = ids.default_owner(claimed.lease_no) if claimed.lease_no else None
             words.members.note(queue, claim.group, call.peer, broker.now(), owner)
         if not claimed.grants:
             return _EMPTY

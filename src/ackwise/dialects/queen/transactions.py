@@ -22,20 +22,19 @@ class _Body(msgspec.Struct):
     operations: list[msgspec.Raw] | None = None
     requiredLeases: list[str] | None = None
     transactionId: str | None = None
+    kv: list[Any] | None = None
+    timers: list[Any] | None = None
+    positions: list[Any] | None = None
 
 
 class _Kind(msgspec.Struct):
     type: Any = None
-
-
-class _Items(msgspec.Struct):
-    items: list[Item]
+    items: list[Item] | msgspec.UnsetType = msgspec.UNSET
 
 
 _decoder = msgspec.json.Decoder(_Body)
 _kind = msgspec.json.Decoder(_Kind)
 _ack = msgspec.json.Decoder(Ack)
-_items = msgspec.json.Decoder(_Items)
 _one_item = msgspec.json.Decoder(Item)
 
 
@@ -52,7 +51,8 @@ class Plan:
             self._add(number, bytes(raw))
 
     def _add(self, number: int, raw: bytes) -> None:
-        kind = parse(_kind, raw).type
+        asked = parse(_kind, raw)
+        kind = asked.type
         if kind == "ack":
             ack = read(_ack, raw, NO_TRANSACTION, NO_PARTITION)
             check([ack], NO_TRANSACTION, NO_PARTITION)
@@ -62,7 +62,7 @@ class Plan:
             self.order.append(("ack", len(self.acks)))
             self.acks.append(ack)
         elif kind == "push":
-            found = parse(_items, raw).items if b'"items"' in raw else [parse(_one_item, raw)]
+            found = [parse(_one_item, raw)] if asked.items is msgspec.UNSET else asked.items
             for item in found:
                 self.order.append(("push", len(self.items)))
                 self.items.append(item)
@@ -85,6 +85,9 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
             raise BadInput("operations array required")
         if not body.operations:
             raise BadInput("operations array cannot be empty")
+        for rider in ("kv", "timers", "positions"):
+            if getattr(body, rider):
+                raise NotSupported(f"{rider} cannot ride in a transaction here; nothing was done")
         plan = Plan(body, words)
         number = body.transactionId or str(uuid_utils.uuid7())
         pushes, owners = pushes_of(plan.items, words.policy())
@@ -93,20 +96,27 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
             pushes=pushes,
             required_leases=plan.required,
             on_duplicate="fail",
-            on_already="ok" if words.upstream else "fail",
+            on_already="acks" if words.upstream else "fail",
         )
         try:
             done: TransactionDone = await broker.send(command)
         except (RolledBack, LeaseLost) as problem:
-            return answer(_rolled_back(number, problem))
+            return answer(_rolled_back(number, problem, plan))
         return answer({"transactionId": number, "success": True, "results": _results(plan, owners, done)})
 
     return [Route("POST", "/api/v1/transaction", transact)]
 
 
-def _rolled_back(number: str, problem: RolledBack | LeaseLost) -> dict[str, Any]:
+class NotSupported(BadInput):
+    """That is not in this version."""
+
+    code = "not_supported"
+
+
+def _rolled_back(number: str, problem: RolledBack | LeaseLost, plan: Plan) -> dict[str, Any]:
     reason = "duplicate" if problem.details.get("reason") == "duplicate" else "rejected_ack"
     text = problem.message
+    at = problem.details.get("index")
     refused = {"stale": "invalid_lease", "unknown": "not_found", "already": "not_found"}.get(
         problem.details.get("verdict", "")
     )
@@ -115,7 +125,7 @@ def _rolled_back(number: str, problem: RolledBack | LeaseLost) -> dict[str, Any]
         "success": False,
         "error": f"{text} ({refused})" if refused else text,
         "reason": reason,
-        "failedIndex": problem.details.get("index"),
+        "failedIndex": None if at is None else plan.order.index(("ack", at)),
         "results": [],
     }
 

@@ -9,23 +9,26 @@ from typing import Any, Literal
 import msgspec
 
 from ackwise.core.answers import QueueInfo
+from ackwise.core.commands import Claim
 from ackwise.core.errors import BadInput
 from ackwise.core.limits import MICROS
 from ackwise.core.native import instants
 from ackwise.core.policy import Backoff, QueuePolicy
+from ackwise.dialects.http import with_plus
 from ackwise.dialects.queen.delivered import Delivered
-from ackwise.dialects.queen.members import Failing, Members
+from ackwise.dialects.queen.failing import Failing
+from ackwise.dialects.queen.members import Members
 
 _SEED = QueuePolicy(lease_seconds=300.0, exclusivity="partition", completed_retention_seconds=None)
 _UPSTREAM = msgspec.structs.replace(
     _SEED, retry_counting="retries", expiry_counts=False, on_failure="rewind", delivery_limit=None
 )
+MOST_SEEN = 10_000
 TRACE = "traceId"
 """The header that keeps a message's trace id."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _EPOCH = instants.EPOCH
 _NO_LEASE_TIME = 60.0
-_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
 class Words:
@@ -39,6 +42,13 @@ class Words:
         self.members = Members()
         self.delivered = Delivered()
         self.failing = Failing()
+        self._first_seen: dict[tuple[str | None, str | None, str], int] = {}
+
+    def first_seen(self, claim: Claim, now: int) -> int:
+        """When a group first asked for what is new in a namespace or task."""
+        if len(self._first_seen) >= MOST_SEEN:
+            self._first_seen.clear()
+        return self._first_seen.setdefault((claim.namespace, claim.task, claim.group), now)
 
     def policy(self) -> QueuePolicy:
         """The policy of a queue that this face makes."""
@@ -57,17 +67,14 @@ def parse_time(text: object, what: str, *, end_of_day: bool = False) -> int:
     if not isinstance(text, str):
         raise BadInput(f"{what} must be an ISO timestamp, not {type(text).__name__}")
     try:
-        # A plus in a query string is a space.
-        moment = datetime.fromisoformat(text.strip().replace(" ", "+", 1) if "T" in text else text.strip())
+        moment = datetime.fromisoformat(with_plus(text.strip()) if "T" in text else text.strip())
     except ValueError:
         raise BadInput(f"{what} is not an ISO timestamp: {text!r:.60}") from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     micros = (moment - _EPOCH) // timedelta(microseconds=1)
     if end_of_day and _DATE.fullmatch(text.strip()):
         micros += 24 * 3600 * MICROS - 1
-    if not 0 <= micros <= _LAST:
-        raise BadInput(f"{what} must lie between 1970 and 9999: {text!r:.60}")
-    return micros
+    return instants.within(micros, what)
 
 
 # queue options

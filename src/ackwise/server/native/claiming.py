@@ -79,17 +79,22 @@ class _Claims:
         work = self._broker.claim(claim, wait)
         if poll is None:
             return await call.unless_gone(work)
-        found = await call.unless_gone(self._polls.until_stopped(poll, work))
+        polled = self._polls.until_stopped(poll, work, self._give_back)
+        found = await call.unless_gone(polled)
         return nothing(claim, EmptyReason.DRAINING) if found is None else found
 
     async def _unless_gone(self, call: Call, batches: Sequence[Handed]) -> None:
         """What was claimed for a client that went away meanwhile goes back at once."""
         if not call.gone:
             return
-        back = release([one.claimed for one in batches])
+        for one in batches:
+            await self._give_back(one)
+        raise Gone
+
+    async def _give_back(self, handed: Handed) -> None:
+        back = release([handed.claimed])
         if back is not None:
             await self._broker.send(back)
-        raise Gone
 
     async def _built(self, size: int, build: Callable[..., bytes], *arguments: Any) -> bytes:
         """A large answer is written beside the loop, which has others to serve."""

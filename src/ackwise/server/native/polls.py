@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -15,14 +15,20 @@ class Polls:
     def __init__(self) -> None:
         self._waiting: dict[str, asyncio.Future[None]] = {}
 
-    async def until_stopped(self, name: str, work: Awaitable[T]) -> T | None:
-        """The work's result; None when the poll was stopped first."""
+    async def until_stopped(
+        self, name: str, work: Awaitable[T], give_back: Callable[[T], Awaitable[object]]
+    ) -> T | None:
+        """The work's result; None when the poll was stopped first. What nobody is there to have is given back."""
         task = asyncio.ensure_future(work)
         stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[name] = stopped
         try:
             await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
             return task.result() if task.done() else None
+        except asyncio.CancelledError:
+            if task.done() and not task.cancelled() and task.exception() is None:
+                await asyncio.shield(asyncio.ensure_future(give_back(task.result())))
+            raise
         finally:
             task.cancel()
             if self._waiting.get(name) is stopped:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from ackwise.core import limits
 from ackwise.core.errors import BadInput, NotFound
 from ackwise.core.native import instants
-from ackwise.dialects.http import ARROW, Call
+from ackwise.dialects.http import ARROW, Call, with_plus
 
 
 class NotAcceptable(BadInput):
@@ -28,8 +26,6 @@ class UnknownTable(NotFound):
     code = "unknown_table"
 
 
-_LOST_PLUS = re.compile(r" (?=\d\d:\d\d$)")
-"""In a query a plus that nobody quoted is a space: `+01:00` at the end of a time."""
 STATUS = {NotAcceptable.code: 406, UnsupportedMedia.code: 415}
 
 
@@ -72,7 +68,7 @@ class Arguments:
 
     def instant(self, name: str) -> int | None:
         value = self.text(name)
-        return None if value is None else instants.parse(_LOST_PLUS.sub("+", value), name)
+        return None if value is None else instants.parse(with_plus(value), name)
 
     def done(self) -> None:
         if self._left:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import version
 
 import msgspec
 
@@ -11,6 +10,7 @@ from ackwise.broker import AsyncBroker
 from ackwise.core.errors import AckwiseError
 from ackwise.core.native import admin
 from ackwise.dialects.http import Answer, Call, Handler, Route, answer, refusal
+from ackwise.server.about import VERSION
 from ackwise.server.native import claiming, pushing, settling, tables
 from ackwise.server.native.reading import STATUS
 
@@ -53,7 +53,7 @@ def refused(problem: AckwiseError) -> Answer:
 
 async def _hello(_: Call) -> Answer:
     """Who answers here; a client asks before anything else."""
-    return answer({"server": "ackwise", "version": version("ackwise")})
+    return answer({"server": "ackwise", "version": VERSION})
 
 
 def _admin_routes(broker: AsyncBroker) -> list[Route]:

@@ -254,7 +254,9 @@ def _answer(table: Table, query: q.Query, found: Any, as_arrow: bool) -> Answer:
     rows, more = table.page(found, query)
     if not as_arrow:
         return Answer(_json(table, rows, more))
-    headers = tuple((f"x-ackwise-{key}".encode(), f"{value}".encode()) for key, value in more.items() if value)
+    headers = tuple(
+        (f"x-ackwise-{key}".encode(), f"{value}".encode()) for key, value in more.items() if value is not None
+    )
     return Answer(_arrow(table, rows), content_type=ARROW, headers=headers)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ackwise.core import limits
+from ackwise.core import ids, limits
 from ackwise.core.answers import Claimed, Grant
 from ackwise.core.claiming import EmptyReason, LanePlan, LaneView, Take, may_enter, plan_lane
 from ackwise.core.commands import Claim
@@ -282,7 +282,7 @@ class _Claiming:
     def _add_lease(self, granted: list[tuple[int, int, int]], exclusivity: str, owner: str) -> None:
         """The claim gets its number here, when everything it takes is locked."""
         self.no = self.turn.next_lease_no()
-        self.owner = owner or f"lease-{self.no}"
+        self.owner = owner or ids.default_owner(self.no)
         lease_for = self.command.lease or round(self.policy.lease_seconds * limits.MICROS)
         lease = Lease(
             no=self.no,

@@ -56,6 +56,8 @@ class Turn(Looking):
         self._saved_written = 0
         self._leases: dict[int, Lease] = {}
         self._shut: dict[int, bool] = {}
+        self.held_ids: dict[tuple[int, int], dict[str, tuple[int, int]]] = {}
+        """What groups were handed in partitions, by transaction id, where that had to be looked for."""
         self.claims = 0
         """How many claims there are in this turn: so many lanes are looked for at once."""
         self.ready: dict[tuple[object, ...], dict[int, Row]] = {}

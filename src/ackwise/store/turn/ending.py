@@ -83,11 +83,12 @@ def act(turn: Turn, target: Target, entry: Settlement) -> Settled:
     if held is None:
         return Settled(Verdict.STALE)
     spans = spans_of(turn, held, target)
-    if not lease.live(turn.now) or not spans:
-        return Settled(_refusal(turn, target, spans))
     pieces = [cut(s, target.lo, target.hi) if target.lane is not None else (None, s, None) for s in spans]
     if target.whole and sum(len(piece) for _, piece, _ in pieces) != target.hi - target.lo:
+        # Not even `already`: whoever asks for the whole wants to hear that it was not this call that settled it.
         return Settled(Verdict.UNKNOWN)
+    if not lease.live(turn.now) or not spans:
+        return Settled(_refusal(turn, target, spans))
     verdicts: dict[Verdict, int] = {}
     reason: Reason | None = None
     took = turn.now - lease.made_at

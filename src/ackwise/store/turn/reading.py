@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from array import array
 
-from ackwise.core.ids import looks_minted, uuid_int
+from ackwise.core.ids import looks_minted, uuid_int, uuid_text
 from ackwise.core.messages import Message
 from ackwise.core.spans import Span
 from ackwise.store.segment import Segment, bounds, place_lane, place_seq, to_end
 from ackwise.store.session import Session
-from ackwise.store.turn.context import Looking, Turn
+from ackwise.store.turn.context import Looking
 
 
 def segments(session: Session, lane: int, lo: int, hi: int) -> list[Segment]:
@@ -93,11 +93,13 @@ def find_by_transaction(looking: Looking, part: int, transaction_id: str) -> tup
     return None
 
 
-def find_in_spans(turn: Turn, spans: list[Span], transaction_id: str) -> tuple[int, int] | None:
-    """The same among handed-out messages only, for ids that dedupe has forgotten."""
+def ids_in_spans(session: Session, spans: list[Span]) -> dict[str, tuple[int, int]]:
+    """(lane, seq) of the messages of spans by transaction id; of one that comes twice the first."""
+    found: dict[str, tuple[int, int]] = {}
     for span in spans:
-        for segment in segments(turn.session, span.lane, span.lo, span.hi):
-            for seq in range(max(span.lo, segment.first), min(span.hi, segment.last + 1)):
-                if segment.matches(seq, transaction_id):
-                    return span.lane, seq
-    return None
+        for segment in segments(session, span.lane, span.lo, span.hi):
+            lo, hi = max(span.lo, segment.first), min(span.hi, segment.last + 1)
+            numbers, txids, _, _ = segment.cells(lo, hi)
+            for seq, (number, txid) in enumerate(zip(numbers, txids, strict=True), lo):
+                found.setdefault(txid or uuid_text(number), (span.lane, seq))
+    return found

@@ -36,6 +36,8 @@ def settle_lane(turn: Turn, held: Holding, run: list[tuple[Settlement, Target]])
                 lowest = target.lo
     if lowest is not None:
         give_back_partition(turn, held, run[0][1])
+        for answer in answers.values():
+            answer.lease_ended = answer.lease_ended or run[0][1].lease.ended_at is not None
     return [answers[i] for i in range(len(run))]
 
 

@@ -168,21 +168,33 @@ def _resolve_transaction(turn: Turn, selector: ByTransaction) -> Target | Settle
     cursors = [Cursor(*row) for row in turn.session.rows("cursors_of_part", {"part": part[0], "grp": group.id})]
     where = reading.find_by_transaction(turn, part[0], selector.transaction_id)
     if where is None:
-        spans = [s for c in cursors if c.held for s in turn.spans("spans_of_cursor", lane=c.lane, grp=group.id)]
-        where = reading.find_in_spans(turn, spans, selector.transaction_id)
+        where = _held_ids(turn, part[0], group.id, cursors).get(selector.transaction_id)
     cursor = next((c for c in cursors if where is not None and c.lane == where[0]), None)
     if where is None or cursor is None or where[1] >= cursor.next:
         return Settled(Verdict.UNKNOWN)
     lane, seq = where
     spans = turn.spans("span_across", lane=lane, grp=group.id, hi=seq)
     if not spans or spans[0].lo > seq:
-        return Settled(Verdict.ALREADY)
+        # What its lease lost, to a seek for example, was not settled by it.
+        return Settled(Verdict.STALE if named is not None and named.was_lost(lane, seq) else Verdict.ALREADY)
     holder = turn.lease(spans[0].lease) if spans[0].lease is not None else None
     if selector.unheld and selector.lease_id is None and (holder is None or not holder.live(turn.now)):
         return _unheld(turn, group, holder, lane, seq)
     if holder is None or (selector.lease_id is not None and (named is None or named.no != holder.no)):
         return Settled(Verdict.STALE)
     return Target(holder, lane, seq, seq + 1)
+
+
+def _held_ids(turn: Turn, part: int, grp: int, cursors: list[Cursor]) -> dict[str, tuple[int, int]]:
+    """Where the messages are that a group was handed in a partition, for ids that dedupe has forgotten.
+
+    Read once per turn: a call may name any number of ids that nobody knows.
+    """
+    key = (part, grp)
+    if key not in turn.held_ids:
+        spans = [s for c in cursors if c.held for s in turn.spans("spans_of_cursor", lane=c.lane, grp=grp)]
+        turn.held_ids[key] = reading.ids_in_spans(turn.session, spans)
+    return turn.held_ids[key]
 
 
 def _unheld(turn: Turn, group: GroupRow, holder: Lease | None, lane: int, seq: int) -> Target:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ackwise.core import limits
-from ackwise.core.answers import Extended, TransactionDone
+from ackwise.core.answers import Extended, Settled, TransactionDone
 from ackwise.core.commands import Extend, Transaction
 from ackwise.core.errors import AckwiseError, BadInput, LeaseLost, RolledBack
-from ackwise.core.settlement import Verdict
+from ackwise.core.settlement import Outcome, Verdict
 from ackwise.store.turn import push, settle
 from ackwise.store.turn.checks import check_push
 from ackwise.store.turn.context import Turn
@@ -26,7 +26,7 @@ def transact(turn: Turn, command: Transaction) -> TransactionDone:
                 raise LeaseLost(f"rolled back: invalid_lease: the required lease {text} is not held")
         settled = settle.settle_entries(turn, command.settlements)
         for index, answer in enumerate(settled):
-            if settle.refused(answer) or (command.on_already == "fail" and answer.verdict is Verdict.ALREADY):
+            if settle.refused(answer) or _too_late(command, index, answer):
                 raise RolledBack(
                     f"rolled back: settlement {index} was refused as {answer.verdict.value}",
                     index=index,
@@ -38,6 +38,13 @@ def transact(turn: Turn, command: Transaction) -> TransactionDone:
         raise
     turn.keep()
     return TransactionDone(settled, pushed)
+
+
+def _too_late(command: Transaction, index: int, answer: Settled) -> bool:
+    """Whether something was settled before that this transaction wanted to settle itself."""
+    if answer.verdict is not Verdict.ALREADY or command.on_already == "ok":
+        return False
+    return command.on_already == "fail" or command.settlements[index].outcome is not Outcome.ACK
 
 
 def extend(turn: Turn, command: Extend) -> Extended:

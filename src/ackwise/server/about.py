@@ -1,0 +1,7 @@
+"""What this server says of itself."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+VERSION = version("ackwise")

@@ -1,0 +1,92 @@
+"""What an answer says is what happened, also where the server takes a short cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.server.queen.desk import Desk, Message, bodies, named, unleased
+
+
+@pytest.mark.parametrize("spell", [named, unleased])
+def test_what_a_call_settles_it_says_it_settled(queen: Desk, spell: Callable[..., Message]) -> None:
+    queen.push("q", 1, 2, 3, 4, 5)
+    held = queen.pop("q", batch=5)
+    queen.ack(held[0])
+    answers = queen.ack_batch(*(spell(held[at], status="completed") for at in (0, 2)))
+    assert [(one["message"], one["noop"]) for one in answers] == [("not_found", True), ("acknowledged", False)]
+    answers = queen.ack_batch(*(spell(held[3], status="completed") for _ in range(2)))
+    assert [(one["message"], one["noop"]) for one in answers] == [("acknowledged", False), ("not_found", True)]
+
+
+def test_each_lease_of_a_batch_is_told_for_itself(queen: Desk) -> None:
+    queen.push("q", 1, 2, partition="a")
+    one = queen.pop("q", batch=2)
+    queen.push("q", 3, 4, partition="b")
+    other = queen.pop("q", batch=2)
+    acks = [named(message, status="completed") for message in (*one, other[0])]
+    assert [answer["leaseReleased"] for answer in queen.ack_batch(*acks)] == [True, True, False]
+    status, extended = queen.call("POST", f"/api/v1/lease/{other[0]['leaseId']}/extend")
+    assert (status, extended["success"]) == (200, True)
+
+
+@pytest.mark.parametrize("mode", ["seed", "upstream"])
+def test_after_a_seek_an_old_ack_is_no_ack(queen: Desk) -> None:
+    queen.push("q", 1)
+    (held,) = queen.pop("q", "g")
+    assert queen.call("POST", "/api/v1/consumer-groups/g/queues/q/seek", {"toEnd": True}).status == 200
+    assert queen.ack(held, consumerGroup="g")["message"] == "invalid_lease"
+
+
+@pytest.mark.parametrize("mode", ["upstream"])
+def test_a_failure_that_ends_the_lease_says_so(queen: Desk) -> None:
+    queen.push("q", 1, 2, 3)
+    held = queen.pop("q", batch=3)
+    answer = queen.nack(held[0])
+    assert (answer["message"], answer["leaseReleased"]) == ("failed_retry", True)
+
+
+@pytest.mark.parametrize("mode", ["upstream"])
+def test_a_transaction_does_not_fail_what_was_acked(queen: Desk) -> None:
+    queen.push("q", 1)
+    (held,) = queen.pop("q")
+    queen.ack(held)
+    operations = [
+        {"type": "push", "items": [{"queue": "next", "payload": 1}]},
+        {"type": "ack", **named(held), "status": "failed"},
+    ]
+    status, body = queen.call("POST", "/api/v1/transaction", {"operations": operations})
+    assert (status, body["success"], body["failedIndex"]) == (200, False, 1)
+    assert queen.pop("next") == []
+
+
+@pytest.mark.parametrize("rider", ["kv", "timers", "positions"])
+def test_what_cannot_ride_in_a_transaction_is_refused_before_anything_is_done(queen: Desk, rider: str) -> None:
+    push = {"type": "push", "queue": "q", "payload": 1}
+    status, body = queen.call("POST", "/api/v1/transaction", {"operations": [push], rider: [{"op": "check"}]})
+    assert (status, body["code"]) == (400, "not_supported")
+    assert queen.pop("q") == []
+
+
+def test_ids_that_nobody_knows_are_looked_for_once(queen: Desk) -> None:
+    queen.push("q", *range(300))
+    held = queen.pop("q", batch=300)
+    unknown = [{**named(held[0]), "transactionId": f"no-{n}", "status": "completed"} for n in range(2000)]
+    answers = queen.ack_batch(*unknown, atomic=False)
+    assert {answer["message"] for answer in answers} == {"not_found"}
+    status, _ = queen.call("POST", "/api/v1/ack/batch", {"acknowledgments": unknown * 6})
+    assert status == 400
+
+
+def test_what_is_new_in_a_namespace_includes_queues_made_later(queen: Desk) -> None:
+    query = {"namespace": "shop", "consumerGroup": "w", "subscriptionMode": "new"}
+    assert queen.call("GET", "/api/v1/pop", **query).status == 204
+    queen.clock.advance(1)
+    queen.push("shop.orders.eu", "first")
+    assert bodies(queen.get("/api/v1/pop", **query)["messages"]) == ["first"]
+
+
+def test_a_refused_pop_leaves_no_member(queen: Desk) -> None:
+    assert queen.call("GET", f"/api/v1/pop/queue/{'x' * 300}").status == 400
+    assert queen.get("/api/v1/consumer-groups") == {"groups": []}
