@@ -54,7 +54,11 @@ MUTANTS = (
     Mutant("probation forgotten", "core/claiming.py", "if span.probation and not bulk:", "if False:"),
     Mutant("exclusivity ignored", "core/claiming.py", "return exclusive_owner == owner", "return True"),
     Mutant("foreign tag accepted", "store/turn/settle.py", "lease.tag != key.tag or", "False or"),
-    Mutant("no fencing", "store/turn/ending.py", "if s.lease == target.lease.no and s.lo", "if s.lo"),
+    Mutant("no fencing", "store/turn/ending.py", "if s.lease == holder and s.lo", "if s.lo"),
+    Mutant("half a range is called whole", "store/turn/ending.py", "if target.whole and", "if False and"),
+    Mutant("nothing is yielded", "store/turn/settle.py", "if lease.yields and", "if False and"),
+    Mutant("what nobody holds cannot be settled", "store/turn/settle.py", "if selector.unheld and", "if False and"),
+    Mutant("no window", "store/turn/places.py", "if opens_at > now:", "if False:"),
     Mutant(
         "late settlement taken", "store/turn/ending.py", "if not lease.live(turn.now) or not spans:", "if not spans:"
     ),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ackwise.dialects import http
-from ackwise.server import protocol
+from ackwise.server import app, protocol
 from tests.server.running import Running
 from tests.server.wire import Reply, Wire, request
 
@@ -339,3 +339,22 @@ def test_a_client_that_sends_ahead_and_hangs_up_is_handed_nothing(server: Runnin
         wire.send(request("POST", "/api/v1/push", body("for somebody else")))
         assert wire.reply() is not None
     assert pushed(server) == ["for somebody else"]
+
+
+def test_bodies_on_their_way_in_are_bounded_together(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "Intake", lambda: http.Intake(100_000))
+    with Running(store_url) as server, Wire(server.address) as wire:
+        wire.send(request("POST", "/api/v1/push", None, "content-length: 200000") + b"[" * 150_000)
+        assert told(wire.reply(), 429, "overloaded")
+        with Wire(server.address) as other:
+            other.send(request("POST", "/api/v1/push", body("small")))
+            answer = other.reply()
+            assert answer is not None
+            assert answer.status == 201
+
+
+def test_a_large_body_has_to_keep_up(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "BODY_PATIENCE", SHORT)
+    with Running(store_url) as server, Wire(server.address) as wire:
+        wire.send(request("POST", "/api/v1/push", None, "content-length: 200000") + b"[" * 1000)
+        assert told(wire.reply(), 408, "body_too_slow")
