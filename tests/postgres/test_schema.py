@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ackwise.core.commands import Claim
 from ackwise.core.errors import SchemaTooNew, StoreCorrupt
 from ackwise.core.queries import ListQueues
 from ackwise.store.postgres import PostgresStore, schema
@@ -39,6 +40,19 @@ def test_an_older_schema_is_brought_up_to_date(
     with raw() as connection:
         assert connection.execute(f"SELECT count(*) FROM new_in_{following}".encode()).fetchone() == (0,)
         assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == (str(following),)
+
+
+def test_a_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener, raw: Raw) -> None:
+    push(opened(), text("x"))
+    with raw() as connection:
+        connection.execute("ALTER TABLE cursor DROP COLUMN settled_at")
+        connection.execute("ALTER TABLE lease DROP COLUMN yields")
+        connection.execute("DROP INDEX dead_message")
+        connection.execute("UPDATE meta SET value = '1' WHERE key = 'schema'")
+    store = opened()
+    (claimed,) = store.transact([Claim(queue="q")])
+    assert claimed.count == 1
+    assert store.audit() == []
 
 
 def test_somebody_elses_schema_is_left_alone(url: str, raw: Raw) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import apsw
 import pytest
 
+from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import SchemaTooNew, StoreCorrupt
+from ackwise.core.settlement import Outcome
 from ackwise.store.sqlite import connection as opening
 from tests.sqlite.support import open_store, push, rows
 
@@ -68,6 +70,27 @@ def test_an_older_schema_is_migrated_and_keeps_its_data(path: Path, request: pyt
     assert rows(path, "SELECT count(*) FROM brand_new") == [(0,)]
     assert push(new, "a", "c") == ["duplicate", "queued"]
     assert new.stats(q.QueueStats(queue="q")).messages == 3
+    new.close()
+
+
+def test_a_file_of_schema_one_goes_on_where_it_was(path: Path) -> None:
+    old = open_store(path)
+    push(old, "a", "b")
+    (claimed,) = old.transact([c.Claim(queue="q")])
+    old.close()
+    for undo in (
+        "ALTER TABLE cursor DROP COLUMN settled_at",
+        "ALTER TABLE lease DROP COLUMN yields",
+        "DROP INDEX dead_message",
+        "PRAGMA user_version = 1",
+    ):
+        rows(path, undo)
+    new = open_store(path)
+    assert version(path) == opening.SCHEMA_VERSION
+    entry = c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.ACK)
+    ((settled,),) = new.transact([c.Settle(entries=[entry])])
+    assert settled.verdict == "acked"
+    assert new.audit() == []
     new.close()
 
 
