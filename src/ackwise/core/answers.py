@@ -136,6 +136,7 @@ class Settled(msgspec.Struct):
     """The answer for one settle entry: `count` messages were settled, the lease may have ended with it.
 
     Of a range or a lease that failed, some may have died and some return: the verdict is `dead` only when all died.
+    `dead` without a reason means dropped: the queue keeps no dead letters.
     """
 
     verdict: Verdict

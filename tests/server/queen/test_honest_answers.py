@@ -90,3 +90,12 @@ def test_what_is_new_in_a_namespace_includes_queues_made_later(queen: Desk) -> N
 def test_a_refused_pop_leaves_no_member(queen: Desk) -> None:
     assert queen.call("GET", f"/api/v1/pop/queue/{'x' * 300}").status == 400
     assert queen.get("/api/v1/consumer-groups") == {"groups": []}
+
+
+def test_what_is_dropped_is_not_called_a_dead_letter(queen: Desk) -> None:
+    queen.configure("q", retryLimit=0, deadLetterQueue=False, dlqAfterMaxRetries=False)
+    queen.push("q", 1)
+    (held,) = queen.pop("q")
+    answer = queen.nack(held)
+    assert (answer["success"], answer["dlq"]) == (True, False)
+    assert queen.dlq("q")["total"] == 0

@@ -169,7 +169,7 @@ def item(index: int, ack: Ack, settled: Settled, words: Words) -> Item:
         message=message,
         error=error,
         leaseReleased=settled.lease_ended,
-        dlq=settled.verdict is Verdict.DEAD,
+        dlq=settled.reason is not None,
         noop=noop,
         retryCount=settled.failures,
         queueName=place.queue if place else None,

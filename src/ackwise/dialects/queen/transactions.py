@@ -144,7 +144,7 @@ def _results(plan: Plan, owners: list[int], done: TransactionDone) -> list[dict[
                     "success": True,
                     "transactionId": plan.acks[at].transactionId,
                     "error": None,
-                    "dlq": settled.verdict is Verdict.DEAD,
+                    "dlq": settled.reason is not None,
                     "noop": settled.verdict is Verdict.ALREADY,
                     "leaseReleased": settled.lease_ended,
                 }

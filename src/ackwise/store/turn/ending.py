@@ -107,8 +107,8 @@ def act(turn: Turn, target: Target, entry: Settlement) -> Settled:
         rest = [s for s in (before, after) if s is not None]
         verdict, why, fails = _apply(turn, held, lease, cursor, span, piece, rest, entry)
         verdicts[verdict] = verdicts.get(verdict, 0) + len(piece)
-        reason = why or reason
         dropped = verdict is Verdict.DEAD and not held.policy.dead_letters
+        reason = reason if dropped else why or reason
         word = State.EXPIRED.value if dropped else verdict.value
         turn.count(held.queue.name, held.group.name, word, len(piece), took)
         failures = fails
