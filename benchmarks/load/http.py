@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
 from urllib.parse import urlsplit
+
+from benchmarks.load.line import Line
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
-class Http(asyncio.Protocol):
+class Http(Line):
     """A connection with one request under way at a time."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
-        self._got = b""
+        super().__init__()
         self._need = 0
 
     @classmethod
@@ -28,17 +26,7 @@ class Http(asyncio.Protocol):
 
     def ask(self, request: bytes) -> asyncio.Future[tuple[int, bytes]]:
         """Status and body of the answer."""
-        assert self._transport is not None
-        self._answer = self._loop.create_future()
-        self._transport.write(request)
-        return self._answer
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
+        return self._ask(request)
 
     def data_received(self, data: bytes) -> None:
         self._got = self._got + data if self._got else data
@@ -50,10 +38,6 @@ class Http(asyncio.Protocol):
             self._need = end + 4 + (int(length[1]) if length else 0)
         if len(self._got) >= self._need:
             self._finish()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(exc or ConnectionError("the server closed the connection"))
 
     def _finish(self) -> None:
         status = int(self._got[9:12])

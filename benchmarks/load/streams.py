@@ -4,37 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
 from urllib.parse import urlsplit
 
+from benchmarks.load.line import Line
 from benchmarks.load.peer import PAYLOAD
 
 _ENTRY = re.compile(rb"\*2\r\n\$\d+\r\n(\d+-\d+)\r\n\*2\r\n\$1\r\np\r\n")
 
 
-class Resp(asyncio.Protocol):
+class Resp(Line):
     """A connection with one request under way at a time, which knows how many lines the answer has."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[bytes] | None = None
-        self._got = b""
+        super().__init__()
         self._lines = 0
 
     def ask(self, request: bytes, lines: int) -> asyncio.Future[bytes]:
         """The answer, once it has so many lines; of a list of entries the answer itself says how many."""
-        assert self._transport is not None
-        self._answer, self._lines, self._got = self._loop.create_future(), lines, b""
-        self._transport.write(request)
-        return self._answer
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
+        self._lines, self._got = lines, b""
+        return self._ask(request)
 
     def data_received(self, data: bytes) -> None:
         self._got = self._got + data if self._got else data
@@ -44,10 +32,6 @@ class Resp(asyncio.Protocol):
             self._answer.set_exception(RuntimeError(self._got.decode(errors="replace")))
         elif self._got.count(b"\r\n") >= (self._lines or _entry_lines(self._got)):
             self._answer.set_result(self._got)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(exc or ConnectionError("the server closed the connection"))
 
 
 def _entry_lines(got: bytes) -> int:

@@ -8,11 +8,9 @@ from typing import Any, NamedTuple, overload
 from ackwise.broker.pending import Slot
 from ackwise.core import queries as q
 from ackwise.core.answers import Claimed, Grant, Handed, Settled
-from ackwise.core.claiming import EmptyReason
-from ackwise.core.commands import ByLease, Claim, Settle, Settlement
+from ackwise.core.commands import Settle, giving_back
 from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.core.messages import Message
-from ackwise.core.settlement import Outcome
 from ackwise.store.port import Store
 from ackwise.store.segment import Segment
 
@@ -65,15 +63,10 @@ def runs(handed: Handed) -> Sequence[Run]:
     return handed.messages.runs if isinstance(handed.messages, LazyMessages) else ()
 
 
-def nothing(claim: Claim, why: EmptyReason) -> Handed:
-    """A claim's answer when it was not put to the store."""
-    return Handed(Claimed(claim.group, [], empty=why), ())
-
-
 def release(claims: Iterable[Claimed]) -> Settle | None:
     """What gives claims back unspent; None when they hold nothing."""
-    held = [Settlement(selector=ByLease(c.lease_id), outcome=Outcome.RELEASE) for c in claims if c.lease_no]
-    return Settle(entries=held) if held else None
+    held = [claimed.lease_id for claimed in claims if claimed.lease_no]
+    return giving_back(held) if held else None
 
 
 def split(slot: Slot, settle: Settle | None) -> tuple[list[Settled], list[Claimed], AckwiseError | None]:

@@ -11,16 +11,15 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ackwise.broker import duties
-from ackwise.broker.handing import answer, hand_over, nothing, release, split
+from ackwise.broker.handing import answer, hand_over, release, split
 from ackwise.broker.loop_lane import Lane, taken_over
 from ackwise.broker.pending import Slot, is_empty, shard_of
 from ackwise.broker.waiting import Seen, Waiters, Waiting
-from ackwise.core.answers import Claimed, Handed, Settled
+from ackwise.core.answers import Claimed, Handed, Settled, nothing
 from ackwise.core.claiming import EmptyReason
-from ackwise.core.commands import ByLease, Claim, Command, Settle, Settlement
+from ackwise.core.commands import Claim, Command, Settle, giving_back
 from ackwise.core.errors import AckwiseError, Draining, StoreError
 from ackwise.core.queries import ListLeases, Query
-from ackwise.core.settlement import Outcome
 from ackwise.store.clock import ManualClock
 from ackwise.store.port import SHORT_READ, Prepared, Store
 
@@ -321,8 +320,7 @@ class AsyncBroker:
             await self._closed_within(0.02)
         released = 0
         for lease_id in await self._held():
-            entry = Settlement(selector=ByLease(lease_id), outcome=Outcome.RELEASE)
-            released += (await self.send(Settle(entries=[entry])))[0].count
+            released += (await self.send(giving_back([lease_id])))[0].count
         return released
 
     async def _held(self) -> list[str]:

@@ -9,15 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from ackwise.broker import duties
-from ackwise.broker.handing import answer, hand_over, nothing, release, split
+from ackwise.broker.handing import answer, hand_over, release, split
 from ackwise.broker.pending import Pending, Slot, deal, interrupted, is_empty, shard_of
 from ackwise.broker.waiting import Seen, Waiters, Waiting
-from ackwise.core.answers import Claimed, Handed, Settled
+from ackwise.core.answers import Claimed, Handed, Settled, nothing
 from ackwise.core.claiming import EmptyReason
-from ackwise.core.commands import ByLease, Claim, Command, Settle, Settlement
+from ackwise.core.commands import Claim, Command, Settle, giving_back
 from ackwise.core.errors import AckwiseError, Draining, StoreError
 from ackwise.core.queries import ListLeases, Query
-from ackwise.core.settlement import Outcome
 from ackwise.store.clock import ManualClock
 from ackwise.store.port import Prepared, Store
 
@@ -320,8 +319,7 @@ class Broker:
             self._closed.wait(0.02)
         released = 0
         for lease_id in self._held():
-            entry = Settlement(selector=ByLease(lease_id), outcome=Outcome.RELEASE)
-            released += self.send(Settle(entries=[entry]))[0].count
+            released += self.send(giving_back([lease_id]))[0].count
         return released
 
     def _held(self) -> list[str]:

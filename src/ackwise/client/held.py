@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ackwise.client.settling import lease_of
 from ackwise.core.answers import Claimed, Settled
-from ackwise.core.commands import ByLease, Selector, Settle, Settlement
-from ackwise.core.settlement import Outcome, Verdict
+from ackwise.core.commands import ByLease, Selector, Settle, giving_back
+from ackwise.core.settlement import Verdict
 
 _TIDY_AT = 1024
 _GONE = (Verdict.ALREADY, Verdict.STALE, Verdict.UNKNOWN)
@@ -50,5 +50,4 @@ class Held:
     def release(self) -> Settle | None:
         """The command that gives everything back, or None when nothing is held."""
         ids, self._deadlines = list(self._deadlines), {}
-        entries = [Settlement(selector=ByLease(lease_id), outcome=Outcome.RELEASE) for lease_id in ids]
-        return Settle(entries=entries) if entries else None
+        return giving_back(ids) if ids else None

@@ -9,6 +9,7 @@ import msgspec
 
 from ackwise.core import ids
 from ackwise.core.claiming import EmptyReason
+from ackwise.core.commands import Claim
 from ackwise.core.messages import Message, Receipt
 from ackwise.core.settlement import Reason, Verdict
 
@@ -204,3 +205,8 @@ class Handed(msgspec.Struct):
 
     claimed: Claimed
     messages: Sequence[Message]
+
+
+def nothing(claim: Claim, why: EmptyReason) -> Handed:
+    """A claim's answer when it was not put to a store."""
+    return Handed(Claimed(claim.group, [], empty=why), ())

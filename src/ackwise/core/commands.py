@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -99,6 +100,11 @@ class Settle(Command):
 
     entries: list[Settlement]
     atomic: bool = False
+
+
+def giving_back(lease_ids: Iterable[str]) -> Settle:
+    """Everything these leases still hold goes back unspent."""
+    return Settle(entries=[Settlement(selector=ByLease(one), outcome=Outcome.RELEASE) for one in lease_ids])
 
 
 class Extend(Command):

@@ -9,7 +9,6 @@ import httpx2
 import pytest
 
 from ackwise.store.clock import ManualClock
-from tests.pg import FACTORIES
 from tests.server.native.desk import Desk
 from tests.server.running import Running
 
@@ -17,15 +16,6 @@ from tests.server.running import Running
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
-
-
-@pytest.fixture(params=["sqlite", *FACTORIES], ids=lambda name: name.replace("pg_url_factory", "postgres"))
-def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """For what a store may answer differently."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/native.db?durability=normal"
-    url: str = request.getfixturevalue(request.param)()
-    return url
 
 
 @pytest.fixture

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx2
 import pytest
 
 from ackwise.broker import duties
 from ackwise.store.clock import ManualClock
-from tests.pg import FACTORIES
 from tests.server.queen.desk import Desk
 from tests.server.running import Running
 
@@ -20,12 +18,9 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["sqlite", *FACTORIES], ids=lambda name: name.replace("pg_url_factory", "postgres"))
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/queen.db?durability=normal"
-    url: str = request.getfixturevalue(request.param)()
-    return url
+@pytest.fixture
+def store_url(any_store: str) -> str:
+    return any_store
 
 
 @pytest.fixture

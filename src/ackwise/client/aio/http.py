@@ -15,10 +15,9 @@ from ackwise.client.minting import Minted
 from ackwise.client.retrying import PATIENCE, Tries
 from ackwise.client.servers import error_of
 from ackwise.client.wires.reply import AsyncWire, Broken, Reply, Unsent
-from ackwise.core.answers import Claimed, Extended, Handed, Receipts, Settled, TransactionDone
+from ackwise.core.answers import Extended, Handed, Receipts, Settled, TransactionDone, nothing
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import (
-    ByLease,
     Claim,
     Command,
     ConfigureGroup,
@@ -29,6 +28,7 @@ from ackwise.core.commands import (
     Settle,
     Settlement,
     Transaction,
+    giving_back,
 )
 from ackwise.core.errors import AckwiseError, BadInput, Draining, StoreError, StoreUnavailable
 from ackwise.core.native import admin, claiming, instants, pushing, settling
@@ -195,22 +195,22 @@ class AsyncHTTPTransport:
                 return handed
             if leaving:
                 await self._wire.sleep(min(1.0, max(0.0, give_up - time.monotonic())))
-        return _nothing(command, EmptyReason.DRAINING)
+        return nothing(command, EmptyReason.DRAINING)
 
     async def settle_and_claim(self, settle: Settle, claim: Claim, wait: float) -> tuple[list[Settled], Handed]:
         self._check_open()
         if self._draining:
-            return await self.send(settle), _nothing(claim, EmptyReason.DRAINING)
+            return await self.send(settle), nothing(claim, EmptyReason.DRAINING)
         try:
             settled, handed = await self._poll(claim, settle, 0.0)
         except StoreError:
-            return await self.send(settle), _nothing(claim, EmptyReason.UNAVAILABLE)
+            return await self.send(settle), nothing(claim, EmptyReason.UNAVAILABLE)
         if not wait or handed.claimed.grants or handed.claimed.empty is EmptyReason.ENDED:
             return settled, handed
         try:
             return settled, await self.claim(claim, wait)
         except StoreError:
-            return settled, _nothing(claim, EmptyReason.UNAVAILABLE)
+            return settled, nothing(claim, EmptyReason.UNAVAILABLE)
 
     async def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
         self._check_open()
@@ -244,7 +244,7 @@ class AsyncHTTPTransport:
         try:
             # Only now: whoever drains either finds us under way, or we find that.
             if self._draining:
-                return await self.send(settle) if settle is not None else [], _nothing(claim, EmptyReason.DRAINING)
+                return await self.send(settle) if settle is not None else [], nothing(claim, EmptyReason.DRAINING)
             tries = self._tries(again=claim.key is not None, patience=self._patience + wait)
             columns = self._read(_CLAIMED, await self._call("/v1/claim", _written(body), tries, wait))
             if settle is not None:
@@ -260,14 +260,13 @@ class AsyncHTTPTransport:
             return handed
         if self._draining:
             await self._give_back([handed.claimed.lease_id])
-            return _nothing(claim, EmptyReason.DRAINING)
+            return nothing(claim, EmptyReason.DRAINING)
         self._held.add(handed.claimed, self.now())
         return handed
 
     async def _give_back(self, lease_ids: Iterable[str]) -> None:
-        entries = [Settlement(selector=ByLease(one), outcome=Outcome.RELEASE) for one in lease_ids]
         with suppress(AckwiseError):
-            await self._settle(Settle(entries=entries))
+            await self._settle(giving_back(lease_ids))
 
     async def drain(self, grace: float) -> int:
         """Claim nothing more in this client, let it finish what it holds for `grace` seconds, release the rest."""
@@ -312,10 +311,6 @@ def _claim_body(claim: Claim, settle: Settle | None) -> claiming.ClaimBody:
     if settle is not None:
         body.settle, body.atomic = [settling.entry(one) for one in settle.entries], settle.atomic
     return body
-
-
-def _nothing(claim: Claim, why: EmptyReason) -> Handed:
-    return Handed(Claimed(claim.group, [], empty=why), ())
 
 
 def _repeatable(command: Command) -> bool:

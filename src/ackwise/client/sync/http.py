@@ -16,10 +16,9 @@ from ackwise.client.minting import Minted
 from ackwise.client.retrying import PATIENCE, Tries
 from ackwise.client.servers import error_of
 from ackwise.client.wires.reply import Broken, Reply, Unsent, Wire
-from ackwise.core.answers import Claimed, Extended, Handed, Receipts, Settled, TransactionDone
+from ackwise.core.answers import Extended, Handed, Receipts, Settled, TransactionDone, nothing
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import (
-    ByLease,
     Claim,
     Command,
     ConfigureGroup,
@@ -30,6 +29,7 @@ from ackwise.core.commands import (
     Settle,
     Settlement,
     Transaction,
+    giving_back,
 )
 from ackwise.core.errors import AckwiseError, BadInput, Draining, StoreError, StoreUnavailable
 from ackwise.core.native import admin, claiming, instants, pushing, settling
@@ -194,22 +194,22 @@ class HTTPTransport:
                 return handed
             if leaving:
                 self._wire.sleep(min(1.0, max(0.0, give_up - time.monotonic())))
-        return _nothing(command, EmptyReason.DRAINING)
+        return nothing(command, EmptyReason.DRAINING)
 
     def settle_and_claim(self, settle: Settle, claim: Claim, wait: float) -> tuple[list[Settled], Handed]:
         self._check_open()
         if self._draining:
-            return self.send(settle), _nothing(claim, EmptyReason.DRAINING)
+            return self.send(settle), nothing(claim, EmptyReason.DRAINING)
         try:
             settled, handed = self._poll(claim, settle, 0.0)
         except StoreError:
-            return self.send(settle), _nothing(claim, EmptyReason.UNAVAILABLE)
+            return self.send(settle), nothing(claim, EmptyReason.UNAVAILABLE)
         if not wait or handed.claimed.grants or handed.claimed.empty is EmptyReason.ENDED:
             return settled, handed
         try:
             return settled, self.claim(claim, wait)
         except StoreError:
-            return settled, _nothing(claim, EmptyReason.UNAVAILABLE)
+            return settled, nothing(claim, EmptyReason.UNAVAILABLE)
 
     def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
         self._check_open()
@@ -243,7 +243,7 @@ class HTTPTransport:
         try:
             # Only now: whoever drains either finds us under way, or we find that.
             if self._draining:
-                return self.send(settle) if settle is not None else [], _nothing(claim, EmptyReason.DRAINING)
+                return self.send(settle) if settle is not None else [], nothing(claim, EmptyReason.DRAINING)
             tries = self._tries(again=claim.key is not None, patience=self._patience + wait)
             columns = self._read(_CLAIMED, self._call("/v1/claim", _written(body), tries, wait))
             if settle is not None:
@@ -259,14 +259,13 @@ class HTTPTransport:
             return handed
         if self._draining:
             self._give_back([handed.claimed.lease_id])
-            return _nothing(claim, EmptyReason.DRAINING)
+            return nothing(claim, EmptyReason.DRAINING)
         self._held.add(handed.claimed, self.now())
         return handed
 
     def _give_back(self, lease_ids: Iterable[str]) -> None:
-        entries = [Settlement(selector=ByLease(one), outcome=Outcome.RELEASE) for one in lease_ids]
         with suppress(AckwiseError):
-            self._settle(Settle(entries=entries))
+            self._settle(giving_back(lease_ids))
 
     def drain(self, grace: float) -> int:
         """Claim nothing more in this client, let it finish what it holds for `grace` seconds, release the rest."""
@@ -311,10 +310,6 @@ def _claim_body(claim: Claim, settle: Settle | None) -> claiming.ClaimBody:
     if settle is not None:
         body.settle, body.atomic = [settling.entry(one) for one in settle.entries], settle.atomic
     return body
-
-
-def _nothing(claim: Claim, why: EmptyReason) -> Handed:
-    return Handed(Claimed(claim.group, [], empty=why), ())
 
 
 def _repeatable(command: Command) -> bool:

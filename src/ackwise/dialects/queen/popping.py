@@ -9,11 +9,10 @@ from ackwise.broker import AsyncBroker
 from ackwise.broker.handing import Run, runs
 from ackwise.core import ids, limits
 from ackwise.core.answers import Handed
-from ackwise.core.commands import ByLease, Claim, Settle, Settlement
+from ackwise.core.commands import Claim, giving_back
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.native import instants
-from ackwise.core.settlement import Outcome
 from ackwise.dialects.cells import cells, created, listed, quoted
 from ackwise.dialects.http import Answer, Call, Gone, Route, encode
 from ackwise.dialects.queen.asking import number_in
@@ -100,13 +99,13 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
             words.members.note(queue, claim.group, call.peer, broker.now())
             left = words.failing.left_by(call.host, queue, claim.group)
             if left:
-                _, handed = await broker.settle_and_claim(_release(*left), claim)
+                _, handed = await broker.settle_and_claim(giving_back(left), claim)
         if asked.wait and not handed.claimed.grants:
             # Only who really waits has to be watched for leaving.
             handed = await call.unless_gone(broker.claim(claim, asked.wait))
         claimed = handed.claimed
         if call.gone and claimed.lease_no:
-            await broker.send(_release(claimed.lease_id))
+            await broker.send(giving_back([claimed.lease_id]))
             raise Gone
         if queue is not None:
             owner = ids.default_owner(claimed.lease_no) if claimed.lease_no else None
@@ -129,10 +128,6 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
         Route("GET", "/api/v1/pop/queue/{queue}/partition/{partition}", by_partition),
         Route("GET", "/api/v1/pop", by_tag),
     ]
-
-
-def _release(*lease_ids: str) -> Settle:
-    return Settle(entries=[Settlement(selector=ByLease(one), outcome=Outcome.RELEASE) for one in lease_ids])
 
 
 def spell(handed: Handed, words: Words) -> bytes:

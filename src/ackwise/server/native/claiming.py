@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from ackwise.broker import AsyncBroker
-from ackwise.broker.handing import nothing, release
-from ackwise.core.answers import Handed, Settled
+from ackwise.broker.handing import release
+from ackwise.core.answers import Handed, Settled, nothing
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import Claim, Settle
 from ackwise.core.errors import BadInput, StoreError

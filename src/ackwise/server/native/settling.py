@@ -6,10 +6,9 @@ import msgspec
 
 from ackwise.broker import AsyncBroker
 from ackwise.core.answers import Extended, Settled, TransactionDone
-from ackwise.core.commands import ByLease, Settle, Settlement
+from ackwise.core.commands import giving_back
 from ackwise.core.errors import LeaseLost
 from ackwise.core.native import instants, settling
-from ackwise.core.settlement import Outcome
 from ackwise.dialects.http import Answer, Call, Route, answer
 
 _SETTLE = msgspec.json.Decoder(settling.SettleBody)
@@ -34,8 +33,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
 
     async def release(call: Call) -> Answer:
         body = await call.read(_RELEASE)
-        entry = Settlement(selector=ByLease(body.lease_id), outcome=Outcome.RELEASE)
-        settled: list[Settled] = await broker.send(Settle(entries=[entry]))
+        settled: list[Settled] = await broker.send(giving_back([body.lease_id]))
         return answer({"lease_id": body.lease_id, "verdict": settled[0].verdict, "count": settled[0].count})
 
     async def transaction(call: Call) -> Answer:
