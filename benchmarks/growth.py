@@ -72,7 +72,7 @@ def _consume(store: SQLiteStore, queue: str, most: int, count: int = 1 << 60) ->
         claimed = store.transact([*settle, *commands])[-1]
         if not claimed.grants:
             break
-        store.read(claimed)
+        store.read(claimed.ranges)
         lease, done = claimed.lease_id, done + claimed.count
     return done / (time.perf_counter() - started)
 

@@ -22,6 +22,7 @@ EVENTS = {
     Event.DUE: "its delay or its retry's wait is over",
     Event.CLAIM: "a consumer takes it under a lease; counts a delivery",
     Event.AUTO_ACK: "a consumer takes it without a lease",
+    Event.ADVANCE: "the group read it without claiming it",
     Event.ACK: "the consumer is done with it",
     Event.RETRY: "the consumer failed; counts a failure",
     Event.LEASE_EXPIRY: "the deadline passed; counts a failure, and is final only for a message that was alone",

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ackwise.broker import AsyncBroker, Broker
-from ackwise.core.answers import Claimed
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.queries import ListLeases, ListQueues
 from ackwise.store.clock import ManualClock
@@ -42,9 +41,9 @@ def test_a_long_hand_over_is_read_in_a_thread(watched: TallyStore, monkeypatch: 
     readers: list[int] = []
     read = watched.read
 
-    def noted(claimed: Claimed) -> Any:
+    def noted(ranges: Any) -> Any:
         readers.append(threading.get_ident())
-        return read(claimed)
+        return read(ranges)
 
     monkeypatch.setattr(watched, "read", noted)
 

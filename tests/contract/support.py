@@ -67,7 +67,8 @@ class Hand:
 
 def deliveries(store: Store, claimed: Claimed) -> list[Delivery]:
     found = []
-    for grant, segments in zip(claimed.grants, store.read(claimed), strict=True):
+    read = claimed.prefetched or store.read(claimed.ranges)
+    for grant, segments in zip(claimed.grants, read, strict=True):
         by_seq = {seq: segment for segment in segments for seq in range(segment.first, segment.last + 1)}
         for seq in range(grant.lo, grant.hi):
             found.append(

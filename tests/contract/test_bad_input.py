@@ -127,6 +127,12 @@ BAD: dict[str, tuple[c.Command, type[AckwiseError]]] = {
     "seek: huge": (c.SeekGroup(queue="q", group="known", to=HUGE), BadInput),
     "seek: negative": (c.SeekGroup(queue="q", group="known", to=-1), BadInput),
     "seek: seq without partition": (c.SeekGroup(queue="q", group="known", to=1, by="seq"), BadInput),
+    "advance: no lane": (c.AdvanceGroup(queue="q", group="new", lanes={99: 0}), BadInput),
+    "advance: huge lane": (c.AdvanceGroup(queue="q", group="new", lanes={HUGE: 0}), BadInput),
+    "advance: NaN": (c.AdvanceGroup(queue="q", group="new", lanes={1: NAN}), BadInput),  # type: ignore[dict-item]
+    "advance: huge": (c.AdvanceGroup(queue="q", group="new", lanes={1: HUGE}), BadInput),
+    "advance: NUL in group": (c.AdvanceGroup(queue="q", group="a\0", lanes={}), BadInput),
+    "advance: unknown queue": (c.AdvanceGroup(queue="new", group="g", lanes={}), UnknownQueue),
     "sweep: limit": (c.Sweep(limit=0), BadInput),
     "sweep: NaN limit": (c.Sweep(limit=NAN), BadInput),  # type: ignore[arg-type]
     "sweep: duty": (c.Sweep(duties=("dream",)), BadInput),
@@ -192,6 +198,7 @@ def test_questions_about_bad_names_are_refused(desk: Desk, name: Any) -> None:
     for ask in (
         lambda: desk.store.get_queue(q.GetQueue(queue=name)),
         lambda: desk.store.stats(q.QueueStats(queue=name)),
+        lambda: desk.store.list_lanes(q.ListLanes(queue=name)),
         lambda: desk.store.list_cursors(q.ListCursors(queue="q", group=name)),
         *(
             ()
@@ -203,6 +210,7 @@ def test_questions_about_bad_names_are_refused(desk: Desk, name: Any) -> None:
                 lambda: desk.store.list_dead(q.ListDead(partition=name)),
                 lambda: desk.store.list_leases(q.ListLeases(queue=name)),
                 lambda: desk.store.list_leases(q.ListLeases(group=name)),
+                lambda: desk.store.list_leases(q.ListLeases(key_prefix=name)),
                 lambda: desk.store.read_ledger(q.ReadLedger(group=name)),
                 lambda: desk.store.list_queues(q.ListQueues(namespace=name)),
             )

@@ -75,6 +75,20 @@ def test_another_filter_is_a_conflict(desk: Desk, other: dict[str, Any]) -> None
     assert desk.everything() == before
 
 
+@pytest.mark.parametrize(("first", "second"), [("a", "b"), ("a", None), (None, "b")])
+def test_another_owner_is_a_conflict(desk: Desk, first: str | None, second: str | None) -> None:
+    desk.number(3)
+    held = desk.claim(1, key="k", owner=first)
+    before = desk.everything()
+    with pytest.raises(ClaimConflict, match="owner"):
+        desk.claim(1, key="k", owner=second)
+    assert desk.everything() == before
+    desk.ack(*held.deliveries)
+    with pytest.raises(ClaimConflict, match="owner"):
+        desk.claim(1, key="k", owner=second)
+    assert desk.claim(1, key="k", owner=first).why == "ended"
+
+
 def test_groups_have_their_own_keys(desk: Desk) -> None:
     desk.number(1)
     assert desk.claim(key="k", group="a").bodies == desk.claim(key="k", group="b").bodies == ["0"]

@@ -154,7 +154,7 @@ class _Group:
             assert isinstance(claimed, Claimed)
             if not claimed.grants:
                 break
-            for grant, segments in zip(claimed.grants, self._store.read(claimed), strict=True):
+            for grant, segments in zip(claimed.grants, self._store.read(claimed.ranges), strict=True):
                 for segment in segments:
                     for seq in range(max(grant.lo, segment.first), min(grant.hi, segment.last + 1)):
                         message = segment.message(seq)

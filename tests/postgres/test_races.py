@@ -8,18 +8,20 @@ import pytest
 
 from ackwise.core.answers import Claimed, Settled
 from ackwise.core.commands import (
+    AdvanceGroup,
     ByLease,
     ByRange,
     Claim,
     ConfigureGroup,
     ConfigureQueue,
+    DeleteGroup,
     DeleteQueue,
     Redrive,
     Settle,
     Settlement,
 )
 from ackwise.core.errors import AckwiseError
-from ackwise.core.queries import ListCursors, ListDead, ListGroups
+from ackwise.core.queries import ListCursors, ListDead, ListGroups, ListLanes
 from ackwise.core.settlement import Outcome, Verdict
 from tests.postgres.conftest import Opener, Raw
 from tests.postgres.support import claim, places, push, settle_lease, text, together
@@ -156,6 +158,55 @@ def test_turns_across_the_same_partitions_do_not_get_in_a_ring(opened: Opener, r
             push(stores[number % 2], *(text(str(i), partition=n) for n in order), shard=number // 2)
 
     together(8, work)
+    assert deadlocks(raw) == before
+
+
+def test_a_group_is_moved_on_beside_claims_and_pushes(opened: Opener, raw: Raw) -> None:
+    """It is made by whoever comes first, every message is handed out or passed once, and nobody waits in a ring."""
+    stores = [opened("shards=8"), opened("shards=8")]
+    push(stores[0], *(text(str(i), partition=str(i % 10)) for i in range(200)))
+    lanes = [row.lane for row in stores[0].list_lanes(ListLanes(queue="q"))]
+    before = deadlocks(raw)
+
+    def work(number: int) -> int:
+        store, shard, done = stores[number % 2], number // 2, 0
+        for step in range(1, 21):
+            if number % 4 == 0:
+                push(store, *(text("new", partition=str(i)) for i in range(10)), shard=shard)
+            elif number % 4 == 1:
+                taken = claim(store, Claim(queue="q", group="g", most=7), shard)
+                done += settle_lease(store, taken, shard=shard).count if taken.grants else 0
+            else:
+                order = lanes if number % 4 == 2 else lanes[::-1]
+                moved = AdvanceGroup(queue="q", group="g", lanes=dict.fromkeys(order[:5], step))
+                (answer,) = store.transact([moved], shard)
+                done += answer.count
+        return done
+
+    done = sum(together(8, work))
+    (stats,) = stores[0].list_groups(ListGroups(queue="q", group="g"))
+    assert (stats.acked, stats.held, stats.acked + stats.unread) == (done, 0, 600)
+    assert deadlocks(raw) == before
+
+
+def test_a_group_that_is_deleted_meanwhile_is_made_again(opened: Opener, raw: Raw) -> None:
+    stores = [opened("shards=4"), opened("shards=4")]
+    push(stores[0], *(text(str(i), partition=str(i % 5)) for i in range(50)))
+    lanes = [row.lane for row in stores[0].list_lanes(ListLanes(queue="q"))]
+
+    before = deadlocks(raw)
+
+    def work(number: int) -> list[object]:
+        store, shard = stores[number % 2], number // 2
+        command = (
+            AdvanceGroup(queue="q", group="g", lanes=dict.fromkeys(lanes, 5))
+            if number % 2
+            else DeleteGroup(queue="q", group="g")
+        )
+        return [store.transact([command], shard)[0] for _ in range(15)]
+
+    answers = [answer for one in together(4, work)[1::2] for answer in one]
+    assert not [answer for answer in answers if isinstance(answer, AckwiseError)]
     assert deadlocks(raw) == before
 
 

@@ -73,6 +73,17 @@ def check_leases(store: Store, model: Model) -> None:
     for lease_id, lease in living.items():
         assert (rows[lease_id].held, rows[lease_id].owner) == (len(model.held_by(lease)), lease.owner)
         assert rows[lease_id].deadline == lease.deadline
+    check_held(store, model)
+
+
+def check_held(store: Store, model: Model) -> None:
+    lanes = {row.lane: (row.partition, row.priority) for row in store.list_lanes(q.ListLanes(queue=QUEUE))}
+    for lease in model.leases.values():
+        rows = store.list_held(q.ListHeld(lease_id=lease.lease_id))
+        found = {(lanes[row.lane], seq, row.failures, row.attempt) for row in rows for seq in range(row.lo, row.hi)}
+        over = lease.ended or lease.deadline <= store.now()
+        held = [] if over else model.held_by(lease)
+        assert found == {(lane, seq, cell.failures, cell.deliveries) for lane, seq, cell in held}
 
 
 def check_dead(store: Store, model: Model) -> None:

@@ -189,7 +189,7 @@ class Machine(RuleBasedStateMachine):
         return command.partitions is not None or (self.now >= self.latest and not relaxed_in_strict)
 
     def _repeated(self, store: Store, command: c.Claim, old: Lease, answer: Any) -> None:
-        if old.filter != command.partitions:
+        if old.filter != (command.partitions, command.owner):
             assert isinstance(answer, ClaimConflict)
             return
         assert isinstance(answer, Claimed), answer
@@ -214,7 +214,7 @@ class Machine(RuleBasedStateMachine):
         assert answer.deadline == self.now + (command.lease or 0)
         self.model.leases[answer.lease_no] = Lease(
             answer.lease_no, answer.lease_id, command.group, owner, exclusivity, answer.deadline, command.bulk, granted,
-            command.key, command.partitions,
+            command.key, (command.partitions, command.owner),
         )  # fmt: skip
 
     def _note(self, store: Store, answer: Claimed) -> None:
@@ -310,6 +310,16 @@ class Machine(RuleBasedStateMachine):
         assert not isinstance(answer, AckwiseError), answer
         ends = {lane: {"start": 0, "end": 1 << 40}.get(to, to) for lane in lanes}
         self.model.seek(group, ends)
+
+    @rule(group=st.sampled_from(["g1", "g2"]), chosen=st.lists(st.tuples(picks, picks), max_size=3))
+    def advance(self, group: str, chosen: list[tuple[int, int]]) -> None:
+        rows = self.store.list_lanes(q.ListLanes(queue=QUEUE))
+        some = [(rows[pick % len(rows)], seq) for pick, seq in chosen if rows]
+        answer = self.do(
+            c.AdvanceGroup(queue=QUEUE, group=group, lanes={row.lane: seq % (row.head + 1) for row, seq in some})
+        )
+        targets = {(row.partition, row.priority): seq % (row.head + 1) for row, seq in some}
+        assert answer.count == self.model.advance(group, targets)
 
     @precondition(lambda self: self.model.dead)
     @rule(chosen=st.lists(picks, min_size=1, max_size=3))

@@ -274,6 +274,18 @@ class Model:
         for lease in self.live(group):
             self.end_if_empty(lease, "seek")
 
+    def advance(self, group: str, targets: dict[LaneKey, int]) -> int:
+        """What the group was not handed below each target is acked; how many messages those are."""
+        self.ensure_group(group)
+        moved = 0
+        for lane, target in targets.items():
+            view = self.views[lane, group]
+            for seq in range(view.next, target):
+                view.cells[seq] = Cell("acked")
+                moved += 1
+            view.next = max(view.next, target)
+        return moved
+
     def prune(self, lane: LaneKey, start: int) -> None:
         self.starts[lane] = start
         for (where, _), view in self.views.items():

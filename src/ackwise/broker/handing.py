@@ -85,7 +85,8 @@ def hand_over(store: Store, claimed: Claimed) -> Handed:
     """Read what was claimed: after the commit, beside the writer."""
     if not claimed.grants:
         return Handed(claimed, ())
-    return Handed(claimed, LazyMessages(claimed, store.read(claimed)))
+    segments = store.read(claimed.ranges) if claimed.prefetched is None else claimed.prefetched
+    return Handed(claimed, LazyMessages(claimed, segments))
 
 
 def answer(store: Store, query: q.Query) -> Any:
@@ -100,7 +101,9 @@ def answer(store: Store, query: q.Query) -> Any:
         q.ListCursors: store.list_cursors,
         q.ListPlaces: store.list_places,
         q.ListPartitions: store.list_partitions,
+        q.ListLanes: store.list_lanes,
         q.ListLeases: store.list_leases,
+        q.ListHeld: store.list_held,
         q.ReadLedger: store.read_ledger,
         q.QueueStats: store.stats,
         q.ListStats: store.list_stats,

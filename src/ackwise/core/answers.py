@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import Any, overload
 
 import msgspec
 
@@ -121,7 +121,7 @@ class Claimed(msgspec.Struct):
     deadline: int = 0
     empty: EmptyReason | None = None
     until: int | None = None
-    prefetched: object | None = None
+    prefetched: Any = None
     """With auto-ack nothing holds the messages after the commit, so the store reads them inside it."""
 
     @property
@@ -131,6 +131,11 @@ class Claimed(msgspec.Struct):
     @property
     def count(self) -> int:
         return sum(g.hi - g.lo for g in self.grants)
+
+    @property
+    def ranges(self) -> list[tuple[int, int, int]]:
+        """(lane, lo, hi) of each grant."""
+        return [(g.lane, g.lo, g.hi) for g in self.grants]
 
 
 class Settled(msgspec.Struct):

@@ -45,6 +45,8 @@ class Claim(Command):
     bulk: bool = False
     yields: bool = False
     """A message that fails gives back, unspent, what the lease still holds of its partition."""
+    pushed_by: int | None = None
+    """Messages stored after this instant are left alone, unless they were handed out before."""
     start: Literal["all", "new"] | int = "all"
     create: QueuePolicy | None = None
 
@@ -93,6 +95,8 @@ class Settlement(msgspec.Struct, kw_only=True):
     delay: int | None = None
     error: str | None = None
     error_type: str | None = None
+    undecodable: bool = False
+    """With `reject`: nobody could read the message."""
 
 
 class Settle(Command):
@@ -177,6 +181,27 @@ class SeekGroup(Command):
     to: Literal["start", "end"] | int
     partition: str | None = None
     by: Literal["time", "seq"] = "time"
+
+
+class AdvanceGroup(Command):
+    """Count as acked, per lane, everything below a seq that the group was never handed: it was read without claiming.
+
+    A cursor never moves back, and what the group holds stays held. A group that does not exist starts at `all`.
+    """
+
+    queue: str
+    group: str
+    lanes: dict[int, int]
+
+
+class PruneQueue(Command):
+    """Remove, per lane, what lies below a seq and every group has finished: somebody keeps it elsewhere.
+
+    It goes by whole segments and a bounded number of them; asked again it goes on. The answer counts messages.
+    """
+
+    queue: str
+    lanes: dict[int, int]
 
 
 class DeleteGroup(Command):

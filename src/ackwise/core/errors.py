@@ -97,6 +97,12 @@ class RolledBack(Conflict):
     code = "rolled_back"
 
 
+class DataLost(Conflict):
+    """Messages were pruned before this reader came to them."""
+
+    code = "data_lost"
+
+
 class Overloaded(AckwiseError):
     """Too much is waiting to be written; try again in a moment."""
 

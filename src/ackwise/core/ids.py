@@ -61,7 +61,7 @@ def minted_at(uuid: int) -> int:
 
 
 def lease_id(no: int, tag: int) -> str:
-    return f"L{_base36(no)}-{tag:08x}"
+    return f"L{base36(no)}-{tag:08x}"
 
 
 def default_owner(no: int) -> str:
@@ -78,21 +78,26 @@ def parse_lease_id(text: object) -> tuple[int, int] | None:
 
 
 def delivery_id(no: int, tag: int, lane: int, seq: int) -> str:
-    return f"L{_base36(no)}-{tag:08x}.{_base36(lane)}.{_base36(seq)}"
+    return delivery_prefix(no, tag, lane) + base36(seq)
+
+
+def delivery_prefix(no: int, tag: int, lane: int) -> str:
+    """What the deliveries of one lane under one lease share; the seq follows."""
+    return f"L{base36(no)}-{tag:08x}.{base36(lane)}."
 
 
 def delivery_ids(no: int, tag: int, lane: int, lo: int, hi: int) -> list[str]:
     """The ids of deliveries [lo, hi) of a lane; what they share is written once for every 1,296."""
-    prefix = f"L{_base36(no)}-{tag:08x}.{_base36(lane)}."
+    prefix = delivery_prefix(no, tag, lane)
     found: list[str] = []
     while lo < hi:
         block, at = divmod(lo, 1296)
         end = min(1296, at + hi - lo)
         if block:
-            head = prefix + _base36(block)
+            head = prefix + base36(block)
             found += [head + pair for pair in _PAIRS[at:end]]
         else:
-            found += [prefix + _base36(seq) for seq in range(at, end)]
+            found += [prefix + base36(seq) for seq in range(at, end)]
         lo += end - at
     return found
 
@@ -106,7 +111,8 @@ def parse_delivery_id(text: object) -> DeliveryKey | None:
     return key if max(key) <= _LARGEST else None
 
 
-def _base36(value: int) -> str:
+def base36(value: int) -> str:
+    """A number as ids spell it."""
     digits = ""
     while True:
         value, rest = divmod(value, 36)

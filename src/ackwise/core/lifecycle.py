@@ -25,6 +25,7 @@ class Event(StrEnum):
     DUE = "due"
     CLAIM = "claim"
     AUTO_ACK = "auto_ack"
+    ADVANCE = "advance"
     ACK = "ack"
     RETRY = "retry"
     LEASE_EXPIRY = "lease_expiry"
@@ -63,6 +64,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(State.WAITING, Event.DUE, Guard.ALWAYS, State.READY),
     Transition(State.READY, Event.CLAIM, Guard.ALWAYS, State.LEASED),
     Transition(State.READY, Event.AUTO_ACK, Guard.ALWAYS, State.ACKED),
+    Transition(State.READY, Event.ADVANCE, Guard.ALWAYS, State.ACKED),
     Transition(State.LEASED, Event.ACK, Guard.ALWAYS, State.ACKED),
     Transition(State.LEASED, Event.RETRY, Guard.AGAIN, State.WAITING),
     Transition(State.LEASED, Event.RETRY, Guard.FINAL, State.DEAD),

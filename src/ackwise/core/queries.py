@@ -9,7 +9,7 @@ from ackwise.core.answers import QueueInfo
 from ackwise.core.messages import Message
 from ackwise.core.tags import spelled
 
-_NAMES = ("queue", "group", "partition", "partition_id", "namespace", "task", "reason", "instance")
+_NAMES = ("queue", "group", "partition", "partition_id", "namespace", "task", "reason", "instance", "key_prefix")
 _INSTANTS = ("after_at", "before_at", "unfinished_since")
 
 
@@ -102,12 +102,31 @@ class ListPartitions(Query):
     queue: str | None = None
 
 
+class ListLanes(Query):
+    """The lanes of a queue, each with the seqs [start, head) it holds; with `settled` also how far all are done."""
+
+    queue: str
+    settled: bool = False
+
+
 class ListLeases(Query):
+    """Leases, newest first. `key_prefix` is what their claim keys begin with.
+
+    A lease that ran out counts as live until the next turn ends it: its `deadline` says so before.
+    """
+
     queue: str | None = None
     group: str | None = None
     instance: str | None = None
+    key_prefix: str | None = None
     live_only: bool = True
     limit: int = 1000
+
+
+class ListHeld(Query):
+    """What a live lease still holds, by lane and seq; nothing of one that ended, ran out or is not known."""
+
+    lease_id: str
 
 
 class ReadLedger(Query):
@@ -293,6 +312,27 @@ class CursorRow(msgspec.Struct):
     expired: int
     leased: int
     ready_at: int | None
+
+
+class LaneRow(msgspec.Struct):
+    lane: int
+    partition: str
+    partition_id: str
+    priority: int
+    start: int
+    head: int
+    settled: int | None = None
+    """Every group has finished everything below it; where no group is there, nothing is."""
+
+
+class HeldRow(msgspec.Struct):
+    """Messages [lo, hi) of a lane with the same past."""
+
+    lane: int
+    lo: int
+    hi: int
+    failures: int
+    attempt: int
 
 
 class LeaseRow(msgspec.Struct):

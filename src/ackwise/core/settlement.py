@@ -109,10 +109,11 @@ def on_release(policy: QueuePolicy, attempt: Attempt, now: int) -> Fate:
     return Fate(state, attempt.failures, now, attempt.probation or _deliveries_spent(policy, attempt))
 
 
-def on_reject(policy: QueuePolicy, attempt: Attempt) -> Fate:
+def on_reject(policy: QueuePolicy, attempt: Attempt, *, undecodable: bool = False) -> Fate:
     """The consumer says the message can never succeed."""
     guard = Guard.KEPT if policy.dead_letters else Guard.DROPPED
-    return Fate(lifecycle.target(State.LEASED, Event.REJECT, guard), attempt.failures, reason=Reason.REJECTED)
+    reason = Reason.UNDECODABLE if undecodable else Reason.REJECTED
+    return Fate(lifecycle.target(State.LEASED, Event.REJECT, guard), attempt.failures, reason=reason)
 
 
 def on_max_wait(policy: QueuePolicy, failures: int) -> Fate:

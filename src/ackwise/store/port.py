@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ackwise.core import queries as q
-from ackwise.core.answers import Claimed, QueueInfo
+from ackwise.core.answers import QueueInfo
 from ackwise.core.commands import Command
 from ackwise.store.segment import Segment
 
@@ -56,8 +56,8 @@ class Store(Protocol):
 
     def prepare(self, commands: Sequence[Command], shard: int = 0) -> Prepared: ...
 
-    def read(self, claimed: Claimed) -> list[list[Segment]]:
-        """The segments behind each grant of a claim."""
+    def read(self, ranges: Sequence[tuple[int, int, int]]) -> list[list[Segment]]:
+        """The segments behind each (lane, lo, hi); what was pruned is missing."""
         ...
 
     def list_queues(self, query: q.ListQueues) -> list[QueueInfo]: ...
@@ -78,7 +78,11 @@ class Store(Protocol):
 
     def list_partitions(self, query: q.ListPartitions) -> list[q.PartitionRow]: ...
 
+    def list_lanes(self, query: q.ListLanes) -> list[q.LaneRow]: ...
+
     def list_leases(self, query: q.ListLeases) -> list[q.LeaseRow]: ...
+
+    def list_held(self, query: q.ListHeld) -> list[q.HeldRow]: ...
 
     def read_ledger(self, query: q.ReadLedger) -> list[q.LedgerRow]: ...
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from ackwise.core import latency
 from ackwise.core import queries as q
-from ackwise.core.answers import Claimed, QueueInfo
-from ackwise.core.ids import lease_id
+from ackwise.core.answers import QueueInfo
+from ackwise.core.ids import lease_id, parse_lease_id
 from ackwise.core.messages import Message
 from ackwise.core.spans import Cursor, Span
 from ackwise.store import segment
@@ -19,8 +21,8 @@ from ackwise.store.turn.context import ranges_from
 _ALWAYS = (-(1 << 62), 1 << 62)
 
 
-def read(session: Session, claimed: Claimed) -> list[list[segment.Segment]]:
-    return [reading.segments(session, g.lane, g.lo, g.hi) for g in claimed.grants]
+def read(session: Session, ranges: Sequence[tuple[int, int, int]]) -> list[list[segment.Segment]]:
+    return [reading.segments(session, lane, lo, hi) for lane, lo, hi in ranges]
 
 
 def list_queues(session: Session, query: q.ListQueues) -> list[QueueInfo]:
@@ -162,12 +164,27 @@ def list_cursors(session: Session, query: q.ListCursors) -> list[q.CursorRow]:
     return rows
 
 
+def list_lanes(session: Session, query: q.ListLanes) -> list[q.LaneRow]:
+    query.check()
+    where = {"queue": catalog.queue(session, query.queue).id}
+    lanes = [
+        q.LaneRow(lane, name, uuid, prio, start, head)
+        for lane, _, _, prio, head, start, uuid, name in session.rows("lanes_of_queue", where)
+    ]
+    if query.settled:
+        done: dict[int, int] = dict(session.rows("lanes_settled", where))
+        for lane in lanes:
+            lane.settled = done.get(lane.lane, lane.start)
+    return lanes
+
+
 def list_leases(session: Session, query: q.ListLeases) -> list[q.LeaseRow]:
     query.check()
     where = {
         "queue": query.queue,
         "grp": query.group,
         "instance": query.instance,
+        "key_prefix": query.key_prefix,
         "live": int(query.live_only),
         "limit": query.limit,
     }
@@ -180,6 +197,13 @@ def list_leases(session: Session, query: q.ListLeases) -> list[q.LeaseRow]:
             "leases_list", where
         )
     ]  # fmt: skip
+
+
+def list_held(session: Session, query: q.ListHeld, now: int) -> list[q.HeldRow]:
+    key = parse_lease_id(query.lease_id)
+    if key is None:
+        return []
+    return [q.HeldRow(*row) for row in session.rows("spans_held", {"lease": key[0], "tag": key[1], "now": now})]
 
 
 def read_ledger(session: Session, query: q.ReadLedger) -> list[q.LedgerRow]:

@@ -195,6 +195,29 @@ class Segment:
         base, body = column + 4 * (self.n + 1), self._body
         return [body[base + lo : base + hi] for lo, hi in pairwise(offsets)]
 
+    @property
+    def counts_up(self) -> bool:
+        """Whether the ids count up from the first one's."""
+        return not self._flags & _EXPLICIT_IDS
+
+    def packed_ids(self, lo: int, hi: int) -> bytes:
+        """The ids of [lo, hi), 16 bytes each, where they are all written down."""
+        return self._body[self._ids_at + 16 * (lo - self.first) : self._ids_at + 16 * (hi - self.first)]
+
+    def packed(self, column: str, lo: int, hi: int) -> tuple[bytes, memoryview] | None:
+        """A column's cells of [lo, hi) as they lie there: int32 offsets, and the bytes from the first to the last.
+
+        `txid`, `payload` or `extras`; None when no message here has any of those.
+        """
+        if column == "extras" and not self._flags & _HAS_EXTRAS:
+            return None
+        where = {"txid": self._tx_at, "payload": self._pay_at, "extras": self._ext_at}[column]
+        at = where + 4 * (lo - self.first)
+        offsets = self._body[at : at + 4 * (hi - lo + 1)]
+        start, end = _TWO.unpack(offsets[:4] + offsets[-4:])
+        base = where + 4 * (self.n + 1)
+        return offsets, memoryview(self._body)[base + start : base + end]
+
     def columns(self) -> Columns:
         """Unpacked again, to be packed elsewhere."""
         seqs = range(self.first, self.last + 1)

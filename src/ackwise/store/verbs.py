@@ -67,8 +67,14 @@ class ReadVerbs:
     def list_partitions(self, query: q.ListPartitions) -> list[q.PartitionRow]:
         return self._ask(standing.list_partitions, query)
 
+    def list_lanes(self, query: q.ListLanes) -> list[q.LaneRow]:
+        return self._ask(reads.list_lanes, query)
+
     def list_leases(self, query: q.ListLeases) -> list[q.LeaseRow]:
         return self._ask(reads.list_leases, query)
+
+    def list_held(self, query: q.ListHeld) -> list[q.HeldRow]:
+        return self._look(lambda session: reads.list_held(session, query, self.now()))
 
     def read_ledger(self, query: q.ReadLedger) -> list[q.LedgerRow]:
         self.flush_ledger()

@@ -6,7 +6,7 @@ import json
 from typing import Any, NamedTuple
 
 import httpx2
-import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow as pa
 
 from ackwise.store.clock import ManualClock
 

@@ -11,7 +11,8 @@ from ackwise.connect import open_store
 from ackwise.core.commands import Push
 from ackwise.core.messages import NewMessage
 from ackwise.store.clock import ManualClock
-from tests.server.native.desk import Desk
+from tests.server.native.desk import ARROW, Desk
+from tests.server.running import Running
 
 ROW = {
     "delivery_id",
@@ -129,6 +130,53 @@ def test_a_key_is_the_same_claim_again(native: Desk) -> None:
     assert [m["seq"] for m in first["messages"]] == [m["seq"] for m in again["messages"]]
     status, answer = native.call("/v1/claim", {"queue": "q", "key": "job", "partitions": ["x"]})
     assert (status, answer["code"], answer["details"]) == (409, "claim_conflict", {"key": "job"})
+
+
+GRANT = {"queue", "partition", "partition_id", "lane", "priority", "lo", "hi", "failures", "attempt"}
+
+
+def test_grants_without_their_messages(native_anywhere: Desk) -> None:
+    native = native_anywhere
+    (receipt, *_) = native.push("q", 1, 2, 3, partition="p", priority=2)
+    claim = native.claim("q", group="g", max=2, lease_seconds=10, grants_only=True)
+    assert set(claim) == {"lease_id", "group", "deadline", "empty", "until", "grants"}
+    (grant,) = claim["grants"]
+    assert set(grant) == GRANT
+    assert (grant["partition"], grant["partition_id"], grant["priority"]) == ("p", receipt["partition_id"], 2)
+    assert (grant["lo"], grant["hi"], grant["failures"], grant["attempt"]) == (0, 2, 0, 1)
+    assert claim["deadline"] == "2023-11-14T22:13:30.000000Z"
+    (lane,) = native.ask("list_lanes", queue="q")
+    assert (lane["lane"], lane["start"], lane["head"]) == (grant["lane"], 0, 3)
+    held = native.ask("list_held", lease_id=claim["lease_id"])
+    assert held == [{"lane": lane["lane"], "lo": 0, "hi": 2, "failures": 0, "attempt": 1}]
+    assert native.settle({"lease_id": claim["lease_id"], "outcome": "ack"})[0]["verdict"] == "acked"
+    assert native.claim("q", group="g", grants_only=True, columns=True)["grants"][0]["lo"] == 2
+    empty = native.claim("q", group="g", grants_only=True)
+    assert (empty["grants"], empty["lease_id"], empty["empty"]) == ([], None, "empty")
+
+
+def test_grants_are_given_without_reading_a_message(
+    native: Desk, server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native.push("q", 1)
+    read: list[object] = []
+    monkeypatch.setattr(server.server._served.broker().store, "read", read.append)
+    assert native.claim("q", grants_only=True)["grants"]
+    assert read == []
+
+
+def test_grants_are_not_arrow(native: Desk) -> None:
+    native.push("q", 1)
+    answer = native.raw("/v1/claim", b'{"queue":"q","grants_only":true}', accept=ARROW)
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_input")
+    assert native.rows("leases") == []
+
+
+def test_a_server_that_leaves_grants_nothing(native: Desk, server: Running) -> None:
+    native.push("q", 1)
+    server.server._served.broker().stop_claims()
+    assert native.claim("q", grants_only=True)["empty"] == "draining"
+    assert native.rows("leases") == []
 
 
 def test_settling_and_claiming_in_one_call(native: Desk) -> None:

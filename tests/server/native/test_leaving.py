@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from typing import Any
 
 import pytest
 
+from tests.broker.watched import until
 from tests.server.native.desk import Desk
 from tests.server.running import PATIENCE, Running
 
@@ -30,6 +32,33 @@ def test_a_poll_of_a_client_that_left_takes_nothing(native: Desk, server: Runnin
     native.push("q", 1)
     (found,) = native.claim("q")["messages"]
     assert (found["attempt"], found["failures"]) == (1, 0)
+
+
+@pytest.mark.parametrize(("key", "kept"), [(None, 0), ("job", 1)])
+def test_grants_wait_for_a_client_that_can_ask_for_them_again(
+    native: Desk, server: Running, monkeypatch: pytest.MonkeyPatch, key: str | None, kept: int
+) -> None:
+    """It went away while its claim was being written; without a key nobody would ever hear of it."""
+    native.push("q", 1)
+    store, state = server.server._served.broker().store, server.server.server_state
+    commit, began, go_on = store.commit, threading.Event(), threading.Event()  # type: ignore[attr-defined]
+
+    def held_up(turn: object) -> None:
+        began.set()
+        assert go_on.wait(PATIENCE)
+        commit(turn)
+
+    monkeypatch.setattr(store, "commit", held_up)
+    others = len(state.connections)
+    line = poll(server, wait_seconds=0, grants_only=True, key=key)
+    assert began.wait(PATIENCE)
+    line.close()
+    until(lambda: len(state.connections) == others)
+    go_on.set()
+    until(lambda: not state.tasks)
+    assert len(native.rows("leases")) == kept
+    (grant,) = native.claim("q", grants_only=True, key=key)["grants"]
+    assert (grant["attempt"], grant["failures"]) == (2, 0)
 
 
 def test_what_was_settled_stays_settled(native: Desk, server: Running) -> None:

@@ -16,15 +16,17 @@ from ackwise.client.minting import Minted
 from ackwise.client.retrying import PATIENCE, Tries
 from ackwise.client.servers import error_of
 from ackwise.client.wires.reply import Broken, Reply, Unsent, Wire
-from ackwise.core.answers import Extended, Handed, Receipts, Settled, TransactionDone, nothing
+from ackwise.core.answers import Claimed, Extended, Handed, Receipts, Settled, TransactionDone, nothing
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import (
+    AdvanceGroup,
     Claim,
     Command,
     ConfigureGroup,
     ConfigureQueue,
     Extend,
     PauseQueue,
+    PruneQueue,
     Push,
     Settle,
     Settlement,
@@ -32,7 +34,7 @@ from ackwise.core.commands import (
     giving_back,
 )
 from ackwise.core.errors import AckwiseError, BadInput, Draining, StoreError, StoreUnavailable
-from ackwise.core.native import admin, claiming, instants, pushing, settling
+from ackwise.core.native import admin, claiming, instants, pushing, ranges, settling
 from ackwise.core.queries import Query
 from ackwise.core.settlement import Outcome
 
@@ -126,6 +128,8 @@ class HTTPTransport:
                 return self._extend(command)
             case Transaction():
                 return self._transaction(command)
+            case Claim():
+                return self._grants(command)
             case _ if admin.is_admin(command):
                 tries = self._tries(again=_repeatable(command))
                 return self._read(admin.answers_to(type(command)), self._call("/v1/admin", _written(command), tries))
@@ -136,6 +140,12 @@ class HTTPTransport:
         self._check_open()
         body = self._call("/v1/ask", _written(query), self._tries(again=True, reads=True))
         return self._read(admin.answers_to(type(query)), body)
+
+    def read_arrow(self, places: Sequence[tuple[int, int, int]], columns: Sequence[str]) -> bytes:
+        """Stored messages, (lane, lo, hi), as an Arrow stream."""
+        self._check_open()
+        body = _written(ranges.ReadBody(list(places), list(columns)))
+        return self._call("/v1/read", body, self._tries(again=True, reads=True))
 
     def _push(self, command: Push) -> Receipts:
         minted, tries = Minted(command), self._tries(again=True)
@@ -178,6 +188,18 @@ class HTTPTransport:
         return TransactionDone(
             done.verdicts, [pushing.receipts(pushing.PushAnswer(receipts=found), []) for found in receipts]
         )
+
+    def _grants(self, command: Claim) -> Claimed:
+        """A claim without its messages. Whoever asks for it keeps its own books: it is not given back at the end."""
+        if self._draining:
+            return nothing(command, EmptyReason.DRAINING).claimed
+        body = claiming.body(command)
+        body.grants_only = True
+        raw = self._call("/v1/claim", _written(body), self._tries(again=command.key is not None))
+        claimed = claiming.handed(self._read(_CLAIMED, raw)).claimed
+        if claimed.empty is EmptyReason.DRAINING:
+            claimed.empty = EmptyReason.UNAVAILABLE
+        return claimed
 
     def claim(self, command: Claim, wait: float) -> Handed:
         self._check_open()
@@ -316,4 +338,4 @@ def _repeatable(command: Command) -> bool:
     """Whether doing it twice is doing it once."""
     if isinstance(command, ConfigureQueue):
         return not command.must_be_new
-    return isinstance(command, PauseQueue | ConfigureGroup)
+    return isinstance(command, PauseQueue | ConfigureGroup | AdvanceGroup | PruneQueue)

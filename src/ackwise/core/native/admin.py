@@ -11,12 +11,14 @@ from ackwise.core import ids
 from ackwise.core import queries as q
 from ackwise.core.answers import Counted, QueueInfo, Redriven
 from ackwise.core.commands import (
+    AdvanceGroup,
     Command,
     ConfigureGroup,
     ConfigureQueue,
     DeleteGroup,
     DeleteQueue,
     PauseQueue,
+    PruneQueue,
     PurgeDead,
     Redrive,
     Replay,
@@ -25,7 +27,17 @@ from ackwise.core.commands import (
 from ackwise.core.messages import JSON, Extras, Message
 
 AdminCommand = (
-    ConfigureQueue | DeleteQueue | PauseQueue | ConfigureGroup | SeekGroup | DeleteGroup | Redrive | Replay | PurgeDead
+    ConfigureQueue
+    | DeleteQueue
+    | PauseQueue
+    | ConfigureGroup
+    | SeekGroup
+    | AdvanceGroup
+    | PruneQueue
+    | DeleteGroup
+    | Redrive
+    | Replay
+    | PurgeDead
 )
 AnyQuery = (
     q.ListQueues
@@ -37,7 +49,9 @@ AnyQuery = (
     | q.ListCursors
     | q.ListPlaces
     | q.ListPartitions
+    | q.ListLanes
     | q.ListLeases
+    | q.ListHeld
     | q.ReadLedger
     | q.QueueStats
     | q.ListStats
@@ -49,6 +63,8 @@ _ANSWERS: dict[type[msgspec.Struct], Any] = {
     PauseQueue: QueueInfo,
     ConfigureGroup: Counted,
     SeekGroup: Counted,
+    AdvanceGroup: Counted,
+    PruneQueue: Counted,
     DeleteGroup: Counted,
     Redrive: Redriven,
     Replay: Redriven,
@@ -62,7 +78,9 @@ _ANSWERS: dict[type[msgspec.Struct], Any] = {
     q.ListCursors: list[q.CursorRow],
     q.ListPlaces: list[q.Place],
     q.ListPartitions: list[q.PartitionRow],
+    q.ListLanes: list[q.LaneRow],
     q.ListLeases: list[q.LeaseRow],
+    q.ListHeld: list[q.HeldRow],
     q.ReadLedger: list[q.LedgerRow],
     q.QueueStats: q.Stats,
     q.ListStats: list[q.QueueSummary],

@@ -29,6 +29,7 @@ class ClaimBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A claim; `settle` is done in the same turn, `ahead` claims so many batches without waiting.
 
     `columns` asks for the answer that our own client reads, and `poll` names the claim so that it can be stopped.
+    `grants_only` leaves the messages out, for who reads them elsewhere.
     """
 
     queue: str | None = None
@@ -48,6 +49,7 @@ class ClaimBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     auto_ack: bool = False
     bulk: bool = False
     yields: bool = False
+    pushed_by: str | None = None
     start: str = "all"
     create: QueuePolicy | None = None
     settle: list[Entry] | None = None
@@ -56,6 +58,7 @@ class ClaimBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     ahead: int | None = None
     columns: bool = False
     poll: str | None = None
+    grants_only: bool = False
 
 
 class StopBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -120,6 +123,7 @@ def command(body: ClaimBody) -> Claim:
         auto_ack=body.auto_ack,
         bulk=body.bulk,
         yields=body.yields,
+        pushed_by=None if body.pushed_by is None else instants.parse(body.pushed_by, "pushed_by"),
         start=_start(body.start),
         create=body.create,
     )
@@ -144,6 +148,13 @@ def ahead_of(body: ClaimBody) -> int | None:
     return limits.count(body.ahead, "ahead", most=MAX_AHEAD)
 
 
+def check_grants_only(body: ClaimBody) -> None:
+    """It is one claim, made at once, whose messages stay where they are until somebody settles them."""
+    for other in ("auto_ack", "settle", "ahead", "wait_seconds"):
+        if getattr(body, other) not in (None, False, 0):
+            raise BadInput(f"a claim of grants only goes without {other}")
+
+
 def body(claim: Claim) -> ClaimBody:
     """What the client sends."""
     return ClaimBody(
@@ -163,6 +174,7 @@ def body(claim: Claim) -> ClaimBody:
         auto_ack=claim.auto_ack,
         bulk=claim.bulk,
         yields=claim.yields,
+        pushed_by=None if claim.pushed_by is None else instants.text(claim.pushed_by),
         start=claim.start if isinstance(claim.start, str) else instants.text(claim.start),
         create=claim.create,
         columns=True,

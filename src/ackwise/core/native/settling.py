@@ -26,6 +26,7 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     delay_seconds: float | None = None
     error: str | None = None
     error_type: str | None = None
+    undecodable: bool = False
 
 
 class SettleBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -96,7 +97,12 @@ class Deadline(msgspec.Struct):
 def settlement(entry: Entry) -> Settlement:
     delay = None if entry.delay_seconds is None else limits.micros(entry.delay_seconds, "delay_seconds")
     return Settlement(
-        selector=_selector(entry), outcome=entry.outcome, delay=delay, error=entry.error, error_type=entry.error_type
+        selector=_selector(entry),
+        outcome=entry.outcome,
+        delay=delay,
+        error=entry.error,
+        error_type=entry.error_type,
+        undecodable=entry.undecodable,
     )
 
 
@@ -121,6 +127,7 @@ def entry(settlement: Settlement) -> Entry:
         delay_seconds=None if settlement.delay is None else settlement.delay / limits.MICROS,
         error=settlement.error,
         error_type=settlement.error_type,
+        undecodable=settlement.undecodable,
     )
 
 

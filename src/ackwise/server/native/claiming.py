@@ -43,7 +43,12 @@ class _Claims:
             arrow.needed_to_write()
             if body.ahead is not None:
                 raise BadInput("several batches do not fit into one Arrow stream: leave out ahead")
+            if body.grants_only:
+                raise BadInput("grants are answered as JSON: leave out grants_only, or Arrow")
         claim, wait, ahead = claiming.command(body), claiming.wait_of(body), claiming.ahead_of(body)
+        if body.grants_only:
+            claiming.check_grants_only(body)
+            return Answer(handing.one(body, (), await self._granted(call, claim)))
         settle = None if body.settle is None else Settle(entries=list(map(settlement, body.settle)), atomic=body.atomic)
         if ahead is not None:
             settled, batches = await self._broker.claim_ahead(settle, claim, ahead)
@@ -56,6 +61,17 @@ class _Claims:
         if as_arrow:
             return Answer(await self._built(size, arrow.claim, body, settled, handed), content_type=ARROW)
         return Answer(await self._built(size, handing.one, body, settled, handed))
+
+    async def _granted(self, call: Call, claim: Claim) -> Handed:
+        """Nothing is read. With a key it is kept for a client that went away meanwhile: that one will ask again."""
+        if self._broker.draining:
+            return nothing(claim, EmptyReason.DRAINING)
+        if call.gone:
+            raise Gone
+        handed = Handed(await self._broker.send(claim), ())
+        if claim.key is None:
+            await self._unless_gone(call, [handed])
+        return handed
 
     async def _claimed(
         self, call: Call, poll: str | None, settle: Settle | None, claim: Claim, wait: float

@@ -27,6 +27,8 @@ def one(body: ClaimBody, settled: Sequence[Settled], handed: Handed) -> bytes:
         columns.verdicts = list(settled)
         return encode(columns)
     head = head_of(body, settled, handed.claimed)
+    if body.grants_only:
+        return encode({**head, "grants": handed.claimed.grants})
     return b'%b,"messages":[%b]}' % (encode(head)[:-1], b",".join(_rows(handed)))
 
 

@@ -11,7 +11,7 @@ from ackwise.core.errors import AckwiseError
 from ackwise.core.native import admin
 from ackwise.dialects.http import Answer, Call, Handler, Route, answer, refusal
 from ackwise.server.about import VERSION
-from ackwise.server.native import claiming, pushing, settling, tables
+from ackwise.server.native import claiming, pushing, ranges, settling, tables
 from ackwise.server.native.reading import STATUS
 
 NOW = b"x-ackwise-now"
@@ -24,6 +24,7 @@ def native_routes(broker: AsyncBroker) -> list[Route]:
         *pushing.routes(broker),
         *claiming.routes(broker),
         *settling.routes(broker),
+        *ranges.routes(broker),
         *tables.routes(broker),
         *_admin_routes(broker),
     ]

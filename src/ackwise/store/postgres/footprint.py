@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ackwise.core import ids, limits
 from ackwise.core.commands import (
+    AdvanceGroup,
     ByDelivery,
     ByLease,
     ByRange,
@@ -17,6 +18,7 @@ from ackwise.core.commands import (
     DeleteGroup,
     DeleteQueue,
     Extend,
+    PruneQueue,
     Push,
     Redrive,
     SeekGroup,
@@ -35,7 +37,7 @@ class Footprint:
         self.pushed: set[tuple[str, str, int]] = set()
         self.claimed: set[tuple[str, str, int]] = set()
         self.groups: dict[tuple[str, str], set[str | None]] = {}
-        """Groups that are claimed in, with the exclusivities asked for."""
+        """Groups that are claimed in, with the exclusivities asked for, or moved on, which asks for none."""
         self.queues: set[str] = set()
         """Queues that are changed themselves."""
         self.whole_queues: set[str] = set()
@@ -71,6 +73,13 @@ class Footprint:
                 self.queues.add(_name(command.queue))
             case ConfigureGroup() | DeleteGroup() | SeekGroup():
                 self.whole_queues.add(_name(command.queue))
+            case AdvanceGroup():
+                # While the queue is locked nobody makes the group, nor deletes it.
+                self.queues.add(_name(command.queue))
+                self.groups.setdefault((_name(command.queue), _name(command.group)), set())
+                self.lanes |= {limits.count(lane, "lane", most=1 << 62) for lane in command.lanes}
+            case PruneQueue():
+                self.lanes |= {limits.count(lane, "lane", most=1 << 62) for lane in command.lanes}
             case Redrive():
                 self.dead |= {_name(uuid) for uuid in command.ids}
 

@@ -27,8 +27,7 @@ def lock(session: PostgresSession, commands: Sequence[Command], known: LaneParts
     groups, missing = _groups(session, footprint)
     if queues or missing:
         session.lock_queues(sorted(queues | missing.keys()))
-    if missing:
-        # Somebody may have made them while we waited for the queue.
+        # Somebody may have made or deleted them while we waited for the queue.
         groups, missing = _groups(session, footprint)
         footprint.whole_queues |= set(missing.values())
     for group, alone in sorted(groups.items()):

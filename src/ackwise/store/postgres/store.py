@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from psycopg import errors as pg
 
-from ackwise.core.answers import Claimed
 from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError, StoreError, StoreUnavailable
 from ackwise.store import reads
@@ -189,10 +188,8 @@ class PostgresStore(ReadVerbs):
     def _known(self, session: Session) -> Known:
         return TableDedupe(session)
 
-    def read(self, claimed: Claimed) -> list[list[Segment]]:
-        if claimed.prefetched is not None:
-            return claimed.prefetched  # type: ignore[return-value]
-        return self._readers.ask(lambda session: reads.read(session, claimed), snapshot=False)
+    def read(self, ranges: Sequence[tuple[int, int, int]]) -> list[list[Segment]]:
+        return self._readers.ask(lambda session: reads.read(session, ranges), snapshot=False)
 
     # housekeeping
 

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import apsw
 
-from ackwise.core.answers import Claimed
 from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError, OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 from ackwise.store import reads
@@ -261,16 +260,15 @@ class SQLiteStore(ReadVerbs):
     def _known(self, session: Session) -> Known:
         return StoredKeys(session)
 
-    def read(self, claimed: Claimed) -> list[list[Segment]]:
-        if claimed.prefetched is not None:
-            return claimed.prefetched  # type: ignore[return-value]
-        found = [self._cache.get(g.lane, g.lo, g.hi) for g in claimed.grants]
+    def read(self, ranges: Sequence[tuple[int, int, int]]) -> list[list[Segment]]:
+        found = [self._cache.get(lane, lo, hi) for lane, lo, hi in ranges]
         if all(one is not None for one in found):
             return [one for one in found if one is not None]
-        with (self._hand if claimed.count <= SHORT_READ else self._readers).use() as session:
-            read = reads.read(session, claimed)
-        for grant, segments in zip(claimed.grants, read, strict=True):
-            if segments and grant.hi <= segments[-1].last:
+        size = sum(hi - lo for _, lo, hi in ranges)
+        with (self._hand if size <= SHORT_READ else self._readers).use() as session:
+            read = reads.read(session, ranges)
+        for (_, _, hi), segments in zip(ranges, read, strict=True):
+            if segments and hi <= segments[-1].last:
                 self._cache.remember(segments[-1])
         return read
 
@@ -306,11 +304,12 @@ class SQLiteStore(ReadVerbs):
             return
         if size < CHECKPOINT_BYTES:
             return
-        with our_errors(self.url.target):
+        # Busy: another process is at it, or will be again; the log waits for the next time.
+        with our_errors(self.url.target), suppress(apsw.BusyError):
             if size < RESTART_BYTES:
                 self._checkpointer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 return
-            with self._write_lock, suppress(apsw.BusyError):
+            with self._write_lock:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def close(self) -> None:

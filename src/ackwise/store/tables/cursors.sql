@@ -110,6 +110,11 @@ SELECT p.id, p.name, p.uuid, l.id, l.head, c.first, c.next, c.held, c.acked, c.d
 FROM part AS p JOIN lane AS l ON l.part = p.id JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp
 WHERE p.queue = :queue ORDER BY p.name, l.prio;
 
+-- name: lanes_settled: per lane of a queue with groups, the place below which every group has finished everything
+SELECT l.id, min(coalesce(
+  (SELECT x.lo FROM span AS x WHERE x.lane = c.lane AND x.grp = c.grp ORDER BY x.hi LIMIT 1), c.next))
+FROM lane AS l JOIN cursor AS c ON c.lane = l.id WHERE l.queue = :queue GROUP BY l.id;
+
 -- name: partition_lanes: the lanes of every partition with the age of what is in them, and how far a group has come
 SELECT p.id, p.name, p.uuid, l.id, l.head, l.start, l.start_at,
   (SELECT s.created_at FROM segment AS s WHERE s.pos = (l.id << 40) + l.head - 1), c.next, c.held, c.dead

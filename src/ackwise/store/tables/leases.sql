@@ -66,6 +66,8 @@ WHERE (:live = 0 OR l.ended_at IS NULL)
   AND (CAST(:queue AS text) IS NULL OR q.name = CAST(:queue AS text))
   AND (CAST(:grp AS text) IS NULL OR g.name = CAST(:grp AS text))
   AND (CAST(:instance AS text) IS NULL OR l.instance = CAST(:instance AS text))
+  AND (CAST(:key_prefix AS text) IS NULL
+    OR substr(l.key, 1, length(CAST(:key_prefix AS text))) = CAST(:key_prefix AS text))
 ORDER BY l.no DESC LIMIT :limit;
 
 -- name: audit_leases: ended leases of living groups that still hold spans

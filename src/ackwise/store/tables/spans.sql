@@ -38,6 +38,10 @@ FROM span WHERE lane = :lane AND grp = :grp AND hi > :hi ORDER BY hi LIMIT 1;
 SELECT lane, grp, lo, hi, lease, fails, delivs, due_at, last_owner, probation, history, NULL
 FROM span WHERE lease = :lease ORDER BY lane, hi;
 
+-- name: spans_held: what a lease holds, if it is live
+SELECT s.lane, s.lo, s.hi, s.fails, s.delivs FROM lease AS l JOIN span AS s ON s.lease = l.no
+WHERE l.no = :lease AND l.tag = :tag AND l.ended_at IS NULL AND l.deadline > :now ORDER BY s.lane, s.hi;
+
 -- name: span_held_in_lane: whether a lease still holds something in a lane
 SELECT 1 FROM span WHERE lease = :lease AND lane = :lane LIMIT 1;
 

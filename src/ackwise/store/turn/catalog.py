@@ -9,9 +9,10 @@ import msgspec
 from ackwise.core import limits
 from ackwise.core.answers import QueueInfo
 from ackwise.core.commands import ConfigureGroup, ConfigureQueue, DeleteGroup, DeleteQueue, PauseQueue
-from ackwise.core.errors import QueueExists, UnknownGroup, UnknownPartition, UnknownQueue
+from ackwise.core.errors import BadInput, QueueExists, UnknownGroup, UnknownPartition, UnknownQueue
 from ackwise.core.ids import uuid_text
 from ackwise.core.policy import GroupPolicy, QueuePolicy, parse_policy
+from ackwise.core.spans import Lane
 from ackwise.store.session import Outdated, Row, Session
 from ackwise.store.turn import places
 from ackwise.store.turn.context import Turn
@@ -214,6 +215,22 @@ def _add_lane(turn: Turn, owner: QueueRow, part: int, prio: int) -> Row:
 
 
 # groups
+
+
+def named_lanes(session: Session, owner: QueueRow, lanes: dict[int, int]) -> list[Lane]:
+    """Lanes that a command names a place in. Heads read before their partitions are locked will do: they only rise."""
+    if not isinstance(lanes, dict):
+        raise BadInput(f"lanes must map lanes to seqs, not be {type(lanes).__name__}")
+    found = []
+    for number, seq in lanes.items():
+        row = session.row("lane_by_id", {"id": limits.count(number, "lane", most=1 << 62)})
+        if row is None or row[2] != owner.id:
+            raise BadInput(f"queue {owner.name!r} has no lane {number}")
+        lane = Lane(*row)
+        if limits.count(seq, "seq", least=0, most=1 << 62) > lane.head:
+            raise BadInput(f"lane {number} of queue {owner.name!r} ends at {lane.head}, before {seq}")
+        found.append(lane)
+    return found
 
 
 def find_group(session: Session, owner: QueueRow, name: str) -> GroupRow | None:

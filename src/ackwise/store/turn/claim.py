@@ -49,6 +49,8 @@ def check(command: Claim) -> None:
         limits.count(command.most_partitions, "max_partitions")
     if command.lease is not None:
         limits.lease_of(command.lease)
+    if command.pushed_by is not None:
+        limits.instant(command.pushed_by, "pushed_by")
     if command.key is not None and command.auto_ack:
         raise BadInput("a claim with a key cannot auto-ack: there would be nothing to give again")
     if command.create is not None:
@@ -131,7 +133,8 @@ class _Claiming:
 
     def _fingerprint(self) -> str:
         c = self.command
-        return msgspec.json.encode((self.queue.name, self.group.name, c.partitions, c.priorities)).decode()
+        mark = (self.queue.name, self.group.name, c.partitions, c.priorities)
+        return msgspec.json.encode(mark if c.owner is None else (*mark, c.owner)).decode()
 
     def repeated(self) -> Claimed | None:
         """The same claim again: what is still outstanding, under a new lease number."""
@@ -140,7 +143,7 @@ class _Claiming:
         if lease is None:
             return None
         if lease.fingerprint != self._fingerprint():
-            raise ClaimConflict(f"claim key {key!r} was used before for another queue, group or filter", key=key)
+            raise ClaimConflict(f"claim key {key!r} was used before for another queue, group, filter or owner", key=key)
         if not lease.live(self.turn.now):
             return Claimed(self.group.name, [], empty=EmptyReason.ENDED)
         spans = self.turn.spans("spans_of_lease", lease=lease.no)
@@ -212,6 +215,9 @@ class _Claiming:
 
     def _take(self, cursor: Cursor) -> None:
         fresh_hi, due_at = places.fresh_limit(self.session, cursor, self.policy, self.turn.now, self.room)
+        if self.command.pushed_by is not None and cursor.next < fresh_hi:
+            after = self.command.pushed_by + 1
+            fresh_hi = places.seq_at(self.session, cursor.lane, cursor.next, fresh_hi, after)
         spans = self._spans(cursor) if cursor.held else iter(())
         plan: LanePlan = plan_lane(
             LaneView(spans, cursor.next, fresh_hi, cursor.head, due_at),

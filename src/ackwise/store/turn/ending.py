@@ -171,7 +171,7 @@ def _fate(turn: Turn, policy: QueuePolicy, attempt: Attempt, entry: Settlement) 
         case Outcome.RELEASE:
             return on_release(policy, attempt, turn.now)
         case Outcome.REJECT:
-            return on_reject(policy, attempt)
+            return on_reject(policy, attempt, undecodable=entry.undecodable)
         case _:
             return on_retry(policy, attempt, turn.now, entry.delay, turn.roll())
 

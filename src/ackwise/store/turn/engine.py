@@ -10,6 +10,7 @@ import msgspec
 from ackwise.core import latency, limits
 from ackwise.core.answers import Counted
 from ackwise.core.commands import (
+    AdvanceGroup,
     Beat,
     Claim,
     Command,
@@ -19,6 +20,7 @@ from ackwise.core.commands import (
     DeleteQueue,
     Extend,
     PauseQueue,
+    PruneQueue,
     PurgeDead,
     Push,
     Redrive,
@@ -30,7 +32,7 @@ from ackwise.core.commands import (
 )
 from ackwise.core.errors import AckwiseError
 from ackwise.store.session import Session
-from ackwise.store.turn import catalog, claim, dead, seek, settle, sweep, transaction
+from ackwise.store.turn import advance, catalog, claim, dead, seek, settle, sweep, transaction
 from ackwise.store.turn.context import Tally, Turn
 from ackwise.store.turn.push import Appender
 
@@ -48,6 +50,8 @@ _HANDLERS: dict[type[Command], Callable[[Turn, Any], Result]] = {
     DeleteQueue: lambda turn, c: Counted(catalog.delete_queue(turn, c)),
     ConfigureGroup: catalog.configure_group,
     SeekGroup: lambda turn, c: Counted(seek.seek(turn, c)),
+    AdvanceGroup: lambda turn, c: Counted(advance.advance(turn, c)),
+    PruneQueue: lambda turn, c: Counted(sweep.prune(turn, c)),
     DeleteGroup: lambda turn, c: Counted(catalog.delete_group(turn, c)),
     Redrive: dead.redrive,
     Replay: dead.replay,
@@ -65,6 +69,8 @@ _PHASES: tuple[tuple[type[Command], ...], ...] = (
         DeleteQueue,
         ConfigureGroup,
         SeekGroup,
+        AdvanceGroup,
+        PruneQueue,
         DeleteGroup,
         Redrive,
         Replay,

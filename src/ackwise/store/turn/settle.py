@@ -27,6 +27,8 @@ def check_entry(entry: Settlement) -> None:
         raise BadInput(f"outcome must be one of ack, retry, reject, release, not {entry.outcome!r}")
     if entry.delay is not None:
         limits.count(entry.delay, "delay", least=0, most=round(limits.MAX_DELAY_SECONDS * limits.MICROS))
+    if entry.undecodable and entry.outcome is not Outcome.REJECT:
+        raise BadInput("only a reject says that a message is undecodable")
     for what, text in (("error", entry.error), ("error_type", entry.error_type)):
         if text is not None and not isinstance(text, str):
             raise BadInput(f"{what} must be a string, not {type(text).__name__}")

@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from ackwise.core import limits
 from ackwise.core.answers import Swept
-from ackwise.core.commands import Sweep
+from ackwise.core.commands import PruneQueue, Sweep
 from ackwise.core.errors import BadInput
 from ackwise.core.lifecycle import State
 from ackwise.core.limits import MICROS
@@ -27,6 +27,8 @@ TOMBSTONES_KEPT_FOR = 7 * 24 * 3600 * MICROS
 MOST_TOMBSTONES = 200_000
 LEDGER_KEPT_MINUTES = 31 * 24 * 60
 LANE_PAGE = 1000
+MOST_PRUNED = 1000
+"""Segments that one command removes."""
 CLOCK_STEP = 60 * MICROS
 """Keys are dated by the clock of their generation's end; one that was set back must not let them go too early."""
 INSTANCE_KEPT_FOR = 24 * 3600 * MICROS
@@ -160,22 +162,50 @@ def retain(turn: Turn, limit: int) -> int:
     return removed
 
 
+def prune(turn: Turn, command: PruneQueue) -> int:
+    """What the caller has a copy of goes, segment by segment, as far as every group has finished it; how much."""
+    queue = catalog.queue(turn.session, command.queue)
+    lanes = catalog.named_lanes(turn.session, queue, command.lanes)
+    turn.session.lock_parts(sorted({lane.part for lane in lanes}))
+    messages = segments = 0
+    for lane in lanes:
+        _, done, cursors = _finished(turn, lane)
+        if cursors and segments < MOST_PRUNED:
+            bound = min(done, command.lanes[lane.id])
+            gone = _remove(turn, queue, lane, cursors, [(bound, turn.now)], MOST_PRUNED - segments)
+            segments += len(gone)
+            messages += sum(place_seq(pos) + 1 - first for pos, first in gone)
+    return messages
+
+
 def _prune(turn: Turn, queue: QueueRow, lane: Lane, limit: int) -> int:
+    free, done, cursors = _finished(turn, lane)
+    bounds = []
+    if queue.policy.retention_seconds is not None:
+        bounds.append((free, turn.now - round(queue.policy.retention_seconds * MICROS)))
+    if queue.policy.completed_retention_seconds is not None and cursors:
+        bounds.append((done, turn.now - round(queue.policy.completed_retention_seconds * MICROS)))
+    return len(_remove(turn, queue, lane, cursors, bounds, limit))
+
+
+def _finished(turn: Turn, lane: Lane) -> tuple[int, int, list[Cursor]]:
+    """The places below which no group holds anything, and below which every group has finished everything."""
     row = turn.session.row("span_lowest", {"lane": lane.id})
     cursors = [Cursor(*r) for r in turn.session.rows("cursors_of_lane", {"lane": lane.id})]
     free = row[0] if row and row[0] is not None else lane.head
-    bounds = []
-    if queue.policy.retention_seconds is not None:
-        bounds.append((free, queue.policy.retention_seconds))
-    if queue.policy.completed_retention_seconds is not None and cursors:
-        done = min(free, *(cursor.next for cursor in cursors))
-        bounds.append((done, queue.policy.completed_retention_seconds))
-    start, removed = lane.start, 0
-    for bound, seconds in bounds:
-        cutoff = turn.now - round(seconds * MICROS)
-        if bound <= 0 or removed >= limit:
+    return free, min([free, *(cursor.next for cursor in cursors)]), cursors
+
+
+def _remove(
+    turn: Turn, queue: QueueRow, lane: Lane, cursors: list[Cursor], bounds: list[tuple[int, int]], limit: int
+) -> list[tuple[int, int]]:
+    """Whole segments below a bound and made at or before a cutoff go; where they ended and began."""
+    start = lane.start
+    removed: list[tuple[int, int]] = []
+    for bound, cutoff in bounds:
+        if bound <= 0 or len(removed) >= limit:
             continue
-        where = {"lo_pos": place(lane.id, 0), "end_pos": place(lane.id, bound), "limit": limit - removed}
+        where = {"lo_pos": place(lane.id, 0), "end_pos": place(lane.id, bound), "limit": limit - len(removed)}
         rows = _older(turn.session.rows("segments_first", where), cutoff)
         for found in rows:
             if place_seq(found[0]) < lane.start:
@@ -194,7 +224,7 @@ def _prune(turn: Turn, queue: QueueRow, lane: Lane, limit: int) -> int:
         if rows:
             turn.session.run("segment_delete", {"lo_pos": rows[0][0], "hi_pos": rows[-1][0]})
             start = max(start, place_seq(rows[-1][0]) + 1)
-            removed += len(rows)
+            removed += [(row[0], row[1]) for row in rows]
     if removed:
         _move_start(turn, queue, lane, start, cursors)
     return removed
