@@ -18,7 +18,7 @@ venv: ## create or refresh .venv from requirements.lock
 clients: venv ## the official Queen clients that the tests drive, each in an environment of its own
 	@"$(PYTHON)" tools/make_venv.py --clients
 
-demo: venv ## push, fail, retry and settle 50,000 messages, with a report
+demo: venv ## 20,000 orders, 1 % poison, through a Spark pipeline, with a dead-letter report
 	$(BIN)/python -m ackwise.demo
 
 test: clients ## lint, then every test; ARGS="-k name" goes to pytest

@@ -14,7 +14,16 @@ from benchmarks import embedded, growth, postgres, server, waiters
 from benchmarks.report import Report
 from benchmarks.timing import fsync_micros
 
-TABLES = ("embedded", "callers", "readers", "lanes", "postgres", "server", "waiters", "growth")
+TABLES = ("embedded", "callers", "readers", "lanes", "postgres", "server", "waiters", "spark", "growth")
+
+
+def spark_tables(report: Report, folder: Path, messages: int) -> None:
+    """Spark is loaded for its own tables only."""
+    from benchmarks.spark.tables import everything
+
+    everything(report, folder, messages)
+
+
 WIDTH = 132
 """Of the tables in a file or a pipe: rows that are broken into several lines cannot be searched."""
 
@@ -41,6 +50,7 @@ def main() -> None:
             "postgres": lambda: postgres.batches_of_all_sizes(report),
             "server": lambda: server.everything(report, folder, options.queen_url),
             "waiters": lambda: waiters.everything(report, folder),
+            "spark": lambda: spark_tables(report, folder, 100_000 if options.quick else 400_000),
             "growth": lambda: growth.stored_messages(report, folder, messages),
         }
         for job, run in jobs.items():

@@ -53,6 +53,7 @@ HOT: dict[str, dict[str, object]] = {
     # find a message
     "lane_by_id": {"id": 7},
     "lanes_of_part": {"part": 7},
+    "spans_held": {"lease": 77, "tag": 0, "now": 1},
     "span_look": {**LANE, "seq": 3},
     "dead_of_message": {"part": 7, "txid": "t"},
     "dead_in_range": {**LANE, "epoch": 0, "lo": 3, "hi": 9},

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,6 +18,9 @@ from ackwise.store.clock import Clock
 from ackwise.store.port import Store
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.url import Durability, StoreURL, parse
+
+if TYPE_CHECKING:
+    from ackwise.client.sync.http import HTTPTransport
 
 
 def connect(url: str, *, clock: Clock | None = None, durability: Durability | None = None) -> Connection:
@@ -76,7 +79,23 @@ class Connecting:
             await self._connection.close()
 
 
+def reach(url: str, *, duties: bool = True) -> Broker | HTTPTransport:
+    """What a connection stands on, for whoever speaks in commands. Without `duties` others must sweep the store."""
+    if is_server(url):
+        return _transport(url, None, None)
+    store = open_store(url)
+    try:
+        return Broker(store, background=duties)
+    except BaseException:
+        store.close()
+        raise
+
+
 def _over_http(url: str, clock: Clock | None, durability: Durability | None) -> Connection:
+    return Connection(_transport(url, clock, durability))
+
+
+def _transport(url: str, clock: Clock | None, durability: Durability | None) -> HTTPTransport:
     # Imported when asked for: whoever opens a store need not load an HTTP client.
     from ackwise.client.sync.http import HTTPTransport
     from ackwise.client.wires.threads import ThreadWire
@@ -89,7 +108,7 @@ def _over_http(url: str, clock: Clock | None, durability: Durability | None) -> 
     except BaseException:
         wire.close()
         raise
-    return Connection(transport)
+    return transport
 
 
 async def _over_http_async(url: str, clock: Clock | None, durability: Durability | None) -> AsyncConnection:

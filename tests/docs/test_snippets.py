@@ -27,7 +27,12 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", WITH_SNIPPETS, ids=named)
+def patiently(page: Path) -> Any:
+    """Spark takes its time."""
+    return pytest.param(page, marks=pytest.mark.timeout(600)) if "ackwise.spark" in page.read_text() else page
+
+
+@pytest.mark.parametrize("page", [patiently(page) for page in WITH_SNIPPETS], ids=named)
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = page.read_text()

@@ -1,6 +1,8 @@
 """Kill brokers under load, take the power away, cut connections; then hold the stores to what was answered.
+Kill the drivers and workers of a Spark pipeline; then account for every record.
 
 Usage: python -m tests.faults --seed 1 --kills 250 [--sqlite 200 --postgres 50] [--power 600] [--cuts 60]
+                              [--spark 5 --messages 100000] [--only broker|spark]
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rich.console import Console
@@ -76,53 +78,91 @@ def connection_cuts(seed: int, count: int) -> tuple[int, list[str]]:
         return count, cut_connections(server.url(), server.pgdata, seed, count)
 
 
+def pipeline_kills(seed: int, kills: int, messages: int) -> dict[str, Tally]:
+    # Imported when asked for: whoever kills brokers need not load Spark.
+    from tests.faults.spark.everywhere import kill_everywhere
+
+    with tempfile.TemporaryDirectory(prefix="ackwise-faults-") as folder, _console.status("Spark") as status:
+        return kill_everywhere(seed, messages, kills, Path(folder), lambda what: status.update(f"Spark, {what}"))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kills", type=int, default=250, help="a fifth of them on PostgreSQL")
+    parser.add_argument("--kills", type=int, default=250, help="of brokers, a fifth of them on PostgreSQL")
     parser.add_argument("--sqlite", type=int, help="kills on SQLite")
     parser.add_argument("--postgres", type=int, help="kills on PostgreSQL")
     parser.add_argument("--power", type=int, default=600, help="moments at which the power goes")
     parser.add_argument("--cuts", type=int, default=60, help="connections cut in the middle")
+    parser.add_argument("--spark", type=int, help="drivers killed per store; a fiftieth of the kills, at least 3")
+    parser.add_argument("--messages", type=int, default=100_000, help="records of each pipeline")
+    parser.add_argument("--only", choices=("broker", "spark"), help="one half of it")
     options = parser.parse_args()
+    started = time.monotonic()
+    brokers = {} if options.only == "spark" else broker_kills(options)
+    pipelines: dict[str, Tally] = {}
+    if options.only != "broker":
+        kills = max(3, options.kills // 50) if options.spark is None else options.spark
+        pipelines = pipeline_kills(options.seed, kills, options.messages)
+    other = Tally()
+    remark = ""
+    if options.only != "spark":
+        moments, problems = power_losses(options.seed, options.power)
+        cuts, more = connection_cuts(options.seed, options.cuts)
+        other.violations = problems + more
+        remark = f"power lost at {moments} moments, {cuts} connections cut: {len(other.violations)} violations"
+    return report(brokers, pipelines, other, remark, time.monotonic() - started)
+
+
+def broker_kills(options: argparse.Namespace) -> dict[str, Tally]:
     postgres = options.kills // 5 if options.postgres is None else options.postgres
     sqlite = options.kills - options.kills // 5 if options.sqlite is None else options.sqlite
-    started = time.monotonic()
-    tallies = {"SQLite": sqlite_kills(options.seed, sqlite), "PostgreSQL": postgres_kills(options.seed, postgres)}
-    moments, problems = power_losses(options.seed, options.power)
-    cuts, more = connection_cuts(options.seed, options.cuts)
-    return report(tallies, moments, cuts, problems + more, time.monotonic() - started)
+    return {"SQLite": sqlite_kills(options.seed, sqlite), "PostgreSQL": postgres_kills(options.seed, postgres)}
 
 
-def report(tallies: dict[str, Tally], moments: int, cuts: int, problems: list[str], seconds: float) -> int:
-    total = Tally()
+def report(brokers: dict[str, Tally], pipelines: dict[str, Tally], other: Tally, remark: str, seconds: float) -> int:
+    """A table for whoever looks, and a file in which the figures are those of brokers and pipelines together."""
     table = Table(title=f"faults in {seconds:.0f} s")
     for column in ("store", "kills", "idle", "in flight", "pushed", "acked", "dead", "failed calls", "violations"):
         table.add_column(column, justify="left" if column == "store" else "right")
-    for name, tally in tallies.items():
-        total.add(tally)
+    for name, tally in {**brokers, **pipelines}.items():
         row = (tally.kills, tally.idle, tally.in_flight, tally.pushed, tally.acked, tally.dead, tally.failed)
         table.add_row(name, *map(str, row), str(len(tally.violations)))
-    total.violations += problems
+    spark = _sum(pipelines.values())
+    total = _sum((*brokers.values(), spark, other))
     console = Console()
     console.print(table)
-    console.print(f"power lost at {moments} moments, {cuts} connections cut: {len(problems)} violations")
+    if remark:
+        console.print(remark)
     for violation in total.violations[:50]:
         console.print(f"VIOLATION {violation}", markup=False)
     if total.idle:
-        console.print(f"{total.idle} kills hit an idle broker: they prove nothing")
-    result = {
-        "kills": total.kills,
-        "in_flight_at_kill": total.in_flight,
-        "pushed": total.pushed,
-        "acked": total.acked,
-        "dead": total.dead,
-        "violations": len(total.violations),
-    }
+        console.print(f"{total.idle} kills hit somebody who was idle: they prove nothing")
+    result: dict[str, object] = dict(_figures(total))
+    if pipelines:
+        result["spark"] = _figures(spark)
     build = ROOT / "build"
     build.mkdir(exist_ok=True)
     (build / "faults.json").write_text(json.dumps(result, indent=2) + "\n")
     return 1 if total.violations or total.idle else 0
+
+
+def _sum(tallies: Iterable[Tally]) -> Tally:
+    total = Tally()
+    for tally in tallies:
+        total.add(tally)
+    return total
+
+
+def _figures(tally: Tally) -> dict[str, int]:
+    return {
+        "kills": tally.kills,
+        "in_flight_at_kill": tally.in_flight,
+        "pushed": tally.pushed,
+        "acked": tally.acked,
+        "dead": tally.dead,
+        "violations": len(tally.violations),
+    }
 
 
 if __name__ == "__main__":

@@ -9,16 +9,21 @@ from typing import Annotated
 
 import typer
 
-from ackwise.cli import check, demo, dlq, group, queue, serve, settings
+from ackwise.cli import archive, check, demo, dlq, group, lag, metrics, pipeline, queue, replay, serve, settings
 from ackwise.core.errors import AckwiseError, BadInput
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="A durable message queue.")
 app.command(name="check")(check.check)
 app.command(name="demo")(demo.demo)
+app.command(name="archive")(archive.archive)
+app.command(name="replay")(replay.replay)
+app.command(name="metrics")(metrics.metrics)
+app.command(name="lag")(lag.lag)
 app.command(name="serve")(serve.serve)
 app.add_typer(queue.app, name="queue")
 app.add_typer(group.app, name="group")
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(pipeline.app, name="pipeline")
 
 
 def _version(asked: bool) -> None:

@@ -23,8 +23,12 @@ def show(rows: Sequence[msgspec.Struct], columns: Sequence[str], as_json: bool) 
     table = Table(*columns)
     for row in rows:
         table.add_row(*(_cell(getattr(row, column)) for column in columns))
-    # Only a terminal has a width to fit into; a file or a pipe gets every character.
-    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
+    wide().print(table)
+
+
+def wide() -> Console:
+    """Only a terminal has a width to fit into; a file or a pipe gets every character."""
+    return Console(width=None if sys.stdout.isatty() else 10_000)
 
 
 def show_json(value: object) -> None:

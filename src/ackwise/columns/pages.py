@@ -197,20 +197,20 @@ class _Maker:
 def _shown(found: pa.Array, kinds: list[str]) -> tuple[pa.Array, list[str]]:
     binary = pa.large_binary() if pa.types.is_large_string(found.type) else pa.binary()
     cells = found.view(binary).to_pylist()
-    pairs = [
-        (cell, kind) if kind == JSON and _is_text(cell) else payloads.shown(cell, kind)
-        for cell, kind in zip(cells, kinds, strict=True)
-    ]
+    pairs = [shown(cell, kind) for cell, kind in zip(cells, kinds, strict=True)]
     return pa.array([text.decode() for text, _ in pairs], found.type), [kind for _, kind in pairs]
 
 
-def _is_text(cell: bytes) -> bool:
-    """What says that it is JSON is shown as it is, even where it is cut short: whoever reads it wants to see why."""
-    try:
-        cell.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+def shown(payload: bytes, content_type: str) -> tuple[bytes, str]:
+    """A payload as text, and its content type. What says that it is JSON is shown as it is, even where it is cut short:
+    whoever reads it wants to see why."""
+    if content_type == JSON:
+        try:
+            payload.decode()
+            return payload, JSON
+        except UnicodeDecodeError:
+            pass
+    return payloads.shown(payload, content_type)
 
 
 def _numbers(piece: Piece, most: int | None = None) -> Numbers:

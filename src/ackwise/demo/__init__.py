@@ -1,1 +1,1 @@
-"""A broker, a producer, four consumers and some poison, in a temporary folder."""
+"""A broker, a Spark pipeline and some poison, in a temporary folder."""

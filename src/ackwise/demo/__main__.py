@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ackwise.demo.run import run
+from ackwise.demo.run import MESSAGES, run
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="ackwise demo", description="Push, fail, retry and settle a pile of orders.")
-    parser.add_argument("--messages", type=int, default=50_000, help="how many orders (default 50000)")
+    parser = argparse.ArgumentParser(prog="ackwise demo", description="A Spark pipeline over a pile of orders.")
+    parser.add_argument("--messages", type=int, default=MESSAGES, help=f"how many orders (default {MESSAGES})")
     parser.add_argument("--seed", type=int, default=1, help="which orders are poison")
     parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder of the report")
     options = parser.parse_args(arguments)

@@ -1,26 +1,32 @@
-"""The made-up world of the demo: orders, some of them poison, and the handler that bills them."""
+"""The made-up world of the demo: orders, some of them poison, and the function that bills them."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ackwise.client import Delivery, Item
+from ackwise.client import Item
 from ackwise.core.outcomes import Reject
 
+if TYPE_CHECKING:
+    from ackwise.spark.pipelines import Record
+
 PARTITIONS = 16
-POISON = 0.02
+POISON = 0.01
 FLAKY = 0.01
+KILLERS = 5
+"""How many of the poisonous orders kill the process that works on them; the rest is cut short or cannot be billed."""
 RATES = {"EUR": 100, "USD": 92, "GBP": 117}
 
 
 def orders(count: int, seed: int) -> Iterator[Item]:
-    """`count` orders; exactly 2 % are poison and never succeed, 1 % need more than one attempt."""
+    """`count` orders; exactly 1 % are poison of three kinds and never succeed, 1 % need more than one attempt."""
     dice = random.Random(seed)  # noqa: S311
     poison = round(count * POISON)
     unlucky = dice.sample(range(count), min(count, poison + round(count * FLAKY)))
-    bad, flaky = set(unlucky[:poison]), set(unlucky[poison:])
+    bad, flaky = {number: at for at, number in enumerate(unlucky[:poison])}, set(unlucky[poison:])
     for number in range(count):
         order: dict[str, Any] = {
             "order": number,
@@ -30,7 +36,7 @@ def orders(count: int, seed: int) -> Iterator[Item]:
         }
         if number in flaky:
             order["timeouts"] = dice.choice((1, 1, 2))
-        yield _item(number, _spoiled(order, dice) if number in bad else order)
+        yield _item(number, _spoiled(order, bad[number]) if number in bad else order)
 
 
 def _item(number: int, order: dict[str, Any] | bytes) -> Item:
@@ -42,28 +48,26 @@ def _item(number: int, order: dict[str, Any] | bytes) -> Item:
     )
 
 
-def _spoiled(order: dict[str, Any], dice: random.Random) -> dict[str, Any] | bytes:
-    match dice.randrange(4):
-        case 0:
-            return f'{{"order":{order["order"]},"amount":'.encode()
-        case 1:
-            del order["amount"]
-        case 2:
-            order["amount"] *= -1
-        case _:
-            order["currency"] = "XBT"
+def _spoiled(order: dict[str, Any], at: int) -> dict[str, Any] | bytes:
+    if at < KILLERS:
+        order["customer"] = "segfault"
+    elif at % 2:
+        return f'{{"order":{order["order"]},"amount":'.encode()
+    elif at % 4:
+        order["currency"] = "XBT"
+    else:
+        del order["amount"]
     return order
 
 
-def bill(delivery: Delivery) -> dict[str, Any]:
+def bill(order: dict[str, Any], record: Record) -> dict[str, Any]:
     """An order's invoice. What it raises decides what becomes of the order."""
-    order = delivery.json()
+    if order["customer"] == "segfault":
+        os._exit(139)
     if "amount" not in order:
-        raise ValueError("the order has no amount")
+        raise ValueError(f"order {order['order']} has no amount")
     if order["currency"] not in RATES:
-        raise Reject(f"no rate for currency {order['currency']}")
-    if order["amount"] < 0:
-        raise Reject("the amount is negative")
-    if delivery.failures < order.get("timeouts", 0):
+        raise Reject(f"order {order['order']}: no rate for currency {order['currency']}")
+    if record.attempt <= order.get("timeouts", 0):
         raise TimeoutError("the payment service did not answer")
     return {"order": order["order"], "cents": order["amount"] * RATES[order["currency"]] // 100}

@@ -1,0 +1,255 @@
+"""What the driver does with one batch: has it worked on, has the results written, has the records settled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from ackwise.client.transport import Transport
+from ackwise.core.answers import Settled
+from ackwise.core.commands import ByLease, Settle, Settlement
+from ackwise.core.errors import BadInput
+from ackwise.core.settlement import Outcome, Verdict
+from ackwise.spark.pipelines import culprits, files, mapping
+from ackwise.spark.pipelines.bundling import BundleTask, RejectTask
+from ackwise.spark.pipelines.expecting import collecting
+from ackwise.spark.pipelines.mapping import MapTask, SettleTask
+from ackwise.spark.pipelines.plan import Mapped, Plan, Transformed, Write
+from ackwise.spark.pipelines.records import Handler, takes_record
+from ackwise.spark.settling import OUTPUTS_BEFORE, Row, Settler
+from ackwise.spark.source.schemas import CORRUPT, STREAM
+
+OPTIONAL = ("partition", "priority", "headers", "delay_seconds")
+"""Columns of a transformed row that say how its output is pushed."""
+
+WRITTEN = "_ackwise_written"
+"""Says that a batch's folder is complete; Spark passes over files whose names begin so."""
+
+_CHAINED = {
+    "Project",
+    "Filter",
+    "Generate",
+    "MapInArrow",
+    "MapInPandas",
+    "ArrowEvalPython",
+    "BatchEvalPython",
+    "LogicalRDD",
+    "InMemoryRelation",
+    "SubqueryAlias",
+}
+"""Steps that keep the rows of one record next to each other in one task."""
+
+_ALREADY = Verdict.ALREADY.value
+
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class Batches:
+    """Works on batches as the plan says; `identity` names the query in what it writes."""
+
+    def __init__(self, plan: Plan, transport: Transport, identity: str) -> None:
+        self._plan, self._transport, self._identity = plan, transport, identity
+        step = plan.step
+        self._map: MapTask | None = None
+        if not isinstance(step, Transformed):
+            self._map = self._map_task(step)
+
+    def _map_task(self, step: Mapped | None) -> MapTask:
+        function, returns, timeout, token = _same, None, None, "same"
+        if step is not None:
+            function, returns, timeout, token = step.function, step.returns, step.timeout, step.token
+        with_record = takes_record(function)
+        handler = Handler(function, self._plan.schema, returns, with_record=with_record)
+        return MapTask(self._plan.url, token, handler, self._plan.group, self._plan.produce, timeout, with_record)
+
+    def columns(self) -> list[str] | None:
+        """What is read of a message: as little as possible. None is everything."""
+        if self._map is None:
+            return None
+        return [*mapping.NEEDED, *(mapping.FOR_RECORD if self._map.with_record else ())]
+
+    def work(self, batch: DataFrame, number: int) -> Counter[str]:
+        """Verdicts by name, `rows`, `outputs` and `filtered`."""
+        if self._map is None:
+            return self._transformed(batch, number)
+        if self._plan.write is None:
+            return _counted(batch, self._map.settle)
+        return self._mapped(batch, number, self._map, self._plan.write)
+
+    def _mapped(self, batch: DataFrame, number: int, task: MapTask, write: Write) -> Counter[str]:
+        """The function runs once; its results are kept until they are written and settled."""
+        with _kept(batch.mapInArrow(task.results, mapping.RESULTS)) as results:
+            made = results.filter(f.col("outcome") == Outcome.ACK.value).select(f.explode("outputs").alias("payload"))
+            returns = self._plan.step.returns if isinstance(self._plan.step, Mapped) else None
+            if returns is not None:
+                made = made.select(f.from_json("payload", returns).alias("row")).select("row.*")
+            self._write(made, number, write)
+            return _counted(results, SettleTask(self._plan.url, self._plan.group, self._plan.produce).settle)
+
+    def _write(self, frame: DataFrame, number: int, write: Write) -> None:
+        writer = frame.write.format(write.format).options(**write.options)
+        if write.path is None:
+            writer.mode("append").save()
+            return
+        # Records are settled after they are written. A batch that is run again has only those that are not settled yet,
+        # so what was written whole must not be written over.
+        folder = f"{write.path.rstrip('/')}/batch={self._identity}-{number}"
+        if not files.exists(frame.sparkSession, f"{folder}/{WRITTEN}"):
+            writer.mode("overwrite").save(folder)
+            files.write(frame.sparkSession, f"{folder}/{WRITTEN}", b"")
+
+    def _transformed(self, batch: DataFrame, number: int) -> Counter[str]:
+        with _kept(culprits.numbered(batch)) as source:
+            counts = Counter({"rows": source.count()})
+            first = source.select("delivery_id").first()
+            if first is None:
+                return counts
+            try:
+                self._settle(source, number, counts)
+            except culprits.BROKEN as problem:
+                if not culprits.is_about_rows(problem):
+                    raise
+                found = culprits.search(source, self._evaluate)
+                if not found:
+                    raise
+                counts += self._charged(source, found)
+                self._settle(source.filter(~f.col(culprits.ROW).isin(list(found))), number, counts, again=True)
+            return counts + self._rest(first["delivery_id"])
+
+    def _evaluate(self, part: DataFrame) -> None:
+        """Have a part of a batch transformed, and nothing done with it."""
+        with collecting() as broken:
+            frame = self._apply(part, broken)
+            for one in (frame, *broken):
+                one.write.format("noop").mode("overwrite").save()
+
+    def _charged(self, source: DataFrame, found: dict[int, str]) -> Counter[str]:
+        rows = source.filter(f.col(culprits.ROW).isin(list(found))).select("delivery_id", culprits.ROW).collect()
+        entries = [
+            Row(row["delivery_id"], Outcome.RETRY, None, found[row[culprits.ROW]], "TransformFailed") for row in rows
+        ]
+        return Settler(self._transport).settle(entries)
+
+    def _apply(self, source: DataFrame, broken: list[DataFrame]) -> DataFrame:
+        """What the transform makes of rows; those that cannot be read are broken before it sees them."""
+        assert isinstance(self._plan.step, Transformed)
+        frame = source
+        if self._plan.schema is not None:
+            why = f.concat(f.lit("the payload does not fit: "), f.col(CORRUPT)).alias("reason")
+            unreadable = source.filter(f.col(CORRUPT).isNotNull())
+            broken.append(unreadable.select("delivery_id", why, f.lit(True).alias("undecodable")))
+            frame = source.filter(f.col(CORRUPT).isNull()).drop(CORRUPT)
+        for function in self._plan.step.functions:
+            frame = function(frame)
+            if not isinstance(frame, DataFrame):
+                raise BadInput(f".transform: a function answered {type(frame).__name__}, not a DataFrame")
+        return frame
+
+    def _settle(self, source: DataFrame, number: int, counts: Counter[str], *, again: bool = False) -> None:
+        """Write, reject and produce, as the plan says. A rejected record has no outputs, so rejects go first.
+
+        `again` when a first try broke: what that had acked was not counted, what it had rejected was.
+        """
+        with collecting() as broken:
+            frame = self._apply(source.drop(culprits.ROW), broken)
+            if self._plan.write is not None:
+                self._write(self._shown(frame), number, self._plan.write)
+            if broken:
+                told = _counted(reduce(DataFrame.unionAll, broken), RejectTask(self._plan.url).settle)
+                counts.update({name: count for name, count in told.items() if not (again and name == _ALREADY)})
+            if self._plan.produce is not None:
+                told = self._produced(frame, self._plan.produce)
+                if again:
+                    told += Counter(
+                        {Verdict.ACKED.value: told.pop(_ALREADY, 0), "outputs": told.pop(OUTPUTS_BEFORE, 0)}
+                    )
+                counts.update(told)
+            elif self._plan.write is None:
+                # Nothing else looks at the rows, and what fails must fail before they are acked.
+                frame.write.format("noop").mode("overwrite").save()
+
+    @staticmethod
+    def _shown(frame: DataFrame) -> DataFrame:
+        """A delivery is nobody's business once it is settled."""
+        return frame.drop("delivery_id")
+
+    def _produced(self, frame: DataFrame, produce: str) -> Counter[str]:
+        schema = self._plan.schema
+        rows = outputs(frame, () if schema is None else schema.names)
+        if not _chained(rows):
+            rows = rows.repartition("delivery_id").sortWithinPartitions("delivery_id")
+        return _counted(rows, BundleTask(self._plan.url, self._plan.group, produce).settle)
+
+    def _rest(self, delivery_id: str) -> Counter[str]:
+        """What has no output is done: it was filtered out, or there is nothing to produce."""
+        lease = ByLease(delivery_id.partition(".")[0])
+        answers: list[Settled] = self._transport.send(Settle(entries=[Settlement(selector=lease, outcome=Outcome.ACK)]))
+        done = answers[0].count if answers[0].verdict is Verdict.ACKED else 0
+        return Counter({Verdict.ACKED.value: done, "filtered": done if self._plan.produce is not None else 0})
+
+
+def outputs(frame: DataFrame, parsed: Sequence[str] = ()) -> DataFrame:
+    """Rows as they are pushed: `payload` where it is all there is, else the columns that a message does not have, as
+    one JSON object. `parsed` are the columns that came out of the payload."""
+    if "delivery_id" not in frame.columns:
+        raise BadInput(
+            "produce needs the column delivery_id, and the transform has dropped it; keep it, or use mode log for "
+            "aggregates over many records"
+        )
+    extras = [name for name in OPTIONAL if name in frame.columns]
+    fields = [name for name in frame.columns if name not in (*STREAM.names, *OPTIONAL)]
+    if "payload" in frame.columns:
+        made = [name for name in fields if name not in parsed]
+        if made:
+            raise BadInput(
+                f"produce finds payload and the column {made[0]!r}: drop payload to push the columns as JSON, or "
+                "select payload without them"
+            )
+        payload = f.col("payload").cast("string").alias("payload")
+    else:
+        if not fields:
+            raise BadInput("produce found no column to push: keep payload, or select what the output shall hold")
+        payload = f.to_json(f.struct(*(f.col(f"`{name}`") for name in fields)), {"ignoreNullFields": "false"}).alias(
+            "payload"
+        )
+    return frame.select("delivery_id", payload, *extras)
+
+
+def _chained(frame: DataFrame) -> bool:
+    """Whether nothing on the way moved rows between tasks."""
+    plan: Any = frame._jdf.queryExecution().optimizedPlan()
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        if node.nodeName() not in _CHAINED:
+            return False
+        children = node.children()
+        waiting += [children.apply(at) for at in range(children.size())]
+    return True
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@contextmanager
+def _kept(frame: DataFrame) -> Iterator[DataFrame]:
+    frame.persist()
+    try:
+        yield frame
+    finally:
+        frame.unpersist()
+
+
+def _counted(frame: DataFrame, task: Task) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for row in frame.mapInArrow(task, mapping.COUNTS).collect():
+        counts[row["name"]] += row["count"]
+    return counts

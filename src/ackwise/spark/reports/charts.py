@@ -1,0 +1,190 @@
+"""Charts as inline SVG, drawn here. Widths are shares of the page, so that text keeps its size on a phone.
+
+Every chart has a title and a description for those who do not see it; the numbers themselves are in a table beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from zlib import crc32
+
+from markupsafe import Markup
+
+from ackwise.spark.reports.cells import number as number_of
+
+COLOURS = 8
+"""As many as the pages' style names: `c0`, `c1`, … for areas, `l0`, `l1`, … for lines."""
+_LEFT, _WIDTH = 9.0, 90.0
+"""Where a plot over time begins and how wide it is, in percent."""
+_TOP, _HEIGHT = 12, 180
+_ROW, _BAR = 36, 12
+_LONGEST_BAR = 88.0
+
+Series = Mapping[str, Sequence[float | None]]
+
+
+def bars(title: str, rows: Sequence[tuple[str, float]], *, longest: int = 70) -> Markup:
+    """A bar per row, its label above it."""
+    most = max((value for _, value in rows), default=0) or 1
+    shapes = []
+    for number, (label, value) in enumerate(rows):
+        y, share = number * _ROW, f"{_LONGEST_BAR * value / most:.2f}%"
+        shapes += [
+            _tag(
+                "g",
+                _tag("title", f"{label}: {number_of(value)}"),
+                _tag("text", _short(label, longest), x=0, y=y + 13, class_="label"),
+                _tag("rect", x=0, y=y + 18, width=share, height=_BAR, rx=2, class_="c0"),
+                _tag("text", number_of(value), x=share, dx=6, y=y + 16 + _BAR, class_="value"),
+            )
+        ]
+    what = f"{len(rows)} bars; the longest is {number_of(most)}." if rows else "Nothing to show."
+    return _chart(title, what, max(1, len(rows)) * _ROW, shapes)
+
+
+def stacked(title: str, starts: Sequence[datetime], step: float, series: Series) -> Markup:
+    """A column per step of time, each series on top of the one before."""
+    totals = [sum(values[at] or 0 for values in series.values()) for at in range(len(starts))]
+    most = max(totals, default=0)
+    top = _nice(most)
+    shapes = [*_grid(top), *_times(starts, step)]
+    width = _WIDTH / max(1, len(starts))
+    for at, start in enumerate(starts):
+        below = 0.0
+        for number, (name, values) in enumerate(series.items()):
+            value = values[at] or 0
+            if value:
+                shapes.append(
+                    _tag(
+                        "rect",
+                        _tag("title", f"{_spelled(start)} {name}: {number_of(value)}"),
+                        x=f"{_LEFT + width * (at + 0.05):.2f}%",
+                        y=_y(below + value, top),
+                        width=f"{width * 0.9:.2f}%",
+                        height=round(_y(below, top) - _y(below + value, top), 2),
+                        class_=f"c{number % COLOURS}",
+                    )
+                )
+                below += value
+    what = f"{len(starts)} columns over time, stacked by {', '.join(series)}; the highest is {number_of(most)}."
+    return _chart(title, what, _TOP + _HEIGHT + 24, shapes) + _legend(series, "c")
+
+
+def lines(title: str, times: Sequence[datetime], series: Series, *, unit: str = "") -> Markup:
+    """A line per series; a gap where there is no value."""
+    most = max((value for values in series.values() for value in values if value is not None), default=0)
+    top = _nice(most)
+    shapes = [*_grid(top), *_times(times, 0)]
+    for number, (name, values) in enumerate(series.items()):
+        spots = [
+            None if value is None else (f"{_x(time, times):.2f}%", _y(value, top))
+            for time, value in zip(times, values, strict=True)
+        ]
+        for one, two in pairwise(spots):
+            if one is not None and two is not None:
+                shapes.append(_tag("line", x1=one[0], y1=one[1], x2=two[0], y2=two[1], class_=f"l{number % COLOURS}"))
+        for time, value, spot in zip(times, values, spots, strict=True):
+            if spot is not None and value is not None:
+                told = _tag("title", f"{_spelled(time)} {name}: {number_of(value)}{unit}")
+                shapes.append(_tag("circle", told, cx=spot[0], cy=spot[1], r=2.5, class_=f"c{number % COLOURS}"))
+    what = f"{len(times)} points over time for {', '.join(series)}; the highest is {number_of(most)}{unit}."
+    return _chart(title, what, _TOP + _HEIGHT + 24, shapes) + _legend(series, "l")
+
+
+def _tag(name: str, *inside: Markup | str, **attributes: object) -> Markup:
+    """An element; every text and value in it is escaped."""
+    given = Markup().join(
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items()
+    )
+    return Markup("<{}{}>{}</{}>").format(Markup(name), given, Markup().join(inside), Markup(name))  # noqa: S704
+
+
+def _chart(title: str, description: str, height: int, shapes: Iterable[Markup]) -> Markup:
+    id = f"chart-{crc32(title.encode()):08x}"
+    told = (_tag("title", title, id=f"{id}-title"), _tag("desc", description, id=f"{id}-desc"))
+    labelled = f"{id}-title {id}-desc"
+    return _tag(
+        "svg", *told, *shapes, class_="chart", role="img", aria_labelledby=labelled, width="100%", height=height
+    )
+
+
+def _legend(series: Series, kind: str) -> Markup:
+    items = []
+    for number, name in enumerate(series):
+        mark = {"class_": f"{kind}{number % COLOURS}"}
+        shape = (
+            _tag("line", x1=0, y1=6, x2=22, y2=6, **mark) if kind == "l" else _tag("rect", width=22, height=12, **mark)
+        )
+        items.append(_tag("li", _tag("svg", shape, width=22, height=12, aria_hidden="true"), " ", name))
+    return _tag("ul", *items, class_="legend")
+
+
+def _grid(top: float) -> list[Markup]:
+    """Lines across, with their values in the margin."""
+    found = []
+    for value in (0, top / 4, top / 2, top * 3 / 4, top):
+        y = _y(value, top)
+        found.append(_tag("line", x1=f"{_LEFT}%", x2=f"{_LEFT + _WIDTH}%", y1=y, y2=y, class_="grid"))
+        found.append(_tag("text", _tick(value), x=f"{_LEFT - 1}%", y=y + 4, text_anchor="end", class_="tick"))
+    return found
+
+
+def _times(times: Sequence[datetime], step: float) -> list[Markup]:
+    """What the axis of time says: at both ends, and twice between."""
+    if not times:
+        return []
+    span = times[-1] + timedelta(seconds=step) - times[0]
+    form = (
+        "%m-%d" if span > timedelta(days=4)
+        else "%m-%d %H:%M" if span > timedelta(hours=20)
+        else "%H:%M" if span > timedelta(minutes=5)
+        else "%H:%M:%S"
+    )  # fmt: skip
+    places = ((0, "start"), (1, "middle"), (2, "middle"), (3, "end")) if span else ((1.5, "middle"),)
+    return [
+        _tag(
+            "text",
+            (times[0] + span * third / 3).strftime(form),
+            x=f"{_LEFT + _WIDTH * third / 3:.2f}%",
+            y=_TOP + _HEIGHT + 18,
+            text_anchor=anchor,
+            class_="tick",
+        )
+        for third, anchor in places
+    ]
+
+
+def _x(time: datetime, times: Sequence[datetime]) -> float:
+    span = times[-1] - times[0]
+    return _LEFT + _WIDTH * ((time - times[0]) / span if span else 0.5)
+
+
+def _y(value: float, top: float) -> float:
+    return round(_TOP + _HEIGHT * (1 - value / top), 2)
+
+
+def _nice(most: float) -> float:
+    """The end of an axis: the next of 1, 2, 4, 6, 8 or 10 times a power of ten."""
+    if most <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(most))
+    return next(step * power for step in (1, 2, 4, 6, 8, 10) if most <= step * power * 1.000001)
+
+
+def _tick(value: float) -> str:
+    """Short enough for the margin."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def _short(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _spelled(time: datetime) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S")

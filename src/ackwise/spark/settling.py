@@ -1,0 +1,221 @@
+"""Settlement in bulk: neighbours that are acked go as ranges, and a record's outputs in one step with its settlement.
+
+Every settlement names a delivery under a lease, so a task that is run again, or comes too late, changes nothing: its
+rows are counted as `already` or `stale`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from ackwise.client.transport import Transport
+from ackwise.core import ids
+from ackwise.core.answers import Settled, TransactionDone
+from ackwise.core.commands import ByDelivery, ByRange, Push, Settle, Settlement, Transaction
+from ackwise.core.errors import BadInput, LeaseLost, RolledBack
+from ackwise.core.messages import NewMessage
+from ackwise.core.queries import HeldRow, ListHeld
+from ackwise.core.settlement import Outcome, Verdict
+
+MOST_ROWS = 5000
+"""Settlements per commit."""
+MOST_BUNDLES = 1000
+"""Records per commit that carry outputs."""
+MOST_BYTES = 4 * 1024 * 1024
+OUTPUTS_BEFORE = "outputs_before"
+"""Outputs of records that were settled already: they were pushed then, if those were acked."""
+
+
+class Row(NamedTuple):
+    """What becomes of one delivery, and what comes out of it. `delay` is in microseconds."""
+
+    delivery_id: str
+    outcome: Outcome = Outcome.ACK
+    delay: int | None = None
+    error: str | None = None
+    error_type: str | None = None
+    undecodable: bool = False
+    outputs: Sequence[NewMessage] = ()
+
+
+class Stretch(NamedTuple):
+    """Deliveries [lo, hi) of a lane under a lease."""
+
+    prefix: str
+    lo: int
+    hi: int
+
+    @property
+    def rows(self) -> list[Row]:
+        return [Row(f"{self.prefix}{ids.base36(seq)}") for seq in range(self.lo, self.hi)]
+
+    def selector(self, *, whole: bool) -> ByRange:
+        lease_id, _, lane = self.prefix[:-1].partition(".")
+        return ByRange(lease_id, int(lane, 36), self.lo, self.hi, whole)
+
+
+class Settler:
+    """Settles rows; `produce` is the queue that their outputs are pushed to."""
+
+    def __init__(self, transport: Transport, produce: str | None = None) -> None:
+        self._transport, self._produce = transport, produce
+
+    def settle(self, rows: Sequence[Row]) -> Counter[str]:
+        """How many rows got which verdict, and under `outputs` how many messages were pushed."""
+        counts: Counter[str] = Counter()
+        for bundled, part in groupby(rows, key=lambda row: bool(row.outputs)):
+            for chunk in _chunks(list(part), MOST_BUNDLES if bundled else MOST_ROWS):
+                counts += self._bundles(chunk) if bundled else self._plain(chunk)
+        return counts
+
+    def _send(self, entries: list[Settlement]) -> list[Settled]:
+        answers: list[Settled] = self._transport.send(Settle(entries=entries))
+        return answers
+
+    def _plain(self, rows: list[Row]) -> Counter[str]:
+        """Each for itself. What fails goes first: a delivery that is named twice is not acked by accident."""
+        stretches, single = gathered(rows)
+        entries = [_settlement(row) for row in single]
+        entries += [Settlement(selector=one.selector(whole=False), outcome=Outcome.ACK) for one in stretches]
+        answers = self._send(entries)
+        counts = Counter(answer.verdict.value for answer in answers[: len(single)])
+        for one, answer in zip(stretches, answers[len(single) :], strict=True):
+            counts += self._told(one, answer)
+        return counts
+
+    def _told(self, stretch: Stretch, answer: Settled) -> Counter[str]:
+        """What became of the rows of a range: when it was not settled whole, each is asked about."""
+        size = stretch.hi - stretch.lo
+        acked = answer.count if answer.verdict is Verdict.ACKED else 0
+        if acked == size:
+            return Counter({Verdict.ACKED.value: size})
+        again = Counter(one.verdict.value for one in self._send([_settlement(row) for row in stretch.rows]))
+        again[Verdict.ALREADY.value] -= acked
+        again[Verdict.ACKED.value] += acked
+        return +again
+
+    def _bundles(self, rows: list[Row]) -> Counter[str]:
+        """All of them in one commit. If one is refused the others are tried without it: nothing is pushed twice."""
+        stretches, single = gathered(rows)
+        settlements = [_settlement(row) for row in single]
+        settlements += [Settlement(selector=one.selector(whole=True), outcome=Outcome.ACK) for one in stretches]
+        outputs = [message for row in rows for message in row.outputs]
+        assert self._produce is not None
+        command = Transaction(
+            settlements=settlements,
+            pushes=[Push(queue=self._produce, messages=outputs)],
+            on_duplicate="ok",
+            on_already="fail",
+        )
+        try:
+            done: TransactionDone = self._transport.send(command)
+        except (RolledBack, LeaseLost):
+            return self._without_refused(rows)
+        except BadInput as problem:
+            return self._without_bad(rows, problem)
+        counts: Counter[str] = Counter()
+        for answer in done.settled:
+            counts[answer.verdict.value] += answer.count
+        counts["outputs"] += len(outputs)
+        return counts
+
+    def _without_refused(self, rows: list[Row]) -> Counter[str]:
+        held = self._held({row.delivery_id.partition(".")[0] for row in rows})
+        rest = [row for row in rows if _holds(held, row.delivery_id)]
+        gone = [row for row in rows if not _holds(held, row.delivery_id)]
+        counts: Counter[str] = Counter()
+        if gone:
+            # Settled without their outputs, which settles nothing: it only asks why they were refused.
+            for row, answer in zip(gone, self._send([_settlement(row) for row in gone]), strict=True):
+                counts[answer.verdict.value] += 1
+                if answer.verdict is Verdict.ALREADY:
+                    counts[OUTPUTS_BEFORE] += len(row.outputs)
+        if not rest:
+            return counts
+        if gone:
+            return counts + self._bundles(rest)
+        # All are held and yet refused: a delivery comes twice. One by one, the second is already settled.
+        if len(rows) == 1:
+            return counts + Counter({Verdict.STALE.value: 1})
+        return sum((self._bundles([row]) for row in rows), counts)
+
+    def _held(self, lease_ids: set[str]) -> dict[tuple[str, int], list[HeldRow]]:
+        found: dict[tuple[str, int], list[HeldRow]] = {}
+        for lease_id in lease_ids:
+            for row in self._transport.ask(ListHeld(lease_id=lease_id)):
+                found.setdefault((lease_id, row.lane), []).append(row)
+        return found
+
+    def _without_bad(self, rows: list[Row], problem: BadInput) -> Counter[str]:
+        """An output that cannot be pushed is its own record's fault, which can never succeed."""
+        if len(rows) > 1:
+            middle = len(rows) // 2
+            return self._bundles(rows[:middle]) + self._bundles(rows[middle:])
+        text = f"the output cannot be pushed: {problem.message}"
+        return self._plain([Row(rows[0].delivery_id, Outcome.REJECT, None, text, type(problem).__name__)])
+
+
+def _holds(held: dict[tuple[str, int], list[HeldRow]], delivery_id: str) -> bool:
+    key = ids.parse_delivery_id(delivery_id)
+    if key is None:
+        return False
+    spans = held.get((delivery_id.partition(".")[0], key.lane), ())
+    return any(one.lo <= key.seq < one.hi for one in spans)
+
+
+def _chunks(rows: list[Row], most: int) -> Iterator[list[Row]]:
+    chunk: list[Row] = []
+    size = 0
+    for row in rows:
+        weight = sum(len(message.payload) for message in row.outputs)
+        if chunk and (len(chunk) == most or size + weight > MOST_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(row)
+        size += weight
+    if chunk:
+        yield chunk
+
+
+def _settlement(row: Row) -> Settlement:
+    return Settlement(
+        selector=ByDelivery(row.delivery_id),
+        outcome=row.outcome,
+        delay=row.delay,
+        error=row.error,
+        error_type=row.error_type,
+        undecodable=row.undecodable,
+    )
+
+
+def gathered(rows: Sequence[Row]) -> tuple[list[Stretch], list[Row]]:
+    """Rows that are acked as ranges, and the rest one by one."""
+    seqs: dict[str, list[int]] = {}
+    single: list[Row] = []
+    for row in rows:
+        head, dot, tail = row.delivery_id.rpartition(".")
+        known = seqs.get(head + dot)
+        if row.outcome is not Outcome.ACK:
+            single.append(row)
+        elif known is not None and tail.isascii() and tail.isalnum():
+            # What follows a prefix that was looked at can only be a number.
+            known.append(int(tail, 36))
+        elif ids.parse_delivery_id(row.delivery_id) is not None:
+            seqs.setdefault(head + dot, []).append(int(tail, 36))
+        else:
+            single.append(row)
+    return [one for prefix, found in seqs.items() for one in _stretches(prefix, found)], single
+
+
+def _stretches(prefix: str, seqs: list[int]) -> Iterator[Stretch]:
+    seqs.sort()
+    lo = hi = seqs[0]
+    for seq in seqs:
+        if seq != hi:
+            yield Stretch(prefix, lo, hi)
+            lo = seq
+        hi = seq + 1
+    yield Stretch(prefix, lo, hi)

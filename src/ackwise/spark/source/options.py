@@ -1,0 +1,157 @@
+"""The options of the source, checked before anything is opened. Every refusal names the option."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Literal
+
+import msgspec
+
+from ackwise.core import limits
+from ackwise.core.errors import BadInput
+from ackwise.core.native import instants
+from ackwise.spark.reach import absolute
+
+Mode = Literal["lease", "log"]
+Table = Literal["messages", "dead_letters", "leases", "ledger", "groups"]
+Unsettled = Literal["ack", "release", "retry"]
+
+ROWS_PER_TRIGGER = 100_000
+LEASE_SECONDS = 300.0
+TABLES: tuple[Table, ...] = ("messages", "dead_letters", "leases", "ledger", "groups")
+_KNOWN = (
+    "url",
+    "queue",
+    "group",
+    "mode",
+    "claimName",
+    "maxRowsPerTrigger",
+    "leaseSeconds",
+    "maxPartitions",
+    "startingPosition",
+    "table",
+    "payloadSchema",
+    "failOnDataLoss",
+    "unsettled",
+    "nonce",
+)
+
+
+class SourceOptions(msgspec.Struct, frozen=True):
+    """What a reader is told."""
+
+    url: str
+    queue: str | None
+    group: str | None
+    mode: Mode
+    table: Table
+    claim_name: str
+    rows_per_trigger: int
+    lease: int
+    """In microseconds."""
+    partitions: int
+    start: Literal["all", "new"] | int
+    payload_schema: str | None
+    fail_on_data_loss: bool
+    unsettled: Unsettled
+    nonce: str | None
+
+    @property
+    def needed_queue(self) -> str:
+        if self.queue is None:
+            raise BadInput('option queue is missing: .option("queue", "orders")')
+        return self.queue
+
+    @property
+    def needed_group(self) -> str:
+        if self.group is None:
+            raise BadInput('option group is missing: a lease belongs to a group; .option("group", "billing")')
+        return self.group
+
+
+def check_known(given: Iterable[str], known: tuple[str, ...], where: str) -> None:
+    """A misspelt option must not be passed over: it would do what nobody asked for."""
+    spelled = {name.lower(): name for name in known}
+    for name in given:
+        if name.lower() not in spelled:
+            begun = [one for one in spelled if one.startswith(name.lower())]
+            close = begun or get_close_matches(name.lower(), spelled, 1)
+            hint = f"; did you mean {spelled[close[0]]}?" if close else f"; it has {', '.join(known)}"
+            raise BadInput(f"the {where} has no option {name!r:.60}{hint}")
+
+
+def url_of(given: Mapping[str, str]) -> str:
+    url = given.get("url") or os.environ.get("ACKWISE_URL")
+    if not url:
+        raise BadInput('option url is missing: .option("url", "sqlite:////path/to/queue.db"), or set ACKWISE_URL')
+    return absolute(url)
+
+
+def one_of(given: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
+    found = given.get(name, default)
+    if found not in allowed:
+        raise BadInput(f"option {name} is {found!r:.60}; it is one of {', '.join(allowed)}")
+    return found
+
+
+def count_of(given: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = given.get(name)
+    if text is None:
+        return default
+    try:
+        return limits.count(int(text), f"option {name}", most=most)
+    except ValueError as problem:
+        if isinstance(problem, BadInput):
+            raise
+        raise BadInput(f"option {name} must be a whole number, not {text!r:.60}") from None
+
+
+def _name_of(given: Mapping[str, str], name: str) -> str | None:
+    found = given.get(name)
+    return None if found is None else limits.name(found, f"option {name}")
+
+
+def _lease_of(given: Mapping[str, str]) -> int:
+    text = given.get("leaseSeconds")
+    try:
+        return limits.lease_micros(LEASE_SECONDS if text is None else float(text))
+    except ValueError as problem:
+        why = problem if isinstance(problem, BadInput) else "it is not a number"
+        raise BadInput(f"option leaseSeconds is {text!r:.60}: {why}") from None
+
+
+def start_at(text: str, what: str) -> Literal["all", "new"] | int:
+    if text == "all" or text == "new":
+        return "all" if text == "all" else "new"
+    try:
+        return instants.parse(text, what)
+    except BadInput as problem:
+        raise BadInput(f"{problem} (it is all, new or an ISO time)") from None
+
+
+def parsed(given: Mapping[str, str]) -> SourceOptions:
+    check_known(given, _KNOWN, "ackwise source")
+    mode = one_of(given, "mode", ("lease", "log"), "lease")
+    table = one_of(given, "table", TABLES, "messages")
+    group = _name_of(given, "group")
+    claim_name = _name_of(given, "claimName") or group or ""
+    if "/" in claim_name and given.get("claimName"):
+        raise BadInput(f"option claimName is {claim_name!r:.60}: it must not contain a slash")
+    return SourceOptions(
+        url=url_of(given),
+        queue=_name_of(given, "queue"),
+        group=group,
+        mode="lease" if mode == "lease" else "log",
+        table=TABLES[TABLES.index(table)],
+        claim_name=claim_name,
+        rows_per_trigger=count_of(given, "maxRowsPerTrigger", ROWS_PER_TRIGGER, limits.MAX_BATCH),
+        lease=_lease_of(given),
+        partitions=count_of(given, "maxPartitions", os.cpu_count() or 1, 100_000),
+        start=start_at(given.get("startingPosition", "all"), "option startingPosition"),
+        payload_schema=given.get("payloadSchema"),
+        fail_on_data_loss=one_of(given, "failOnDataLoss", ("true", "false"), "true") == "true",
+        unsettled=one_of(given, "unsettled", ("ack", "release", "retry"), "ack"),  # type: ignore[arg-type]
+        nonce=given.get("nonce"),
+    )

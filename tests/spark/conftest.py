@@ -1,0 +1,56 @@
+"""One Spark session per process, for every test that needs Spark."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ackwise.spark.sessions import session
+from ackwise.spark.startup import SWITCH
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+
+# Many sessions are started here, in processes of their own: that pays for the archive.
+os.environ.setdefault(SWITCH, "1")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Starting Spark takes its time, above all beside others."""
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The session. Whoever changes its settings puts them back."""
+    running = session("ackwise-tests", master="local[2]")
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder to run something in."""
+    made = tmp_path / "here"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def await_file() -> Callable[[Path], None]:
+    """Another process says by a file how far it is."""
+
+    def wait(path: Path) -> None:
+        while not path.exists():
+            time.sleep(0.02)
+
+    return wait

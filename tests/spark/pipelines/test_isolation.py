@@ -1,0 +1,184 @@
+"""A record that kills its process is charged alone, and nothing else is disturbed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ackwise.spark.pipelines import isolation
+from ackwise.spark.pipelines.isolation import Runner, WorkerDied, runner
+
+Blamed = tuple[Any, str, str]
+
+
+def blame(record: Any, why: str, kind: str) -> Blamed:
+    return record, why, kind
+
+
+def nothing() -> None:
+    """Nobody uses a connection here."""
+
+
+@pytest.fixture
+def process() -> Iterator[Callable[..., Runner]]:
+    made: list[Runner] = []
+
+    def make(handle: Callable[[Any], Any], timeout: float | None = None) -> Runner:
+        made.append(Runner(handle, timeout))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+Make = Callable[..., Runner]
+
+
+def deadly(record: Any) -> Any:
+    match record:
+        case "exit":
+            os._exit(3)
+        case "segfault":
+            ctypes.string_at(0)
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "raises":
+            raise RuntimeError("nobody caught it")
+        case "sleeps":
+            time.sleep(3600)
+        case _:
+            return record
+
+
+def test_answers_come_in_order(process: Make) -> None:
+    one = process(lambda record: record * 2)
+    assert one.run(list(range(5000)), blame, nothing) == [2 * number for number in range(5000)]
+    assert one.run([], blame, nothing) == []
+    assert one.run([7], blame, nothing) == [14]
+
+
+def test_it_runs_elsewhere_and_keeps_what_it_has(process: Make) -> None:
+    seen: list[Any] = []
+
+    def remembers(record: Any) -> tuple[int, int]:
+        seen.append(record)
+        return os.getpid(), len(seen)
+
+    one = process(remembers)
+    answers = one.run([1, 2], blame, nothing) + one.run([3], blame, nothing)
+    assert [count for _, count in answers] == [1, 2, 3]
+    assert {pid for pid, _ in answers}.isdisjoint({os.getpid()})
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("exit", "the process that ran it died: exit code 3"),
+        ("segfault", "the process that ran it died: signal 11 (SIGSEGV)"),
+        ("killed", "the process that ran it died: signal 9 (SIGKILL)"),
+        ("raises", "the process that ran it died: exit code 1"),
+    ],
+)
+@pytest.mark.parametrize("at", [0, 5, 9])
+def test_the_culprit_alone_is_blamed(process: Make, how: str, told: str, at: int) -> None:
+    records: list[Any] = list(range(10))
+    records[at] = how
+    answers = process(deadly).run(records, blame, nothing)
+    assert answers.pop(at) == (how, told, "WorkerDied")
+    assert answers == [number for number in range(10) if number != at]
+
+
+def test_many_culprits(process: Make) -> None:
+    records = ["exit", "exit", 1, "segfault", 2, 3, "killed", "exit"]
+    answers = process(deadly).run(records, blame, nothing)
+    assert [answer if isinstance(answer, int) else answer[0] for answer in answers] == records
+    assert (
+        process(deadly).run(["exit"] * 5, blame, nothing)
+        == [("exit", "the process that ran it died: exit code 3", "WorkerDied")] * 5
+    )
+
+
+def test_it_goes_on_afterwards(process: Make) -> None:
+    one = process(deadly)
+    one.run([1, "exit", 2], blame, nothing)
+    assert one.run([4, 5], blame, nothing) == [4, 5]
+
+
+def test_somebody_else_is_waited_for_before_a_fork(process: Make) -> None:
+    waited: list[int] = []
+    process(deadly).run([1, "exit", 2, "exit"], blame, lambda: waited.append(1))
+    assert len(waited) == 2
+
+
+def test_a_record_that_takes_too_long(process: Make) -> None:
+    answers = process(deadly, 0.5).run([1, "sleeps", 2], blame, nothing)
+    assert answers == [1, ("sleeps", "it took longer than 0.5 seconds", "TimeoutError"), 2]
+
+
+def test_what_is_larger_than_a_pipe(process: Make) -> None:
+    large = b"x" * 10_000_000
+    assert process(lambda record: record + b"y").run([large, b""], blame, nothing) == [large + b"y", b"y"]
+
+
+def test_a_death_that_no_record_explains_is_an_error(process: Make) -> None:
+    with pytest.raises(WorkerDied, match="died between records: the process that ran it died: exit code 1"):
+        process(lambda record: lambda: record).run([1], blame, nothing)
+
+
+def test_a_death_while_nothing_runs_is_nobodys_fault(process: Make) -> None:
+    one = process(deadly)
+    os.kill(one._pid, signal.SIGKILL)
+    assert one.run([1, 2], blame, nothing) == [1, 2]
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_nothing_is_left_behind(process: Make) -> None:
+    one = process(deadly)
+    before = open_files()
+    one.run(["exit", "segfault"] * 5, blame, nothing)
+    assert open_files() == before
+    pid = one._pid
+    one.close()
+    assert open_files() == before - 2
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_the_process_sees_none_of_our_connections(process: Make) -> None:
+    import socket
+
+    def sockets(_: Any) -> list[str]:
+        links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+        return [os.readlink(one) for one in links if os.path.exists(one) and "socket" in os.readlink(one)]
+
+    with socket.create_server(("127.0.0.1", 0)):
+        assert process(sockets).run([1], blame, nothing) == [[]]
+
+
+def test_one_process_per_function() -> None:
+    def pid(_: Any) -> int:
+        return os.getpid()
+
+    try:
+        first = runner("one", pid, None)
+        assert runner("one", pid, None) is first
+        (before,) = first.run([1], blame, nothing)
+        second = runner("two", pid, None)
+        assert second.run([1], blame, nothing) != [before]
+        with pytest.raises(ProcessLookupError):
+            os.kill(before, 0)
+    finally:
+        if isolation._runner is not None:
+            isolation._runner[2].close()
+            isolation._runner = None

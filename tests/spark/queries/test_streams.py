@@ -1,0 +1,210 @@
+"""Streaming queries in Spark: from the source through Spark to the sinks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as f
+
+from ackwise.spark.failing import line_of
+from tests.spark.stores import Desk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+def stream(spark: SparkSession, desk: Desk, **options: Any) -> DataFrame:
+    given = {"url": desk.url, "queue": "q", "group": "g", **options}
+    return spark.readStream.format("ackwise").options(**given).load()
+
+
+def settling(rows: DataFrame, desk: Desk, checkpoint: Path) -> StreamingQuery:
+    writer = rows.writeStream.format("ackwise").option("url", desk.url).option("mode", "settle")
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+
+
+def done(query: StreamingQuery) -> list[int]:
+    """How many rows each of its batches had."""
+    query.awaitTermination()
+    return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+
+def failure(query: StreamingQuery) -> str:
+    """The one line of ours among those of Spark."""
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination()
+    line = line_of(caught.value)
+    assert line is not None, str(caught.value)
+    return line
+
+
+OUTCOME = "case n % 10 when 7 then 'retry' when 3 then 'reject' else 'ack' end as outcome"
+
+
+def test_from_a_stream_to_the_settle_sink(spark: SparkSession, desk: Desk, tmp_path: Path) -> None:
+    """Nobody registered the format; one message in ten is retried to the end, one is rejected, the rest is acked."""
+    desk.configure(retry_limit=3)
+    for partition in range(4):
+        desk.number(50, partition=f"p{partition}", first=50 * partition)
+    rows = stream(spark, desk, payloadSchema="n long", maxRowsPerTrigger=120)
+    outcomes = rows.selectExpr("delivery_id", OUTCOME, "'no' as error")
+    sizes = done(settling(outcomes, desk, tmp_path / "checkpoint"))
+    assert sum(sizes) == 200 + 2 * 20
+    assert sizes[0] == 120
+    assert desk.counts() == {"acked": 160, "dead": 40}
+    failures = {letter.transaction_id: letter.failures for letter in desk.dead() if letter.reason == "retry_limit"}
+    assert failures == {f"t{n}": 3 for n in range(200) if n % 10 == 7}
+
+
+def test_what_was_settled_is_left_out_when_a_task_is_run_again(
+    spark: SparkSession, local_desk: Desk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its first attempt dies in the middle, behind what the sink has settled."""
+    local_desk.configure(order="strict")
+    local_desk.number(6000)
+
+    def dies_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None
+        for number, batch in enumerate(batches):
+            if task.attemptNumber() == 0 and number == 5:
+                raise RuntimeError("the first attempt dies")
+            yield batch
+
+    rows = stream(spark, local_desk, maxPartitions=1).select("delivery_id", f.lit("ack").alias("outcome"))
+    seen = rows.mapInArrow(dies_at_first, rows.schema)
+    assert done(settling(seen, local_desk, tmp_path / "checkpoint"))
+    assert local_desk.counts() == {"acked": 6000}
+    assert "refused" not in capfd.readouterr().err
+
+
+def test_rows_that_come_too_late_are_said(
+    spark: SparkSession, local_desk: Desk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    local_desk.number(20)
+    url = local_desk.url
+
+    def loses_its_lease(batch: DataFrame, number: int) -> None:
+        rows = batch.select("delivery_id", f.lit("ack").alias("outcome")).persist()
+        rows.count()
+        if number == 0:
+            local_desk.expire()
+        rows.write.format("ackwise").option("url", url).option("mode", "settle").mode("append").save()
+        rows.unpersist()
+
+    writer = stream(spark, local_desk).writeStream.foreachBatch(loses_its_lease)
+    query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+    assert done(query) == [20, 20]
+    assert local_desk.counts() == {"acked": 20}
+    said = re.findall(r"^ackwise: .*$", capfd.readouterr().err, re.MULTILINE)
+    assert "ackwise: 20 stale of 20 settlements were refused; their leases had ended" in said
+
+
+def test_filtered_rows_are_acked_at_the_end(spark: SparkSession, local_desk: Desk, tmp_path: Path) -> None:
+    local_desk.number(30)
+    rows = stream(spark, local_desk, payloadSchema="n long").filter("n % 3 = 0")
+    done(settling(rows.select("delivery_id", f.lit("ack").alias("outcome")), local_desk, tmp_path / "checkpoint"))
+    assert local_desk.counts() == {"acked": 30}
+
+
+def test_two_queries_of_one_name(spark: SparkSession, local_desk: Desk, tmp_path: Path) -> None:
+    """The second is told which option makes it another; the first is not disturbed."""
+    local_desk.number(10)
+    go = tmp_path / "go"
+
+    def waits(batch: DataFrame, number: int) -> None:
+        if number == 0:
+            second = settling(
+                stream(spark, local_desk).select("delivery_id", f.lit("ack").alias("outcome")),
+                local_desk,
+                tmp_path / "second",
+            )
+            go.write_text(failure(second))
+        batch.count()
+
+    writer = stream(spark, local_desk).writeStream.foreachBatch(waits)
+    done(writer.option("checkpointLocation", str(tmp_path / "first")).trigger(availableNow=True).start())
+    assert go.read_text().startswith(
+        "option claimName: 'g' is in use by another query (claim g/1, group 'g'); give each"
+    )
+    assert local_desk.counts() == {"acked": 10}
+
+
+def test_a_checkpoint_of_another_queue(spark: SparkSession, local_desk: Desk, tmp_path: Path) -> None:
+    local_desk.number(3)
+    local_desk.number(3, queue="other")
+    acks = [f.col("delivery_id"), f.lit("ack").alias("outcome")]
+    done(settling(stream(spark, local_desk).select(*acks), local_desk, tmp_path / "c"))
+    other = settling(stream(spark, local_desk, queue="other").select(*acks), local_desk, tmp_path / "c")
+    assert failure(other).startswith("the checkpoint belongs to queue 'q', and option queue is 'other'")
+
+
+def test_a_batch_that_fails_settles_nothing_and_a_restart_takes_over_at_once(
+    spark: SparkSession, local_desk: Desk, tmp_path: Path
+) -> None:
+    local_desk.number(40)
+    fails = tmp_path / "fails"
+    fails.touch()
+
+    def work(batch: DataFrame, number: int) -> None:
+        assert not fails.exists(), "not yet"
+        rows = batch.select("delivery_id", f.lit("ack").alias("outcome"))
+        rows.write.format("ackwise").option("url", local_desk.url).option("mode", "settle").mode("append").save()
+
+    def started() -> StreamingQuery:
+        writer = stream(spark, local_desk, maxRowsPerTrigger=25).writeStream.foreachBatch(work)
+        return writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+
+    with pytest.raises(StreamingQueryException, match="not yet"):
+        started().awaitTermination()
+    assert local_desk.counts() == {"held": 25, "unread": 15}
+    fails.unlink()
+    assert done(started()) == [25, 15]
+    assert local_desk.counts() == {"acked": 40}
+    assert {lease.end_kind for lease in local_desk.leases(live_only=False)} >= {"superseded"}
+
+
+def test_log_mode_counts_and_moves_its_group(spark: SparkSession, desk: Desk, tmp_path: Path) -> None:
+    for partition in range(3):
+        desk.number(20, partition=f"p{partition}", first=20 * partition)
+    rows = stream(spark, desk, mode="log", maxRowsPerTrigger=25)
+    name = f"counts_{tmp_path.name.replace('-', '_')}"
+    writer = rows.groupBy("partition").count().writeStream.outputMode("complete").format("memory").queryName(name)
+    assert done(writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()) == [
+        25,
+        25,
+        10,
+    ]
+    assert {row["partition"]: row["count"] for row in spark.table(name).collect()} == {f"p{n}": 20 for n in range(3)}
+    assert desk.counts() == {"acked": 60}
+
+
+def test_the_push_sink_at_the_end_of_a_stream(spark: SparkSession, local_desk: Desk, tmp_path: Path) -> None:
+    local_desk.number(10)
+    rows = stream(spark, local_desk, mode="log").select(
+        "payload", "partition", f.concat(f.lit("copy-"), "transaction_id").alias("transaction_id")
+    )
+    writer = rows.writeStream.format("ackwise").option("url", local_desk.url).option("mode", "push")
+    writer = writer.option("queue", "copy").option("checkpointLocation", str(tmp_path / "c"))
+    done(writer.trigger(availableNow=True).start())
+    assert local_desk.payloads("copy") == local_desk.payloads("q")
+
+
+def test_progress_says_how_far_there_is_to_go(spark: SparkSession, local_desk: Desk, tmp_path: Path) -> None:
+    local_desk.number(30)
+    rows = stream(spark, local_desk, maxRowsPerTrigger=10).select("delivery_id", f.lit("ack").alias("outcome"))
+    query = settling(rows, local_desk, tmp_path / "c")
+    done(query)
+    (source,) = query.recentProgress[0].sources
+    assert "ackwise" in source.description.lower()
+    assert '"claim":1' in source.endOffset.replace(" ", "")
+    assert '"lag"' in source.latestOffset

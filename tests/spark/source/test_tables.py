@@ -1,0 +1,314 @@
+"""Tables as batches: their columns, and that these are right."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ackwise.core import commands as c
+from ackwise.core.errors import BadInput, UnknownGroup, UnknownQueue
+from ackwise.core.ids import base36
+from ackwise.core.messages import NewMessage
+from ackwise.core.queries import Browse
+from ackwise.core.settlement import Outcome
+from ackwise.spark.source import schemas, tables
+from ackwise.store.clock import ManualClock
+from tests.spark.source.asking import Row, source, table
+from tests.spark.stores import Desk
+
+COLUMNS = {
+    "messages": "message_id string, transaction_id string, queue string, partition string, partition_id string, "
+    "priority int, seq bigint, payload string, headers map<string,string>, content_type string, created_at timestamp, "
+    "state string",
+    "dead_letters": "id string, message_id string, partition_id string, transaction_id string, consumer_group string, "
+    "error_message string, retry_count int, original_created_at timestamp, moved_to_dlq_at timestamp, queue string, "
+    "partition string, seq bigint, reason string, error_type string, deliveries int, payload string, "
+    "headers map<string,string>, content_type string",
+    "groups": "queue string, partition string, partition_id string, consumer_group string, last_consumed_id string, "
+    "last_consumed_created_at timestamp, last_consumed_at timestamp, total_messages_consumed bigint, lag bigint, "
+    "unread bigint, held bigint, dead bigint, skipped bigint, expired bigint, leases bigint, "
+    "oldest_unfinished_at timestamp",
+    "leases": "lease_id string, queue string, consumer_group string, owner string, key string, made_at timestamp, "
+    "deadline timestamp, ended_at timestamp, end_kind string, granted bigint, held bigint",
+    "ledger": "queue string, consumer_group string, minute timestamp, outcome string, count bigint, "
+    "latency map<double,bigint>",
+}
+
+
+def moment(clock: ManualClock, ago: float = 0.0) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=clock.now()) - timedelta(seconds=ago)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns(local_url: str, name: str) -> None:
+    made = source(local_url, {"table": name})
+    fields = [f"{field.name} {field.dataType.simpleString()}" for field in made.schema().fields]
+    assert ", ".join(fields) == COLUMNS[name]
+    assert all(field.nullable for field in made.schema().fields)
+
+
+def test_a_stream_and_a_batch_without_a_table_have_the_same_columns(desk: Desk, url: str) -> None:
+    made = source(url, {"queue": "q"})
+    assert [f"{field.name} {field.dataType.simpleString()}" for field in made.schema().fields] == [
+        "delivery_id string",
+        "message_id string",
+        "transaction_id string",
+        "queue string",
+        "partition string",
+        "priority int",
+        "seq bigint",
+        "attempt int",
+        "payload string",
+        "headers map<string,string>",
+        "created_at timestamp",
+    ]
+    desk.number(3)
+    rows = table(url, None, queue="q")
+    assert [(row["payload"], row["delivery_id"], row["attempt"]) for row in rows] == [
+        (f'{{"n":{n}}}', None, None) for n in range(3)
+    ]
+
+
+def test_messages(timed_desk: Desk, timed_url: str, clock: ManualClock) -> None:
+    timed_desk.send([NewMessage(b'{"n":1}', "p", 2, "mine", {"k": "v"})])
+    timed_desk.send([NewMessage(b"\xff", content_type="image/png")])
+    clock.advance(60)
+    plain, urgent = sorted(table(timed_url, "messages", queue="q"), key=lambda row: row["priority"])
+    lane = timed_desk.lanes()
+    assert urgent == {
+        "message_id": urgent["message_id"],
+        "transaction_id": "mine",
+        "queue": "q",
+        "partition": "p",
+        "partition_id": lane["p"].partition_id,
+        "priority": 2,
+        "seq": 0,
+        "payload": '{"n":1}',
+        "headers": [("k", "v")],
+        "content_type": "application/json",
+        "created_at": moment(clock, 60),
+        "state": None,
+    }
+    assert (plain["payload"], plain["content_type"]) == ('{"$base64":"/w=="}', "image/png")
+
+
+def states(desk: Desk, **options: str) -> list[tuple[int, str]]:
+    rows = table(desk.url, "messages", queue="q", group="g", **options)
+    return sorted((int(row["transaction_id"][1:]), row["state"]) for row in rows)
+
+
+def test_how_messages_stand_for_a_group(desk: Desk, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "PAGE", 2)
+    desk.number(2)
+    desk.do(c.ConfigureGroup(queue="q", group="g", start="new"))
+    desk.number(5, first=2)
+    desk.number(2, first=7, priority=1)
+    desk.number(2, first=9, partition="p")
+    first = desk.do(c.Claim(queue="q", group="g", most=4, partitions=("Default",), priorities=(0,)))
+    lane = first.grants[0].lane
+    ids = [f"{first.lease_id}.{base36(lane)}.{base36(seq)}" for seq in range(2, 6)]
+    desk.settle([{"delivery_id": ids[0]}])
+    desk.settle([{"delivery_id": ids[1]}], "retry", delay=3600)
+    desk.settle([{"delivery_id": ids[2]}], "reject")
+    expected = ["skipped", "skipped", "acked", "waiting", "dead", "leased", *["ready"] * 5]
+    assert states(desk) == list(enumerate(expected))
+    rows = table(url, "messages", queue="q", group="g", schema="state string, seq long")
+    assert sorted(row["state"] for row in rows) == sorted(expected)
+    assert table(url, "messages", queue="q", group="g", schema="seq long")[0].keys() == {"seq"}
+
+
+def test_states_for_a_group_that_is_not_there(local_desk: Desk) -> None:
+    local_desk.number(1)
+    with pytest.raises(UnknownGroup, match=r"^ackwise: .*'g'"):
+        states(local_desk)
+
+
+def test_messages_after_pruning(local_desk: Desk) -> None:
+    for number in range(5):
+        local_desk.number(1, first=number)
+    lane = local_desk.lanes()["Default"].lane
+    local_desk.do(c.AdvanceGroup(queue="q", group="g", lanes={lane: 4}))
+    local_desk.do(c.PruneQueue(queue="q", lanes={lane: 3}))
+    assert states(local_desk) == [(3, "acked"), (4, "ready")]
+
+
+def test_messages_are_split_over_tasks(local_desk: Desk) -> None:
+    local_desk.number(100)
+    made = source(local_desk.url, {"table": "messages", "queue": "q", "maxPartitions": "4"})
+    assert len(made.reader(made.schema()).partitions()) == 4
+    local_desk.configure("empty")
+    assert table(local_desk.url, "messages", queue="empty") == []
+
+
+def test_dead_letters(timed_desk: Desk, timed_url: str, clock: ManualClock) -> None:
+    timed_desk.configure(retry_limit=2)
+    timed_desk.send([NewMessage(b'{"n":1}', "p", 0, "mine", {"k": "v"})])
+    for _ in range(2):
+        claimed = timed_desk.do(c.Claim(queue="q", group="g", most=1))
+        clock.advance(5)
+        entry = c.Settlement(
+            selector=c.ByLease(claimed.lease_id), outcome=Outcome.RETRY, error="no", error_type="ValueError"
+        )
+        timed_desk.do(c.Settle(entries=[entry]))
+    (row,) = table(timed_url, "dead_letters")
+    (letter,) = timed_desk.dead()
+    assert row == {
+        "id": letter.id,
+        "message_id": letter.message_id,
+        "partition_id": timed_desk.lanes()["p"].partition_id,
+        "transaction_id": "mine",
+        "consumer_group": "g",
+        "error_message": "no",
+        "retry_count": 2,
+        "original_created_at": moment(clock, 10),
+        "moved_to_dlq_at": moment(clock),
+        "queue": "q",
+        "partition": "p",
+        "seq": 0,
+        "reason": "retry_limit",
+        "error_type": "ValueError",
+        "deliveries": 2,
+        "payload": '{"n":1}',
+        "headers": [("k", "v")],
+        "content_type": "application/json",
+    }
+    assert len(table(timed_url, "dead_letters", queue="q", group="g")) == 1
+    assert table(timed_url, "dead_letters", queue="q", group="other") == []
+
+
+def test_many_dead_letters_come_in_pages(desk: Desk, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "PAGE", 7)
+    desk.number(30)
+    claimed = desk.do(c.Claim(queue="q", group="g", most=30))
+    desk.do(c.Settle(entries=[c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.REJECT)]))
+    rows = table(url, "dead_letters", schema="transaction_id string")
+    assert sorted(int(row["transaction_id"][1:]) for row in rows) == list(range(30))
+
+
+def test_dead_letters_with_payloads_that_are_not_json(local_desk: Desk) -> None:
+    local_desk.send([NewMessage(b"{"), NewMessage(b"\xff", content_type="image/png")])
+    claimed = local_desk.do(c.Claim(queue="q", group="g", most=2))
+    local_desk.do(c.Settle(entries=[c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.REJECT)]))
+    dead = {row["seq"]: row for row in table(local_desk.url, "dead_letters")}
+    live = {row["seq"]: row for row in table(local_desk.url, "messages", queue="q")}
+    for seq in (0, 1):
+        assert (dead[seq]["payload"], dead[seq]["content_type"]) == (live[seq]["payload"], live[seq]["content_type"])
+
+
+def test_groups(timed_desk: Desk, timed_url: str, clock: ManualClock) -> None:
+    timed_desk.number(4, partition="p")
+    clock.advance(10)
+    claimed = timed_desk.do(c.Claim(queue="q", group="g", most=3))
+    rows: list[Row] = [
+        {"delivery_id": f"{claimed.lease_id}.{base36(claimed.grants[0].lane)}.{seq}"} for seq in range(3)
+    ]
+    timed_desk.settle(rows[:1])
+    timed_desk.settle(rows[2:], "reject")
+    found = table(timed_url, "groups", queue="q")
+    message_id = timed_desk.ask(Browse(queue="q"))[0].message.id
+    assert found == [
+        {
+            "queue": "q",
+            "partition": "p",
+            "partition_id": timed_desk.lanes()["p"].partition_id,
+            "consumer_group": "g",
+            "last_consumed_id": message_id,
+            "last_consumed_created_at": moment(clock, 10),
+            "last_consumed_at": moment(clock),
+            "total_messages_consumed": 1,
+            "lag": 2,
+            "unread": 1,
+            "held": 1,
+            "dead": 1,
+            "skipped": 0,
+            "expired": 0,
+            "leases": 1,
+            "oldest_unfinished_at": moment(clock, 10),
+        }
+    ]
+
+
+def test_leases(timed_desk: Desk, timed_url: str, clock: ManualClock) -> None:
+    timed_desk.number(4)
+    done = timed_desk.do(c.Claim(queue="q", group="g", most=1, owner="me", key="k/1", lease=60_000_000))
+    clock.advance(5)
+    timed_desk.do(c.Settle(entries=[c.Settlement(selector=c.ByLease(done.lease_id), outcome=Outcome.ACK)]))
+    live = timed_desk.do(c.Claim(queue="q", group="g", most=3, lease=60_000_000))
+    rows = {row["lease_id"]: row for row in table(timed_url, "leases")}
+    ended = rows.pop(done.lease_id)
+    assert (ended["owner"], ended["key"], ended["granted"], ended["held"]) == ("me", "k/1", 1, 0)
+    assert (ended["made_at"], ended["ended_at"]) == (moment(clock, 5), moment(clock))
+    assert ended["end_kind"] is not None
+    assert rows == {
+        live.lease_id: {
+            "lease_id": live.lease_id,
+            "queue": "q",
+            "consumer_group": "g",
+            "owner": rows[live.lease_id]["owner"],
+            "key": None,
+            "made_at": moment(clock),
+            "deadline": moment(clock, -60),
+            "ended_at": None,
+            "end_kind": None,
+            "granted": 3,
+            "held": 3,
+        }
+    }
+
+
+def test_ledger(timed_desk: Desk, timed_url: str, clock: ManualClock) -> None:
+    timed_desk.number(3)
+    claimed = timed_desk.do(c.Claim(queue="q", group="g", most=3))
+    clock.advance(2)
+    timed_desk.do(c.Settle(entries=[c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.ACK)]))
+    rows = [row for row in table(timed_url, "ledger", queue="q", group="g") if row["outcome"] == "acked"]
+    assert [(row["queue"], row["consumer_group"], row["count"]) for row in rows] == [("q", "g", 3)]
+    ((bound, count),) = rows[0]["latency"]
+    assert (2.0 <= bound < 3.0, count) == (True, 3)
+    assert rows[0]["minute"] == moment(clock).replace(second=0, microsecond=0)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_schema_prunes(desk: Desk, url: str, name: str) -> None:
+    desk.number(2)
+    claimed = desk.do(c.Claim(queue="q", group="g", most=2))
+    desk.do(c.Settle(entries=[c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.REJECT)]))
+    desk.flush()
+    full = table(url, name, queue="q")
+    assert full
+    for field in schemas.TABLES[name].fields:
+        kind = field.dataType.simpleString()
+        assert table(url, name, queue="q", schema=f"{field.name} {kind}") == [
+            {field.name: row[field.name]} for row in full
+        ]
+
+
+def test_the_payload_in_columns(local_desk: Desk) -> None:
+    local_desk.send([NewMessage(one) for one in (b'{"n": 1, "s": "x"}', b'{"n": "x"}', b"{", b"null", b"")])
+    rows = table(local_desk.url, "messages", queue="q", payloadSchema="n int, s string")
+    assert [(row["n"], row["s"], row["_corrupt"] is None) for row in rows] == [
+        (1, "x", True),
+        (None, None, False),
+        (None, None, False),
+        (None, None, False),
+        (None, None, False),
+    ]
+    assert "_corrupt" not in table(local_desk.url, "messages", queue="q")[0]
+    claimed = local_desk.do(c.Claim(queue="q", group="g", most=1))
+    local_desk.do(c.Settle(entries=[c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.REJECT)]))
+    (dead,) = table(local_desk.url, "dead_letters", payloadSchema="n int, s string")
+    assert (dead["n"], dead["s"], dead["_corrupt"]) == (1, "x", None)
+
+
+@pytest.mark.parametrize("name", ["groups", "leases", "ledger"])
+def test_a_table_without_payloads_has_no_columns_of_them(local_url: str, name: str) -> None:
+    with pytest.raises(BadInput, match=f"option payloadSchema: the table {name} has no payload"):
+        table(local_url, name, payloadSchema="n int")
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_queue_that_is_not_there(local_desk: Desk, name: str) -> None:
+    local_desk.number(1)
+    with pytest.raises(UnknownQueue, match=r"^ackwise: .*'nowhere'.* \[unknown_queue\]$"):
+        table(local_desk.url, name, queue="nowhere")

@@ -1,0 +1,111 @@
+"""A record that kills the process which works on it: it alone is charged, and dead after the limit."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from ackwise.core import queries as q
+from ackwise.spark import pipeline
+from ackwise.spark.pipelines import Totals
+from tests.spark import stores
+from tests.spark.stores import Desk
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COUNT = 5000
+LIMIT = 3
+
+url, local_url = stores.url, stores.local_url
+
+
+@pytest.fixture
+def desk(url: str) -> Iterator[Desk]:
+    yield from records(url)
+
+
+@pytest.fixture
+def local_desk(local_url: str) -> Iterator[Desk]:
+    yield from records(local_url)
+
+
+def records(at: str) -> Iterator[Desk]:
+    made = Desk(at)
+    made.configure(retry_limit=LIMIT)
+    made.number(COUNT)
+    yield made
+    made.close()
+
+
+def run(spark: SparkSession, desk: Desk, function: Callable[[dict[str, Any]], Any]) -> Totals:
+    return pipeline(spark, desk.url).consume("q", "g").map(function, returns="n long").produce("out").run()
+
+
+def check(desk: Desk, totals: Totals, culprits: dict[int, str]) -> None:
+    """Nobody else had a failure, no task was run twice, and the culprits are dead of what they did."""
+    good, bad = COUNT - len(culprits), len(culprits)
+    assert desk.counts() == {"acked": good, "dead": bad}
+    assert ledger(desk) == {"acked": good, "retried": (LIMIT - 1) * bad, "dead": bad}
+    # A task that failed would not have told what it had settled.
+    assert totals == Totals(
+        batches=LIMIT,
+        rows=good + LIMIT * bad,
+        acked=good,
+        retried=(LIMIT - 1) * bad,
+        dead=bad,
+        outputs=good,
+    )
+    letters = {msgspec.json.decode(letter.payload)["n"]: letter for letter in desk.dead()}
+    assert {n: f"{letter.error_type}: {letter.error}" for n, letter in letters.items()} == {
+        n: f"WorkerDied: the process that ran it died: {how}" for n, how in culprits.items()
+    }
+    for letter in letters.values():
+        assert (letter.reason, letter.failures, letter.deliveries) == ("retry_limit", LIMIT, LIMIT)
+        assert len(letter.history) == LIMIT
+    made = [msgspec.json.decode(payload)["n"] for payload in desk.payloads("out")]
+    assert sorted(made) == [n for n in range(COUNT) if n not in culprits]
+
+
+def ledger(desk: Desk) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for row in desk.ask(q.ReadLedger(queue="q", group="g")):
+        found[row.outcome] += row.count
+    return dict(found)
+
+
+def test_one_that_exits_among_five_thousand(spark: SparkSession, desk: Desk) -> None:
+    def function(record: dict[str, Any]) -> dict[str, Any]:
+        # It is the first of a chunk, while the chunk before is being settled.
+        if record["n"] == 1000:
+            os._exit(3)
+        return record
+
+    totals = run(spark, desk, function)
+    check(desk, totals, {1000: "exit code 3"})
+
+
+def test_each_way_to_die(spark: SparkSession, local_desk: Desk) -> None:
+    def function(record: dict[str, Any]) -> dict[str, Any]:
+        match record["n"]:
+            case 0 | 1 | 2499:
+                os._exit(record["n"] % 256)
+            case 1500:
+                ctypes.string_at(0)
+            case 3500:
+                os.kill(os.getpid(), signal.SIGKILL)
+            case 4999:
+                os.abort()
+        return record
+
+    totals = run(spark, local_desk, function)
+    signals = {1500: signal.SIGSEGV, 3500: signal.SIGKILL, 4999: signal.SIGABRT}
+    culprits = {n: f"signal {how.value} ({how.name})" for n, how in signals.items()}
+    check(local_desk, totals, culprits | {n: f"exit code {n % 256}" for n in (0, 1, 2499)})

@@ -1,0 +1,183 @@
+"""What a session is set to, that it is quiet, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.spark import java
+from ackwise.spark.sessions import Place, session
+from tests.spark.running import Folder, run_python
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+EVERYTHING = """
+import json, os
+before = dict(os.environ)
+from ackwise.spark import session
+from pyspark.sql.functions import udf
+spark = session(master="local[2]", config={
+    "spark.sql.shuffle.partitions": "7",
+    "spark.sql.session.timeZone": "Europe/Berlin",
+    "spark.driver.extraJavaOptions": "-Dackwise.test=given",
+})
+unchanged = dict(os.environ) == before
+spark.range(100).write.saveAsTable("kept")
+spark.addArtifacts(__file__, pyfile=True)
+kept = spark.table("kept").mapInArrow(lambda batches: batches, "id long").count()
+stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+stream.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+raised = []
+for job in (
+    lambda: spark.range(9).select(udf(lambda n: 1 / 0)("id")).collect(),
+    lambda: spark.sql("SELECT nowhere").collect(),
+    lambda: stream.writeStream.foreachBatch(lambda rows, n: 1 / 0).start().awaitTermination(),
+):
+    try:
+        job()
+    except Exception as problem:
+        raised.append(type(problem).__name__)
+print(json.dumps({
+    "kept": kept,
+    "unchanged": unchanged,
+    "raised": raised,
+    "partitions": spark.conf.get("spark.sql.shuffle.partitions"),
+    "zone": spark.conf.get("spark.sql.session.timeZone"),
+    "property": spark.sparkContext._jvm.System.getProperty("ackwise.test"),
+    "warehouse": spark.conf.get("spark.sql.warehouse.dir"),
+}))
+"""
+SUBMITTED = """
+import ackwise.spark
+ackwise.spark.session()
+spark = ackwise.spark.session()
+print(spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"), spark.range(5).count())
+"""
+
+
+def test_settings(spark: SparkSession) -> None:
+    context = spark.sparkContext
+    assert (context.master, context.uiWebUrl) == ("local[2,4]", None)
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+
+
+def test_a_task_that_fails_is_tried_again(spark: SparkSession) -> None:
+    def fails_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None
+        if task.attemptNumber() < 3:
+            raise RuntimeError("not yet")
+        yield from batches
+
+    assert spark.range(0, 10, 1, 1).mapInArrow(fails_at_first, "id long").count() == 10
+
+
+def test_it_says_nothing_leaves_nothing_and_the_caller_decides(folder: Folder) -> None:
+    said = run_python(EVERYTHING, folder)
+    assert (said.err, said.code) == ("", 0)
+    found = json.loads(said.out)
+    warehouse = Path(found.pop("warehouse").removeprefix("file:"))
+    assert found == {
+        "kept": 100,
+        "unchanged": True,
+        "raised": ["PythonException", "AnalysisException", "StreamingQueryException"],
+        "partitions": "7",
+        "zone": "Europe/Berlin",
+        "property": "given",
+    }
+    assert list(folder.iterdir()) == []
+    assert not warehouse.parent.exists()
+
+
+def test_what_spark_submit_was_told_holds(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java.home(java.find())))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    submit = Path(sys.executable).with_name("spark-submit")
+    said = run_python(
+        SUBMITTED, folder, str(submit), "--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=3"
+    )
+    assert (said.out, said.code) == ("local[1,4] 3 5\n", 0)
+
+
+def test_one_that_runs_is_taken_and_what_it_is_not_is_said(spark: SparkSession) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert session() is spark
+        assert session(master="local[2]", config={"spark.ui.enabled": "false"}) is spark
+    with pytest.warns(UserWarning, match=r"runs already, on local\[2,4\] and not on local\[3\]"):
+        assert session(master="local[3]") is spark
+    with pytest.warns(UserWarning, match=r"not on local\[3\]"):
+        session(config={"spark.master": "local[3]"})
+    with pytest.warns(UserWarning, match=r"spark\.ui\.enabled cannot be changed"):
+        session(config={"spark.ui.enabled": "true"})
+    try:
+        session(config={"spark.sql.shuffle.partitions": "5"})
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "5"
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+
+
+@pytest.mark.parametrize(
+    ("master", "understood"),
+    [
+        ("local", "local[1,4]"),
+        ("local[3]", "local[3,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[3, 1]", "local[3,1]"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        ("yarn", "yarn"),
+    ],
+)
+def test_masters(master: str, understood: str) -> None:
+    assert Place.parse(master, {}).master == understood
+
+
+def test_the_callers_limit_of_failures_holds_locally_too() -> None:
+    assert Place.parse("local[2]", {"spark.task.maxFailures": "9"}).master == "local[2,9]"
+
+
+def test_only_this_machine_is_kept_to_this_machine() -> None:
+    assert Place.parse("local[2]", {}).loopback
+    assert Place.parse("spark://127.0.0.1:7077", {}).loopback
+    assert not Place.parse("spark://10.0.0.1:7077,10.0.0.2:7077", {}).loopback
+
+
+@pytest.mark.parametrize("master", ["lokal[2]", "local[0]", "local[two]", "sc://localhost", "spark://x", "spark://h:p"])
+def test_a_master_that_is_none_is_refused_before_java_starts(master: str) -> None:
+    with pytest.raises(BadInput, match="is no Spark master; write it like"):
+        Place.parse(master, {})
+
+
+def test_a_cluster_that_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(AckwiseError, match=f"no Spark master answers at spark://127.0.0.1:{port}"):
+        Place.parse(f"spark://127.0.0.1:{port}", {}).check()
+
+
+def test_without_pyspark_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(AckwiseError, match=r"^Spark is not installed .*pip install 'ackwise\[spark\]'$"):
+        session()
+
+
+def test_the_environment_names_the_master(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "ACKWISE_SPARK_MASTER", "local[7]")
+    with pytest.warns(UserWarning, match=r"not on local\[7\]"):
+        session()
