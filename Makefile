@@ -31,7 +31,7 @@ bench: venv ## measure, into build/bench.json; ARGS="--only server" goes to it
 	@mkdir -p build
 	$(BIN)/python -m benchmarks $(ARGS)
 
-faults: venv ## kill brokers under load (SEED=1 KILLS=250), into build/faults.json
+faults: venv ## kill brokers and pipelines at work (SEED=1 KILLS=250), into build/faults.json
 	@mkdir -p build
 	$(BIN)/python -m tests.faults --seed $(SEED) --kills $(KILLS)
 

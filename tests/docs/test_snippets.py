@@ -1,49 +1,76 @@
 """Every Python snippet in the README and the docs runs, file by file, in order, in an empty folder, beside a server if
-the page speaks to one; every HTTP call is made and answered as the page says."""
+the page speaks to one; every HTTP call is made and answered as the page says.
+
+A snippet that begins with a comment that names a file is that file. Between snippets the commands of console blocks
+run. Spark wants absolute paths: what a page keeps under `/data` is in the page's folder here.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from ackwise.spark.reach import let_go
 from tests.docs.calls import Reader, calls
+from tests.docs.commands import run_commands
 from tests.server.running import Running
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(?P<kind>python|console)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# (\w+\.py)\n")
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)(?:#[^)]*)?\)")
+ANCHOR = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-WITH_SNIPPETS = [page for page in PAGES if BLOCK.search(page.read_text())]
 WITH_CALLS = [page for page in PAGES if "```http" in page.read_text()]
 SERVER = "http://127.0.0.1:6632"
+FOLDER = "/data/"
+SPARK = "from ackwise.spark"
 
 
 def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def patiently(page: Path) -> Any:
-    """Spark takes its time."""
-    return pytest.param(page, marks=pytest.mark.timeout(600)) if "ackwise.spark" in page.read_text() else page
+def with_snippets() -> list[Any]:
+    """Starting Spark takes its time, above all beside others."""
+    found = [page for page in PAGES if PYTHON.search(page.read_text())]
+    return [pytest.param(page, marks=pytest.mark.timeout(300) if SPARK in page.read_text() else ()) for page in found]
 
 
-@pytest.mark.parametrize("page", [patiently(page) for page in WITH_SNIPPETS], ids=named)
-def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", with_snippets(), ids=named)
+def test_snippets_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.chdir(tmp_path)
-    text = page.read_text()
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "data").mkdir()
+    text = page.read_text().replace(FOLDER, f"{tmp_path}/data/")
+    snippets = [block["text"] for block in BLOCK.finditer(text)]
     with contextlib.ExitStack() as stack:
-        if any(SERVER in block[1] for block in BLOCK.finditer(text)):
+        if any(SPARK in snippet for snippet in snippets):
+            request.getfixturevalue("spark")
+            stack.callback(let_go)
+        if any(SERVER in snippet for snippet in snippets):
             text = text.replace(SERVER, stack.enter_context(Running(f"sqlite:///{tmp_path}/server.db")).url)
         namespace: dict[str, Any] = {"__name__": "__main__"}
         for block in BLOCK.finditer(text):
-            # Blank lines before it, so that a traceback names the line of the page.
-            source = "\n" * text.count("\n", 0, block.start(1)) + block[1]
-            exec(compile(source, str(page), "exec"), namespace)  # noqa: S102
+            if block["kind"] == "console":
+                run_commands(block["text"], monkeypatch)
+            elif file := FILE.match(block["text"]):
+                (tmp_path / file[1]).write_text(block["text"])
+                monkeypatch.delitem(sys.modules, Path(file[1]).stem, raising=False)
+            else:
+                # Blank lines before it, so that a traceback names the line of the page.
+                source = "\n" * text.count("\n", 0, block.start("text")) + block["text"]
+                exec(compile(source, str(page), "exec"), namespace)  # noqa: S102
 
 
 @pytest.mark.parametrize("page", WITH_CALLS, ids=named)
@@ -60,8 +87,24 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_to_headings(page: Path) -> None:
+    broken = [
+        f"{link}#{anchor}"
+        for link, anchor in ANCHOR.findall(page.read_text())
+        if anchor not in anchors((page.parent / link) if link else page)
+    ]
+    assert broken == []
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub calls the headings of a page."""
+    headings = HEADING.findall(re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_the_readme_begins_with_a_five_line_example() -> None:
-    example = BLOCK.search((ROOT / "README.md").read_text())
+    example = PYTHON.search((ROOT / "README.md").read_text())
     assert example is not None
     lines = [line for line in example[1].splitlines() if line.strip() and not line.startswith("import ")]
     assert len(lines) == 5

@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _STATE = re.compile(r"\s*SQLSTATE: \w+.*$")
-_RAISED = re.compile(r"[\w.]+(Error|Exception|Warning|Exit|Interrupt|Iteration)?: |[\w.]*(Error|Exception|Exit)$")
+_RAISED = re.compile(r"[\w.]+: |[\w.]*(Error|Exception|Exit|Interrupt)$")
 """The line of a traceback that says what was raised."""
 
 MARK = "ackwise: "

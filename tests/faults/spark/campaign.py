@@ -32,15 +32,23 @@ class Interrupted(AssertionError):
 
 
 class PipelineCampaign:
-    """One queue on one store. `url` is how the pipeline reaches it."""
+    """One queue on one store. `url` is how the pipeline reaches it; with `files` it writes what it makes there, too."""
 
-    def __init__(self, seed: int, url: str, folder: Path, *, count: int, rows: int, break_every: int) -> None:
+    def __init__(
+        self, seed: int, url: str, folder: Path, *, count: int, rows: int, break_every: int, files: bool = False
+    ) -> None:
         self._dice = random.Random(seed)
         self._url, self._folder, self._count = url, folder, count
         self._broken = folder / "broken"
         self._broken.mkdir()
-        checkpoint = str(folder / "checkpoint")
-        self._job = Job(url, LOCAL, checkpoint, str(self._broken), rows, ready="", done="")
+        self._files = folder / "files" if files else None
+        self._job = Job(
+            url=url,
+            checkpoint=str(folder / "checkpoint"),
+            broken=str(self._broken),
+            rows=rows,
+            files=None if self._files is None else str(self._files),
+        )
         self.mark = Mark()
         self.tally = Tally()
         self._lives, self._before = 0, [""]
@@ -73,17 +81,20 @@ class PipelineCampaign:
         """The last claim, if there is one."""
         return [lease.lease_id for lease in leases(self._here, 1)]
 
-    def strike(self, kills: int, master: str = LOCAL, *, share: float = 0.0, until: float = 0.9) -> None:
+    def strike(self, kills: int, master: str = LOCAL, *, share: float = 0.0, until: float = 0.8) -> None:
         """Drivers that are killed, one after the other, while the share that is acked grows `until` there."""
         for number in range(kills):
-            life = self.start(master)
-            try:
-                # The very first blow falls at the first claim, before Spark has written a word about it.
-                self.reach(life, self._dice.choice(MOMENTS) if share else "claimed", share)
-                self.kill(partial(life.kill, self._dice.choice(KILLS)))
-            finally:
-                life.abandon()
+            # The very first blow falls at the first claim, before Spark has written a word about it.
+            self.strike_at(self._dice.choice(MOMENTS) if share else "claimed", share, master)
             share += self._dice.uniform(0.2, 1.0) * (until - share) / (kills - number)
+
+    def strike_at(self, moment: str, share: float, master: str = LOCAL) -> None:
+        life = self.start(master)
+        try:
+            self.reach(life, moment, share)
+            self.kill(partial(life.kill, self._dice.choice(KILLS)))
+        finally:
+            life.abandon()
 
     def finish(self, master: str = LOCAL, while_it_works: Callable[[Life], None] = lambda life: None) -> Totals:
         """A driver that gets to the end, whatever is done to others meanwhile."""
@@ -106,19 +117,21 @@ class PipelineCampaign:
         self.tally.idle += group.lag == 0
 
     def reach(self, life: Life, moment: str, share: float = 0.0) -> None:
-        """Wait until it has claimed something and that share is acked; then for a claim, its middle, or its end."""
-        enough, claim = round(self._good * share), self._before
-        self._until(life, lambda now: self._newest() != claim, "a first claim")
+        """Wait until it has claimed something and that share is acked; then for a claim, its middle, or its end.
+
+        Such a moment may be missed, so half-way to the end is late enough.
+        """
+        first, enough = self._before, round(self._good * share)
+        self._until(life, lambda now: self._newest() != first, "a first claim")
         if share:
             self._until(life, lambda now: now.acked >= enough, f"{enough} acked")
-        match moment:
-            case "claimed" if share:
-                claim = self._newest()
-                self._until(life, lambda now: self._newest() != claim, "another claim")
-            case "working":
-                self._until(life, lambda now: any(0 < one.held < one.granted for one in leases(self._here, 1)), moment)
-            case "between":
-                self._until(life, lambda now: not now.leases, "the end of a claim")
+        claim, late = first if share == 0 else self._newest(), (enough + self._good) // 2
+        reached: dict[str, Callable[[GroupStats], bool]] = {
+            "claimed": lambda now: self._newest() != claim,
+            "working": lambda now: any(0 < one.held < one.granted for one in leases(self._here, 1)),
+            "between": lambda now: not now.leases,
+        }
+        self._until(life, lambda now: reached[moment](now) or now.acked >= late, moment)
 
     def _until(self, life: Life, reached: Callable[[GroupStats], bool], what: str) -> None:
         for _ in waiting():
@@ -131,7 +144,7 @@ class PipelineCampaign:
     def check(self, store_url: str) -> Tally:
         """Hold the store to its promises. `store_url` is where it is when no server runs any more."""
         self.tally.violations += self.mark.gone()
-        self.tally.violations += check(store_url, self._count)
+        self.tally.violations += check(store_url, self._count, self._files)
         after = self._after(store_url)
         self.tally.acked, self.tally.dead = after.acked, after.dead
         self.tally.failed = sum(1 for _ in self._broken.iterdir())

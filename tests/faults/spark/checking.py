@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
+import pyarrow.parquet as pq
 
 from ackwise.connect import open_store
 from ackwise.core.queries import DeadLetter, DeadPage, GroupStats, LeaseRow, ListDead, ListGroups, ListLanes, ListLeases
@@ -56,12 +58,14 @@ def leases(here: Reach, most: int = _ALL) -> list[LeaseRow]:
     return found
 
 
-def check(store_url: str, count: int) -> list[str]:
-    """What is wrong with the store."""
+def check(store_url: str, count: int, files: Path | None) -> list[str]:
+    """What is wrong with the store, and with the files that were written beside it."""
     here = reach(store_url, duties=False)
     try:
         checker = _Checker(here, count)
         checker.check()
+        if files is not None:
+            checker.check_files(files)
     finally:
         here.close()
     store = open_store(store_url)
@@ -123,9 +127,19 @@ class _Checker:
                     found.append(invoice.order)
                     if invoice.cents != 2 * invoice.order or lane.partition != partition_of(invoice.order):
                         self.problems.append(f"a wrong output: {text} in {lane.partition}")
-        self._expect("outputs are there twice", _twice(found))
-        self._expect("outputs are missing", self._good - set(found))
-        self._expect("outputs of bad records", set(found) - self._good)
+        self._each_once("outputs", found)
+
+    def _each_once(self, what: str, found: list[int]) -> None:
+        self._expect(f"{what} are there twice", _twice(found))
+        self._expect(f"{what} are missing", self._good - set(found))
+        self._expect(f"{what} of bad records", set(found) - self._good)
+
+    def check_files(self, folder: Path) -> None:
+        table = pq.read_table(folder, columns=["order", "cents"])
+        found: list[int] = table["order"].to_pylist()
+        if table["cents"].to_pylist() != [2 * order for order in found]:
+            self.problems.append("wrong rows in the files")
+        self._each_once("rows of files", found)
 
 
 def _order(letter: DeadLetter) -> int:

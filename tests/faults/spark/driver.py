@@ -21,12 +21,13 @@ class Job(msgspec.Struct):
     """What to run; `ready` and `done` are files that it writes."""
 
     url: str
-    master: str
     checkpoint: str
     broken: str
     rows: int
-    ready: str
-    done: str
+    files: str | None
+    master: str = ""
+    ready: str = ""
+    done: str = ""
 
 
 class Ready(msgspec.Struct):
@@ -58,8 +59,10 @@ def main() -> None:
     jvm: Any = spark._jvm
     _say(job.ready, Ready(int(jvm.java.lang.ProcessHandle.current().pid())))
     billing = pipeline(spark, job.url).consume(QUEUE, GROUP, max_rows=job.rows)
-    totals = billing.map(Bill(job.broken), returns=RETURNS).produce(OUTPUT).run(job.checkpoint)
-    _say(job.done, Done(totals))
+    billing = billing.map(Bill(job.broken), returns=RETURNS).produce(OUTPUT)
+    if job.files is not None:
+        billing = billing.write("parquet", job.files)
+    _say(job.done, Done(billing.run(job.checkpoint)))
     spark.stop()
 
 

@@ -16,8 +16,8 @@ from tests.faults.spark.lives import Life
 from tests.server.process import ServerProcess
 from tests.spark.cluster import Cluster
 
-ROWS = 20_000
-BREAK_EVERY = 5000
+BATCHES = 5
+BREAKS = 10
 _WAYS = ("SQLite", "PostgreSQL", "HTTP")
 
 Tell = Callable[[str], None]
@@ -33,8 +33,16 @@ def kill_everywhere(seed: int, messages: int, kills: int, folder: Path, tell: Te
             store = f"sqlite:///{folder}/queues.db" if way == "SQLite" else postgres.fresh_url()
             with ExitStack() as stack:
                 url = stack.enter_context(ServerProcess(store)).url if way == "HTTP" else store
-                sizes = {"count": messages, "rows": ROWS, "break_every": BREAK_EVERY}
-                campaign = stack.enter_context(PipelineCampaign(seed + number, url, _made(folder / way), **sizes))
+                campaign = PipelineCampaign(
+                    seed + number,
+                    url,
+                    _made(folder / way),
+                    count=messages,
+                    rows=messages // BATCHES,
+                    break_every=messages // BREAKS - 1,
+                    files=way == "HTTP",
+                )
+                stack.enter_context(campaign)
                 try:
                     _live(campaign, kills, cluster, lambda what: tell(f"{way}: {what}"))  # noqa: B023 - called at once
                 except AssertionError as problem:

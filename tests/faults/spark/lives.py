@@ -17,15 +17,14 @@ from tests.faults.campaign import ROOT
 from tests.faults.spark.driver import MARK, Done, Job, Ready
 
 PATIENCE = 240.0
-_LOOK = 0.01
 
 
-def waiting(seconds: float = PATIENCE) -> Iterator[float]:
+def waiting(seconds: float = PATIENCE, every: float = 0.02) -> Iterator[None]:
     """Moments at which to look whether something has happened."""
     end = time.monotonic() + seconds
-    while (now := time.monotonic()) < end:
-        yield now
-        time.sleep(_LOOK)
+    while time.monotonic() < end:
+        yield
+        time.sleep(every)
 
 
 class Mark:
@@ -36,7 +35,8 @@ class Mark:
 
     @property
     def env(self) -> dict[str, str]:
-        return {**os.environ, MARK: self._value, "PYTHONPATH": str(ROOT)}
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        return {**os.environ, MARK: self._value, "PYTHONPATH": path}
 
     def bearers(self) -> list[tuple[int, str]]:
         """Their process ids and command lines."""
@@ -52,7 +52,7 @@ class Mark:
     def gone(self) -> list[str]:
         """What is still there when everything should have ended by itself; it is ended then."""
         rest: list[tuple[int, str]] = []
-        for _ in waiting(60):
+        for _ in waiting(60, every=0.2):
             rest = self.bearers()
             if not rest:
                 return []

@@ -31,7 +31,8 @@ def partition_of(order: int) -> str:
 
 
 def items(count: int, break_every: int) -> Iterator[Item]:
-    """All records; one in `break_every` breaks something."""
+    """All records; one in `break_every` breaks something. An odd number spreads these over the partitions: a task that
+    fails four times ends the pipeline."""
     for order in range(count):
         number, rest = divmod(order, break_every)
         breaks = BREAKS[number % len(BREAKS)] if rest == break_every // 2 else None

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from ackwise import connect
 from ackwise.spark.jobs import lag
-from ackwise.spark.jobs.lag import by_group
+from ackwise.spark.jobs.lagging import by_group
 from ackwise.spark.jobs.tables import collected
 from tests.spark.jobs.frames import Row, at, frame
 

@@ -2,8 +2,8 @@
 
 from ackwise.spark.jobs.archiving import archive
 from ackwise.spark.jobs.dead_letters import dead_letter_report
-from ackwise.spark.jobs.lag import lag
-from ackwise.spark.jobs.metrics import metrics
+from ackwise.spark.jobs.lagging import lag
+from ackwise.spark.jobs.measuring import metrics
 from ackwise.spark.jobs.redriving import redrive
 from ackwise.spark.jobs.replaying import replay
 

@@ -20,6 +20,7 @@ MOST_STEPS = 48
 MOST_ERRORS = 200
 LONGEST_EXAMPLE = 2000
 _SEEN = ("first_at", "last_at")
+_COUNTED = ("queue", "consumer_group", "reason", "error_type", "error_message", "moved_to_dlq_at")
 _EXAMPLE = ("id", "partition", "transaction_id", "error_type", "error_message", "retry_count", "deliveries", "payload")
 
 
@@ -31,7 +32,7 @@ def dead_letter_report(
     Rows are `queue, group, reason, error, count, first_at, last_at`, with the error without what differs from case to
     case. `by` counts by `reason`, `error_type` or `time` (in steps that suit the range, from `at` on) instead.
     """
-    return counted(table(spark, url, "dead_letters", queue=queue, group=group), by)
+    return counted(table(spark, url, "dead_letters", queue=queue, group=group, columns=_COUNTED), by)
 
 
 def counted(letters: DataFrame, by: By = "error") -> DataFrame:

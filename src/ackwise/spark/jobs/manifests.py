@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DateType, StructField, StructType
 
 from ackwise.core.errors import Conflict, NotFound, StoreCorrupt
-from ackwise.spark.jobs.folders import Folder
+from ackwise.spark.folders import Folder
 from ackwise.spark.source import schemas
 
 _BOOKS = "_ackwise"

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampType
+from pyspark.sql.types import StructType, TimestampType
 
 from ackwise.client.moments import moment
 from ackwise.core.queries import GetQueue
 from ackwise.spark.reach import absolute, reach
+from ackwise.spark.source import schemas
 
 Row = dict[str, Any]
 
 
 def table(
-    spark: SparkSession, url: str, name: str, *, queue: str | None = None, group: str | None = None, **options: str
+    spark: SparkSession,
+    url: str,
+    name: str,
+    *,
+    queue: str | None = None,
+    group: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """A table of the store or server at `url`. What is not there is refused here, not in one of Spark's tasks."""
+    """A table of the store or server at `url`; only `columns` of it are read, where they are named.
+
+    What is not there is refused here, not in one of Spark's tasks.
+    """
     here = reach(absolute(url), duties=False)
     try:
         if queue is not None:
@@ -26,9 +37,11 @@ def table(
     finally:
         here.close()
     reader = spark.read.format("ackwise").option("url", absolute(url)).option("table", name)
-    for option, value in {"queue": queue, "group": group, **options}.items():
+    for option, value in (("queue", queue), ("group", group)):
         if value is not None:
             reader = reader.option(option, value)
+    if columns is not None:
+        reader = reader.schema(StructType([schemas.TABLES[name][column] for column in columns]))
     return reader.load()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from ackwise.core.answers import Settled
 from ackwise.core.commands import ByLease, Settle, Settlement
 from ackwise.core.errors import BadInput
 from ackwise.core.settlement import Outcome, Verdict
-from ackwise.spark.pipelines import culprits, files, mapping
+from ackwise.spark.folders import Folder
+from ackwise.spark.pipelines import culprits, mapping
 from ackwise.spark.pipelines.bundling import BundleTask, RejectTask
 from ackwise.spark.pipelines.expecting import collecting
 from ackwise.spark.pipelines.mapping import MapTask, SettleTask
@@ -62,11 +64,13 @@ class Batches:
             self._map = self._map_task(step)
 
     def _map_task(self, step: Mapped | None) -> MapTask:
-        function, returns, timeout, token = _same, None, None, "same"
+        function, returns, timeout = _same, None, None
         if step is not None:
-            function, returns, timeout, token = step.function, step.returns, step.timeout, step.token
+            function, returns, timeout = step.function, step.returns, step.timeout
         with_record = takes_record(function)
         handler = Handler(function, self._plan.schema, returns, with_record=with_record)
+        # Workers keep a process for each; another run may have the same function with another schema or other globals.
+        token = uuid.uuid4().hex
         return MapTask(self._plan.url, token, handler, self._plan.group, self._plan.produce, timeout, with_record)
 
     def columns(self) -> list[str] | None:
@@ -100,10 +104,10 @@ class Batches:
             return
         # Records are settled after they are written. A batch that is run again has only those that are not settled yet,
         # so what was written whole must not be written over.
-        folder = f"{write.path.rstrip('/')}/batch={self._identity}-{number}"
-        if not files.exists(frame.sparkSession, f"{folder}/{WRITTEN}"):
-            writer.mode("overwrite").save(folder)
-            files.write(frame.sparkSession, f"{folder}/{WRITTEN}", b"")
+        folder, name = Folder(frame.sparkSession, write.path), f"batch={self._identity}-{number}"
+        if not folder.exists(f"{name}/{WRITTEN}"):
+            writer.mode("overwrite").save(f"{folder.url}/{name}")
+            folder.create(f"{name}/{WRITTEN}", "")
 
     def _transformed(self, batch: DataFrame, number: int) -> Counter[str]:
         with _kept(culprits.numbered(batch)) as source:

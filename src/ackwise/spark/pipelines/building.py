@@ -110,7 +110,7 @@ class Pipeline:
             raise BadInput(".map takes a plain function; an async one would never be awaited")
         seconds = None if timeout is None else limits.micros(timeout, "timeout") / limits.MICROS
         kind = None if returns is None else from_ddl(returns, "returns")
-        return self._with(step=Mapped(function, kind, seconds, uuid.uuid4().hex))
+        return self._with(step=Mapped(function, kind, seconds))
 
     def transform(self, *functions: Frames) -> Pipeline:
         """DataFrame logic: each function takes a DataFrame and answers one; `expect(condition, reason)` is one, too.
@@ -145,10 +145,10 @@ class Pipeline:
         Another thread or a signal handler may set `stop`: then it ends after the batch under way.
         """
         if checkpoint is not None:
-            return Running.begin(self._spark, self._plan, checkpoint, progress=progress).until_done(stop)
+            return Running.to_the_end(self._spark, self._plan, checkpoint, progress=progress, stop=stop)
         with tempfile.TemporaryDirectory(prefix="ackwise-run-") as folder:
             # Nobody can take over from a folder that is gone, so nobody shall have to: the claims have their own name.
             plan = self._plan
             if plan.claim_name is None:
                 plan = msgspec.structs.replace(plan, claim_name=f"{plan.group[:200]}.run-{uuid.uuid4().hex[:8]}")
-            return Running.begin(self._spark, plan, folder, progress=progress).until_done(stop)
+            return Running.to_the_end(self._spark, plan, folder, progress=progress, stop=stop)

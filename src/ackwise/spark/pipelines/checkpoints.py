@@ -5,10 +5,9 @@ from __future__ import annotations
 import uuid
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from ackwise.core.errors import Conflict
-from ackwise.spark.pipelines import files
+from ackwise.spark.folders import Folder
 
 FILE = "ackwise.json"
 
@@ -22,33 +21,30 @@ class Identity(msgspec.Struct, frozen=True):
     claim_name: str
 
 
-def identity(spark: SparkSession, checkpoint: str, queue: str, group: str, claim_name: str) -> Identity:
-    """The identity in a checkpoint, made when there is none. It may lie on any file system that Spark knows."""
+def identity(folder: Folder, queue: str, group: str, claim_name: str) -> Identity:
+    """The identity in a checkpoint, made when there is none."""
     mine = Identity(uuid.uuid4().hex, queue, group, claim_name)
-    text = files.read(spark, f"{checkpoint}/{FILE}")
-    if text is None:
-        files.write(spark, f"{checkpoint}/{FILE}", msgspec.json.encode(mine))
+    if not folder.exists(FILE):
+        if not folder.create(FILE, msgspec.json.encode(mine).decode()):
+            raise Conflict(f"somebody else starts from the checkpoint {folder.url} at this moment")
         return mine
     try:
-        found = msgspec.json.decode(text, type=Identity)
+        found = msgspec.json.decode(folder.text(FILE), type=Identity)
     except msgspec.DecodeError as problem:
-        raise Conflict(f"{checkpoint}/{FILE} is not a pipeline's: {problem}") from None
+        raise Conflict(f"{folder.url}/{FILE} is not a pipeline's: {problem}") from None
     for what in ("queue", "group", "claim_name"):
         if getattr(found, what) != getattr(mine, what):
             raise Conflict(
-                f"the checkpoint {checkpoint} belongs to {what} {getattr(found, what)!r}, and this pipeline has "
+                f"the checkpoint {folder.url} belongs to {what} {getattr(found, what)!r}, and this pipeline has "
                 f"{getattr(mine, what)!r}; give each pipeline a checkpoint of its own"
             )
-    _remove_drafts(spark, f"{checkpoint}/offsets")
+    _remove_drafts(folder)
     return found
 
 
-def _remove_drafts(spark: SparkSession, path: str) -> None:
+def _remove_drafts(folder: Folder) -> None:
     """Spark that was killed while it wrote its first offset would refuse what it left behind, for ever."""
-    system, where = files.located(spark, path)
-    if not system.exists(where):
-        return
-    found = [status.getPath() for status in system.listStatus(where)]
-    if all(one.getName().startswith(".") for one in found):
-        for draft in found:
-            system.delete(draft, False)
+    found = folder.names("offsets")
+    if all(name.startswith(".") for name in found):
+        for name in found:
+            folder.remove(f"offsets/{name}")

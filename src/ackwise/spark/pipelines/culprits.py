@@ -13,11 +13,19 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from ackwise.core.errors import AckwiseError
 from ackwise.spark.failing import line_of, reason
 
 ROW = "_ackwise_row"
 MOST = 50
 """More culprits than this in one batch are not poison but a mistake in the transform: then it fails as a whole."""
+
+
+class TransformFailed(AckwiseError):
+    """The transform fails for too many records to blame the records."""
+
+    code = "transform_failed"
+
 
 BROKEN = (PySparkException, Py4JJavaError)
 
@@ -31,8 +39,8 @@ def numbered(frame: DataFrame) -> DataFrame:
     return frame.withColumn(ROW, f.monotonically_increasing_id())
 
 
-def search(frame: DataFrame, attempt: Callable[[DataFrame], None]) -> dict[int, str] | None:
-    """The culprits by number with what was said of each; None when there are too many.
+def search(frame: DataFrame, attempt: Callable[[DataFrame], None]) -> dict[int, str]:
+    """The culprits by number with what was said of each.
 
     `frame` is numbered, and `attempt` evaluates what the transform makes of a part of it.
     """
@@ -59,7 +67,9 @@ def search(frame: DataFrame, attempt: Callable[[DataFrame], None]) -> dict[int, 
         if hi - lo == 1:
             found[numbers[lo]] = reason(problem)
             if len(found) > MOST:
-                return None
+                raise TransformFailed(
+                    f"the transform fails for more than {MOST} records of one batch, such as: {reason(problem)}"
+                )
             continue
         middle = (lo + hi) // 2
         left = problem_in(lo, middle)

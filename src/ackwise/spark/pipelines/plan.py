@@ -11,12 +11,11 @@ from pyspark.sql.types import StructType
 
 
 class Mapped(msgspec.Struct, frozen=True):
-    """A function per record. `token` names it to the workers, which keep a process for it."""
+    """A function per record."""
 
     function: Callable[..., Any]
     returns: StructType | None
     timeout: float | None
-    token: str
 
 
 class Transformed(msgspec.Struct, frozen=True):

@@ -11,17 +11,20 @@ import msgspec
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from ackwise.core.commands import ConfigureGroup, giving_back
 from ackwise.core.errors import AckwiseError, Conflict
 from ackwise.core.limits import MICROS
 from ackwise.core.queries import GetQueue, GroupStats, LeaseRow, ListGroups, ListLeases, QueueStats, Stats
 from ackwise.spark.failing import line_of, reason
+from ackwise.spark.folders import Folder
 from ackwise.spark.pipelines.batches import Batches
 from ackwise.spark.pipelines.checkpoints import Identity, identity
 from ackwise.spark.pipelines.plan import Plan
 from ackwise.spark.reach import Reach, reach
 from ackwise.spark.source.options import start_at
+from ackwise.spark.source.schemas import STREAM
 
 if TYPE_CHECKING:
     from ackwise.spark.progress import StreamProgress
@@ -66,8 +69,11 @@ class Totals(msgspec.Struct):
 class Running:
     """A pipeline that was started. Its `totals` grow with every batch."""
 
-    def __init__(self, plan: Plan, opened: Reach, who: Identity, progress: StreamProgress | None) -> None:
+    def __init__(
+        self, plan: Plan, opened: Reach, who: Identity, checkpoint: str, progress: StreamProgress | None
+    ) -> None:
         self._plan, self._reach, self._who, self._progress = plan, opened, who, progress
+        self._checkpoint = checkpoint
         self._batches = Batches(plan, opened.transport, who.nonce[:8])
         self.totals = Totals()
         self._problem: BaseException | None = None
@@ -78,26 +84,48 @@ class Running:
         self._shown = ExitStack()
 
     @classmethod
-    def begin(
-        cls, spark: SparkSession, plan: Plan, checkpoint: str, *, progress: bool, trigger: str = "0 seconds"
-    ) -> Running:
+    def begin(cls, spark: SparkSession, plan: Plan, checkpoint: str, *, progress: bool, trigger: str) -> Running:
+        running = cls._ready(spark, plan, checkpoint, progress=progress)
+        running._start(spark, trigger)
+        return running
+
+    @classmethod
+    def to_the_end(
+        cls, spark: SparkSession, plan: Plan, checkpoint: str, *, progress: bool, stop: threading.Event | None
+    ) -> Totals:
+        """Until nothing is left, or `stop` is set. Without anything to do Spark is not troubled at all."""
+        running = cls._ready(spark, plan, checkpoint, progress=progress)
+        if running._done():
+            running._close()
+            return running.totals
+        running._start(spark, "0 seconds")
+        return running._until_done(stop)
+
+    @classmethod
+    def _ready(cls, spark: SparkSession, plan: Plan, checkpoint: str, *, progress: bool) -> Running:
         from ackwise.spark.progress import StreamProgress
 
-        claim_name = plan.claim_name or plan.group
         opened = reach(plan.url, duties=True)
         try:
+            folder = Folder(spark, checkpoint)
             opened.transport.send(
                 ConfigureGroup(queue=plan.queue, group=plan.group, start=start_at(plan.start, "start"))
             )
-            who = identity(spark, checkpoint, plan.queue, plan.group, claim_name)
-            running = cls(plan, opened, who, StreamProgress(f"{plan.queue} → {plan.group}") if progress else None)
-            running._start(spark, checkpoint, trigger)
+            who = identity(folder, plan.queue, plan.group, plan.claim_name or plan.group)
+            shown = StreamProgress(f"{plan.queue} → {plan.group}") if progress else None
+            return cls(plan, opened, who, folder.url, shown)
         except BaseException:
             opened.close()
             raise
-        return running
 
-    def _start(self, spark: SparkSession, checkpoint: str, trigger: str) -> None:
+    def _start(self, spark: SparkSession, trigger: str) -> None:
+        try:
+            self._query = self._started(spark, trigger)
+        except BaseException:
+            self._reach.close()
+            raise
+
+    def _started(self, spark: SparkSession, trigger: str) -> StreamingQuery:
         plan = self._plan
         options = {
             "url": plan.url,
@@ -116,14 +144,14 @@ class Running:
         columns = self._batches.columns()
         if plan.schema is not None and columns is None:
             reader = reader.option("payloadSchema", plan.schema.json())
-        frame = reader.load()
         if columns is not None:
             # A schema is what prunes columns: Spark itself reads all of them.
-            frame = reader.schema(frame.select(*columns).schema).load()
+            reader = reader.schema(StructType([STREAM[name] for name in columns]))
+        frame = reader.load()
         if self._progress is not None:
             self._shown.enter_context(self._progress)
-        writer = frame.writeStream.foreachBatch(self._work).option("checkpointLocation", checkpoint)
-        self._query = writer.trigger(processingTime=trigger).start()
+        writer = frame.writeStream.foreachBatch(self._work).option("checkpointLocation", self._checkpoint)
+        return writer.trigger(processingTime=trigger).start()
 
     @property
     def query(self) -> StreamingQuery:
@@ -159,7 +187,7 @@ class Running:
         stats: Stats = self._reach.transport.ask(QueueStats(queue=self._plan.queue))
         return not stats.scheduled and not self.lag()
 
-    def until_done(self, stop: threading.Event | None = None) -> Totals:
+    def _until_done(self, stop: threading.Event | None) -> Totals:
         """Wait until nothing is left, or `stop` is set, and stop."""
         try:
             while self.query.isActive and not (stop is not None and stop.is_set()) and not self._done():

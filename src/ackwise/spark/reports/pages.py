@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from ackwise.spark.jobs.dead_letters import DeadLetterSummary
-from ackwise.spark.jobs.metrics import FAILED, OUTCOMES
+from ackwise.spark.jobs.measuring import FAILED, OUTCOMES
 from ackwise.spark.jobs.tables import Row
 from ackwise.spark.reports import charts, columns
 from ackwise.spark.reports.cells import NOTHING, Column, duration

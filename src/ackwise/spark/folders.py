@@ -1,4 +1,4 @@
-"""Files of an archive, wherever Spark can write: a local folder, HDFS, an object store."""
+"""Folders and small files wherever Spark can write: a local folder, HDFS, an object store."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ class Folder:
 
     def create(self, name: str, text: str) -> bool:
         """Make a file that is there whole or not at all; False if somebody made it before."""
-        draft = f"{name.rpartition('/')[0]}/.{uuid4().hex}.tmp"
+        parent, slash, _ = name.rpartition("/")
+        draft = f"{parent}{slash}.{uuid4().hex}.tmp"
         stream = self._files.create(self._path(draft))
         try:
             stream.write(text.encode())
