@@ -73,9 +73,9 @@ def reason(problem: BaseException) -> str:
         text = java.getMessage() or java.getClass().getName()
     lines = [line.strip() for line in (text or str(problem)).splitlines() if line.strip()]
     if any("Traceback (most recent" in line for line in lines):
-        told = [line for line in lines if _RAISED.match(line)]
+        told = [line for line in lines if _RAISED.match(line) and not _STATE.match(line)]
         lines = told[-1:] or lines
     first = lines[0] if lines else type(problem).__name__
     if first.startswith("Job aborted"):
         first = first.rpartition("Exception: ")[2]
-    return _STATE.sub("", _CONDITION.sub("", first))
+    return _STATE.sub("", _CONDITION.sub("", first)) or type(problem).__name__

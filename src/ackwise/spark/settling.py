@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ackwise.client.transport import Transport
 from ackwise.core import ids
-from ackwise.core.answers import Settled, TransactionDone
+from ackwise.core.answers import Receipts, Settled, TransactionDone
 from ackwise.core.commands import ByDelivery, ByRange, Push, Settle, Settlement, Transaction
 from ackwise.core.errors import BadInput, LeaseLost, RolledBack
 from ackwise.core.messages import NewMessage
@@ -119,7 +119,7 @@ class Settler:
         counts: Counter[str] = Counter()
         for answer in done.settled:
             counts[answer.verdict.value] += answer.count
-        counts["outputs"] += len(outputs)
+        counts["outputs"] += sum(_pushed(receipts) for receipts in done.pushed)
         return counts
 
     def _without_refused(self, rows: list[Row]) -> Counter[str]:
@@ -154,8 +154,18 @@ class Settler:
         if len(rows) > 1:
             middle = len(rows) // 2
             return self._bundles(rows[:middle]) + self._bundles(rows[middle:])
-        text = f"the output cannot be pushed: {problem.message}"
-        return self._plain([Row(rows[0].delivery_id, Outcome.REJECT, None, text, type(problem).__name__)])
+        return self._plain([unpushable(rows[0].delivery_id, problem)])
+
+
+def unpushable(delivery_id: str, problem: BadInput) -> Row:
+    """A record that can never succeed: what comes out of it is no message."""
+    text = f"the output cannot be pushed: {problem.message}"
+    return Row(delivery_id, Outcome.REJECT, None, text, type(problem).__name__)
+
+
+def _pushed(receipts: Receipts) -> int:
+    """How many are new: one whose record was worked on before, and sought back since, is there already."""
+    return len(receipts) if receipts.run is not None else sum(one.status != "duplicate" for one in receipts)
 
 
 def _holds(held: dict[tuple[str, int], list[HeldRow]], delivery_id: str) -> bool:

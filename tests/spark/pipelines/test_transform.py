@@ -16,6 +16,7 @@ from ackwise.core.messages import NewMessage
 from ackwise.core.queries import Browse
 from ackwise.spark import expect, pipeline
 from ackwise.spark.pipelines import Pipeline
+from ackwise.spark.pipelines.batches import _chained, _kept
 from tests.spark.stores import Desk
 
 if TYPE_CHECKING:
@@ -109,6 +110,24 @@ def test_outputs_of_one_record_that_are_moved_apart(
     assert (totals.acked, totals.already, totals.outputs) == (12, 0, 36)
 
 
+def test_rows_are_moved_only_where_they_were_apart(spark: SparkSession) -> None:
+    """Bringing the rows of a record together costs a shuffle."""
+    with _kept(spark.range(4).selectExpr("cast(id as string) as delivery_id", "id as n", "id as row")) as source:
+        rows = source.filter("row <> 3").drop("row")
+        copies = rows.select("*", f.explode(f.sequence(f.lit(1), f.lit(3))).alias("copy")).filter("copy <> 2")
+        for frame in (rows, copies, copies.withColumn("text", f.udf(lambda n: str(n))("n")).filter("text <> '5'")):
+            assert _chained(frame, source)
+        with _kept(copies) as kept:
+            for frame in (
+                copies.repartition(2),
+                rows.union(rows),
+                rows.join(rows, "n"),
+                rows.sort("n"),
+                kept.select("*"),
+            ):
+                assert not _chained(frame, source)
+
+
 def test_a_payload_of_ones_own_and_how_it_is_pushed(spark: SparkSession, local_desk: Desk) -> None:
     local_desk.number(4)
 
@@ -184,10 +203,6 @@ def rows_of_nobody(rows: DataFrame) -> DataFrame:
     return rows.select("delivery_id", "n").union(rows.selectExpr("cast(null as string)", "n"))
 
 
-def no_payload(rows: DataFrame) -> DataFrame:
-    return rows.select("delivery_id", f.lit(None).cast("string").alias("payload"))
-
-
 def late_rule(rows: DataFrame) -> DataFrame:
     return rows.select("n").transform(expect("n > 0", "positive"))
 
@@ -200,7 +215,6 @@ def late_rule(rows: DataFrame) -> DataFrame:
         (no_column, "`nn`"),
         (nothing_to_push, "produce found no column to push"),
         (rows_of_nobody, "the column 'delivery_id' has a null"),
-        (no_payload, "the column 'payload' has a null"),
         (late_rule, "expect('positive') needs the column delivery_id; put it before what drops it"),
     ],
 )
@@ -214,17 +228,24 @@ def test_a_transform_that_is_wrong_settles_nothing(
     assert local_desk.leases() == []
 
 
-def test_text_that_is_not_json_is_its_records_fault(spark: SparkSession, desk: Desk) -> None:
-    desk.number(3)
+def test_an_output_that_cannot_be_pushed_is_its_records_fault(spark: SparkSession, desk: Desk) -> None:
+    desk.number(5)
 
-    def some_text(rows: DataFrame) -> DataFrame:
-        return rows.selectExpr("delivery_id", "if(n = 1, 'hello', payload) as payload")
+    def some(rows: DataFrame) -> DataFrame:
+        payload = "case n when 1 then 'hello' when 2 then null else payload end as payload"
+        return rows.selectExpr("delivery_id", payload, "if(n = 3, -1.0D, 0.0D) as delay_seconds")
 
-    consuming(spark, desk).transform(some_text).produce("out").run()
-    (letter,) = desk.dead()
-    assert (letter.transaction_id, letter.reason) == ("t1", "rejected")
-    assert "JSON" in letter.error
-    assert sorted(one["n"] for one in produced(desk)) == [0, 2]
+    consuming(spark, desk).transform(some).produce("out").run()
+    letters = {letter.transaction_id: letter for letter in desk.dead()}
+    assert {letter.reason for letter in letters.values()} == {"rejected"}
+    assert {
+        name: letter.error.removeprefix("the output cannot be pushed: ")[:44] for name, letter in letters.items()
+    } == {
+        "t1": "the column 'payload' has text that is not JS",
+        "t2": "the column 'payload' has a null; to_json(...",
+        "t3": "the column 'delay_seconds' must be between 0",
+    }
+    assert sorted(one["n"] for one in produced(desk)) == [0, 4]
 
 
 def test_rules_that_are_wrong(spark: SparkSession) -> None:

@@ -14,6 +14,9 @@ from ackwise.spark.jobs.tables import table
 RECENT_MINUTES = 5
 
 
+_NEEDED = ("queue", "consumer_group", "partition", "lag", "unread", "held", "oldest_unfinished_at")
+
+
 def lag(
     spark: SparkSession,
     url: str,
@@ -28,7 +31,7 @@ def lag(
     The estimate goes by the acks of the last `minutes`; it is null while there were none. With `partitions` there is a
     row per partition, without an estimate: acks are not counted per partition.
     """
-    groups = table(spark, url, "groups", queue=queue, group=group)
+    groups = table(spark, url, "groups", queue=queue, group=group, columns=_NEEDED)
     now = datetime.now(UTC)
     if partitions:
         return by_partition(groups, now)

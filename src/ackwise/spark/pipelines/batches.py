@@ -38,16 +38,13 @@ _CHAINED = {
     "Project",
     "Filter",
     "Generate",
-    "MapInArrow",
-    "MapInPandas",
     "ArrowEvalPython",
     "BatchEvalPython",
-    "LogicalRDD",
-    "InMemoryRelation",
     "SubqueryAlias",
 }
-"""Steps that keep the rows of one record next to each other in one task."""
+"""Steps that keep the rows of one record next to each other in one task. A function over batches may move them."""
 
+_CACHED = "InMemoryRelation"
 _ALREADY = Verdict.ALREADY.value
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -169,7 +166,7 @@ class Batches:
                 told = _counted(reduce(DataFrame.unionAll, broken), RejectTask(self._plan.url).settle)
                 counts.update({name: count for name, count in told.items() if not (again and name == _ALREADY)})
             if self._plan.produce is not None:
-                told = self._produced(frame, self._plan.produce)
+                told = self._produced(frame, source, self._plan.produce)
                 if again:
                     told += Counter(
                         {Verdict.ACKED.value: told.pop(_ALREADY, 0), "outputs": told.pop(OUTPUTS_BEFORE, 0)}
@@ -184,10 +181,10 @@ class Batches:
         """A delivery is nobody's business once it is settled."""
         return frame.drop("delivery_id")
 
-    def _produced(self, frame: DataFrame, produce: str) -> Counter[str]:
+    def _produced(self, frame: DataFrame, source: DataFrame, produce: str) -> Counter[str]:
         schema = self._plan.schema
         rows = outputs(frame, () if schema is None else schema.names)
-        if not _chained(rows):
+        if not _chained(rows, source):
             rows = rows.repartition("delivery_id").sortWithinPartitions("delivery_id")
         return _counted(rows, BundleTask(self._plan.url, self._plan.group, produce).settle)
 
@@ -226,17 +223,20 @@ def outputs(frame: DataFrame, parsed: Sequence[str] = ()) -> DataFrame:
     return frame.select("delivery_id", payload, *extras)
 
 
-def _chained(frame: DataFrame) -> bool:
-    """Whether nothing on the way moved rows between tasks."""
-    plan: Any = frame._jdf.queryExecution().optimizedPlan()
-    waiting = [plan]
-    while waiting:
-        node = waiting.pop()
-        if node.nodeName() not in _CHAINED:
-            return False
-        children = node.children()
-        waiting += [children.apply(at) for at in range(children.size())]
-    return True
+def _chained(frame: DataFrame, source: DataFrame) -> bool:
+    """Whether nothing on the way from the source moved rows between tasks, or within one."""
+    begin = _optimized(source)
+    while begin.nodeName() in _CHAINED:
+        begin = begin.children().head()
+    node = _optimized(frame)
+    while node.nodeName() in _CHAINED and node.children().size() == 1:
+        node = node.children().head()
+    # What a transform caches looks like the source, which is cached as well, and hides how it came about.
+    return bool(node.nodeName() == begin.nodeName() == _CACHED and node.cacheBuilder().equals(begin.cacheBuilder()))
+
+
+def _optimized(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().optimizedPlan()
 
 
 def _same(value: Any) -> Any:

@@ -11,12 +11,14 @@ import msgspec
 import pyarrow as pa
 
 from ackwise.core import limits
+from ackwise.core.errors import BadInput
 from ackwise.core.messages import DEFAULT_PARTITION, NewMessage
 from ackwise.core.settlement import Outcome
 from ackwise.spark.failing import ours
 from ackwise.spark.pipelines.mapping import CHUNK, count_batch, derived_id
 from ackwise.spark.reach import kept
-from ackwise.spark.settling import Row, Settler
+from ackwise.spark.settling import Row, Settler, unpushable
+from ackwise.spark.sink.pushing import json_of
 
 
 def place_of(delivery_id: str) -> str:
@@ -49,12 +51,20 @@ class BundleTask(msgspec.Struct, frozen=True):
     def _bundles(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
         rows = (row for batch in batches for row in batch.to_pylist())
         for delivery_id, found in groupby(rows, key=lambda row: row["delivery_id"]):
-            yield Row(delivery_id, outputs=[self._message(row, at) for at, row in enumerate(found)])
+            if delivery_id is None:
+                raise BadInput("the column 'delivery_id' has a null; produce must know whose output each row is")
+            yield self._bundle(delivery_id, list(found))
+
+    def _bundle(self, delivery_id: str, rows: list[dict[str, Any]]) -> Row:
+        try:
+            return Row(delivery_id, outputs=[self._message(row, at) for at, row in enumerate(rows)])
+        except BadInput as problem:
+            return unpushable(delivery_id, problem)
 
     def _message(self, row: dict[str, Any], at: int) -> NewMessage:
         headers, delay = row.get("headers"), row.get("delay_seconds")
         return NewMessage(
-            row["payload"].encode(),
+            json_of(row["payload"]),
             row.get("partition") or DEFAULT_PARTITION,
             row.get("priority") or 0,
             derived_id(self.group, place_of(row["delivery_id"]), at),

@@ -66,7 +66,8 @@ class Pushing:
     def _pushes(self, batch: pa.RecordBatch) -> Iterator[Push]:
         """Commands of a bounded size. Rows of one partition without options go as columns: nothing is cheaper."""
         columns: dict[str, list[Any]] = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-        found = [_payload(one, self._kind) for one in columns.pop("payload")]
+        read = json_of if self._kind == JSON else _bytes
+        found = [read(one) for one in columns.pop("payload")]
         places, txids = set(columns.get("partition", [None])), columns.get("transaction_id")
         plain = set(columns) <= {"partition", "transaction_id"} and len(places) == 1 and not (txids and None in txids)
         for lo, hi in _portions(found):
@@ -91,13 +92,18 @@ class Pushing:
         )
 
 
-def _payload(value: str | bytes | None, kind: str) -> bytes:
-    if value is None:
-        raise BadInput("the column 'payload' has a null; to_json(...) makes one")
-    found = value.encode() if isinstance(value, str) else value
-    if kind == JSON and not payloads.are_json([found]):
+def json_of(value: str | bytes | None) -> bytes:
+    """A payload that is JSON, as it was given."""
+    found = _bytes(value)
+    if not payloads.are_json([found]):
         raise BadInput(f"the column 'payload' has text that is not JSON: {found[:60]!r}; to_json(...) makes it JSON")
     return found
+
+
+def _bytes(value: str | bytes | None) -> bytes:
+    if value is None:
+        raise BadInput("the column 'payload' has a null; to_json(...) makes one")
+    return value.encode() if isinstance(value, str) else value
 
 
 def _portions(found: list[bytes]) -> Iterator[tuple[int, int]]:

@@ -99,7 +99,7 @@ class RowsReader(DataSourceReader):
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(self._schema)
-        for rows in _ROWS[self._options.table](kept(self._options.url).transport, self._options):
+        for rows in _ROWS[self._options.table](kept(self._options.url).transport, self._options, schema.names):
             if rows:
                 inside = self._inside(rows)
                 arrays = [
@@ -119,7 +119,7 @@ class RowsReader(DataSourceReader):
         return {**dict(zip(fields.names, arrays, strict=True)), schemas.CORRUPT: errors}
 
 
-def _dead_letters(transport: Transport, options: SourceOptions) -> Iterator[list[Row]]:
+def _dead_letters(transport: Transport, options: SourceOptions, names: Sequence[str]) -> Iterator[list[Row]]:
     """Newest first. What dies meanwhile moves the rest back: nothing is left out, and what comes twice is cut."""
     seen: set[str] = set()
     at = 0
@@ -147,8 +147,10 @@ def _dead_letter(letter: q.DeadLetter) -> Row:
     }
 
 
-def _groups(transport: Transport, options: SourceOptions) -> Iterator[list[Row]]:
-    places: list[q.Place] = transport.ask(q.ListPlaces(queue=options.queue, group=options.group, last_done=True))
+def _groups(transport: Transport, options: SourceOptions, names: Sequence[str]) -> Iterator[list[Row]]:
+    # Who was last costs a look at a message for each place.
+    last = not {"last_consumed_id", "last_consumed_created_at"}.isdisjoint(names)
+    places: list[q.Place] = transport.ask(q.ListPlaces(queue=options.queue, group=options.group, last_done=last))
     yield [
         {
             **msgspec.structs.asdict(place),
@@ -163,12 +165,12 @@ def _groups(transport: Transport, options: SourceOptions) -> Iterator[list[Row]]
     ]
 
 
-def _leases(transport: Transport, options: SourceOptions) -> Iterator[list[Row]]:
+def _leases(transport: Transport, options: SourceOptions, names: Sequence[str]) -> Iterator[list[Row]]:
     query = q.ListLeases(queue=options.queue, group=options.group, live_only=False, limit=1_000_000)
     yield _with_group(transport.ask(query))
 
 
-def _ledger(transport: Transport, options: SourceOptions) -> Iterator[list[Row]]:
+def _ledger(transport: Transport, options: SourceOptions, names: Sequence[str]) -> Iterator[list[Row]]:
     rows = _with_group(transport.ask(q.ReadLedger(queue=options.queue, group=options.group)))
     for row in rows:
         row["latency"] = [(bound / MICROS, count) for bound, count in row["latency"].items()]
@@ -179,7 +181,7 @@ def _with_group(rows: Iterable[Any]) -> list[Row]:
     return [{**msgspec.structs.asdict(row), "consumer_group": row.group} for row in rows]
 
 
-_ROWS: dict[str, Callable[[Transport, SourceOptions], Iterator[list[Row]]]] = {
+_ROWS: dict[str, Callable[[Transport, SourceOptions, Sequence[str]], Iterator[list[Row]]]] = {
     "dead_letters": _dead_letters,
     "groups": _groups,
     "leases": _leases,
