@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +48,7 @@ def deadly(record: Any) -> Any:
         case "exit":
             os._exit(3)
         case "segfault":
+            faulthandler.disable()  # pytest's would fill the screen
             ctypes.string_at(0)
         case "killed":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -121,6 +124,26 @@ def test_somebody_else_is_waited_for_before_a_fork(process: Make) -> None:
 def test_a_record_that_takes_too_long(process: Make) -> None:
     answers = process(deadly, 0.5).run([1, "sleeps", 2], blame, nothing)
     assert answers == [1, ("sleeps", "it took longer than 0.5 seconds", "TimeoutError"), 2]
+
+
+@pytest.mark.parametrize("timeout", [None, 30.0])
+def test_one_that_leaves_a_process_behind_and_dies(process: Make, tmp_path: Path, timeout: float | None) -> None:
+    left = tmp_path / "left"
+
+    def forks(record: Any) -> Any:
+        if record != "forks":
+            return record
+        pid = os.fork()
+        if not pid:
+            time.sleep(3600)
+        left.write_text(str(pid))
+        os._exit(3)
+
+    try:
+        answers = process(forks, timeout).run([1, "forks", 2], blame, nothing)
+        assert answers == [1, ("forks", "the process that ran it died: exit code 3", "WorkerDied"), 2]
+    finally:
+        os.kill(int(left.read_text()), signal.SIGKILL)
 
 
 def test_what_is_larger_than_a_pipe(process: Make) -> None:

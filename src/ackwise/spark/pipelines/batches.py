@@ -87,24 +87,38 @@ class Batches:
     def _mapped(self, batch: DataFrame, number: int, task: MapTask, write: Write) -> Counter[str]:
         """The function runs once; its results are kept until they are written and settled."""
         with _kept(batch.mapInArrow(task.results, mapping.RESULTS)) as results:
-            made = results.filter(f.col("outcome") == Outcome.ACK.value).select(f.explode("outputs").alias("payload"))
+            acked = f.col("outcome") == Outcome.ACK.value
+            made = results.filter(acked).select("message_id", f.explode("outputs").alias("payload"))
             returns = self._plan.step.returns if isinstance(self._plan.step, Mapped) else None
             if returns is not None:
-                made = made.select(f.from_json("payload", returns).alias("row")).select("row.*")
-            self._write(made, number, write)
+                made = made.select("message_id", f.from_json("payload", returns).alias("row"))
+            failed = [row["message_id"] for row in results.filter(~acked).select("message_id").collect()]
+            self._write(made, number, write, failed, ["payload"] if returns is None else ["row.*"])
             return _counted(results, SettleTask(self._plan.url, self._plan.group, self._plan.produce).settle)
 
-    def _write(self, frame: DataFrame, number: int, write: Write) -> None:
-        writer = frame.write.format(write.format).options(**write.options)
+    def _write(
+        self, frame: DataFrame, number: int, write: Write, failed: Sequence[str] = (), columns: Sequence[str] = ("*",)
+    ) -> None:
+        """Write `columns` of a batch; `failed` are those of its records that nothing came out of."""
         if write.path is None:
+            writer = frame.select(*columns).write.format(write.format).options(**write.options)
             writer.mode("append").save()
             return
         # Records are settled after they are written. A batch that is run again has only those that are not settled yet,
-        # so what was written whole must not be written over.
-        folder, name = Folder(frame.sparkSession, write.path), f"batch={self._identity}-{number}"
-        if not folder.exists(f"{name}/{WRITTEN}"):
-            writer.mode("overwrite").save(f"{folder.url}/{name}")
-            folder.create(f"{name}/{WRITTEN}", "")
+        # so what was written whole must not be written over; what came out of none of them then is written beside it.
+        folder, name, again = Folder(frame.sparkSession, write.path), f"batch={self._identity}-{number}", 0
+        while folder.exists(f"{name}/{WRITTEN}"):
+            missing = set(folder.text(f"{name}/{WRITTEN}").split())
+            if not missing:
+                return
+            again += 1
+            name = f"batch={self._identity}-{number}-{again}"
+            failed = [one for one in failed if one in missing]
+            ids = frame.sparkSession.createDataFrame([(one,) for one in missing], "message_id string")
+            frame = frame.join(ids, "message_id", "left_semi")
+        writer = frame.select(*columns).write.format(write.format).options(**write.options)
+        writer.mode("overwrite").save(f"{folder.url}/{name}")
+        folder.create(f"{name}/{WRITTEN}", "\n".join(failed))
 
     def _transformed(self, batch: DataFrame, number: int) -> Counter[str]:
         with _kept(culprits.numbered(batch)) as source:

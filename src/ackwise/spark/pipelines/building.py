@@ -17,7 +17,7 @@ from ackwise.core import limits
 from ackwise.core.errors import BadInput
 from ackwise.core.limits import Seconds
 from ackwise.spark.pipelines.plan import Mapped, Plan, Transformed, Write
-from ackwise.spark.pipelines.running import Running, Totals
+from ackwise.spark.pipelines.running import Running, Totals, claim_name_of
 from ackwise.spark.reach import absolute
 from ackwise.spark.source.options import LEASE_SECONDS, ROWS_PER_TRIGGER
 from ackwise.spark.types import from_ddl
@@ -150,5 +150,7 @@ class Pipeline:
             # Nobody can take over from a folder that is gone, so nobody shall have to: the claims have their own name.
             plan = self._plan
             if plan.claim_name is None:
-                plan = msgspec.structs.replace(plan, claim_name=f"{plan.group[:200]}.run-{uuid.uuid4().hex[:8]}")
+                plan = msgspec.structs.replace(
+                    plan, claim_name=f"{claim_name_of(plan.group)[:200]}.run-{uuid.uuid4().hex[:8]}"
+                )
             return Running.to_the_end(self._spark, plan, folder, progress=progress, stop=stop)

@@ -33,6 +33,11 @@ LOOK_EVERY = 0.2
 STOP_PATIENCE = 30.0
 
 
+def claim_name_of(group: str) -> str:
+    """What the claims of a group are called unless somebody says otherwise: claim names have no slash."""
+    return group.replace("/", ".")
+
+
 class PipelineFailed(AckwiseError):
     """The pipeline stopped because of an error; what it had settled stays settled."""
 
@@ -111,7 +116,7 @@ class Running:
             opened.transport.send(
                 ConfigureGroup(queue=plan.queue, group=plan.group, start=start_at(plan.start, "start"))
             )
-            who = identity(folder, plan.queue, plan.group, plan.claim_name or plan.group)
+            who = identity(folder, plan.queue, plan.group, plan.claim_name or claim_name_of(plan.group))
             shown = StreamProgress(f"{plan.queue} → {plan.group}") if progress else None
             return cls(plan, opened, who, folder.url, shown)
         except BaseException:

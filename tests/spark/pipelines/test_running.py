@@ -1,0 +1,174 @@
+"""Starting and stopping pipelines, and whose turn it is."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ackwise.core import commands as c
+from ackwise.core.errors import AckwiseError, BadInput, Conflict, StoreUnavailable, UnknownQueue
+from ackwise.spark import pipeline
+from ackwise.spark.pipelines import Pipeline
+from ackwise.spark.pipelines.running import PipelineFailed
+from tests.spark.stores import Desk, until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def same(order: dict[str, Any]) -> dict[str, Any]:
+    return order
+
+
+def billing(spark: SparkSession, desk: Desk, group: str = "g", **more: Any) -> Pipeline:
+    return pipeline(spark, desk.url).consume("q", group, **more).map(same, returns="n long").produce("out")
+
+
+def test_it_goes_on_until_it_is_stopped_and_then_from_there(
+    spark: SparkSession, local_desk: Desk, tmp_path: Path
+) -> None:
+    local_desk.number(30)
+    checkpoint = str(tmp_path / "checkpoint")
+    running = billing(spark, local_desk, max_rows=20).start(checkpoint)
+    until(lambda: running.lag() == 0)
+    local_desk.number(10, first=30)
+    until(lambda: running.lag() == 0)
+    running.stop()
+    assert (running.totals.acked, running.totals.outputs) == (40, 40)
+    assert local_desk.leases() == []
+    assert running.await_termination()
+    local_desk.number(10, first=40)
+    assert billing(spark, local_desk).run(checkpoint).acked == 10
+    assert len(local_desk.payloads("out")) == 50
+    names = {str(lease.key).partition("/")[0] for lease in local_desk.leases(live_only=False)}
+    assert names == {"g"}
+    assert billing(spark, local_desk).run(checkpoint).batches == 0
+
+
+def test_whoever_starts_from_the_checkpoint_takes_over_at_once(
+    spark: SparkSession, local_desk: Desk, tmp_path: Path
+) -> None:
+    """The one before died in the middle of a batch, with a lease that has minutes to go."""
+    local_desk.number(30)
+    checkpoint, stuck = str(tmp_path / "checkpoint"), tmp_path / "stuck"
+    stuck.touch()
+
+    def waits(order: dict[str, Any]) -> dict[str, Any]:
+        while order["n"] == 25 and stuck.exists():
+            time.sleep(0.01)
+        return order
+
+    one = pipeline(spark, local_desk.url).consume("q", "g").map(waits, returns="n long").produce("out")
+    running = one.start(checkpoint)
+    until(lambda: local_desk.counts() == {"held": 30})
+    with pytest.raises(PipelineFailed, match=r"^the pipeline failed: option claimName: 'g' is in use by another query"):
+        one.run(str(tmp_path / "another"))
+    running.query.stop()
+    stuck.unlink()
+    totals = one.run(checkpoint)
+    assert totals.acked + totals.already == 30
+    assert local_desk.counts() == {"acked": 30}
+    assert len(local_desk.payloads("out")) == 30
+    running.stop()
+
+
+def test_what_is_done_is_not_done_again(spark: SparkSession, local_desk: Desk) -> None:
+    """A group with a slash in its name, without a checkpoint, twice; then another group."""
+    local_desk.number(5)
+    assert billing(spark, local_desk, "team/billing").run().acked == 5
+    assert billing(spark, local_desk, "team/billing").run().rows == 0
+    assert billing(spark, local_desk, "other").run().outputs == 5
+    assert len(local_desk.payloads("out")) == 10
+
+
+def test_a_group_that_begins_later(spark: SparkSession, local_desk: Desk) -> None:
+    local_desk.number(5)
+    assert billing(spark, local_desk, start="new").run().rows == 0
+    local_desk.number(2, first=5)
+    assert billing(spark, local_desk, start="new").run().rows == 2
+
+
+def test_a_checkpoint_of_another_pipeline(spark: SparkSession, local_desk: Desk, tmp_path: Path) -> None:
+    local_desk.number(1)
+    local_desk.number(1, queue="other")
+    checkpoint = str(tmp_path / "checkpoint")
+    billing(spark, local_desk).run(checkpoint)
+    with pytest.raises(Conflict, match=r"belongs to group 'g', and this pipeline has 'other'; give each pipeline"):
+        billing(spark, local_desk, "other").run(checkpoint)
+    other = pipeline(spark, local_desk.url).consume("other", "g").map(same)
+    with pytest.raises(
+        Conflict, match=r"^the checkpoint .*checkpoint belongs to queue 'q', and this pipeline has 'other'"
+    ):
+        other.run(checkpoint)
+    assert local_desk.payloads("out") == [b'{"n":0}']
+
+
+def test_a_queue_that_is_paused(spark: SparkSession, local_desk: Desk) -> None:
+    local_desk.number(3)
+    local_desk.do(c.PauseQueue(queue="q"))
+    with pytest.raises(Conflict, match="the queue 'q' is paused; resume it to finish"):
+        billing(spark, local_desk).run()
+    assert local_desk.counts() == {"unread": 3}
+
+
+def test_files_that_cannot_be_written(spark: SparkSession, local_desk: Desk, tmp_path: Path) -> None:
+    local_desk.number(3)
+    one = pipeline(spark, local_desk.url).consume("q", "g").map(same, returns="n long")
+    with pytest.raises(AckwiseError, match=r"^the pipeline failed: .*nonsense") as caught:
+        one.write("nonsense", str(tmp_path / "files")).run()
+    assert "\n" not in str(caught.value)
+    assert local_desk.leases() == []
+    assert sum(local_desk.counts().values()) == local_desk.counts().get("unread", 0) + local_desk.counts().get(
+        "held", 0
+    )
+
+
+def test_what_is_not_there(spark: SparkSession, local_desk: Desk) -> None:
+    local_desk.configure()
+    with pytest.raises(UnknownQueue, match="'nowhere'"):
+        pipeline(spark, local_desk.url).consume("nowhere", "g").map(same).run()
+    with pytest.raises(StoreUnavailable, match=r"no server answers at http://127\.0\.0\.1:9"):
+        pipeline(spark, "http://127.0.0.1:9").consume("q", "g").map(same).run()
+    with pytest.raises(StoreUnavailable, match="/nowhere/at does not exist"):
+        pipeline(spark, "sqlite:////nowhere/at/all.db").consume("q", "g").map(same).run()
+
+
+async def later(order: Any) -> None:
+    """Nobody awaits it."""
+
+
+def test_what_makes_no_pipeline(spark: SparkSession, local_desk: Desk) -> None:
+    local_desk.number(1)
+    start = pipeline(spark, local_desk.url)
+    one = start.consume("q", "g")
+    for wrong, told in (
+        (lambda: pipeline(spark, None), "the url must be a string, not NoneType"),  # type: ignore[arg-type]
+        (lambda: start.consume("", "g"), "queue must not be empty"),
+        (lambda: start.consume("q", "x" * 300), "group is longer than 255 characters"),
+        (lambda: start.consume("q", "g", max_rows=0), "max_rows must be between 1"),
+        (lambda: start.consume("q", "g", lease=0), "lease must be between"),
+        (lambda: start.consume("q", "g", schema="n longg"), "schema is not a schema such as"),
+        (lambda: start.consume("q", "g", schema="m map<int, int>"), "schema: map<int,int>: the keys of a JSON object"),
+        (lambda: one.map(7), ".map takes a function, not int"),  # type: ignore[arg-type]
+        (lambda: one.map(later), ".map takes a plain function; an async one would never be awaited"),
+        (lambda: one.map(same, returns="n"), "returns is not a schema such as"),
+        (lambda: one.map(same, timeout=-1), "timeout must be between"),
+        (lambda: one.map(same).map(same), "a pipeline has one .map or .transform"),
+        (lambda: one.map(same).transform(lambda rows: rows), "a pipeline has one .map or .transform"),
+        (lambda: one.transform(), ".transform takes functions"),
+        (lambda: one.transform("n > 1"), ".transform takes functions"),  # type: ignore[arg-type]
+        (lambda: one.produce(""), "queue must not be empty"),
+        (lambda: one.start(""), "start(checkpoint): name the folder"),
+        (lambda: start.consume("q", "g", start="earliest").run(), "start must be an ISO time"),
+        (lambda: start.consume("q", "g", claim_name="a/b").run(), "claimName is 'a/b': it must not contain a slash"),
+        (lambda: start.consume("q", "g", max_partitions=-1).run(), "maxPartitions must be between 1"),
+    ):
+        with pytest.raises(AckwiseError) as caught:
+            wrong()
+        assert told in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert isinstance(caught.value, BadInput) or "bad_input" in str(caught.value), type(caught.value)
+    assert local_desk.leases(live_only=False) == []
