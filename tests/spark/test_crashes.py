@@ -11,6 +11,8 @@ from tests.faults.spark.lives import Life
 from tests.server.process import ServerProcess
 from tests.spark.cluster import Cluster
 
+pytestmark = pytest.mark.timeout(600)
+
 COUNT = 3000
 BREAK_EVERY = 997
 

@@ -7,7 +7,6 @@ import importlib.util
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import traceback
 from collections.abc import Iterable, Iterator
@@ -74,7 +73,7 @@ def run(
     from ackwise.spark import session
 
     spark = session(f"ackwise {target}", master=master, config=settings)
-    from ackwise.spark.jobs.refusals import told
+    from ackwise.spark.refusals import told
 
     with _signals() as stop, told():
         _ship(spark, module, py_files or ())
@@ -108,6 +107,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _ship(spark: SparkSession, module: str, files: Iterable[Path]) -> None:
     """Workers run elsewhere and import functions by name: what is in this folder goes to them."""
+    from ackwise.spark.cache import temporary
+
     top = module.partition(".")[0]
     here = Path.cwd()
     for file in files:
@@ -117,8 +118,10 @@ def _ship(spark: SparkSession, module: str, files: Iterable[Path]) -> None:
     if (here / f"{top}.py").is_file():
         spark.sparkContext.addPyFile(str(here / f"{top}.py"))
     elif (here / top / "__init__.py").is_file():
-        with tempfile.TemporaryDirectory(prefix="ackwise-ship-") as folder:
-            spark.sparkContext.addPyFile(shutil.make_archive(f"{folder}/{top}", "zip", here, top))
+        # Workers fetch it when they start, which may be late: it stays until we end.
+        folder = temporary()
+        folder.mkdir(exist_ok=True)
+        spark.sparkContext.addPyFile(shutil.make_archive(f"{folder}/{top}", "zip", here, top))
 
 
 def _made(spark: SparkSession, module: str, name: str, url: str, given: bool) -> Pipeline:

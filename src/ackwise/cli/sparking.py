@@ -42,8 +42,8 @@ def sparked(label: str, url: str, master: str | None, queue: str | None = None) 
 
     ran_before = _running()
     spark = session(f"ackwise {label}", master=master)
-    from ackwise.spark.jobs.refusals import told
     from ackwise.spark.progress import batch_progress
+    from ackwise.spark.refusals import told
 
     try:
         with told(), batch_progress(spark, label):

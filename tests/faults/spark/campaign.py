@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,12 +19,13 @@ from ackwise.spark.reach import reach
 from tests.faults.campaign import Tally
 from tests.faults.spark.checking import Standing, check, check_totals, leases, progress
 from tests.faults.spark.driver import Job
-from tests.faults.spark.lives import Life, Mark, waiting
+from tests.faults.spark.lives import PATIENCE, Life, Mark
 from tests.faults.spark.orders import GROUP, OUTPUT, QUEUE, RETRY_LIMIT, items, kind_of
 
 LOCAL = "local[2]"
 MOMENTS = ("claimed", "working", "working", "between")
 KILLS = ("driver", "group", "java")
+LOOK_EVERY = 0.02
 _PUSH = 2000
 
 
@@ -102,6 +104,7 @@ class PipelineCampaign:
         life = self.start(master)
         try:
             while_it_works(life)
+            self._until(life, lambda _: life.ended, "its end")
             totals = life.finish().totals
         finally:
             life.abandon()
@@ -134,12 +137,17 @@ class PipelineCampaign:
         self._until(life, lambda now: reached[moment](now) or now.acked >= late, moment)
 
     def _until(self, life: Life, reached: Callable[[GroupStats], bool], what: str) -> None:
-        for _ in waiting():
-            if reached(progress(self._here)):
-                return
+        """Wait for it as long as the pipeline gets further, and then a while longer."""
+        before: GroupStats | None = None
+        since = time.monotonic()
+        while not reached(now := progress(self._here)):
             if life.ended:
                 raise Interrupted(f"the driver ended before {what}:\n{life.log()}")
-        raise Interrupted(f"gave up waiting for {what} at {progress(self._here)}:\n{life.log()}")
+            if now != before:
+                before, since = now, time.monotonic()
+            elif time.monotonic() - since > PATIENCE:
+                raise Interrupted(f"gave up waiting for {what} at {now}:\n{life.log()}")
+            time.sleep(LOOK_EVERY)
 
     def check(self, store_url: str) -> Tally:
         """Hold the store to its promises. `store_url` is where it is when no server runs any more."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -17,14 +17,7 @@ from tests.faults.campaign import ROOT
 from tests.faults.spark.driver import MARK, Done, Job, Ready
 
 PATIENCE = 240.0
-
-
-def waiting(seconds: float = PATIENCE, every: float = 0.02) -> Iterator[None]:
-    """Moments at which to look whether something has happened."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        yield
-        time.sleep(every)
+ORPHANS_END = 60.0
 
 
 class Mark:
@@ -51,13 +44,12 @@ class Mark:
 
     def gone(self) -> list[str]:
         """What is still there when everything should have ended by itself; it is ended then."""
-        rest: list[tuple[int, str]] = []
-        for _ in waiting(60, every=0.2):
-            rest = self.bearers()
-            if not rest:
-                return []
+        end = time.monotonic() + ORPHANS_END
+        while (rest := self.bearers()) and time.monotonic() < end:
+            time.sleep(0.2)
         for pid, _ in rest:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         return [f"still running: {pid} {command[-160:]}" for pid, command in rest]
 
 

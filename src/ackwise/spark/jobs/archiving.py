@@ -17,9 +17,9 @@ from ackwise.core.answers import Counted, QueueInfo
 from ackwise.core.commands import PruneQueue
 from ackwise.spark.failing import plainly
 from ackwise.spark.jobs.manifests import MESSAGES, Archive, place_name
-from ackwise.spark.jobs.refusals import told
 from ackwise.spark.jobs.tables import Row, collected
 from ackwise.spark.reach import absolute, kept, reach
+from ackwise.spark.refusals import told
 from ackwise.spark.source.packing import Stretch, dealt
 from ackwise.spark.source.reading import Batches
 

@@ -7,9 +7,9 @@ from pyspark.sql import functions as F
 
 from ackwise.connect import connect
 from ackwise.spark.jobs.dead_letters import counted
-from ackwise.spark.jobs.refusals import told
 from ackwise.spark.jobs.tables import table
 from ackwise.spark.pacing import Pace, Progress, put_back
+from ackwise.spark.refusals import told
 
 
 def redrive(

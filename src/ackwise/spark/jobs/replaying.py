@@ -19,8 +19,8 @@ from ackwise.core.messages import JSON, NewMessage
 from ackwise.core.native import payloads
 from ackwise.spark.failing import plainly
 from ackwise.spark.jobs.manifests import Archive
-from ackwise.spark.jobs.refusals import told
 from ackwise.spark.reach import absolute, kept
+from ackwise.spark.refusals import told
 
 ROWS_PER_PUSH = 1000
 BYTES_PER_PUSH = 4 << 20

@@ -10,6 +10,7 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -121,7 +122,7 @@ class Batches:
         folder.create(f"{name}/{WRITTEN}", "\n".join(failed))
 
     def _transformed(self, batch: DataFrame, number: int) -> Counter[str]:
-        with _kept(culprits.numbered(batch)) as source:
+        with _kept(batch) as source:
             counts = Counter({"rows": source.count()})
             first = source.select("delivery_id").first()
             if first is None:
@@ -134,8 +135,13 @@ class Batches:
                 found = culprits.search(source, self._evaluate)
                 if not found:
                     raise
-                counts += self._charged(source, found)
-                self._settle(source.filter(~f.col(culprits.ROW).isin(list(found))), number, counts, again=True)
+                counts += Settler(self._transport).settle(
+                    [
+                        Row(one, Outcome.RETRY, None, why, culprits.TransformFailed.__name__)
+                        for one, why in found.items()
+                    ]
+                )
+                self._settle(source.filter(~f.col("delivery_id").isin(list(found))), number, counts, again=True)
             return counts + self._rest(first["delivery_id"])
 
     def _evaluate(self, part: DataFrame) -> None:
@@ -144,13 +150,6 @@ class Batches:
             frame = self._apply(part, broken)
             for one in (frame, *broken):
                 one.write.format("noop").mode("overwrite").save()
-
-    def _charged(self, source: DataFrame, found: dict[int, str]) -> Counter[str]:
-        rows = source.filter(f.col(culprits.ROW).isin(list(found))).select("delivery_id", culprits.ROW).collect()
-        entries = [
-            Row(row["delivery_id"], Outcome.RETRY, None, found[row[culprits.ROW]], "TransformFailed") for row in rows
-        ]
-        return Settler(self._transport).settle(entries)
 
     def _apply(self, source: DataFrame, broken: list[DataFrame]) -> DataFrame:
         """What the transform makes of rows; those that cannot be read are broken before it sees them."""
@@ -173,7 +172,7 @@ class Batches:
         `again` when a first try broke: what that had acked was not counted, what it had rejected was.
         """
         with collecting() as broken:
-            frame = self._apply(source.drop(culprits.ROW), broken)
+            frame = self._apply(source, broken)
             if self._plan.write is not None:
                 self._write(self._shown(frame), number, self._plan.write)
             if broken:
@@ -259,7 +258,9 @@ def _same(value: Any) -> Any:
 
 @contextmanager
 def _kept(frame: DataFrame) -> Iterator[DataFrame]:
-    frame.persist()
+    # On a cluster a second executor has it as well: what is made anew after one is lost might not be the same.
+    local = frame.sparkSession.sparkContext.master.startswith("local")
+    frame.persist(StorageLevel.MEMORY_AND_DISK if local else StorageLevel.MEMORY_AND_DISK_2)
     try:
         yield frame
     finally:

@@ -63,6 +63,10 @@ class Consuming:
         limits.name(queue, "queue")
         limits.name(group, "group")
         limits.count(max_rows, "max_rows", most=limits.MAX_BATCH)
+        if claim_name is not None:
+            limits.name(claim_name, "claim_name")
+        if max_partitions is not None:
+            limits.count(max_partitions, "max_partitions")
         plan = Plan(
             url=self._url,
             queue=queue,

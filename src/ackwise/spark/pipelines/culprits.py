@@ -16,7 +16,6 @@ from pyspark.sql import functions as f
 from ackwise.core.errors import AckwiseError
 from ackwise.spark.failing import line_of, reason
 
-ROW = "_ackwise_row"
 MOST = 50
 """More culprits than this in one batch are not poison but a mistake in the transform: then it fails as a whole."""
 
@@ -35,20 +34,13 @@ def is_about_rows(problem: Exception) -> bool:
     return not isinstance(problem, AnalysisException | ParseException) and line_of(problem) is None
 
 
-def numbered(frame: DataFrame) -> DataFrame:
-    return frame.withColumn(ROW, f.monotonically_increasing_id())
-
-
-def search(frame: DataFrame, attempt: Callable[[DataFrame], None]) -> dict[int, str]:
-    """The culprits by number with what was said of each.
-
-    `frame` is numbered, and `attempt` evaluates what the transform makes of a part of it.
-    """
-    numbers = sorted(row[0] for row in frame.select(ROW).collect())
-    found: dict[int, str] = {}
+def search(frame: DataFrame, attempt: Callable[[DataFrame], None]) -> dict[str, str]:
+    """The deliveries to blame, with what was said of each. `attempt` evaluates what the transform makes of a part."""
+    deliveries = sorted(row[0] for row in frame.select("delivery_id").collect())
+    found: dict[str, str] = {}
 
     def problem_in(lo: int, hi: int) -> Exception | None:
-        part = frame.filter(f.col(ROW).between(numbers[lo], numbers[hi - 1])).drop(ROW)
+        part = frame.filter(f.col("delivery_id").between(deliveries[lo], deliveries[hi - 1]))
         try:
             attempt(part)
         except BROKEN as problem:
@@ -59,13 +51,13 @@ def search(frame: DataFrame, attempt: Callable[[DataFrame], None]) -> dict[int, 
 
     # (lo, hi) that are known to fail; a half is tried only when its sibling does not tell already.
     failing: list[tuple[int, int, Exception]] = []
-    whole = problem_in(0, len(numbers)) if numbers else None
+    whole = problem_in(0, len(deliveries)) if deliveries else None
     if whole is not None:
-        failing.append((0, len(numbers), whole))
+        failing.append((0, len(deliveries), whole))
     while failing:
         lo, hi, problem = failing.pop()
         if hi - lo == 1:
-            found[numbers[lo]] = reason(problem)
+            found[deliveries[lo]] = reason(problem)
             if len(found) > MOST:
                 raise TransformFailed(
                     f"the transform fails for more than {MOST} records of one batch, such as: {reason(problem)}"

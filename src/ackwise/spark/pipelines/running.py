@@ -23,6 +23,7 @@ from ackwise.spark.pipelines.batches import Batches
 from ackwise.spark.pipelines.checkpoints import Identity, identity
 from ackwise.spark.pipelines.plan import Plan
 from ackwise.spark.reach import Reach, reach
+from ackwise.spark.refusals import told
 from ackwise.spark.source.options import start_at
 from ackwise.spark.source.schemas import STREAM
 
@@ -112,7 +113,8 @@ class Running:
 
         opened = reach(plan.url, duties=True)
         try:
-            folder = Folder(spark, checkpoint)
+            with told(f"the checkpoint {checkpoint}"):
+                folder = Folder(spark, checkpoint)
             opened.transport.send(
                 ConfigureGroup(queue=plan.queue, group=plan.group, start=start_at(plan.start, "start"))
             )
@@ -125,7 +127,8 @@ class Running:
 
     def _start(self, spark: SparkSession, trigger: str) -> None:
         try:
-            self._query = self._started(spark, trigger)
+            with told():
+                self._query = self._started(spark, trigger)
         except BaseException:
             self._reach.close()
             raise
