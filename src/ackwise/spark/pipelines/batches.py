@@ -259,7 +259,7 @@ def _same(value: Any) -> Any:
 @contextmanager
 def _kept(frame: DataFrame) -> Iterator[DataFrame]:
     # On a cluster a second executor has it as well: what is made anew after one is lost might not be the same.
-    local = frame.sparkSession.sparkContext.master.startswith("local")
+    local = str(frame.sparkSession.sparkContext.master).startswith("local")
     frame.persist(StorageLevel.MEMORY_AND_DISK if local else StorageLevel.MEMORY_AND_DISK_2)
     try:
         yield frame

@@ -8,7 +8,7 @@ import threading
 
 from ackwise.client.transport import Transport
 from ackwise.core.commands import Extend
-from ackwise.core.errors import AckwiseError, LeaseLost
+from ackwise.core.errors import LeaseLost
 from ackwise.core.limits import MICROS
 
 
@@ -61,7 +61,7 @@ class Renewer:
             lost = answer.deadline is None
         except LeaseLost:
             lost = True
-        except AckwiseError as problem:
+        except Exception as problem:  # whatever it is, the next time may succeed
             print(f"ackwise: renewing the lease {lease_id}: {problem}", file=sys.stderr)
             return
         if lost:
