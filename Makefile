@@ -34,6 +34,7 @@ bench: venv ## measure, into build/bench.json; ARGS="--only server" goes to it
 faults: venv ## kill brokers and pipelines at work (SEED=1 KILLS=250), into build/faults.json
 	@mkdir -p build
 	$(BIN)/python -m tests.faults --seed $(SEED) --kills $(KILLS)
+	$(BIN)/python -m pytest -q -m long tests
 
 mutants: venv ## break the code on purpose and see the tests notice
 	$(BIN)/python tools/mutants.py

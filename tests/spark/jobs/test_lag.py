@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
 from ackwise import connect
+from ackwise.core.queries import ReadLedger
 from ackwise.spark.jobs import lag
 from ackwise.spark.jobs.lagging import by_group
 from ackwise.spark.jobs.tables import collected
+from ackwise.spark.reach import reach
 from tests.spark.jobs.frames import Row, at, frame
 
 NOW = at("2030-01-31T12:00:30")
@@ -46,12 +49,23 @@ def test_the_estimate_goes_by_the_last_minutes(spark: SparkSession) -> None:
     assert [(r["ack_rate"], r["drain_seconds"]) for r in rows] == [(1.0, 530.0), (0.0, None), (0.0, 0.0)]
 
 
+def wait_for_ledger(url: str) -> None:
+    """It is written about once a second."""
+    here = reach(url, duties=False)
+    try:
+        while not here.transport.ask(ReadLedger(queue="orders")):
+            time.sleep(0.05)
+    finally:
+        here.close()
+
+
 def test_a_store(spark: SparkSession, any_url: str) -> None:
     with connect(any_url) as queue:
         for partition, count in (("eu", 5), ("us", 3)):
             queue.push_many("orders", [{"id": number} for number in range(count)], partition=partition)
         held = queue.claim("orders", group="billing", max=2, partitions=["eu"])
         held[0].ack()
+        wait_for_ledger(any_url)
         (total,) = collected(lag(spark, any_url, "orders"))
         assert (total["lag"], total["unread"], total["held"]) == (7, 6, 1)
         assert total["drain_seconds"] > 0

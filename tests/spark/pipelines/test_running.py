@@ -162,7 +162,7 @@ def test_what_makes_no_pipeline(spark: SparkSession, local_desk: Desk) -> None:
         (lambda: one.start(""), "start(checkpoint): name the folder"),
         (lambda: start.consume("q", "g", start="earliest").run(), "start must be an ISO time"),
         (lambda: start.consume("q", "g", claim_name="a/b").run(), "claimName is 'a/b': it must not contain a slash"),
-        (lambda: start.consume("q", "g", max_partitions=-1).run(), "maxPartitions must be between 1"),
+        (lambda: start.consume("q", "g", max_partitions=-1).run(), "max_partitions must be between 1"),
     ):
         with pytest.raises(AckwiseError) as caught:
             wrong()
