@@ -132,7 +132,7 @@ class Pipeline:
 
     def write(self, format: str, path: str | None = None, **options: str) -> Pipeline:
         """Write what comes out with Spark, before the records are settled. Files go to `path/batch=…`, a folder per
-        batch that a batch which is run again overwrites."""
+        batch; one that was written whole is not written over when its batch is run again."""
         return self._with(write=Write(format, path, dict(options)))
 
     def start(self, checkpoint: str, *, progress: bool = False, trigger: str = "0 seconds") -> Running:
