@@ -28,7 +28,6 @@ KINDS = (
     "segfaults",
     "hogs",
     "killed",
-    "sleeps",
     "raises",
     "mistyped",
     "leaves",
@@ -44,9 +43,8 @@ CHARGED = {
     "segfaults": ("WorkerDied", "the process that ran it died: signal 11 (SIGSEGV)"),
     "hogs": ("MemoryError", ""),
     "killed": ("WorkerDied", "the process that ran it died: signal 9 (SIGKILL)"),
-    "sleeps": ("TimeoutError", "it took longer than 1 seconds"),
-    "raises": ("ValueError", "order 5 is bad"),
-    "mistyped": ("WrongType", "the function returned {'n': 'six', 'attempt': 1}, which is not"),
+    "raises": ("ValueError", "order 4 is bad"),
+    "mistyped": ("WrongType", "the function returned {'n': 'five', 'attempt': 1}, which is not"),
     "leaves": ("SystemExit", "SystemExit: 4"),
 }
 """They fail at every attempt, and what is said of them then."""
@@ -70,12 +68,10 @@ def behaves(order: dict[str, Any], record: Record) -> Any:
                 resource.setrlimit(resource.RLIMIT_AS, limits)
         case "killed":
             os.kill(os.getpid(), signal.SIGKILL)
-        case "sleeps":
-            time.sleep(3600)
         case "raises":
             raise ValueError(f"order {order['n']} is bad")
         case "mistyped":
-            return {"n": "six", "attempt": 1}
+            return {"n": "five", "attempt": 1}
         case "leaves":
             sys.exit(4)
         case "rejects":
@@ -107,19 +103,19 @@ def test_every_record_ends_as_its_function_says(spark: SparkSession, desk: Desk)
     totals = (
         pipeline(spark, desk.url)
         .consume("q", "g", schema="n long not null, kind string", max_rows=200)
-        .map(behaves, returns="n long, attempt int", timeout=1)
+        .map(behaves, returns="n long, attempt int")
         .produce("out")
         .run()
     )
 
     dead = {letter.transaction_id: letter for letter in desk.dead()}
-    assert set(dead) == {"text", "half", "t8", *(f"t{KINDS.index(kind)}" for kind in CHARGED)}
+    assert set(dead) == {"text", "half", "t7", *(f"t{KINDS.index(kind)}" for kind in CHARGED)}
     for kind, (error_type, error) in CHARGED.items():
         letter = dead[f"t{KINDS.index(kind)}"]
         assert (letter.reason, letter.failures, letter.deliveries) == ("retry_limit", 3, 3), kind
         assert letter.error_type == error_type
         assert letter.error.startswith(error)
-    assert (dead["t8"].reason, dead["t8"].error, dead["t8"].failures) == ("rejected", "never", 0)
+    assert (dead["t7"].reason, dead["t7"].error, dead["t7"].failures) == ("rejected", "never", 0)
     for name in ("text", "half"):
         assert (dead[name].reason, dead[name].failures) == ("undecodable", 0)
         assert dead[name].error.startswith("the payload does not fit: ")
@@ -134,6 +130,21 @@ def test_every_record_ends_as_its_function_says(spark: SparkSession, desk: Desk)
     assert totals.retried == 2 * len(CHARGED) + 2
     assert totals.rows == 303 + totals.retried
     assert totals.outputs == sum(outputs.values())
+
+
+def test_a_record_that_takes_too_long(spark: SparkSession, local_desk: Desk) -> None:
+    local_desk.configure(retry_limit=1)
+    local_desk.number(3)
+
+    def sleeps(order: dict[str, Any]) -> None:
+        if order["n"] == 1:
+            time.sleep(3600)
+
+    one = pipeline(spark, local_desk.url).consume("q", "g", max_partitions=1).map(sleeps, timeout=2)
+    one.run()
+    letter = next(letter for letter in local_desk.dead() if letter.transaction_id == "t1")
+    assert (letter.error_type, letter.error) == ("TimeoutError", "it took longer than 2 seconds")
+    assert local_desk.group().lag == 0
 
 
 def test_outputs_stay_in_their_partition_and_name_their_record(spark: SparkSession, local_desk: Desk) -> None:
