@@ -136,3 +136,14 @@ def merge_ranges(ranges: list[tuple[int, int, int]], most: int) -> list[tuple[in
         else:
             joined.append((lane, lo, hi))
     return joined
+
+
+def joined(ranges: list[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
+    """Ranges [lo, hi) in order, those as one that are no further apart than `gap`."""
+    found: list[tuple[int, int]] = []
+    for lo, hi in sorted(ranges):
+        if found and lo - found[-1][1] <= gap:
+            found[-1] = (found[-1][0], max(hi, found[-1][1]))
+        else:
+            found.append((lo, hi))
+    return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 from ackwise.client.transport import Transport
@@ -65,11 +64,9 @@ class Settler:
 
     def settle(self, rows: Sequence[Row]) -> Counter[str]:
         """How many rows got which verdict, and under `outputs` how many messages were pushed."""
-        counts: Counter[str] = Counter()
-        for bundled, part in groupby(rows, key=lambda row: bool(row.outputs)):
-            for chunk in _chunks(list(part), MOST_BUNDLES if bundled else MOST_ROWS):
-                counts += self._bundles(chunk) if bundled else self._plain(chunk)
-        return counts
+        bundled = any(row.outputs for row in rows)
+        work = self._bundles if bundled else self._plain
+        return sum(map(work, _chunks(rows, MOST_BUNDLES if bundled else MOST_ROWS)), Counter())
 
     def _send(self, entries: list[Settlement]) -> list[Settled]:
         answers: list[Settled] = self._transport.send(Settle(entries=entries))
@@ -99,10 +96,12 @@ class Settler:
 
     def _bundles(self, rows: list[Row]) -> Counter[str]:
         """All of them in one commit. If one is refused the others are tried without it: nothing is pushed twice."""
+        outputs = [message for row in rows for message in row.outputs]
+        if not outputs:
+            return self._plain(rows)
         stretches, single = gathered(rows)
         settlements = [_settlement(row) for row in single]
         settlements += [Settlement(selector=one.selector(whole=True), outcome=Outcome.ACK) for one in stretches]
-        outputs = [message for row in rows for message in row.outputs]
         assert self._produce is not None
         command = Transaction(
             settlements=settlements,
@@ -176,7 +175,7 @@ def _holds(held: dict[tuple[str, int], list[HeldRow]], delivery_id: str) -> bool
     return any(one.lo <= key.seq < one.hi for one in spans)
 
 
-def _chunks(rows: list[Row], most: int) -> Iterator[list[Row]]:
+def _chunks(rows: Sequence[Row], most: int) -> Iterator[list[Row]]:
     chunk: list[Row] = []
     size = 0
     for row in rows:

@@ -111,7 +111,7 @@ def _of_letter(letters: list[Row]) -> _Spot | None:
 def _message(session: Session, spot: _Spot, letters: list[Row]) -> Message | None:
     if spot.scheduled is not None:
         return _waiting(spot.scheduled).message(0)
-    stored = reading.messages(session, spot.lane, spot.seq, spot.seq + 1)
+    stored = reading.messages(session, spot.lane, [(spot.seq, spot.seq + 1)])
     if stored:
         return stored[0]
     return snapshot(spot.lane, spot.seq, letters[0][15], letters[0][14]) if letters else None

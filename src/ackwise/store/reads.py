@@ -53,7 +53,7 @@ def browse(session: Session, query: q.Browse) -> list[q.BrowsedMessage]:
             continue
         hi = min(head, lo + query.limit - len(page))
         states = states_of(session, group, lane, lo, hi) if group is not None else {}
-        for message in reading.messages(session, lane, lo, hi):
+        for message in reading.messages(session, lane, [(lo, hi)]):
             page.append(q.BrowsedMessage(message, name, uuid, prio, states.get(message.seq)))
         if len(page) >= query.limit:
             break

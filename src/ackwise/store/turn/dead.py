@@ -32,42 +32,46 @@ def add_history(history: str, at: int, event: str, owner: str | None, error: str
     return msgspec.json.encode([*lines, line][-MOST_HISTORY:]).decode()
 
 
-def bury(
-    turn: Turn,
-    queue: QueueRow,
-    group: GroupRow,
-    cursor: Cursor,
-    span: Span,
-    fate: Fate,
-    error: str,
-    error_type: str = "",
-) -> None:
-    """Write a dead letter for every message of `span`. The caller takes the span itself away."""
+class Burial(msgspec.Struct, frozen=True):
+    """Messages that die together, and of what."""
+
+    span: Span
+    fate: Fate
+    error: str
+    error_type: str = ""
+
+
+def bury(turn: Turn, queue: QueueRow, group: GroupRow, cursor: Cursor, burials: list[Burial]) -> None:
+    """Write a dead letter for every message of spans of one lane. The caller takes the spans themselves away."""
+    ranges = [(one.span.lo, one.span.hi) for one in burials]
+    messages = {message.seq: message for message in reading.messages(turn.session, cursor.lane, ranges)}
     rows = []
-    reason = fate.reason.value if fate.reason else ""
-    for message in reading.messages(turn.session, span.lane, span.lo, span.hi):
-        rows.append(
-            {
-                "uuid": uuid_text(turn.new_uuid()),
-                "queue": queue.id,
-                "part": cursor.part,
-                "lane": span.lane,
-                "seq": message.seq,
-                "epoch": cursor.epoch,
-                "grp": group.id,
-                "grp_name": group.name,
-                "txid": message.transaction_id,
-                "reason": reason,
-                "error": limits.text(error, "error", LONGEST_ERROR),
-                "etype": limits.text(error_type, "error_type", LONGEST_NOTE),
-                "fails": fate.failures,
-                "delivs": span.delivs,
-                "history": span.history,
-                "snapshot": segment.one(message),
-                "born_at": message.created_at,
-                "dead_at": turn.now,
-            }
-        )
+    for one in burials:
+        error = limits.text(one.error, "error", LONGEST_ERROR)
+        etype = limits.text(one.error_type, "error_type", LONGEST_NOTE)
+        for message in (messages[seq] for seq in range(one.span.lo, one.span.hi) if seq in messages):
+            rows.append(
+                {
+                    "uuid": uuid_text(turn.new_uuid()),
+                    "queue": queue.id,
+                    "part": cursor.part,
+                    "lane": cursor.lane,
+                    "seq": message.seq,
+                    "epoch": cursor.epoch,
+                    "grp": group.id,
+                    "grp_name": group.name,
+                    "txid": message.transaction_id,
+                    "reason": one.fate.reason.value if one.fate.reason else "",
+                    "error": error,
+                    "etype": etype,
+                    "fails": one.fate.failures,
+                    "delivs": one.span.delivs,
+                    "history": one.span.history,
+                    "snapshot": segment.one(message),
+                    "born_at": message.created_at,
+                    "dead_at": turn.now,
+                }
+            )
     turn.session.many("dead_insert", rows)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from ackwise.core.answers import Settled
@@ -9,10 +11,11 @@ from ackwise.core.commands import Settlement
 from ackwise.core.lifecycle import State
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Attempt, Fate, Outcome, Reason, Verdict, on_reject, on_release, on_retry
-from ackwise.core.spans import Cursor, Lease, Span, cut
-from ackwise.store.turn import catalog, dead, places
+from ackwise.core.spans import Cursor, Lease, Span, cut, joined
+from ackwise.store.turn import catalog, dead, places, reading
 from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
+from ackwise.store.turn.span_edit import SpanEdit
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -51,11 +54,16 @@ def spans_of(turn: Turn, held: Holding, target: Target) -> list[Span]:
     """The spans of the lease (of nobody's: those that nobody holds) that the target touches."""
     if target.lane is None:
         return turn.spans("spans_of_lease", lease=target.lease.no)
-    where = {"lane": target.lane, "grp": held.group.id}
-    spans = turn.spans("spans_inside", **where, lo=target.lo, hi=target.hi) if target.hi - target.lo > 1 else []
-    spans += turn.spans("span_across", **where, hi=target.hi if target.hi - target.lo > 1 else target.lo)
     holder = target.lease.no or None
-    return [s for s in spans if s.lease == holder and s.lo < target.hi and s.hi > target.lo]
+    found = _touched(turn, held, target.lane, target.lo, target.hi)
+    return [s for s in found if s.lease == holder and s.lo < target.hi and s.hi > target.lo]
+
+
+def _touched(turn: Turn, held: Holding, lane: int, lo: int, hi: int) -> list[Span]:
+    """All spans of the group that [lo, hi) touches, and perhaps the next one."""
+    where = {"lane": lane, "grp": held.group.id}
+    spans = turn.spans("spans_inside", **where, lo=lo, hi=hi) if hi - lo > 1 else []
+    return spans + turn.spans("span_across", **where, hi=hi if hi - lo > 1 else lo)
 
 
 def nobodys(turn: Turn, group: GroupRow, lane: int, seq: int) -> Target:
@@ -78,46 +86,118 @@ def nobodys(turn: Turn, group: GroupRow, lane: int, seq: int) -> Target:
 
 def act(turn: Turn, target: Target, entry: Settlement) -> Settled:
     """Settle what of the target is outstanding."""
-    lease = target.lease
-    held = holding(turn, lease)
-    if held is None:
+    ending = Ending.of(turn, target.lease, [target])
+    if ending is None:
         return Settled(Verdict.STALE)
-    spans = spans_of(turn, held, target)
-    pieces = [cut(s, target.lo, target.hi) if target.lane is not None else (None, s, None) for s in spans]
-    if target.whole and sum(len(piece) for _, piece, _ in pieces) != target.hi - target.lo:
-        # Not even `already`: whoever asks for the whole wants to hear that it was not this call that settled it.
-        return Settled(Verdict.UNKNOWN)
-    if not lease.live(turn.now) or not spans:
-        return Settled(_refusal(turn, target, spans))
-    verdicts: dict[Verdict, int] = {}
-    reason: Reason | None = None
-    took = turn.now - lease.made_at
-    failures = 0
-    cursors: dict[int, Cursor] = {}
-    beside: list[Cursor] | None = None
-    if target.lane is not None and lease.exclusivity != "none":
-        # Its siblings are needed as well, if this ends the lease's hold of the partition.
-        rows = turn.session.rows("cursors_beside", {"lane": target.lane, "grp": lease.grp})
-        places_here = list(map(places.cursor_from, rows))
-        cursors = {cursor.lane: cursor for cursor in places_here if cursor.lane == target.lane}
-        beside = [cursor for cursor in places_here if cursor.lane != target.lane]
-    for span, (before, piece, after) in zip(spans, pieces, strict=True):
-        cursor = cursors.get(piece.lane) or cursor_of(turn, piece)
-        cursors[piece.lane] = cursor
-        rest = [s for s in (before, after) if s is not None]
-        verdict, why, fails = _apply(turn, held, lease, cursor, span, piece, rest, entry)
-        verdicts[verdict] = verdicts.get(verdict, 0) + len(piece)
-        dropped = verdict is Verdict.DEAD and not held.policy.dead_letters
-        reason = reason if dropped else why or reason
-        word = State.EXPIRED.value if dropped else verdict.value
-        turn.count(held.queue.name, held.group.name, word, len(piece), took)
-        failures = fails
-    granted = sum(hi - lo for lane, lo, hi in lease.granted if lane == target.lane)
-    emptied = sum(len(piece) for _, piece, _ in pieces) == granted
-    ended = let_go(turn, held, lease, cursors, emptied=emptied, beside=beside)
-    died = verdicts.pop(Verdict.DEAD, 0)
-    overall = next(iter(verdicts), Verdict.DEAD)
-    return Settled(overall, sum(verdicts.values()) + died, ended, None if verdicts else reason, died, failures)
+    answer = ending.settle(target, entry)
+    answer.lease_ended = ending.close()
+    return answer
+
+
+class Ending:
+    """What a lease holds in one lane, or in all: read once, cut in memory as often as settlements say, written once."""
+
+    def __init__(self, turn: Turn, held: Holding, lease: Lease, lane: int | None, spans: list[Span]) -> None:
+        self._turn, self._held, self._lease, self._lane = turn, held, lease, lane
+        self._spans = SpanEdit(spans)
+        self._cursors: dict[int, Cursor] = {}
+        self._beside: list[Cursor] | None = None
+        self._burials: list[tuple[Cursor, dead.Burial]] = []
+        self._settled = 0
+
+    @classmethod
+    def of(cls, turn: Turn, lease: Lease, targets: Sequence[Target]) -> Ending | None:
+        """Ready to settle these targets, all in one lane or one that is the whole lease; None if the group is gone."""
+        held = holding(turn, lease)
+        if held is None:
+            return None
+        lane = targets[0].lane
+        if lane is None:
+            return cls(turn, held, lease, None, turn.spans("spans_of_lease", lease=lease.no))
+        found: dict[int, Span] = {}
+        for lo, hi in joined([(target.lo, target.hi) for target in targets], reading.NEAR):
+            found.update((span.hi, span) for span in _touched(turn, held, lane, lo, hi))
+        return cls(turn, held, lease, lane, [found[hi] for hi in sorted(found)])
+
+    def in_one_span(self, target: Target) -> bool:
+        spans = self._touching(target)
+        return len(spans) == 1 and spans[0].lo <= target.lo and target.hi <= spans[0].hi
+
+    def _touching(self, target: Target) -> list[Span]:
+        if target.lane is None:
+            return self._spans.all()
+        holder = self._lease.no or None
+        return [span for span in self._spans.touching(target.lane, target.lo, target.hi) if span.lease == holder]
+
+    def settle(self, target: Target, entry: Settlement) -> Settled:
+        turn, held, lease = self._turn, self._held, self._lease
+        spans = self._touching(target)
+        pieces = [cut(s, *((target.lo, target.hi) if target.lane is not None else (s.lo, s.hi))) for s in spans]
+        if target.whole and sum(len(piece) for _, piece, _ in pieces) != target.hi - target.lo:
+            # Not even `already`: whoever asks for the whole wants to hear that it was not this call that settled it.
+            return Settled(Verdict.UNKNOWN)
+        if not lease.live(turn.now) or not spans:
+            return Settled(_refusal(target, spans))
+        verdicts: dict[Verdict, int] = {}
+        reason: Reason | None = None
+        failures = 0
+        for span, (before, piece, after) in zip(spans, pieces, strict=True):
+            rest = [s for s in (before, after) if s is not None]
+            verdict, why, failures = self._apply(self._cursor(piece), span, piece, rest, entry)
+            verdicts[verdict] = verdicts.get(verdict, 0) + len(piece)
+            dropped = verdict is Verdict.DEAD and not held.policy.dead_letters
+            reason = reason if dropped else why or reason
+            word = State.EXPIRED.value if dropped else verdict.value
+            turn.count(held.queue.name, held.group.name, word, len(piece), turn.now - lease.made_at)
+            self._settled += len(piece)
+        died = verdicts.pop(Verdict.DEAD, 0)
+        overall = next(iter(verdicts), Verdict.DEAD)
+        return Settled(overall, sum(verdicts.values()) + died, False, None if verdicts else reason, died, failures)
+
+    def _cursor(self, piece: Span) -> Cursor:
+        if piece.lane in self._cursors:
+            return self._cursors[piece.lane]
+        if self._lane is None or self._lease.exclusivity == "none":
+            found = cursor_of(self._turn, piece)
+        else:
+            # Its siblings are needed as well, if this ends the lease's hold of the partition.
+            rows = self._turn.session.rows("cursors_beside", {"lane": self._lane, "grp": self._lease.grp})
+            here = list(map(places.cursor_from, rows))
+            found = next(cursor for cursor in here if cursor.lane == self._lane)
+            self._beside = [cursor for cursor in here if cursor.lane != self._lane]
+        self._cursors[piece.lane] = found
+        return found
+
+    def _apply(
+        self, cursor: Cursor, span: Span, piece: Span, rest: list[Span], entry: Settlement
+    ) -> tuple[Verdict, Reason | None, int]:
+        """Do to one piece of a span what its fate says."""
+        turn, held, lease = self._turn, self._held, self._lease
+        if entry.outcome is Outcome.ACK:
+            cursor.held -= len(piece)
+            cursor.acked += len(piece)
+            cursor.settled_at = turn.now
+            self._spans.replace(span, rest)
+            return Verdict.ACKED, None, piece.fails
+        fate = _fate(turn, held.policy, attempt_of(lease, piece), entry)
+        piece.history = dead.add_history(piece.history, turn.now, entry.outcome.value, lease.owner, entry.error)
+        self._spans.replace(span, finish(cursor, piece, rest, fate))
+        if fate.state is State.WAITING:
+            return (Verdict.RELEASED if entry.outcome is Outcome.RELEASE else Verdict.RETRIED), None, fate.failures
+        if fate.state is State.DEAD:
+            self._burials.append((cursor, dead.Burial(piece, fate, entry.error or "", entry.error_type or "")))
+        return Verdict.DEAD, fate.reason, fate.failures
+
+    def close(self) -> bool:
+        """Write it all. Whether the lease has ended."""
+        if not self._settled:
+            return False
+        turn, held, lease = self._turn, self._held, self._lease
+        for cursor in self._cursors.values():
+            dead.bury(turn, held.queue, held.group, cursor, [one for at, one in self._burials if at is cursor])
+        self._spans.write(turn)
+        granted = sum(hi - lo for lane, lo, hi in lease.granted if lane == self._lane)
+        return let_go(turn, held, lease, self._cursors, emptied=self._settled == granted, beside=self._beside)
 
 
 def cursor_of(turn: Turn, span: Span) -> Cursor:
@@ -126,7 +206,7 @@ def cursor_of(turn: Turn, span: Span) -> Cursor:
     return cursor
 
 
-def _refusal(turn: Turn, target: Target, spans: list[Span]) -> Verdict:
+def _refusal(target: Target, spans: list[Span]) -> Verdict:
     """`stale` for what the lease lost or let run out, `already` for what it settled."""
     lease = target.lease
     if lease.ended_at is None and spans:
@@ -141,31 +221,6 @@ def attempt_of(lease: Lease, span: Span) -> Attempt:
     return Attempt(span.fails, span.delivs, bool(span.probation), lease.alone, bool(lease.bulk))
 
 
-def _apply(
-    turn: Turn,
-    held: Holding,
-    lease: Lease,
-    cursor: Cursor,
-    span: Span,
-    piece: Span,
-    rest: list[Span],
-    entry: Settlement,
-) -> tuple[Verdict, Reason | None, int]:
-    """Do to one piece of a span what its fate says."""
-    if entry.outcome is Outcome.ACK:
-        cursor.held -= len(piece)
-        cursor.acked += len(piece)
-        cursor.settled_at = turn.now
-        turn.replace_span(span, rest)
-        return Verdict.ACKED, None, piece.fails
-    fate = _fate(turn, held.policy, attempt_of(lease, piece), entry)
-    piece.history = dead.add_history(piece.history, turn.now, entry.outcome.value, lease.owner, entry.error)
-    finish(turn, held, cursor, span, piece, rest, fate, entry.error or "", entry.error_type or "")
-    if fate.state is State.WAITING:
-        return (Verdict.RELEASED if entry.outcome is Outcome.RELEASE else Verdict.RETRIED), None, fate.failures
-    return Verdict.DEAD, fate.reason, fate.failures
-
-
 def _fate(turn: Turn, policy: QueuePolicy, attempt: Attempt, entry: Settlement) -> Fate:
     match entry.outcome:
         case Outcome.RELEASE:
@@ -176,31 +231,18 @@ def _fate(turn: Turn, policy: QueuePolicy, attempt: Attempt, entry: Settlement) 
             return on_retry(policy, attempt, turn.now, entry.delay, turn.roll())
 
 
-def finish(
-    turn: Turn,
-    held: Holding,
-    cursor: Cursor,
-    span: Span,
-    piece: Span,
-    rest: list[Span],
-    fate: Fate,
-    error: str,
-    error_type: str = "",
-) -> None:
-    """Return a piece to its lane, bury it, or drop it."""
+def finish(cursor: Cursor, piece: Span, rest: list[Span], fate: Fate) -> list[Span]:
+    """Return a piece to its lane, or count it out; what is left where its span was. The caller buries the dead."""
     if fate.state is State.WAITING:
         piece.lease, piece.owner = None, None
         piece.fails, piece.due_at, piece.probation = fate.failures, fate.due_at, int(fate.probation)
-        turn.replace_span(span, [piece, *rest])
-        return
-    size = len(piece)
-    cursor.held -= size
+        return [piece, *rest]
+    cursor.held -= len(piece)
     if fate.state is State.DEAD:
-        dead.bury(turn, held.queue, held.group, cursor, piece, fate, error, error_type)
-        cursor.dead += size
+        cursor.dead += len(piece)
     else:
-        cursor.expired += size
-    turn.replace_span(span, rest)
+        cursor.expired += len(piece)
+    return rest
 
 
 def let_go(

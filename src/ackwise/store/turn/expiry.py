@@ -34,7 +34,9 @@ def expire_lease(turn: Turn, lease: Lease, budget: int, kind: str = "expired") -
         else:
             piece = span.part(span.lo, span.hi)
         piece.history = dead.add_history(piece.history, turn.now, "lease_expiry", lease.owner, None)
-        finish(turn, held, cursor, span, piece, rest, fate, "lease expired")
+        turn.replace_span(span, finish(cursor, piece, rest, fate))
+        if fate.state is State.DEAD:
+            dead.bury(turn, held.queue, held.group, cursor, [dead.Burial(piece, fate, "lease expired")])
         took = turn.now - lease.made_at
         turn.count(held.queue.name, held.group.name, "lease_expired", len(piece), took)
         if fate.state is not State.WAITING:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 
 from ackwise.core.ids import looks_minted, uuid_int, uuid_text
 from ackwise.core.messages import Message
-from ackwise.core.spans import Span
+from ackwise.core.spans import Span, joined
 from ackwise.store.segment import Segment, bounds, place_lane, place_seq, to_end
 from ackwise.store.session import Session
 from ackwise.store.turn.context import Looking
@@ -18,10 +19,18 @@ def segments(session: Session, lane: int, lo: int, hi: int) -> list[Segment]:
     return [s for s in found if s.first < hi]
 
 
-def messages(session: Session, lane: int, lo: int, hi: int) -> list[Message]:
+NEAR = 256
+"""Messages of a lane that are no further apart are read at once: they are in the same segment, or in the next."""
+
+
+def messages(session: Session, lane: int, ranges: list[tuple[int, int]]) -> list[Message]:
+    """The messages of disjoint ranges of a lane."""
+    found = [one for lo, hi in joined(ranges, NEAR) for one in segments(session, lane, lo, hi)]
+    firsts = [one.first for one in found]
     return [
         segment.message(seq)
-        for segment in segments(session, lane, lo, hi)
+        for lo, hi in ranges
+        for segment in found[max(0, bisect_right(firsts, lo) - 1) : bisect_left(firsts, hi)]
         for seq in range(max(lo, segment.first), min(hi, segment.last + 1))
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from ackwise.core import ids, limits
@@ -14,7 +16,10 @@ from ackwise.core.spans import Cursor, Lease
 from ackwise.store.turn import catalog, reading, rewind
 from ackwise.store.turn.catalog import GroupRow
 from ackwise.store.turn.context import Turn
-from ackwise.store.turn.ending import Target, act, holding, nobodys, spans_of
+from ackwise.store.turn.ending import Ending, Target, holding, nobodys
+
+Run = list[tuple[int, Target]]
+"""Entries, by number, that are settled as one."""
 
 
 def check(command: Settle) -> None:
@@ -70,8 +75,8 @@ def settle_entries(turn: Turn, entries: list[Settlement]) -> list[Settled]:
     targets = [resolve(turn, entry) for entry in entries]
     answers: list[Settled | None] = [t if isinstance(t, Settled) else None for t in targets]
     pairs = [(i, t) for i, t in enumerate(targets) if isinstance(t, Target)]
-    for run in _runs(turn, entries, pairs):
-        for index, answer in zip((i for i, _ in run), _settle_run(turn, entries, run), strict=True):
+    for group in _together(turn, _runs(turn, entries, pairs)):
+        for index, answer in _settle_together(turn, entries, group):
             answers[index] = answer
     _yield(turn, entries, [(i, t, a) for i, t in pairs if (a := answers[i]) is not None])
     return [a for a in answers if a is not None]
@@ -88,10 +93,10 @@ def _yield(turn: Turn, entries: list[Settlement], done: list[tuple[int, Target, 
             answer.lease_ended = answer.lease_ended or lease.ended_at is not None
 
 
-def _runs(turn: Turn, entries: list[Settlement], pairs: list[tuple[int, Target]]) -> list[list[tuple[int, Target]]]:
+def _runs(turn: Turn, entries: list[Settlement], pairs: list[tuple[int, Target]]) -> list[Run]:
     """Entries that are settled together: neighbours acked alike, or all of one lane where a failure rewinds it."""
-    runs: list[list[tuple[int, Target]]] = []
-    rewinds: dict[tuple[int, int, int], list[tuple[int, Target]]] = {}
+    runs: list[Run] = []
+    rewinds: dict[tuple[int, int, int], Run] = {}
     for index, target in pairs:
         held = holding(turn, target.lease)
         if held is not None and held.policy.on_failure == "rewind" and target.lane is not None:
@@ -107,7 +112,7 @@ def _runs(turn: Turn, entries: list[Settlement], pairs: list[tuple[int, Target]]
     return runs
 
 
-def _follows(entries: list[Settlement], run: list[tuple[int, Target]], index: int, target: Target) -> bool:
+def _follows(entries: list[Settlement], run: Run, index: int, target: Target) -> bool:
     before, last = run[-1]
     return (
         entries[index].outcome is Outcome.ACK
@@ -118,20 +123,58 @@ def _follows(entries: list[Settlement], run: list[tuple[int, Target]], index: in
     )
 
 
-def _settle_run(turn: Turn, entries: list[Settlement], run: list[tuple[int, Target]]) -> list[Settled]:
-    target = run[0][1]
-    held = holding(turn, target.lease)
-    if held is not None and held.policy.on_failure == "rewind":
-        if target.lane is not None:
-            return rewind.settle_lane(turn, held, [(entries[i], t) for i, t in run])
-        return [rewind.fail_lease(turn, held, t.lease, entries[i]) for i, t in run]
-    if len(run) > 1 and held is not None and target.lease.live(turn.now):
-        whole = Target(target.lease, target.lane, target.lo, run[-1][1].hi)
-        spans = spans_of(turn, held, whole)
-        if len(spans) == 1 and spans[0].lo <= whole.lo and whole.hi <= spans[0].hi:
-            done = act(turn, whole, entries[run[0][0]])
-            return [Settled(Verdict.ACKED, t.hi - t.lo, done.lease_ended) for _, t in run]
-    return [act(turn, t, entries[i]) for i, t in run]
+def _together(turn: Turn, runs: list[Run]) -> Iterator[list[Run]]:
+    """Runs in one lane under one lease, wherever they stand; who has the last entry comes last and ends the lease."""
+    groups: dict[tuple[int, int], list[Run]] = {}
+    for run in runs:
+        target = run[0][1]
+        if target.lane is None or _rewinds(turn, target.lease):
+            yield from groups.values()
+            groups.clear()
+            yield [run]
+        else:
+            key = (id(target.lease), target.lane)
+            group = groups[key] = groups.pop(key, [])
+            group.append(run)
+    yield from groups.values()
+
+
+def _rewinds(turn: Turn, lease: Lease) -> bool:
+    held = holding(turn, lease)
+    return held is not None and held.policy.on_failure == "rewind"
+
+
+def _settle_together(turn: Turn, entries: list[Settlement], group: list[Run]) -> Iterator[tuple[int, Settled]]:
+    lease, lane = group[0][0][1].lease, group[0][0][1].lane
+    if _rewinds(turn, lease):
+        (run,) = group
+        yield from zip((index for index, _ in run), _rewound(turn, entries, run), strict=True)
+        return
+    ending = Ending.of(turn, lease, [target for run in group for _, target in run])
+    last: list[Settled] = []
+    for run in group:
+        whole = Target(lease, lane, run[0][1].lo, run[-1][1].hi)
+        if ending is None:
+            answers = [Settled(Verdict.STALE) for _ in run]
+        elif len(run) > 1 and lease.live(turn.now) and ending.in_one_span(whole):
+            ending.settle(whole, entries[run[0][0]])
+            last = answers = [Settled(Verdict.ACKED, target.hi - target.lo) for _, target in run]
+        else:
+            answers = [ending.settle(target, entries[index]) for index, target in run]
+            last = next(([answer] for answer in reversed(answers) if answer.verdict.settled), last)
+        yield from zip((index for index, _ in run), answers, strict=True)
+    if ending is not None and ending.close():
+        for answer in last:
+            answer.lease_ended = True
+
+
+def _rewound(turn: Turn, entries: list[Settlement], run: Run) -> list[Settled]:
+    lease, lane = run[0][1].lease, run[0][1].lane
+    held = holding(turn, lease)
+    assert held is not None
+    if lane is not None:
+        return rewind.settle_lane(turn, held, [(entries[index], target) for index, target in run])
+    return [rewind.fail_lease(turn, held, lease, entries[index]) for index, _ in run]
 
 
 def resolve(turn: Turn, entry: Settlement) -> Target | Settled:

@@ -12,7 +12,7 @@ from ackwise.core.errors import BadInput
 from ackwise.core.lifecycle import State
 from ackwise.core.limits import MICROS
 from ackwise.core.messages import QUEUE_MODE
-from ackwise.core.settlement import on_max_wait
+from ackwise.core.settlement import Fate, on_max_wait
 from ackwise.core.spans import Cursor, Lane, Span, cut
 from ackwise.store.segment import Segment, place, place_seq, to_end
 from ackwise.store.session import Row
@@ -123,7 +123,9 @@ def _bury_waiting(turn: Turn, queue: QueueRow, group: GroupRow, lane: int, bound
             piece.history = dead.add_history(piece.history, turn.now, "max_wait", None, None)
             rest = [s for s in (before, after) if s is not None]
             fate = on_max_wait(held.policy, piece.fails)
-            finish(turn, held, cursor, span, piece, rest, fate, "waited too long")
+            turn.replace_span(span, finish(cursor, piece, rest, fate))
+            if fate.state is State.DEAD:
+                _bury(turn, held, cursor, piece, fate)
             touched += len(piece)
     hi = min(bound, cursor.next + limit - touched)
     if hi > cursor.next:
@@ -134,12 +136,16 @@ def _bury_waiting(turn: Turn, queue: QueueRow, group: GroupRow, lane: int, bound
     return touched
 
 
+def _bury(turn: Turn, held: Holding, cursor: Cursor, span: Span, fate: Fate) -> None:
+    dead.bury(turn, held.queue, held.group, cursor, [dead.Burial(span, fate, "waited too long")])
+
+
 def _bury_unread(turn: Turn, held: Holding, cursor: Cursor, hi: int) -> int:
     span = Span(cursor.lane, cursor.grp, cursor.next, hi)
     span.history = dead.add_history("", turn.now, "max_wait", None, None)
     fate = on_max_wait(held.policy, 0)
     if fate.state is State.DEAD:
-        dead.bury(turn, held.queue, held.group, cursor, span, fate, "waited too long")
+        _bury(turn, held, cursor, span, fate)
         cursor.dead += len(span)
     else:
         cursor.expired += len(span)
