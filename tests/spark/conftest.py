@@ -20,6 +20,8 @@ HERE = Path(__file__).parent
 
 # Many sessions are started here, in processes of their own: that pays for the archive.
 os.environ.setdefault(SWITCH, "1")
+# No test runs long enough to be repaid for what Java's second compiler costs.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

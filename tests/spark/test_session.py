@@ -71,7 +71,6 @@ def test_settings(spark: SparkSession) -> None:
     assert (context.master, context.uiWebUrl) == ("local[2,4]", None)
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
-    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
 
 
 def test_a_task_that_fails_is_tried_again(spark: SparkSession) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ackwise.core.errors import AckwiseError, BadInput
-from ackwise.spark import SparkMissing, java, startup
+from ackwise.spark import SparkMissing, home, java, startup
 from ackwise.spark.cache import temporary
 from ackwise.spark.failing import ours
 
@@ -62,12 +62,13 @@ def session(
     place = Place.parse(chosen or os.environ.get("MASTER") or "local[*]", asked)
     place.check()
     found = java.find() if SparkContext._gateway is None else None
-    builder = SparkSession.builder.appName(app).master(place.master)
-    for key, value in {**_settings(place), **asked, **_java_options(found, asked, quiet)}.items():
-        builder.config(key, value)
     environment = _environment(place, asked)
     if found is not None:
         environment["JAVA_HOME"] = str(java.home(found, quiet=quiet))
+    builder = SparkSession.builder.appName(app).master(place.master)
+    options = _java_options(found, Path(environment["SPARK_HOME"]), asked, quiet)
+    for key, value in {**_settings(place), **asked, **options}.items():
+        builder.config(key, value)
     if quiet:
         _hush()
     try:
@@ -139,7 +140,6 @@ def _settings(place: Place) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.python.filterPushdown.enabled": "true",
     }
     if place.local:
         settings |= {
@@ -153,12 +153,12 @@ def _settings(place: Place) -> dict[str, str]:
     return settings
 
 
-def _java_options(found: java.Java | None, asked: Mapping[str, str], quiet: bool) -> dict[str, str]:
+def _java_options(found: java.Java | None, spark: Path, asked: Mapping[str, str], quiet: bool) -> dict[str, str]:
     """What the driver's Java starts with, if it is not there yet."""
     if found is None:
         return {}
     key = "spark.driver.extraJavaOptions"
-    options = [*startup.options(found), f"-Dderby.system.home={temporary()}"]
+    options = [*startup.options(found, spark / "jars"), f"-Dderby.system.home={temporary()}"]
     if quiet:
         options.append(f"-Dlog4j2.configurationFile={_LOGS.as_uri()}")
     return {key: " ".join([*map(shlex.quote, options), asked.get(key, "")]).strip()}
@@ -168,7 +168,7 @@ def _environment(place: Place, asked: Mapping[str, str]) -> dict[str, str]:
     """What Spark reads from the environment while it starts."""
     python = asked.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
     local_ip = {"SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")} if place.loopback else {}
-    return {"PYSPARK_PYTHON": python, **local_ip}
+    return {"PYSPARK_PYTHON": python, "SPARK_HOME": str(home.home(python, local=place.local)), **local_ip}
 
 
 @contextlib.contextmanager

@@ -23,10 +23,9 @@ SWITCH = "ACKWISE_SPARK_CDS"
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 
 
-def options(java: Java) -> list[str]:
+def options(java: Java, jars: Path) -> list[str]:
     """What to start Java with. Whoever needs the archive first makes it; without one Java starts all the same."""
     switch = os.environ.get(SWITCH)
-    jars = _jars()
     if switch == "0" or not jars.is_dir():
         return []
     folder = next(folders())
@@ -42,13 +41,6 @@ def _renew(folder: Path, where: Path) -> None:
         for outdated in folder.glob(f"{where.name.rpartition('-')[0]}-*"):
             shutil.rmtree(outdated, ignore_errors=True)
         made_once(where, _make)
-
-
-def _jars() -> Path:
-    """Spark's own, which pip's PySpark brings."""
-    import pyspark
-
-    return Path(pyspark.__file__).with_name("jars")
 
 
 def _where(folder: Path, java: Java, jars: Path) -> Path:
