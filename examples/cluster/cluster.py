@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 from types import TracebackType
 
-import pyspark
-
-from ackwise.spark import java
+from ackwise.spark import home, java
 
 PATIENCE = 120.0
 
@@ -21,10 +20,10 @@ class Daemon:
 
     def __init__(self, name: str, folder: Path, main: str, *arguments: str) -> None:
         self.name, self.log = name, folder / f"{name}.log"
-        home = Path(pyspark.__file__).parent
+        spark = home.home(sys.executable, local=True)
         environment = {
             **os.environ,
-            "SPARK_HOME": str(home),
+            "SPARK_HOME": str(spark),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
             "JAVA_HOME": str(java.home(java.find())),
@@ -32,7 +31,7 @@ class Daemon:
         with self.log.open("w") as log:
             # spark-class becomes Java, so its process id is Java's. Ctrl-C is for us and not for it.
             self.process = subprocess.Popen(
-                [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", *arguments],
+                [str(spark / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", *arguments],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
