@@ -21,11 +21,11 @@ ONLY_HERE: dict[str, dict[str, object]] = {
     "footprint_leases": {"leases": [77, 78]},
     "footprint_parts": {"uuids": ["x", "y"]},
     "footprint_dead": {"uuids": ["x", "y"]},
-    "leases_lock": {"leases": [77, 78]},
+    "leases_lock": {"leases": [77, 78], "pieces": [78]},
     "leases_parts": {"leases": [77, 78]},
     "leases_expired_lock": {"leases": [77, 78], "now": 1},
     "leases_forget": {"below": 9, "cutoff": 1, "floor": 1, "limit": 100},
-    "dedupe_find": {"hashes": [1, 2, 3]},
+    "dedupe_find": {"hashes": "{1,2,3}"},
     "dedupe_forget": {"before": 1, "limit": 100},
 }
 FILL = """

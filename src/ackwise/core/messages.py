@@ -36,6 +36,23 @@ class PlainBatch(msgspec.Struct):
     partition: str = DEFAULT_PARTITION
     content_type: str = JSON
 
+    @classmethod
+    def of(cls, messages: Sequence[NewMessage]) -> PlainBatch | None:
+        """None unless all go to one partition and none has an option: one pass over what is nearly always so."""
+        if not messages:
+            return None
+        partition, kind = messages[0].partition, messages[0].content_type
+        txids: list[str] = []
+        payloads: list[bytes] = []
+        for m in messages:
+            if m.priority or m.delay or m.headers or m.partition != partition or m.content_type != kind:
+                return None
+            if m.transaction_id == "":
+                return None
+            txids.append(m.transaction_id or "")
+            payloads.append(m.payload)
+        return cls(payloads, txids if any(txids) else None, partition, kind)
+
     def __len__(self) -> int:
         return len(self.payloads)
 

@@ -7,7 +7,7 @@ rows are counted as `already` or `stale`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ackwise.client.transport import Transport
@@ -15,7 +15,7 @@ from ackwise.core import ids
 from ackwise.core.answers import Receipts, Settled, TransactionDone
 from ackwise.core.commands import ByDelivery, ByRange, Push, Settle, Settlement, Transaction
 from ackwise.core.errors import BadInput, LeaseLost, RolledBack
-from ackwise.core.messages import NewMessage
+from ackwise.core.messages import NewMessage, PlainBatch
 from ackwise.core.queries import HeldRow, ListHeld
 from ackwise.core.settlement import Outcome, Verdict
 
@@ -47,13 +47,46 @@ class Stretch(NamedTuple):
     lo: int
     hi: int
 
+    @classmethod
+    def between(cls, first: str, last: str, size: int) -> Stretch | None:
+        """What `size` deliveries in order are, if they are all there are from the first to the last."""
+        one, other = ids.parse_delivery_id(first), ids.parse_delivery_id(last)
+        if one is None or other is None or other.seq - one.seq != size - 1:
+            return None
+        prefix, _, _ = first.rpartition(".")
+        return cls(f"{prefix}.", one.seq, other.seq + 1) if last.startswith(f"{prefix}.") else None
+
+    def name(self, seq: int) -> str:
+        return f"{self.prefix}{ids.base36(seq)}"
+
     @property
     def rows(self) -> list[Row]:
-        return [Row(f"{self.prefix}{ids.base36(seq)}") for seq in range(self.lo, self.hi)]
+        return [Row(self.name(seq)) for seq in range(self.lo, self.hi)]
+
+    def without(self, seqs: Iterable[int]) -> list[Stretch]:
+        """What is left between these, which are in order."""
+        found, lo = [], self.lo
+        for seq in (*seqs, self.hi):
+            if seq > lo:
+                found.append(Stretch(self.prefix, lo, seq))
+            lo = seq + 1
+        return found
 
     def selector(self, *, whole: bool) -> ByRange:
         lease_id, _, lane = self.prefix[:-1].partition(".")
         return ByRange(lease_id, int(lane, 36), self.lo, self.hi, whole)
+
+
+class Neighbours(NamedTuple):
+    """Deliveries of one lane, and all that comes out of them."""
+
+    acked: list[Stretch]
+    failed: list[Row]
+    outputs: PlainBatch | None
+
+    @property
+    def weight(self) -> int:
+        return 0 if self.outputs is None else sum(map(len, self.outputs.payloads))
 
 
 class Settler:
@@ -65,16 +98,30 @@ class Settler:
     def settle(self, rows: Sequence[Row]) -> Counter[str]:
         """How many rows got which verdict, and under `outputs` how many messages were pushed."""
         bundled = any(row.outputs for row in rows)
-        work = self._bundles if bundled else self._plain
+        work = self._bundles if bundled else self._single
         return sum(map(work, _chunks(rows, MOST_BUNDLES if bundled else MOST_ROWS)), Counter())
+
+    def settle_neighbours(self, parts: Sequence[Neighbours], rows: Callable[[], list[Row]]) -> Counter[str]:
+        """The same in one commit for rows that are put together already; `rows` are asked for when it is refused."""
+        acked = [one for part in parts for one in part.acked]
+        failed = [row for part in parts for row in part.failed]
+        outputs = [part.outputs for part in parts if part.outputs is not None]
+        if not outputs:
+            return self._plain(acked, failed)
+        try:
+            return self._commit(acked, failed, outputs)
+        except (RolledBack, LeaseLost, BadInput):
+            return self.settle(rows())
 
     def _send(self, entries: list[Settlement]) -> list[Settled]:
         answers: list[Settled] = self._transport.send(Settle(entries=entries))
         return answers
 
-    def _plain(self, rows: list[Row]) -> Counter[str]:
+    def _single(self, rows: list[Row]) -> Counter[str]:
+        return self._plain(*gathered(rows))
+
+    def _plain(self, stretches: list[Stretch], single: list[Row]) -> Counter[str]:
         """Each for itself. What fails goes first: a delivery that is named twice is not acked by accident."""
-        stretches, single = gathered(rows)
         entries = [_settlement(row) for row in single]
         entries += [Settlement(selector=one.selector(whole=False), outcome=Outcome.ACK) for one in stretches]
         answers = self._send(entries)
@@ -98,23 +145,27 @@ class Settler:
         """All of them in one commit. If one is refused the others are tried without it: nothing is pushed twice."""
         outputs = [message for row in rows for message in row.outputs]
         if not outputs:
-            return self._plain(rows)
-        stretches, single = gathered(rows)
+            return self._single(rows)
+        try:
+            return self._commit(*gathered(rows), _batches(outputs))
+        except (RolledBack, LeaseLost):
+            return self._without_refused(rows)
+        except BadInput as problem:
+            return self._without_bad(rows, problem)
+
+    def _commit(
+        self, stretches: list[Stretch], single: list[Row], outputs: Iterable[PlainBatch | list[NewMessage]]
+    ) -> Counter[str]:
         settlements = [_settlement(row) for row in single]
         settlements += [Settlement(selector=one.selector(whole=True), outcome=Outcome.ACK) for one in stretches]
         assert self._produce is not None
         command = Transaction(
             settlements=settlements,
-            pushes=[Push(queue=self._produce, messages=outputs)],
+            pushes=[Push(queue=self._produce, messages=batch) for batch in outputs],
             on_duplicate="ok",
             on_already="fail",
         )
-        try:
-            done: TransactionDone = self._transport.send(command)
-        except (RolledBack, LeaseLost):
-            return self._without_refused(rows)
-        except BadInput as problem:
-            return self._without_bad(rows, problem)
+        done: TransactionDone = self._transport.send(command)
         counts: Counter[str] = Counter()
         for answer in done.settled:
             counts[answer.verdict.value] += answer.count
@@ -153,13 +204,22 @@ class Settler:
         if len(rows) > 1:
             middle = len(rows) // 2
             return self._bundles(rows[:middle]) + self._bundles(rows[middle:])
-        return self._plain([unpushable(rows[0].delivery_id, problem)])
+        return self._single([unpushable(rows[0].delivery_id, problem)])
 
 
 def unpushable(delivery_id: str, problem: BadInput) -> Row:
     """A record that can never succeed: what comes out of it is no message."""
     text = f"the output cannot be pushed: {problem.message}"
     return Row(delivery_id, Outcome.REJECT, None, text, type(problem).__name__)
+
+
+def _batches(outputs: list[NewMessage]) -> Iterator[PlainBatch | list[NewMessage]]:
+    """The outputs, each partition's for itself: those without options are columns then, which are pushed at once."""
+    partitions: dict[str, list[NewMessage]] = {}
+    for message in outputs:
+        partitions.setdefault(message.partition, []).append(message)
+    for messages in partitions.values():
+        yield PlainBatch.of(messages) or messages
 
 
 def _pushed(receipts: Receipts) -> int:

@@ -215,7 +215,7 @@ class Rows:
         return pa.array(found if made is None else list(map(made, found)), self._types[at])
 
 
-def decoder_for(schema: t.StructType) -> Callable[[str], Any]:
+def decoder_for(schema: t.StructType) -> Callable[[str | bytes], Any]:
     """Decodes a JSON text that fits; one that does not raises a `msgspec.DecodeError` that says where."""
     return msgspec.json.Decoder(_struct(schema)).decode
 

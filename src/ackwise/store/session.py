@@ -54,6 +54,10 @@ class Session(Protocol):
         """Own these partitions' rows until the turn ends; with `skip`, only those nobody else owns now."""
         ...
 
+    def lock_lease(self, no: int) -> Row | None:
+        """Own a lease until the turn ends: its row as it is now, or None where nobody else can have changed it."""
+        ...
+
 
 class Known(Protocol):
     """Which transaction ids were seen: 64-bit hashes to places."""

@@ -99,6 +99,25 @@ def test_the_culprit_alone_is_blamed(process: Make, how: str, told: str, at: int
     assert answers == [number for number in range(10) if number != at]
 
 
+def test_one_that_dies_while_it_answers(process: Make, tmp_path: Path) -> None:
+    """A child of its own still holds the pipe, so that nobody hears it end."""
+
+    def half(end: int, body: bytes) -> None:
+        if os.fork():
+            os.write(end, isolation._LENGTH.pack(len(body)) + body[: len(body) // 2])
+            os._exit(9)
+        time.sleep(20)
+        os._exit(0)
+
+    def breaks_once(record: Any) -> Any:
+        if not (tmp_path / "done").exists():
+            (tmp_path / "done").touch()
+            isolation._write = half
+        return record
+
+    assert process(breaks_once).run(list(range(100)), blame, nothing) == list(range(100))
+
+
 def test_many_culprits(process: Make) -> None:
     records = ["exit", "exit", 1, "segfault", 2, 3, "killed", "exit"]
     answers = process(deadly).run(records, blame, nothing)

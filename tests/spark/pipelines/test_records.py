@@ -28,7 +28,9 @@ def run(
     function: Callable[..., Any], payload: str = "{}", *, expects: str | None = None, returns: str | None = None
 ) -> Answer:
     schemas = [None if one is None else from_ddl(one, "x") for one in (expects, returns)]
-    return Handler(function, *schemas, with_record=takes_record(function))((payload, RECORD))
+    with_record = takes_record(function)
+    item = (payload.encode(errors="surrogatepass"), RECORD) if with_record else payload.encode(errors="surrogatepass")
+    return Handler(function, *schemas, with_record=with_record)(item)
 
 
 def returning(value: Any, returns: str | None = None) -> Answer:
@@ -132,6 +134,11 @@ def test_none_is_an_ack_and_a_list_is_several() -> None:
         (object(), None, "returned what is not JSON"),
         ({1: {2, 3}, "x": object}, None, "returned what is not JSON"),
         (b"\xff", "s string", "Expected `str"),
+        ({"n": float("nan")}, "n double", "returned NaN or an infinite number, which JSON does not have"),
+        ({"n": float("inf")}, "n double not null", "returned NaN or an infinite number"),
+        ([{"a": 1}, {"a": [None, {"b": (-float("inf"),)}]}], None, "returned NaN or an infinite number"),
+        (np.array([1.0, np.nan]), None, "returned NaN or an infinite number"),
+        (Data(float("nan")), None, "returned NaN or an infinite number"),  # type: ignore[arg-type]
     ],
 )
 def test_the_wrong_type(value: Any, returns: str | None, told: str) -> None:
@@ -139,6 +146,10 @@ def test_the_wrong_type(value: Any, returns: str | None, told: str) -> None:
     assert isinstance(found, Failed)
     assert (found.outcome, found.error_type) == (Outcome.RETRY, "WrongType")
     assert told.replace("('str')", "(str)") in str(found.error)
+
+
+def test_a_null_that_is_none() -> None:
+    assert returning({"n": None, "s": "null", "x": 1.5}) == b'{"n":null,"s":"null","x":1.5}'
 
 
 def test_a_list_that_is_wrong_in_one_place_has_no_outputs() -> None:
@@ -198,7 +209,7 @@ def test_endless_recursion_is_its_own_fault() -> None:
     [
         ("{", None, "Input data was truncated"),
         ("", None, "Input data was truncated"),
-        ("\ud800", None, "surrogates"),
+        ("\ud800", None, "malformed"),
         ('{"n": "x"}', "n long", "Expected `int | null`, got `str` - at `$.n`"),
         ("{}", "n long not null", "missing required field `n`"),
         ("[1]", "n long", "Expected `object`, got `array`"),

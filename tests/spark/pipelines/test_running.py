@@ -154,6 +154,7 @@ def test_what_makes_no_pipeline(spark: SparkSession, local_desk: Desk) -> None:
         (lambda: one.map(later), ".map takes a plain function; an async one would never be awaited"),
         (lambda: one.map(same, returns="n"), "returns is not a schema such as"),
         (lambda: one.map(same, timeout=-1), "timeout must be between"),
+        (lambda: one.map(same).produce("q").run(), "run would never end: it produces into 'q', which it consumes"),
         (lambda: one.map(same).map(same), "a pipeline has one .map or .transform"),
         (lambda: one.map(same).transform(lambda rows: rows), "a pipeline has one .map or .transform"),
         (lambda: one.transform(), ".transform takes functions"),

@@ -148,6 +148,8 @@ class Pipeline:
 
         Another thread or a signal handler may set `stop`: then it ends after the batch under way.
         """
+        if self._plan.produce == self._plan.queue:
+            raise BadInput(f"run would never end: it produces into {self._plan.queue!r}, which it consumes; use start")
         if checkpoint is not None:
             return Running.to_the_end(self._spark, self._plan, checkpoint, progress=progress, stop=stop)
         with tempfile.TemporaryDirectory(prefix="ackwise-run-") as folder:

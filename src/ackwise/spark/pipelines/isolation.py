@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn
 
 from ackwise.core.errors import AckwiseError
@@ -64,7 +65,7 @@ class Runner:
             left = [at for at in range(len(records)) if at not in answers]
             if not left:
                 return [answers[at] for at in range(len(records))]
-            found = self._ask([records[at] for at in left])
+            found = self._ask([records[at] for at in left] if answers else records)
             if isinstance(found, list):
                 answers |= zip(left, found, strict=True)
                 continue
@@ -80,13 +81,13 @@ class Runner:
             before_fork()
             self._fork()
 
-    def _ask(self, records: list[Any]) -> list[Any] | tuple[str, str]:
+    def _ask(self, records: Sequence[Any]) -> list[Any] | tuple[str, str]:
         """The answers, or how the process died."""
         self._at[0] = -1
         with suppress(BrokenPipeError, ConnectionResetError):
             _write(self._to, pickle.dumps(records, pickle.HIGHEST_PROTOCOL))
         end = self._wait()
-        body = _read(self._from) if end is None else None
+        body = _read(self._piece) if end is None else None
         if body is None:
             return self._buried(late=end is _LATE)
         found: list[Any] = pickle.loads(body)  # noqa: S301 - our own child wrote it
@@ -98,8 +99,8 @@ class Runner:
         A child of the process may hold its pipe open, so that it is dead does not show there.
         """
         seen, since = self._at[0], time.monotonic()
-        while not select.select([self._from], [], [], LOOK_EVERY)[0]:
-            if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+        while not self._readable():
+            if self._dead():
                 return _DEAD
             now = time.monotonic()
             if self._at[0] != seen:
@@ -108,6 +109,19 @@ class Runner:
                 os.kill(self._pid, signal.SIGKILL)
                 return _LATE
         return None
+
+    def _readable(self) -> bool:
+        return bool(select.select([self._from], [], [], LOOK_EVERY)[0])
+
+    def _dead(self) -> bool:
+        return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def _piece(self, size: int) -> bytes:
+        """Some of an answer; nothing when the process died in the middle of it, whoever still holds its pipe."""
+        while not self._readable():
+            if self._dead() and not self._readable():
+                return b""
+        return os.read(self._from, size)
 
     def _buried(self, *, late: bool) -> tuple[str, str]:
         _, status = os.waitpid(self._pid, 0)
@@ -153,7 +167,7 @@ def _serve(handle: Handle, mark: memoryview, inbox: int, outbox: int, others: tu
     code = 1
     try:
         _set_apart(others, parent)
-        while (body := _read(inbox)) is not None:
+        while (body := _read(partial(os.read, inbox))) is not None:
             answers = []
             for at, record in enumerate(pickle.loads(body)):  # noqa: S301 - our own parent wrote it
                 mark[0] = at
@@ -188,20 +202,20 @@ def _write(end: int, body: bytes) -> None:
         view = view[os.write(end, view) :]
 
 
-def _read(end: int) -> bytes | None:
+def _read(piece: Callable[[int], bytes]) -> bytes | None:
     """A frame; None when the other side is gone."""
-    head = _exactly(end, _LENGTH.size)
-    return None if head is None else _exactly(end, _LENGTH.unpack(head)[0])
+    head = _exactly(piece, _LENGTH.size)
+    return None if head is None else _exactly(piece, _LENGTH.unpack(head)[0])
 
 
-def _exactly(end: int, size: int) -> bytes | None:
+def _exactly(piece: Callable[[int], bytes], size: int) -> bytes | None:
     pieces: list[bytes] = []
     while size:
-        piece = os.read(end, min(size, 1 << 20))
-        if not piece:
+        found = piece(min(size, 1 << 20))
+        if not found:
             return None
-        pieces.append(piece)
-        size -= len(piece)
+        pieces.append(found)
+        size -= len(found)
     return b"".join(pieces)
 
 

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from ackwise.core.messages import NewMessage
+from ackwise.core.messages import NewMessage, PlainBatch
 from ackwise.core.settlement import Outcome
 from ackwise.spark.failing import ours
 from ackwise.spark.pipelines.isolation import runner
-from ackwise.spark.pipelines.records import Answer, Failed, Handler, Record
+from ackwise.spark.pipelines.records import Answer, Failed, Handler, Item, Record
+from ackwise.spark.pipelines.texts import Texts
 from ackwise.spark.reach import kept
-from ackwise.spark.settling import Row, Settler
+from ackwise.spark.settling import MOST_BYTES, Neighbours, Row, Settler, Stretch
 
 CHUNK = 1000
 CHUNK_BYTES = 4 * 1024 * 1024
+MOST_WAITING = 4
+"""Chunks that are settled in one commit, if that many have come while the one before was under way."""
+MOST_OUTPUTS = 2 * CHUNK
 
 COUNTS = "name string, count long"
 """What a settling task tells the driver."""
@@ -33,6 +37,10 @@ _RESULT_NAMES = tuple(column.split()[0] for column in RESULTS.split(", "))
 
 NEEDED = ("delivery_id", "message_id", "partition", "payload")
 FOR_RECORD = ("transaction_id", "queue", "priority", "seq", "attempt", "headers", "created_at")
+
+
+Worked = tuple[pa.RecordBatch, list[Answer]]
+"""A chunk of records, and what the function made of them."""
 
 
 class MapTask(msgspec.Struct, frozen=True):
@@ -59,10 +67,7 @@ class MapTask(msgspec.Struct, frozen=True):
             for chunk, answers in self.answered(batches, _nothing):
                 yield _result_batch(chunk, answers)
 
-    def answered(
-        self, batches: Iterator[pa.RecordBatch], before_fork: Callable[[], object]
-    ) -> Iterator[tuple[pa.RecordBatch, list[Answer]]]:
-        """Chunks of records, and what the function made of them."""
+    def answered(self, batches: Iterator[pa.RecordBatch], before_fork: Callable[[], object]) -> Iterator[Worked]:
         process = runner(self.token, self.handler, self.timeout)
         for batch in batches:
             for chunk in _chunks(batch):
@@ -85,10 +90,10 @@ def _chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(at, rows)
 
 
-def _items(chunk: pa.RecordBatch, with_record: bool) -> list[tuple[str, Record | None]]:
-    payloads = chunk.column("payload").to_pylist()
+def _items(chunk: pa.RecordBatch, with_record: bool) -> Sequence[Item]:
+    payloads = Texts.of(chunk.column("payload"))
     if not with_record:
-        return [(payload, None) for payload in payloads]
+        return payloads
     names = (
         "message_id",
         "transaction_id",
@@ -106,7 +111,7 @@ def _items(chunk: pa.RecordBatch, with_record: bool) -> list[tuple[str, Record |
 
 
 class _Settling:
-    """Settles chunks, one after the other, in a thread beside the one that runs records."""
+    """Settles chunks in a thread beside the one that runs records: all that have come while it was busy, at once."""
 
     def __init__(self, task: MapTask) -> None:
         self._task = task
@@ -114,23 +119,63 @@ class _Settling:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Counter[str]:
         counts: Counter[str] = Counter()
+        waiting: list[Worked] = []
         with ThreadPoolExecutor(1) as beside:
             # A process that dies is forked anew when nobody uses a connection.
-            for chunk, answers in self._task.answered(batches, self._wait):
-                counts += self._wait()
-                self._under_way = beside.submit(self._settle, chunk, answers)
+            for worked in self._task.answered(batches, self._wait):
+                waiting.append(worked)
+                if self._under_way is None or self._under_way.done() or len(waiting) == MOST_WAITING:
+                    counts += self._wait()
+                    self._under_way = beside.submit(self._settle, waiting)
+                    waiting = []
             counts += self._wait()
-        return counts
+        return counts + self._settle(waiting)
 
     def _wait(self) -> Counter[str]:
-        """What the chunk before came to; it is counted once, however often this is asked."""
+        """What the chunks before came to; they are counted once, however often this is asked."""
         return Counter() if self._under_way is None else self._under_way.result()
 
-    def _settle(self, chunk: pa.RecordBatch, answers: list[Answer]) -> Counter[str]:
-        settler = Settler(kept(self._task.url).transport, self._task.produce)
-        counts = settler.settle(list(_rows(chunk, answers, self._task.group, self._task.produce)))
-        counts["rows"] += chunk.num_rows
+    def _settle(self, chunks: list[Worked]) -> Counter[str]:
+        if not chunks:
+            return Counter()
+        task = self._task
+        found = [_neighbours(*worked, task.group, task.produce) for worked in chunks]
+        if len(found) > 1 and sum(one.weight for one in found if one is not None) > MOST_BYTES:
+            return sum((self._settle([worked]) for worked in chunks), Counter())
+
+        def rows() -> list[Row]:
+            return [row for worked in chunks for row in _rows(*worked, task.group, task.produce)]
+
+        settler = Settler(kept(task.url).transport, task.produce)
+        together = [one for one in found if one is not None]
+        counts = settler.settle_neighbours(together, rows) if len(together) == len(found) else settler.settle(rows())
+        counts["rows"] += sum(chunk.num_rows for chunk, _ in chunks)
         return counts
+
+
+def _neighbours(chunk: pa.RecordBatch, answers: list[Answer], group: str, produce: str | None) -> Neighbours | None:
+    """What a chunk nearly always is: neighbours in one lane, for none of which more is made than needed."""
+    names = chunk.column("delivery_id")
+    whole = Stretch.between(names[0].as_py(), names[-1].as_py(), len(names))
+    if whole is None:
+        return None
+    failed = [(seq, one) for seq, one in enumerate(answers, whole.lo) if isinstance(one, Failed)]
+    acked = whole.without(seq for seq, _ in failed)
+    rows = [Row(whole.name(seq), *one) for seq, one in failed]
+    payloads: list[bytes] = []
+    transaction_ids: list[str] = []
+    if produce is not None:
+        for message_id, answer in zip(chunk.column("message_id").to_pylist(), answers, strict=True):
+            if type(answer) is bytes:
+                payloads.append(answer)
+                transaction_ids.append(derived_id(group, message_id, 0))
+            elif type(answer) is list:
+                payloads += answer
+                transaction_ids += [derived_id(group, message_id, at) for at in range(len(answer))]
+    if len(payloads) > MOST_OUTPUTS or sum(map(len, payloads)) > MOST_BYTES:
+        return None
+    outputs = PlainBatch(payloads, transaction_ids, chunk.column("partition")[0].as_py())
+    return Neighbours(acked, rows, outputs if payloads else None)
 
 
 def _rows(chunk: pa.RecordBatch, answers: list[Answer], group: str, produce: str | None) -> Iterator[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from types import GeneratorType
@@ -41,6 +42,30 @@ _encode = msgspec.json.Encoder(enc_hook=_from_numpy).encode
 _decode = msgspec.json.Decoder().decode
 
 
+def _encoded(value: Any) -> bytes:
+    """As JSON, which has no word for NaN: it would be a null, and nobody would know."""
+    text = _encode(value)
+    if b"null" in text and _has_nan(value):
+        raise WrongType(
+            "the function returned NaN or an infinite number, which JSON does not have; return None or a text"
+        )
+    return text
+
+
+def _has_nan(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_nan, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_has_nan, value))
+    if isinstance(value, msgspec.Struct):
+        return any(map(_has_nan, msgspec.structs.astuple(value)))
+    if dataclasses.is_dataclass(value):
+        return any(_has_nan(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if hasattr(value, "tolist"):
+        return _has_nan(value.tolist())
+    return isinstance(value, float) and not math.isfinite(value)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
     """What is known of a message besides its payload; a function that takes two arguments gets it as the second."""
@@ -54,6 +79,10 @@ class Record:
     attempt: int
     headers: dict[str, str]
     created_at: datetime
+
+
+Item = bytes | tuple[bytes, Record]
+"""The payload, or for a function that takes two arguments both."""
 
 
 class Failed(NamedTuple):
@@ -85,19 +114,19 @@ def takes_record(function: Callable[..., Any]) -> bool:
 
 
 class Handler:
-    """What the isolated process does with (payload, record)."""
+    """What the isolated process does with a record."""
 
     def __init__(
         self, function: Callable[..., Any], expects: StructType | None, returns: StructType | None, *, with_record: bool
     ) -> None:
         self._function, self._with_record = function, with_record
         self._expects, self._returns = expects, returns
-        self._check: Callable[[str], Any] | None = None
+        self._check: Callable[[str | bytes], Any] | None = None
         self._type: type[msgspec.Struct] | None = None
         self._names: list[str] = []
 
-    def __call__(self, item: tuple[str, Record | None]) -> Answer:
-        payload, record = item
+    def __call__(self, item: Item) -> Answer:
+        payload, record = item if isinstance(item, tuple) else (item, None)
         try:
             value = self._value(payload)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
@@ -112,7 +141,7 @@ class Handler:
         except BaseException as problem:  # a SystemExit ends the record, not the pipeline
             return _failed(RuntimeError(f"{type(problem).__name__}: {problem}"), type(problem).__qualname__)
 
-    def _value(self, payload: str) -> Any:
+    def _value(self, payload: bytes) -> Any:
         if self._expects is not None:
             if self._check is None:
                 self._check = decoder_for(self._expects)
@@ -129,18 +158,18 @@ class Handler:
     def _output(self, value: Any) -> bytes:
         if self._returns is None:
             try:
-                return _encode(value)
+                return _encoded(value)
             except (TypeError, ValueError, RecursionError) as problem:
                 raise WrongType(f"the function returned what is not JSON: {problem}") from None
         if self._type is None:
             self._type, self._names = returned_type(self._returns), self._returns.names
         found = self._named(value)
         try:
-            return _encode(msgspec.convert(found, self._type))
+            return _encoded(msgspec.convert(found, self._type))
         except msgspec.ValidationError:
             pass
         try:
-            return _encode(msgspec.convert(_plain(found), self._type))
+            return _encoded(msgspec.convert(_plain(found), self._type))
         except msgspec.ValidationError as problem:
             told = self._returns.simpleString()
             raise WrongType(f"the function returned {value!r:.80}, which is not {told}: {problem}") from None

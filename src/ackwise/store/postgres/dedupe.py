@@ -29,14 +29,14 @@ class TableDedupe:
     def expect(self, hashes: list[int]) -> None:
         """Ask the database about all of these at once; under the locks that are held its answer stays true."""
         self._asked.update((h, []) for h in hashes)
-        for h, pos in self._session.rows("dedupe_find", {"hashes": hashes}):
+        for h, pos in self._session.rows("dedupe_find", {"hashes": _array(hashes)}):
             self._asked[h].append(pos)
 
     def find(self, hashes: list[int]) -> dict[int, list[int]]:
         unasked = [h for h in hashes if h not in self._asked]
         found = {h: list(places) for h in hashes if (places := self._asked.get(h))}
         if unasked:
-            for h, pos in self._session.rows("dedupe_find", {"hashes": unasked}):
+            for h, pos in self._session.rows("dedupe_find", {"hashes": _array(unasked)}):
                 found.setdefault(h, []).append(pos)
         if self._turn:
             for h in set(hashes).intersection(self._turn):
@@ -63,7 +63,13 @@ class TableDedupe:
     def write(self, now: int) -> None:
         """Before the commit."""
         if self._hashes:
-            self._session.run("dedupe_add", {"hashes": self._hashes, "places": self._places, "now": now})
+            keys = {"hashes": _array(self._hashes), "places": _array(self._places)}
+            self._session.run("dedupe_add", {**keys, "now": now})
 
     def forget(self, before: int, limit: int) -> int:
         return self._session.run("dedupe_forget", {"before": before, "limit": max(limit, CHUNK)})
+
+
+def _array(numbers: list[int]) -> str:
+    """As PostgreSQL writes arrays: psycopg would pack thousands of numbers one by one."""
+    return f"{{{','.join(map(str, numbers))}}}"

@@ -44,6 +44,8 @@ class Footprint:
         """Queues of which every partition is touched."""
         self.lanes: set[int] = set()
         self.leases: set[int] = set()
+        self.pieces: set[int] = set()
+        """Leases of which pieces are settled, in lanes that are named."""
         self.whole_leases: set[int] = set()
         self.parts: set[str] = set()
         self.dead: set[str] = set()
@@ -105,10 +107,10 @@ class Footprint:
                     key = ids.parse_delivery_id(text)
                     if key is not None:
                         self.lanes.add(key.lane)
-                        self.leases.add(key.lease)
+                        self.pieces.add(key.lease)
                 case ByRange(lease_id=text, lane=lane):
                     self.lanes.add(limits.count(lane, "lane", most=1 << 62))
-                    self._add_lease(text)
+                    self.pieces |= _lease(text)
                 case ByLease(lease_id=text):
                     self.whole_leases |= self._add_lease(text)
                 case ByTransaction(partition_id=uuid, lease_id=text):
@@ -116,10 +118,14 @@ class Footprint:
                     self._add_lease(text)
 
     def _add_lease(self, text: object) -> set[int]:
-        key = ids.parse_lease_id(text)
-        found = {key[0]} if key is not None else set()
+        found = _lease(text)
         self.leases |= found
         return found
+
+
+def _lease(text: object) -> set[int]:
+    key = ids.parse_lease_id(text)
+    return {key[0]} if key is not None else set()
 
 
 def _name(value: object) -> str:

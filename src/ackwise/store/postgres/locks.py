@@ -37,7 +37,9 @@ def lock(session: PostgresSession, commands: Sequence[Command], known: LaneParts
         session.lock_parts(sorted(parts))
         if footprint.pushed:
             _learn_lanes(session, parts)
-    return session.rows("leases_lock", {"leases": sorted(footprint.leases)}) if footprint.leases else []
+    leases = sorted(footprint.leases | footprint.pieces)
+    pieces = sorted(footprint.pieces - footprint.leases)
+    return session.rows("leases_lock", {"leases": leases, "pieces": pieces}) if leases else []
 
 
 def _learn_lanes(session: PostgresSession, parts: set[int]) -> None:

@@ -56,10 +56,19 @@ SELECT DISTINCT l.part FROM span AS s JOIN lane AS l ON l.id = s.lane WHERE s.le
 -- name: footprint_parts: partitions by their uuid
 SELECT id FROM part WHERE uuid = ANY(CAST(:uuids AS text[]));
 
--- name: leases_lock: own leases
+-- name: leases_lock: own leases; but tasks settle pieces of a bulk lease side by side: their partitions are enough
+WITH owned AS (
+  SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+    ended_at, end_kind, lost, yields
+  FROM lease
+  WHERE no = ANY(CAST(:leases AS bigint[])) AND (bulk = 0 OR no <> ALL(CAST(:pieces AS bigint[])))
+  ORDER BY no FOR UPDATE
+)
+SELECT * FROM owned
+UNION ALL
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
   ended_at, end_kind, lost, yields
-FROM lease WHERE no = ANY(CAST(:leases AS bigint[])) ORDER BY no FOR UPDATE;
+FROM lease WHERE no = ANY(CAST(:pieces AS bigint[])) AND bulk <> 0;
 
 -- name: lease_by_no: a lease, living or not; owned from now on, because two turns may settle parts of it
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,

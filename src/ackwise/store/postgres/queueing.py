@@ -50,7 +50,7 @@ def _places(command: Command) -> set[Place]:
         *(("group", *group) for group in named.groups if not named.claimed),
         *(("queue", queue) for queue in named.queues | named.whole_queues),
         *(("lane", lane) for lane in named.lanes),
-        *(("lease", lease) for lease in named.leases if not named.lanes),
+        *(("lease", lease) for lease in named.leases | named.pieces if not named.lanes),
         *(("part", uuid) for uuid in named.parts),
         *(("dead", uuid) for uuid in named.dead),
     }

@@ -143,5 +143,8 @@ class PostgresSession:
             self._owned.update(row[0] for row in rows)
         return self._owned.intersection(parts)
 
+    def lock_lease(self, no: int) -> Row | None:
+        return self.row("lease_by_no", {"no": no})
+
     def owns(self, part: int) -> bool:
         return part in self._owned

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -37,6 +38,10 @@ def translated(problem: apsw.Error, path: str) -> errors.StoreError:
     return errors.StoreError(f"{path}: {problem}")
 
 
+NAP = 0.0005
+LONGEST_NAP = 0.005
+
+
 @contextmanager
 def our_errors(path: str) -> Iterator[None]:
     try:
@@ -54,7 +59,7 @@ def open_writer(url: StoreURL, vfs: str | None = None) -> apsw.Connection:
     with our_errors(path):
         connection = apsw.Connection(path, vfs=vfs, statementcachesize=256)
         _prepare_once(connection)
-        connection.set_busy_timeout(round(url.busy_timeout * 1000))
+        connection.set_busy_handler(_patience(url.busy_timeout))
         _refuse_foreign(connection, path)
         _pragma(connection, "journal_mode", "wal")
         _pragma(connection, "synchronous", "2" if url.durability == "full" else "1")
@@ -72,11 +77,28 @@ def open_reader(url: StoreURL, vfs: str | None = None) -> apsw.Connection:
     with our_errors(url.target):
         connection = apsw.Connection(url.target, vfs=vfs, statementcachesize=256)
         _prepare_once(connection)
-        connection.set_busy_timeout(round(url.busy_timeout * 1000))
+        connection.set_busy_handler(_patience(url.busy_timeout))
         _pragma(connection, "wal_autocheckpoint", "0")
         _pragma(connection, "query_only", "1")
         _pragma(connection, "cache_size", "-4096")
     return connection
+
+
+def _patience(seconds: float) -> Callable[[int], bool]:
+    """Wait for another process's turn, which takes a few milliseconds: SQLite's own handler soon sleeps for 25 and
+    more between its tries, so that two busy processes would mostly sleep."""
+    end = 0.0
+
+    def wait(tries: int) -> bool:
+        nonlocal end
+        now = time.monotonic()
+        end = now + seconds if tries == 0 else end
+        if now >= end:
+            return False
+        time.sleep(min(LONGEST_NAP, NAP * (tries + 1), end - now))
+        return True
+
+    return wait
 
 
 def _prepare_once(connection: apsw.Connection) -> None:

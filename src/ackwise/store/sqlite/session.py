@@ -60,6 +60,9 @@ class SQLiteSession:
     def lock_parts(self, parts: list[int], *, skip: bool = False) -> set[int]:
         return set(parts)
 
+    def lock_lease(self, no: int) -> Row | None:
+        return None
+
 
 class WriterSession(SQLiteSession):
     """The writer's session: it is the only one that changes the catalogue, so it remembers rows of it between turns."""

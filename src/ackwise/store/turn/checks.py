@@ -23,7 +23,7 @@ def check_push(command: Push) -> PlainBatch | None:
         raise BadInput("a batch has as many transaction ids as payloads, or none")
     if not len(messages):
         return None
-    batch = messages if isinstance(messages, PlainBatch) else _as_batch(messages)
+    batch = messages if isinstance(messages, PlainBatch) else PlainBatch.of(messages)
     if batch is not None and _is_plain(batch):
         limits.name(batch.partition, "partition")
         limits.name(batch.content_type, "content_type")
@@ -38,23 +38,6 @@ def check_sizes(messages: list[NewMessage] | PlainBatch, policy: QueuePolicy) ->
     largest = max(map(len, payloads), default=0)
     if largest > policy.max_payload_bytes:
         raise PayloadTooLarge(f"a payload of {largest} bytes is over the queue's limit of {policy.max_payload_bytes}")
-
-
-def _as_batch(messages: list[NewMessage]) -> PlainBatch | None:
-    """None unless all go to one partition and none has an option: one pass over what is nearly always so."""
-    if not messages:
-        return None
-    partition, kind = messages[0].partition, messages[0].content_type
-    txids: list[str] = []
-    payloads: list[bytes] = []
-    for m in messages:
-        if m.priority or m.delay or m.headers or m.partition != partition or m.content_type != kind:
-            return None
-        if m.transaction_id == "":
-            return None
-        txids.append(m.transaction_id or "")
-        payloads.append(m.payload)
-    return PlainBatch(payloads, txids if any(txids) else None, partition, kind)
 
 
 def _is_plain(batch: PlainBatch) -> bool:

@@ -149,6 +149,8 @@ class _Claiming:
         spans = self.turn.spans("spans_of_lease", lease=lease.no)
         self.session.lock_parts(sorted({self._cursor(span.lane).part for span in spans}))
         lease = self.turn.lease(lease.no)
+        if lease is not None:
+            self.turn.own_lease(lease)
         if lease is None or lease.key != key or not lease.live(self.turn.now):
             raise Outdated(f"the claim {key!r} changed hands meanwhile")
         spans = self.turn.spans("spans_of_lease", lease=lease.no)

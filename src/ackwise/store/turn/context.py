@@ -55,6 +55,7 @@ class Turn(Looking):
         self._saved_tally: Tally = {}
         self._saved_written = 0
         self._leases: dict[int, Lease] = {}
+        self._owned: set[int] = set()
         self._shut: dict[int, bool] = {}
         self.held_ids: dict[tuple[int, int], dict[str, tuple[int, int]]] = {}
         """What groups were handed in partitions, by transaction id, where that had to be looked for."""
@@ -98,6 +99,7 @@ class Turn(Looking):
         """Drop what was loaded."""
         self.ready.clear()
         self._leases.clear()
+        self._owned.clear()
         self.loaded.clear()
 
     def savepoint(self) -> None:
@@ -132,8 +134,18 @@ class Turn(Looking):
             found = self._leases[no] = lease_from(row)
         return found
 
+    def own_lease(self, lease: Lease) -> None:
+        """Of a bulk lease pieces are settled without owning it; who changes it must, and sees it as it is now."""
+        if not lease.bulk or lease.no in self._owned:
+            return
+        self._owned.add(lease.no)
+        if (row := self.session.lock_lease(lease.no)) is not None:
+            now = lease_from(row)
+            lease.deadline, lease.lost = now.deadline, now.lost
+            lease.ended_at, lease.end_kind = now.ended_at, now.end_kind
+
     def know_leases(self, rows: list[Row]) -> None:
-        """Leases that were read and locked before the turn began."""
+        """Leases that were read before the turn began, under the locks that it needs."""
         self._leases.update((row[0], lease_from(row)) for row in rows)
 
     def lease_by_key(self, grp: int, key: str) -> Lease | None:

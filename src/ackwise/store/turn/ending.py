@@ -274,6 +274,8 @@ def let_go(
         places.open_doors(turn, list(cursors.values()), held.policy, held.queue.name, beside)
     if finished < len(cursors):
         return False
+    if kind == "settled":
+        turn.own_lease(lease)
     elsewhere = any(lane not in cursors for lane, _, _ in lease.granted)
     if elsewhere and turn.session.row("span_held", {"lease": lease.no}) is not None:
         return False

@@ -120,8 +120,7 @@ def _one(turn: Turn, command: Command) -> Result:
 def _push(turn: Turn, commands: list[tuple[int, Command]], results: list[Result]) -> None:
     """All pushes of the turn share one segment per lane."""
     appender = Appender(turn)
-    if turn.dedupe.asks and len(commands) > 1:
-        appender.expect([command for _, command in commands if isinstance(command, Push)])
+    appender.expect([command for _, command in commands if isinstance(command, Push)])
     for index, command in commands:
         assert isinstance(command, Push)
         try:

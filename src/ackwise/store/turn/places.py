@@ -125,7 +125,10 @@ def move_cursor(turn: Turn, cursor: Cursor, target: int, policy: QueuePolicy | N
 def take_from_lease(turn: Turn, no: int, ranges: list[tuple[int, int, int]], kind: str) -> None:
     """A lease loses these ranges; without any left it ends."""
     lease = turn.lease(no)
-    if lease is None or lease.ended_at is not None:
+    if lease is None:
+        return
+    turn.own_lease(lease)
+    if lease.ended_at is not None:
         return
     lease.lost = merge_ranges(lease.lost + ranges, MOST_LOST_RANGES)
     if turn.session.row("span_held", {"lease": no}) is None:

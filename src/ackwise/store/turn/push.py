@@ -38,6 +38,8 @@ class Appender:
 
     def expect(self, commands: list[Push]) -> None:
         """Many pushes: their transaction ids are looked for together where that is what costs."""
+        if len(commands) < 2 or not self._turn.dedupe.asks:
+            return
         hashes: list[int] = []
         for command in commands:
             batch = command.messages
@@ -240,6 +242,7 @@ def _chunks(waiting: Columns) -> list[Columns]:
 def push_now(turn: Turn, commands: list[Push], on_duplicate: str) -> list[Receipts]:
     """Pushes of a transaction: written at once, so that its savepoint covers them."""
     appender = Appender(turn)
+    appender.expect(commands)
     receipts = [appender.push(command, on_duplicate=on_duplicate) for command in commands]
     appender.flush()
     return receipts

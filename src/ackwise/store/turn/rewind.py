@@ -58,6 +58,7 @@ def give_back_partition(turn: Turn, held: Holding, target: Target) -> None:
     lease = target.lease
     if not lease.no:
         return
+    turn.own_lease(lease)
     lanes = {lane for lane, _, _ in lease.granted}
     cursors = [cursor for lane in sorted(lanes) if (cursor := turn.cursor(lane, held.group.id)) is not None]
     part = next(cursor.part for cursor in cursors if cursor.lane == target.lane)
