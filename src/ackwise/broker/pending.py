@@ -64,7 +64,10 @@ def payload_bytes(command: Command) -> int:
         # Nobody has checked it yet: what is not a list is the store's to refuse.
         listed = messages if isinstance(messages, list) else []
         payloads = messages.payloads if isinstance(messages, PlainBatch) else [m.payload for m in listed]
-        return sum([len(payload) for payload in payloads if hasattr(payload, "__len__")])
+        try:
+            return sum(map(len, payloads))
+        except TypeError:
+            return 0
     if isinstance(command, Transaction):
         return sum(map(payload_bytes, command.pushes))
     return 0

@@ -105,7 +105,7 @@ class Settler:
         """The same in one commit for rows that are put together already; `rows` are asked for when it is refused."""
         acked = [one for part in parts for one in part.acked]
         failed = [row for part in parts for row in part.failed]
-        outputs = [part.outputs for part in parts if part.outputs is not None]
+        outputs = _joined([part.outputs for part in parts if part.outputs is not None])
         if not outputs:
             return self._plain(acked, failed)
         try:
@@ -220,6 +220,21 @@ def _batches(outputs: list[NewMessage]) -> Iterator[PlainBatch | list[NewMessage
         partitions.setdefault(message.partition, []).append(message)
     for messages in partitions.values():
         yield PlainBatch.of(messages) or messages
+
+
+def _joined(batches: list[PlainBatch]) -> list[PlainBatch]:
+    """One for each partition."""
+    partitions: dict[str, list[PlainBatch]] = {}
+    for batch in batches:
+        partitions.setdefault(batch.partition, []).append(batch)
+    return [
+        PlainBatch(
+            [payload for batch in found for payload in batch.payloads],
+            [name for batch in found for name in batch.transaction_ids or ()],
+            partition,
+        )
+        for partition, found in partitions.items()
+    ]
 
 
 def _pushed(receipts: Receipts) -> int:

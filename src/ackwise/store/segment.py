@@ -82,9 +82,13 @@ class Columns:
     def part(self, lo: int, hi: int) -> Columns:
         """Messages lo..hi-1."""
         piece = Columns(0, self.txids[lo:hi], self.payloads[lo:hi], self.extras and self.extras[lo:hi])
-        piece.runs = (
-            [(number, 1) for number in self.ids()[lo:hi]] if len(self.runs) > 1 else [(self.runs[0][0] + lo, hi - lo)]
-        )
+        piece.runs = []
+        at = 0
+        for first, count in self.runs:
+            begin, end = max(lo, at), min(hi, at + count)
+            if begin < end:
+                piece.runs.append((first + begin - at, end - begin))
+            at += count
         return piece
 
 

@@ -15,9 +15,9 @@ from ackwise.core.errors import BadInput
 from ackwise.core.messages import DEFAULT_PARTITION, NewMessage
 from ackwise.core.settlement import Outcome
 from ackwise.spark.failing import ours
-from ackwise.spark.pipelines.mapping import CHUNK, count_batch, derived_id
+from ackwise.spark.pipelines.mapping import count_batch, derived_id
 from ackwise.spark.reach import kept
-from ackwise.spark.settling import Row, Settler, unpushable
+from ackwise.spark.settling import MOST_BUNDLES, Row, Settler, unpushable
 from ackwise.spark.sink.pushing import json_of
 
 
@@ -41,7 +41,7 @@ class BundleTask(msgspec.Struct, frozen=True):
             chunk: list[Row] = []
             for row in self._bundles(batches):
                 chunk.append(row)
-                if len(chunk) == CHUNK:
+                if len(chunk) == MOST_BUNDLES:
                     counts += settler.settle(chunk)
                     chunk = []
             counts += settler.settle(chunk)

@@ -17,13 +17,14 @@ from ackwise.spark.pipelines.isolation import runner
 from ackwise.spark.pipelines.records import Answer, Failed, Handler, Item, Record
 from ackwise.spark.pipelines.texts import Texts
 from ackwise.spark.reach import kept
-from ackwise.spark.settling import MOST_BYTES, Neighbours, Row, Settler, Stretch
+from ackwise.spark.settling import MOST_BUNDLES, MOST_BYTES, Neighbours, Row, Settler, Stretch
 
-CHUNK = 1000
+CHUNK = 500
+"""Records that go to the function's process at once."""
 CHUNK_BYTES = 4 * 1024 * 1024
-MOST_WAITING = 4
+MOST_WAITING = 8
 """Chunks that are settled in one commit, if that many have come while the one before was under way."""
-MOST_OUTPUTS = 2 * CHUNK
+MOST_OUTPUTS = 4 * CHUNK
 
 COUNTS = "name string, count long"
 """What a settling task tells the driver."""
@@ -246,8 +247,8 @@ class SettleTask(msgspec.Struct, frozen=True):
             settler = Settler(here.transport, self.produce)
             counts: Counter[str] = Counter()
             for batch in batches:
-                for at in range(0, batch.num_rows, CHUNK):
-                    part = batch.slice(at, CHUNK)
+                for at in range(0, batch.num_rows, MOST_BUNDLES):
+                    part = batch.slice(at, MOST_BUNDLES)
                     counts += settler.settle(list(self._rows(part)))
                     counts["rows"] += part.num_rows
             here.finish_task()

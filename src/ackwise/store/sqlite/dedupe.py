@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from ackwise.store.session import Session
 
@@ -262,8 +263,8 @@ class GenerationalDedupe:
             bucket = hashes[lo] >> 52
             hi = bisect_left(hashes, bucket + 1 << 52, lo)
             mine = hashes[lo:hi]
-            places = [pos for h in mine if isinstance(pos := fresh[h], int)]
-            if len(places) < len(mine):
+            places: list[Any] = list(map(fresh.__getitem__, mine))
+            if tuple in set(map(type, places)):
                 places = [pos for h in mine for pos in _get(fresh, h)]
                 mine = [h for h in mine for _ in _get(fresh, h)]
             yield {"shelf": gen // SHELF, "bucket": bucket, "gen": gen, "keys": array("q", [*mine, *places]).tobytes()}
