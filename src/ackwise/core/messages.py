@@ -35,6 +35,7 @@ class PlainBatch(msgspec.Struct):
     transaction_ids: list[str] | None = None
     partition: str = DEFAULT_PARTITION
     content_type: str = JSON
+    priority: int = 0
 
     def __len__(self) -> int:
         return len(self.payloads)
@@ -42,7 +43,7 @@ class PlainBatch(msgspec.Struct):
     def messages(self) -> list[NewMessage]:
         txids: Sequence[str | None] = self.transaction_ids or [None] * len(self.payloads)
         return [
-            NewMessage(payload, self.partition, 0, txid, None, self.content_type)
+            NewMessage(payload, self.partition, self.priority, txid, None, self.content_type)
             for payload, txid in zip(self.payloads, txids, strict=True)
         ]
 

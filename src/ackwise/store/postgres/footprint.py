@@ -8,6 +8,7 @@ from ackwise.core import ids, limits
 from ackwise.core.commands import (
     AdvanceGroup,
     ByDelivery,
+    ByKey,
     ByLease,
     ByRange,
     ByTransaction,
@@ -45,6 +46,8 @@ class Footprint:
         self.lanes: set[int] = set()
         self.leases: set[int] = set()
         self.whole_leases: set[int] = set()
+        self.keys: set[tuple[str, str, str]] = set()
+        """Claims by queue, group and key: their leases are touched as a whole."""
         self.parts: set[str] = set()
         self.dead: set[str] = set()
         for command in commands:
@@ -61,6 +64,8 @@ class Footprint:
                 self._add_settlements(command.entries)
             case Claim() if command.queue is not None:
                 self._add_claim(_name(command.queue), command)
+            case Extend(claim=ByKey() as claim):
+                self._add_key(claim)
             case Extend():
                 self._add_lease(command.lease_id)
             case Transaction():
@@ -86,7 +91,7 @@ class Footprint:
     def _add_push(self, push: Push) -> None:
         queue = _name(push.queue)
         if isinstance(push.messages, PlainBatch):
-            wanted = {(push.messages.partition, 0)}
+            wanted = {(push.messages.partition, push.messages.priority)}
         else:
             wanted = {(message.partition, message.priority) for message in push.messages}
         self.pushed |= {
@@ -111,9 +116,14 @@ class Footprint:
                     self._add_lease(text)
                 case ByLease(lease_id=text):
                     self.whole_leases |= self._add_lease(text)
+                case ByKey() as claim:
+                    self._add_key(claim)
                 case ByTransaction(partition_id=uuid, lease_id=text):
                     self.parts.add(_name(uuid))
                     self._add_lease(text)
+
+    def _add_key(self, claim: ByKey) -> None:
+        self.keys.add((_name(claim.queue), _name(claim.group), _name(claim.key)))
 
     def _add_lease(self, text: object) -> set[int]:
         key = ids.parse_lease_id(text)

@@ -27,6 +27,7 @@ def check_push(command: Push) -> PlainBatch | None:
     if batch is not None and _is_plain(batch):
         limits.name(batch.partition, "partition")
         limits.name(batch.content_type, "content_type")
+        limits.count(batch.priority, "priority", least=0, most=limits.MAX_PRIORITY)
         return batch
     for message in messages.messages() if isinstance(messages, PlainBatch) else messages:
         _check_message(message)
@@ -41,20 +42,20 @@ def check_sizes(messages: list[NewMessage] | PlainBatch, policy: QueuePolicy) ->
 
 
 def _as_batch(messages: list[NewMessage]) -> PlainBatch | None:
-    """None unless all go to one partition and none has an option: one pass over what is nearly always so."""
+    """None unless all go to one lane and none has an option: one pass over what is nearly always so."""
     if not messages:
         return None
-    partition, kind = messages[0].partition, messages[0].content_type
+    partition, kind, priority = messages[0].partition, messages[0].content_type, messages[0].priority
     txids: list[str] = []
     payloads: list[bytes] = []
     for m in messages:
-        if m.priority or m.delay or m.headers or m.partition != partition or m.content_type != kind:
+        if m.priority != priority or m.delay or m.headers or m.partition != partition or m.content_type != kind:
             return None
         if m.transaction_id == "":
             return None
         txids.append(m.transaction_id or "")
         payloads.append(m.payload)
-    return PlainBatch(payloads, txids if any(txids) else None, partition, kind)
+    return PlainBatch(payloads, txids if any(txids) else None, partition, kind, priority)
 
 
 def _is_plain(batch: PlainBatch) -> bool:

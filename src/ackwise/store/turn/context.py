@@ -58,6 +58,8 @@ class Turn(Looking):
         self._shut: dict[int, bool] = {}
         self.held_ids: dict[tuple[int, int], dict[str, tuple[int, int]]] = {}
         """What groups were handed in partitions, by transaction id, where that had to be looked for."""
+        self.buried: list[str] = []
+        """Dead letters of this turn, the newest last."""
         self.claims = 0
         """How many claims there are in this turn: so many lanes are looked for at once."""
         self.ready: dict[tuple[object, ...], dict[int, Row]] = {}

@@ -69,6 +69,7 @@ def bury(
             }
         )
     turn.session.many("dead_insert", rows)
+    turn.buried += [str(row["uuid"]) for row in rows]
 
 
 def redrive(turn: Turn, command: Redrive) -> Redriven:

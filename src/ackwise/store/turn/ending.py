@@ -15,6 +15,10 @@ from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
 
 
+MOST_NAMED = 100
+"""Dead letters that a settlement names in its answer."""
+
+
 class Target(msgspec.Struct, frozen=True):
     """Messages [lo, hi) of a lane under a lease; `lane` None means everything the lease holds."""
 
@@ -93,6 +97,7 @@ def act(turn: Turn, target: Target, entry: Settlement) -> Settled:
     reason: Reason | None = None
     took = turn.now - lease.made_at
     failures = 0
+    buried = len(turn.buried)
     cursors: dict[int, Cursor] = {}
     beside: list[Cursor] | None = None
     if target.lane is not None and lease.exclusivity != "none":
@@ -117,7 +122,8 @@ def act(turn: Turn, target: Target, entry: Settlement) -> Settled:
     ended = let_go(turn, held, lease, cursors, emptied=emptied, beside=beside)
     died = verdicts.pop(Verdict.DEAD, 0)
     overall = next(iter(verdicts), Verdict.DEAD)
-    return Settled(overall, sum(verdicts.values()) + died, ended, None if verdicts else reason, died, failures)
+    named = turn.buried[buried : buried + MOST_NAMED]
+    return Settled(overall, sum(verdicts.values()) + died, ended, None if verdicts else reason, died, failures, named)
 
 
 def cursor_of(turn: Turn, span: Span) -> Cursor:
