@@ -358,7 +358,7 @@ class HeldLease(msgspec.Struct):
 
 
 class Depth(msgspec.Struct):
-    """Messages that wait, by priority (those with none are left out), live leases, oldest first, and how many ran out."""
+    """Messages that wait, by priority where there are any; live leases, oldest first; and how many ran out."""
 
     queue: str
     waiting: dict[int, int]

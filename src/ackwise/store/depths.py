@@ -56,4 +56,3 @@ def _held(session: Session, lease: Lease, prios: dict[int, int]) -> q.HeldLease:
         lease.deadline,
         [(lane, prio, lo, hi) for prio, lane, lo, hi in held],
     )
-

@@ -14,7 +14,6 @@ from ackwise.store.turn import catalog, dead, places
 from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
 
-
 MOST_NAMED = 100
 """Dead letters that a settlement names in its answer."""
 
