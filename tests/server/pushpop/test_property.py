@@ -17,6 +17,10 @@ priorities = st.sampled_from([0, 0, 1, 7])
 MICROS = 1_000_000
 
 
+def items_of(lock: Any) -> list[tuple[int, int]]:
+    return [(row["priority"], row["item"]["n"]) for row in lock["items_with_priority"]]
+
+
 class Lock:
     def __init__(self, lock_id: str, items: list[tuple[int, int]], deadline: int, *, shared: bool) -> None:
         self.id, self.items, self.deadline, self.shared = lock_id, items, deadline, shared
