@@ -72,6 +72,11 @@ SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_a
   ended_at, end_kind, lost, yields
 FROM lease WHERE no = :no FOR UPDATE;
 
+-- name: lease_of_claim: the claim that used this key; owned from now on
+SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  ended_at, end_kind, lost, yields
+FROM lease WHERE grp = :grp AND key = :key FOR UPDATE;
+
 -- name: lease_next: a number above every other
 SELECT nextval('lease_no');
 

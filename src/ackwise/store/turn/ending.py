@@ -117,7 +117,7 @@ def act(turn: Turn, target: Target, entry: Settlement) -> Settled:
         turn.count(held.queue.name, held.group.name, word, len(piece), took)
         failures = fails
     granted = sum(hi - lo for lane, lo, hi in lease.granted if lane == target.lane)
-    emptied = sum(len(piece) for _, piece, _ in pieces) == granted
+    emptied = target.lane is None or sum(len(piece) for _, piece, _ in pieces) == granted
     ended = let_go(turn, held, lease, cursors, emptied=emptied, beside=beside)
     died = verdicts.pop(Verdict.DEAD, 0)
     overall = next(iter(verdicts), Verdict.DEAD)
@@ -220,8 +220,8 @@ def let_go(
 ) -> bool:
     """Free the lanes that the lease has finished, and end it when it holds nothing more.
 
-    `emptied`: all that was granted of the one lane is finished, so it need not be asked; `beside` are the other places
-    of its partition, where they are known.
+    `emptied`: all that was granted of these lanes is finished, so it need not be asked; `beside` are the other places
+    of their partition, where they are known.
     """
     if not lease.no:
         for cursor in cursors.values():

@@ -175,8 +175,7 @@ def find_claim(turn: Turn, claim: ByKey) -> Lease | None:
     """The lease of the claim that was made under a key; its number is the newest of those it had."""
     queue = catalog.find_queue(turn.session, claim.queue)
     group = catalog.find_group(turn.session, queue, claim.group) if queue is not None else None
-    found = turn.lease_by_key(group.id, claim.key) if group is not None else None
-    return turn.lease(found.no) if found is not None else None
+    return turn.lease_of_claim(group.id, claim.key) if group is not None else None
 
 
 def _resolve_transaction(turn: Turn, selector: ByTransaction) -> Target | Settled:
