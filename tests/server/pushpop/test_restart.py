@@ -103,7 +103,8 @@ def test_its_own_port(any_store: str, clock: ManualClock) -> None:
         assert first != second
         with httpx2.Client(base_url=f"http://127.0.0.1:{second}") as http:
             Desk(http, clock, "both").push(1)
-            assert http.get("/health").json()["status"] == "healthy"
+            health = http.get("/health").json()
+            assert (health["status"], health["service"]) == ("healthy", "ackwise")
         with httpx2.Client(base_url=f"http://127.0.0.1:{first}") as http:
             assert Desk(http, clock, "both").pop() == [1]
 
