@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -501,8 +502,8 @@ def test_queue_ids(tmp_path: Path, queue: Any) -> None:
 def test_urls(tmp_path: Path, clock: ManualClock) -> None:
     with pytest.raises(BadInput, match="url must be a string"):
         PushPop("a", None)  # type: ignore[arg-type]
-    for url, how in (("nowhere", {}), ("http://127.0.0.1:1", {"clock": clock})):
-        with PushPop("a", url, **how) as made, pytest.raises(BadStoreURL):
+    for opened in (PushPop("a", "nowhere"), PushPop("a", "http://127.0.0.1:1", clock=clock)):
+        with opened as made, pytest.raises(BadStoreURL):
             made.Pop()
     with PushPop("a", "http://127.0.0.1:1") as made, pytest.raises(StoreUnavailable, match="no server answers"):
         made.Pop()
@@ -518,16 +519,14 @@ def test_an_answer_that_got_lost_is_said_to_be(tmp_path: Path) -> None:
             reply = wire.reply()
             assert reply is not None
             assert reply.json == {"items": [{"id": 1}], "count": 1}
-    with listening() as port, PushPop("a", f"http://127.0.0.1:{port}") as made, pytest.raises(OutcomeUnknown):
+    with HangingUp() as port, PushPop("a", f"http://127.0.0.1:{port}") as made, pytest.raises(OutcomeUnknown):
         made.push({"id": 2})
 
 
-class listening:
-    """A server that hangs up on everybody."""
+class HangingUp:
+    """A server that hangs up on whoever asks."""
 
     def __enter__(self) -> int:
-        import socket
-
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._hang_up)
         self._thread.start()

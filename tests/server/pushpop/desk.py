@@ -39,9 +39,9 @@ class Desk:
 
     def call(self, method: str, verb: str, body: Any = None, *, headers: Any = None, **query: Any) -> Reply:
         """A body that is bytes goes as it is."""
-        sent = {} if body is None else {"content": body if isinstance(body, bytes) else json.dumps(body).encode()}
+        sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         path = f"/queue/{self.queue}/{verb}".rstrip("/")
-        answer = self.http.request(method, path, params=query or None, headers=headers, **sent)
+        answer = self.http.request(method, path, params=query or None, headers=headers, content=sent)
         return Reply(answer.status_code, json.loads(answer.content))
 
     def post(self, verb: str, body: Any = None, **rest: Any) -> Reply:

@@ -7,6 +7,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.server.pushpop.desk import INVALID, Desk
 
@@ -156,3 +158,53 @@ def test_a_thousand_items_are_taken_and_one_more_is_not(desk: Desk) -> None:
     assert desk.post("push", {"items": [{"item": {"n": n}} for n in range(1000)]}).body["items_pushed"] == 1000
     assert desk.depth == {"0": 1000}
     assert desk.drained() == list(range(1000))
+
+
+# anything at all
+
+VERBS = (
+    "push", "pop", "acknowledge", "extend-lock", "deadletter", "sink/http/register", "sink/http/unregister",
+)  # fmt: skip
+NAMES = ("item", "items", "priority", "lock_id", "additional_ttl_seconds", "url", "max_concurrency", "lock_ttl_seconds")
+OPTIONS = ("require_ack", "ttl_seconds", "count", "allow_competing_consumers")
+WORDS = st.sampled_from(
+    ["", "x", "true", "\0", "é", "x" * 300, "http://127.0.0.1/", "http://example.com/", "L1-00000000"]
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORDS | st.text(max_size=8)
+ANYTHING = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5),
+    max_leaves=12,
+)
+OBJECTS = st.dictionaries(st.sampled_from(NAMES), ANYTHING, max_size=5).map(lambda value: json.dumps(value).encode())
+CONTENT = OBJECTS | OBJECTS | ANYTHING.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=40)
+
+
+@settings(
+    max_examples=150,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    verb=st.sampled_from(VERBS),
+    content=CONTENT,
+    options=st.dictionaries(
+        st.sampled_from(OPTIONS), st.sampled_from(["true", "1", "7", "0", "-1", "x", ""]), max_size=3
+    ),
+)
+def test_whatever_is_posted_is_done_or_refused(desk: Desk, verb: str, content: bytes, options: dict[str, str]) -> None:
+    before = desk.metadata(), desk.http.get("/queue").json()
+    status, body = desk.post(verb, content, **options)
+    assert status in (200, 400, 404, 423), body
+    if status == 423:
+        assert set(body) == {"message", "lock_expires_at"}
+    elif status != 200:
+        assert set(body) - {"error_code"} == {"success", "message"}
+        assert body["success"] is False
+    if status != 200:
+        assert (desk.metadata(), desk.http.get("/queue").json()) == before
+    if verb.startswith("sink") and status == 200:
+        desk.post("sink/http/unregister")
+    desk.clock.advance(400)

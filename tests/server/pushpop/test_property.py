@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -157,4 +158,5 @@ def test_nothing_is_lost(desk: Desk) -> None:
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(lambda: Machine(desk), settings=how)
+    make: Any = partial(Machine, desk)
+    run_state_machine_as_test(make, settings=how)
