@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,33 @@ def test_every_example_has_its_session_and_there_are_five_practices() -> None:
     assert examples == ["1", "2", "3", "4"]
     practices = text.partition("## Best practices")[2].partition("\n## ")[0]
     assert re.findall(r"^(\d)\. \*\*", practices, re.MULTILINE) == ["1", "2", "3", "4", "5"]
+
+
+def test_the_documents_own_commands_select_the_acknowledgement_tests() -> None:
+    """By their names, and all of them with one word."""
+    fifteen = {
+        "pop_with_ack_creates_lock",
+        "acknowledge_valid_lock",
+        "acknowledge_invalid_lock_id",
+        "acknowledge_missing_lock_id",
+        "pop_while_locked_returns_locked_status",
+        "lock_expiration_returns_items",
+        "expired_lock_items_returned_to_queue_on_next_pop",
+        "regular_pop_still_works",
+        "pop_with_ack_empty_queue",
+        "acknowledge_no_active_lock",
+        "pop_with_ack_multiple_items_single_lock",
+        "pop_with_ack_custom_ttl",
+        "pop_with_ack_ttl_bounds",
+        "expired_lock_items_return_to_original_priority_single",
+        "expired_lock_items_return_to_original_priority_multiple",
+    }
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    selected = subprocess.run(
+        [*command, "tests/test_actor.py", "-k", "acknowledgement"], cwd=ROOT, capture_output=True, text=True
+    ).stdout
+    assert fifteen <= set(re.findall(r"::test_(\w+)", selected))
+    assert "tests/test_actor.py::test_pop_with_ack_creates_lock" in selected
 
 
 def run_flow(url: str) -> subprocess.CompletedProcess[str]:

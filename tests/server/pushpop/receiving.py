@@ -17,6 +17,9 @@ class Receiver:
         self.status, self.headers = status, headers or {}
         self.posts: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.paths: list[str] = []
+        self._at_once = 0
+        self.most_at_once = 0
+        self._lock = threading.Lock()
         self.gate = threading.Event()
         """Answers are held back until it is set."""
         self.gate.set()
@@ -26,8 +29,10 @@ class Receiver:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 receiver.paths.append(self.path)
+                receiver.come(1)
                 receiver.posts.put(json.loads(body))
                 receiver.gate.wait(30)
+                receiver.come(-1)
                 self.send_response(receiver.status)
                 for name, value in receiver.headers.items():
                     self.send_header(name, value)
@@ -41,6 +46,11 @@ class Receiver:
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}/in"
+
+    def come(self, change: int) -> None:
+        with self._lock:
+            self._at_once += change
+            self.most_at_once = max(self.most_at_once, self._at_once)
 
     def next(self) -> Any:
         return self.posts.get(timeout=20)

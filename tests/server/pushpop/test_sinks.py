@@ -123,6 +123,26 @@ def test_a_post_under_way_still_counts_after_unregistering(sunk: Desk, receiver:
     assert sunk.drained() == [2]
 
 
+def test_a_post_that_outlives_its_lock_still_takes_room(
+    sunk: Desk, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[pace.Pace] = []
+    monkeypatch.setattr(pace.Pace, "full", lambda self: looks.append(self))
+    receiver.gate.clear()
+    sunk.push(1, 2)
+    register(sunk, receiver.url, max_concurrency=1, lock_ttl_seconds=5)
+    assert numbers(receiver.next()) == [1]
+    sunk.clock.advance(5)
+    looks.clear()
+    eventually(lambda: len(looks) > 2)
+    assert sunk.depth == {"0": 2}
+    receiver.gate.set()
+    assert numbers(receiver.next()) == [1]
+    assert numbers(receiver.next()) == [2]
+    eventually(lambda: sunk.metadata() == {})
+    assert receiver.most_at_once == 1
+
+
 def test_unregistering_what_is_not_there(desk: Desk) -> None:
     told = {"success": True, "message": f"Queue {desk.queue} has no sink", "sink_id": f"{desk.queue}-sink"}
     assert desk.post("sink/http/unregister") == (200, told)

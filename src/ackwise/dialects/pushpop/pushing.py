@@ -51,7 +51,7 @@ def _priority(raw: msgspec.Raw, default: int, what: str) -> int:
 
 
 def read(body: bytes, default_priority: int) -> tuple[list[tuple[bytes, int]], bool]:
-    """(payload, priority) of each item, and whether they came as a list. Everything is checked before anything is."""
+    """(payload, priority) of each item, and whether they came as a list; all of it is checked."""
     asked = parse(_decoder, body)
     if asked.items is None:
         payload = _payload(asked.item, "item")

@@ -6,7 +6,8 @@ from ackwise.dialects.http import Answer, Call, Route, answer
 from ackwise.dialects.pushpop import words
 from ackwise.dialects.pushpop.asking import read_object
 from ackwise.dialects.pushpop.sinks import targets
-from ackwise.dialects.pushpop.sinks.running import Sinks, sink_id
+from ackwise.dialects.pushpop.sinks.posting import sink_id
+from ackwise.dialects.pushpop.sinks.running import Sinks
 
 
 def routes(sinks: Sinks) -> list[Route]:
