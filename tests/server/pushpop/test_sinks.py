@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from ackwise.dialects.pushpop.sinks import pace
+from ackwise.dialects.pushpop.sinks import pace, running
 from ackwise.store.clock import ManualClock
 from tests.server.pushpop.desk import Desk
 from tests.server.pushpop.receiving import Receiver
@@ -84,7 +84,7 @@ def test_202_leaves_it_to_the_receiver_and_no_more_than_the_cap_is_out(sunk: Des
     assert receiver.posts.empty()
 
 
-@pytest.mark.parametrize("status", [500, 404, 204, 201, 302])
+@pytest.mark.parametrize("status", [500, 404, 204, 201, 302, 307])
 def test_anything_else_lets_the_lock_run_out(sunk: Desk, receiver: Receiver, status: int) -> None:
     receiver.status, receiver.headers = status, {"location": receiver.url + "/elsewhere"}
     sunk.push(1)
@@ -172,6 +172,30 @@ def test_a_sink_outlives_the_server(any_store: str, clock: ManualClock, receiver
         desk.push(2)
         assert numbers(receiver.next()) == [2]
         eventually(lambda: desk.metadata() == {})
+
+
+def test_servers_on_one_database_share_their_sinks(
+    pg_url: str, clock: ManualClock, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(pace, "LONGEST_EMPTY", 60.0)
+    with Running(pg_url, clock) as one, httpx2.Client(base_url=one.url) as http:
+        with Running(pg_url, clock) as other, httpx2.Client(base_url=other.url) as first:
+            register(Desk(first, clock, "shared"), receiver.url)
+            sinks = one.server._served._sinks
+            assert sinks is not None
+            eventually(lambda: sinks._running)
+        desk = Desk(http, clock, "shared")
+        desk.push(1)
+        assert numbers(receiver.next()) == [1]
+        eventually(lambda: desk.metadata() == {})
+        one.until_waiting()
+        with Running(pg_url, clock) as other, httpx2.Client(base_url=other.url) as second:
+            assert Desk(second, clock, "shared").post("sink/http/unregister").status == 200
+        desk.push(2)
+        eventually(lambda: not sinks._running)
+        assert desk.drained() == [2]
+        assert receiver.posts.empty()
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,10 @@ class Sink:
         if not taken:
             self._pace.empty()
             return
+        if await self._target() != target:
+            # Somebody changed it, at another server, while this one waited for an item.
+            await self._give_back(*(handed for _, handed in taken))
+            return
         self._pace.flowing()
         self._out |= {lock_id for lock_id, _ in taken}
         self._keep(self._post(target, taken))
@@ -119,9 +123,9 @@ class Sink:
             raise
         return [first, *(one for one in rest if one[1].claimed.grants)]
 
-    async def _give_back(self, handed: Handed) -> None:
+    async def _give_back(self, *taken: Handed) -> None:
         with contextlib.suppress(AckwiseError):
-            await self._broker.send(giving_back([handed.claimed.lease_id]))
+            await self._broker.send(giving_back(handed.claimed.lease_id for handed in taken))
 
     async def _claim(self, target: Target, wait: float) -> tuple[str, Handed]:
         lock_id = words.new_lock_id()
