@@ -116,8 +116,8 @@ def pg_admin_url() -> Iterator[str]:
 class Databases:
     """Databases of one worker, emptied and used again: that is ten times faster than making new ones."""
 
-    def __init__(self, admin_url: str) -> None:
-        self._admin_url = admin_url
+    def __init__(self, admin_url: str, name: str = "test") -> None:
+        self._admin_url, self._name = admin_url, name
         self._worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         self._made: list[str] = []
         self._used = 0
@@ -134,7 +134,7 @@ class Databases:
         self._used = 0
 
     def _make(self, number: int) -> str:
-        name = f"ackwise_test_{self._worker}_{number}"
+        name = f"ackwise_{self._name}_{self._worker}_{number}"
         with psycopg.connect(self._admin_url, autocommit=True) as connection:
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
             connection.execute(f"CREATE DATABASE {name} TEMPLATE template0".encode())

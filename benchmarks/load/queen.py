@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from benchmarks.load.http import Http, get, post
+from ackwise.bench.http import Http, get, post
 from benchmarks.load.peer import PAYLOAD, transaction_ids
 
 _QUEUED = re.compile(rb'"status": ?"queued"')

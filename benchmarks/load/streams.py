@@ -6,7 +6,7 @@ import asyncio
 import re
 from urllib.parse import urlsplit
 
-from benchmarks.load.line import Line
+from ackwise.bench.line import Line
 from benchmarks.load.peer import PAYLOAD
 
 _ENTRY = re.compile(rb"\*2\r\n\$\d+\r\n(\d+-\d+)\r\n\*2\r\n\$1\r\np\r\n")

@@ -9,7 +9,7 @@ from collections import Counter
 
 import msgspec
 
-from benchmarks.load.http import Http, get, post
+from ackwise.bench.http import Http, get, post
 from benchmarks.load.jobs import Done, Idle
 from benchmarks.load.queen import Got, Popped, ack_one
 from benchmarks.process import cpu_seconds

@@ -104,6 +104,7 @@ def answer(store: Store, query: q.Query) -> Any:
         q.ListLanes: store.list_lanes,
         q.ListLeases: store.list_leases,
         q.ListHeld: store.list_held,
+        q.ListDepths: store.list_depths,
         q.ReadLedger: store.read_ledger,
         q.QueueStats: store.stats,
         q.ListStats: store.list_stats,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ackwise.cli import archive, check, demo, dlq, group, lag, metrics, pipeline, queue, replay, serve, settings
+from ackwise.cli import archive, bench, check, demo, dlq, group, lag, metrics, pipeline, queue, replay, serve, settings
 from ackwise.core.errors import AckwiseError, BadInput
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="A durable message queue.")
@@ -24,6 +24,7 @@ app.add_typer(queue.app, name="queue")
 app.add_typer(group.app, name="group")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(bench.app, name="bench")
 
 
 def _version(asked: bool) -> None:

@@ -33,6 +33,18 @@ def serve(
     store: Annotated[str, typer.Option(envvar=["ACKWISE_STORE", "ACKWISE_URL"], help="The store.")] = DEFAULT_URL,
     host: Annotated[str, typer.Option(envvar="ACKWISE_HOST", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(envvar="ACKWISE_PORT", help="The port; 0 takes any free one.")] = 6632,
+    pushpop_port: Annotated[
+        int | None, typer.Option(envvar="ACKWISE_PUSHPOP_PORT", help="One more port, for clients of PushPop.")
+    ] = None,
+    pushpop_default_priority: Annotated[
+        int, typer.Option(envvar="ACKWISE_PUSHPOP_DEFAULT_PRIORITY", min=0, help="Of items pushed without one.")
+    ] = 0,
+    pushpop_sink_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="ACKWISE_PUSHPOP_SINK_HOST", help="A host, or host:port, that sinks may post to; repeatable."
+        ),
+    ] = None,
     queen_defaults: Annotated[
         QueenDefaults,
         typer.Option(envvar="ACKWISE_QUEEN_DEFAULTS", help="How queues behave that Queen's clients make."),
@@ -70,6 +82,9 @@ def serve(
     settings = Settings(
         host=host,
         port=port,
+        pushpop_port=pushpop_port,
+        pushpop_default_priority=pushpop_default_priority,
+        pushpop_sink_hosts=tuple(host.lower() for host in pushpop_sink_host or ()),
         queen_defaults=queen_defaults,
         default_subscription=default_subscription,
         insecure=insecure,
@@ -97,6 +112,8 @@ def _calm_collector() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def _ready(host: str, port: int) -> None:
+def _ready(host: str, port: int, pushpop_port: int | None = None) -> None:
     shown = f"[{host}]" if ":" in host else host
     print(f"ready http://{shown}:{port}", flush=True)
+    if pushpop_port is not None:
+        print(f"pushpop http://{shown}:{pushpop_port}", flush=True)

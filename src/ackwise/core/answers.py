@@ -152,6 +152,8 @@ class Settled(msgspec.Struct):
     dead: int = 0
     failures: int = 0
     """Of the last message settled: what the retry limit counts."""
+    dead_ids: list[str] = []
+    """The first dead letters that it made."""
 
 
 class Extended(msgspec.Struct):

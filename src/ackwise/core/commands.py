@@ -84,7 +84,15 @@ class ByLease(msgspec.Struct, frozen=True, tag="lease"):
     lease_id: str
 
 
-Selector = ByDelivery | ByTransaction | ByRange | ByLease
+class ByKey(msgspec.Struct, frozen=True, tag="key"):
+    """Everything that the claim of this key still holds."""
+
+    queue: str
+    key: str
+    group: str = QUEUE_MODE
+
+
+Selector = ByDelivery | ByTransaction | ByRange | ByLease | ByKey
 
 
 class Settlement(msgspec.Struct, kw_only=True):
@@ -114,10 +122,11 @@ def giving_back(lease_ids: Iterable[str]) -> Settle:
 class Extend(Command):
     """Move a lease's deadline to now + `lease`, or by `add` from where it is. Never revives an expired lease.
 
-    With `keep_later` a deadline that is later already stays.
+    With `keep_later` a deadline that is later already stays. A claim made under a key may be named by it instead.
     """
 
-    lease_id: str
+    lease_id: str = ""
+    claim: ByKey | None = None
     lease: int | None = None
     add: int | None = None
     keep_later: bool = False

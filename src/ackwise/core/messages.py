@@ -35,23 +35,24 @@ class PlainBatch(msgspec.Struct):
     transaction_ids: list[str] | None = None
     partition: str = DEFAULT_PARTITION
     content_type: str = JSON
+    priority: int = 0
 
     @classmethod
     def of(cls, messages: Sequence[NewMessage]) -> PlainBatch | None:
-        """None unless all go to one partition and none has an option: one pass over what is nearly always so."""
+        """None unless all go to one lane and none has an option: one pass over what is nearly always so."""
         if not messages:
             return None
-        partition, kind = messages[0].partition, messages[0].content_type
+        partition, kind, priority = messages[0].partition, messages[0].content_type, messages[0].priority
         txids: list[str] = []
         payloads: list[bytes] = []
         for m in messages:
-            if m.priority or m.delay or m.headers or m.partition != partition or m.content_type != kind:
+            if m.priority != priority or m.delay or m.headers or m.partition != partition or m.content_type != kind:
                 return None
             if m.transaction_id == "":
                 return None
             txids.append(m.transaction_id or "")
             payloads.append(m.payload)
-        return cls(payloads, txids if any(txids) else None, partition, kind)
+        return cls(payloads, txids if any(txids) else None, partition, kind, priority)
 
     def __len__(self) -> int:
         return len(self.payloads)
@@ -59,7 +60,7 @@ class PlainBatch(msgspec.Struct):
     def messages(self) -> list[NewMessage]:
         txids: Sequence[str | None] = self.transaction_ids or [None] * len(self.payloads)
         return [
-            NewMessage(payload, self.partition, 0, txid, None, self.content_type)
+            NewMessage(payload, self.partition, self.priority, txid, None, self.content_type)
             for payload, txid in zip(self.payloads, txids, strict=True)
         ]
 

@@ -6,7 +6,7 @@ import msgspec
 
 from ackwise.core import limits
 from ackwise.core.answers import QueueInfo
-from ackwise.core.messages import Message
+from ackwise.core.messages import QUEUE_MODE, Message
 from ackwise.core.tags import spelled
 
 _NAMES = ("queue", "group", "partition", "partition_id", "namespace", "task", "reason", "instance", "key_prefix")
@@ -127,6 +127,17 @@ class ListHeld(Query):
     """What a live lease still holds, by lane and seq; nothing of one that ended, ran out or is not known."""
 
     lease_id: str
+
+
+class ListDepths(Query):
+    """How many messages wait for a group, by priority, and who holds what; of a queue, or of every one.
+
+    It is so now: what a lease held that ran out waits, swept or not. A group that is not there yet waits for
+    everything.
+    """
+
+    queue: str | None = None
+    group: str = QUEUE_MODE
 
 
 class ReadLedger(Query):
@@ -333,6 +344,26 @@ class HeldRow(msgspec.Struct):
     hi: int
     failures: int
     attempt: int
+
+
+class HeldLease(msgspec.Struct):
+    """A live lease with the messages (lane, priority, lo, hi) that it holds."""
+
+    lease_id: str
+    key: str | None
+    owner: str
+    made_at: int
+    deadline: int
+    held: list[tuple[int, int, int, int]]
+
+
+class Depth(msgspec.Struct):
+    """Messages that wait, by priority where there are any; live leases, oldest first; and how many ran out."""
+
+    queue: str
+    waiting: dict[int, int]
+    leases: list[HeldLease]
+    expired_leases: int
 
 
 class LeaseRow(msgspec.Struct):

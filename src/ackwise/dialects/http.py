@@ -274,10 +274,19 @@ def status_of(problem: errors.AckwiseError) -> int:
     return 503 if isinstance(problem, errors.StoreError) else 500
 
 
-def refusal(problem: errors.AckwiseError) -> Answer:
+def retry_later(problem: errors.AckwiseError, status: int) -> tuple[tuple[bytes, bytes], ...]:
+    """When to come again, where that may help."""
+    return ((b"retry-after", str(problem.details.get("retry_after", 1)).encode()),) if status in (429, 503) else ()
+
+
+Refuse = Callable[[errors.AckwiseError | None], Answer]
+"""How a face spells an error; None is one that nobody expected."""
+
+
+def refusal(problem: errors.AckwiseError | None) -> Answer:
     """`{"error", "code"}`, and when to come again where that is known."""
+    if problem is None:
+        return answer({"error": "internal error; the server's log has more", "code": "internal"}, 500)
     status = status_of(problem)
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    if status in (429, 503):
-        headers = ((b"retry-after", str(problem.details.get("retry_after", 1)).encode()),)
-    return Answer(encode({"error": problem.message, "code": problem.code}), status, headers=headers)
+    body = encode({"error": problem.message, "code": problem.code})
+    return Answer(body, status, headers=retry_later(problem, status))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from starlette.types import ASGIApp
 
@@ -16,10 +16,10 @@ from ackwise.dialects.http import (
     Gone,
     Intake,
     Receive,
+    Refuse,
     Route,
     Scope,
     Send,
-    answer,
     encode,
     refusal,
 )
@@ -41,14 +41,19 @@ class Application:
         *,
         max_body: int = DEFAULT_MAX_BODY,
         cors: str | None = None,
+        refusals: Mapping[str, Refuse] | None = None,
     ) -> None:
-        """`routes` is asked at the first request: what they stand on begins with the application's lifespan."""
+        """`routes` is asked at the first request: what they stand on begins with the application's lifespan.
+
+        `refusals` are the spellings of errors of those faces that have their own, by the first segment of their paths.
+        """
         self._routes = routes
         self._table: Table | None = None
         self._pages = pages
         self._max_body = max_body
         self._intake = Intake()
         self._cors = _cors_headers(cors)
+        self._refusals = refusals or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -74,16 +79,20 @@ class Application:
                 scope[EXCHANGE].abandon()
             return
         except AckwiseError as problem:
-            reply = refusal(problem)
+            reply = self._refuse(scope)(problem)
         except asyncio.CancelledError:
             # Only a shutdown that waits no longer does this.
-            reply = refusal(OutcomeUnknown(_CUT_OFF) if call is not None and call.taken else Draining())
+            cut_off = OutcomeUnknown(_CUT_OFF) if call is not None and call.taken else Draining()
+            reply = self._refuse(scope)(cut_off)
         except Exception:
             log.exception("%s %s failed", method, scope["path"])
-            reply = answer({"error": "internal error; the server's log has more", "code": "internal"}, 500)
+            reply = self._refuse(scope)(None)
         exchange = scope.get(EXCHANGE)
         if exchange is None or not exchange.respond(reply, self._cors):
             await self._send(reply, send)
+
+    def _refuse(self, scope: Scope) -> Refuse:
+        return self._refusals.get(scope["path"].strip("/").partition("/")[0], refusal)
 
     async def _send(self, reply: Answer, send: Send) -> None:
         headers: list[tuple[bytes, bytes]] = [*reply.headers, *self._cors]

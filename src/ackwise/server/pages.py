@@ -34,7 +34,8 @@ def make_pages(broker: Callable[[], AsyncBroker], lifespan: Any) -> Starlette:
     async def health(_: Request) -> Response:
         found = await look()
         healthy = found["status"] == "healthy"
-        body = {**found, "database": "connected" if healthy else "unavailable", "server": "ackwise", "version": VERSION}
+        body = {**found, "database": "connected" if healthy else "unavailable", "version": VERSION}
+        body |= {"server": "ackwise", "service": "ackwise"}
         return JSONResponse(body, _code(found))
 
     async def livez(_: Request) -> Response:

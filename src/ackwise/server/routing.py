@@ -9,6 +9,8 @@ from ackwise.core.errors import BadInput
 from ackwise.dialects.http import Handler, Route
 
 Found = tuple[Handler, tuple[str, ...]]
+MOST_REMEMBERED = 10_000
+LONGEST_REMEMBERED = 200
 
 
 class Table:
@@ -17,6 +19,8 @@ class Table:
     def __init__(self, routes: Iterable[Route]) -> None:
         self._exact: dict[bytes, dict[str, Handler]] = {}
         self._root = _Node()
+        self._lately: dict[tuple[str, bytes], Found] = {}
+        """What paths with parameters led to: clients ask for the same few again and again."""
         for route in routes:
             segments = route.path.strip("/").split("/")
             if "{" not in route.path:
@@ -28,13 +32,23 @@ class Table:
         handlers = self._exact.get(raw_path)
         if handlers is not None and method in handlers:
             return handlers[method], ()
+        known = self._lately.get((method, raw_path))
+        if known is not None:
+            return known
         segments = [_decode(segment) for segment in raw_path.decode("ascii", "replace").strip("/").split("/")]
         allowed: set[str] = set()
         for handlers, params in self._root.walk(segments, ()):
             if method in handlers:
+                self._remember(method, raw_path, (handlers[method], params))
                 return handlers[method], params
             allowed |= set(handlers)
         return frozenset(allowed)
+
+    def _remember(self, method: str, raw_path: bytes, found: Found) -> None:
+        if len(self._lately) >= MOST_REMEMBERED:
+            self._lately.clear()
+        if len(raw_path) <= LONGEST_REMEMBERED:
+            self._lately[method, raw_path] = found
 
 
 def _decode(segment: str) -> str:

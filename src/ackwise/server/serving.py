@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import math
 import signal
 import socket
@@ -16,7 +15,12 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ackwise.broker import AsyncBroker
+from ackwise.core import limits
 from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.dialects import pushpop
+from ackwise.dialects.hosts import is_loopback
+from ackwise.dialects.http import Route
+from ackwise.dialects.pushpop.sinks import Sinks
 from ackwise.server.app import DEFAULT_MAX_BODY, Application
 from ackwise.server.faces import all_routes
 from ackwise.server.pages import make_pages
@@ -25,6 +29,8 @@ from ackwise.store.port import Store
 
 QueenDefaults = Literal["seed", "upstream"]
 Start = Literal["all", "new"]
+OnReady = Callable[..., None]
+"""Is told the host, the port and, where there is one, PushPop's own port."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +38,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"
     port: int = 6632
+    pushpop_port: int | None = None
+    pushpop_default_priority: int = 0
+    pushpop_sink_hosts: tuple[str, ...] = ()
     queen_defaults: QueenDefaults = "seed"
     default_subscription: Start = "all"
     insecure: bool = False
@@ -43,8 +52,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cors: str | None = None
 
     def check(self) -> Settings:
-        if not 0 <= self.port <= 65535:
-            raise BadInput(f"--port must be between 0 and 65535, not {self.port}")
+        for name, port in (("--port", self.port), ("--pushpop-port", self.pushpop_port)):
+            if port is not None and not 0 <= port <= 65535:
+                raise BadInput(f"{name} must be between 0 and 65535, not {port}")
+        limits.count(self.pushpop_default_priority, "--pushpop-default-priority", least=0, most=limits.MAX_PRIORITY)
         if not self.insecure and not is_loopback(self.host):
             raise BadInput(
                 f"{self.host} can be reached from other machines and there is no authentication; "
@@ -53,30 +64,31 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self
 
 
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
 class Served:
-    """The broker, from the lifespan's begin to its end."""
+    """The broker and the sinks on it, from the lifespan's begin to its end."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store, self._settings = store, settings
         self._broker: AsyncBroker | None = None
+        self._sinks: Sinks | None = None
 
     def broker(self) -> AsyncBroker:
         assert self._broker is not None, "the server has not started"
         return self._broker
 
+    def routes(self) -> list[Route]:
+        assert self._sinks is not None, "the server has not started"
+        return all_routes(self.broker(), self._settings, self._sinks)
+
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         self._broker = await AsyncBroker.start(self._store)
+        self._sinks = Sinks(self._broker, self._settings.pushpop_sink_hosts)
         try:
+            await self._sinks.start()
             yield
         finally:
+            await self._sinks.stop()
             await self._broker.close()
 
 
@@ -99,18 +111,21 @@ def listen(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """uvicorn, but polls that wait are answered before connections close, and a signal ends in exit code 0."""
 
-    def __init__(self, config: uvicorn.Config, served: Served, on_ready: Callable[[str, int], None]) -> None:
+    def __init__(self, config: uvicorn.Config, served: Served, ports: list[int], on_ready: OnReady) -> None:
         super().__init__(config)
-        self._served, self._on_ready = served, on_ready
+        self._served, self._ports, self._on_ready = served, ports, on_ready
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().serve(sockets or [listen(self.config.host, self.config.port)])
+        await super().serve(sockets or self._listen())
+
+    def _listen(self) -> list[socket.socket]:
+        return [listen(self.config.host, port) for port in self._ports]
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup(sockets or self._listen())
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
-            self._on_ready(host, port)
+            self._on_ready(host, port, *(server.sockets[0].getsockname()[1] for server in self.servers[1:]))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._served.broker().stop_claims()
@@ -133,16 +148,18 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def make_server(store: Store, settings: Settings, on_ready: Callable[[str, int], None]) -> Server:
+def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
     """A server that is not yet running; `await server.serve()` runs it until it is told to exit."""
     settings.check()
-    served = Served(store)
+    served = Served(store, settings)
     app = Application(
-        lambda: all_routes(served.broker(), settings),
+        served.routes,
         make_pages(served.broker, served.lifespan),
         max_body=settings.max_body,
         cors=settings.cors,
+        refusals={pushpop.PATHS: pushpop.refused},
     )
+    ports = [settings.port, *([] if settings.pushpop_port is None else [settings.pushpop_port])]
     config = uvicorn.Config(
         app,
         host=settings.host.strip("[]"),
@@ -159,4 +176,4 @@ def make_server(store: Store, settings: Settings, on_ready: Callable[[str, int],
         timeout_keep_alive=round(settings.keep_alive),
         timeout_graceful_shutdown=math.ceil(settings.grace),
     )
-    return Server(config, served, on_ready)
+    return Server(config, served, ports, on_ready)

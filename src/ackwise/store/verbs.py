@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ackwise.core import queries as q
 from ackwise.core.answers import QueueInfo
-from ackwise.store import audit, locating, reads, standing
+from ackwise.store import audit, depths, locating, reads, standing
 from ackwise.store.session import Known, Session
 from ackwise.store.turn.context import Looking
 
@@ -75,6 +75,9 @@ class ReadVerbs:
 
     def list_held(self, query: q.ListHeld) -> list[q.HeldRow]:
         return self._look(lambda session: reads.list_held(session, query, self.now()))
+
+    def list_depths(self, query: q.ListDepths) -> list[q.Depth]:
+        return self._look(lambda session: depths.list_depths(session, query, self.now()))
 
     def read_ledger(self, query: q.ReadLedger) -> list[q.LedgerRow]:
         self.flush_ledger()

@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ackwise.broker import AsyncBroker
+from ackwise.dialects import pushpop
+from ackwise.dialects.pushpop.sinks import Sinks
 from ackwise.server.faces import all_routes
 from ackwise.server.serving import Settings
 from tests.server.queen.desk import Desk, Message, bodies, named
@@ -324,7 +326,8 @@ ANYTHING = st.recursive(
 )
 OBJECTS = st.dictionaries(st.sampled_from(NAMES), ANYTHING, max_size=5).map(lambda value: json.dumps(value).encode())
 CONTENT = OBJECTS | OBJECTS | ANYTHING.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=40)
-PLACES = sorted({route.path for route in all_routes(Mock(AsyncBroker), Settings()) if route.method == "POST"})
+ROUTES = all_routes(Mock(AsyncBroker), Settings(), Mock(Sinks))
+PLACES = sorted({one.path for one in ROUTES if one.method == "POST" and not one.path.startswith(f"/{pushpop.PATHS}/")})
 
 
 def in_place(path: str, words: list[str]) -> str:

@@ -52,6 +52,7 @@ AnyQuery = (
     | q.ListLanes
     | q.ListLeases
     | q.ListHeld
+    | q.ListDepths
     | q.ReadLedger
     | q.QueueStats
     | q.ListStats
@@ -81,6 +82,7 @@ _ANSWERS: dict[type[msgspec.Struct], Any] = {
     q.ListLanes: list[q.LaneRow],
     q.ListLeases: list[q.LeaseRow],
     q.ListHeld: list[q.HeldRow],
+    q.ListDepths: list[q.Depth],
     q.ReadLedger: list[q.LedgerRow],
     q.QueueStats: q.Stats,
     q.ListStats: list[q.QueueSummary],

@@ -87,7 +87,7 @@ def _message(row: MessageBody, body: PushBody) -> NewMessage:
 def body(command: Push) -> PushBody:
     """What the client sends."""
     messages = command.messages
-    if isinstance(messages, PlainBatch):
+    if isinstance(messages, PlainBatch) and not messages.priority:
         kind = messages.content_type
         if kind == JSON and payloads.are_json(messages.payloads):
             columns = list(map(msgspec.Raw, messages.payloads))
@@ -101,7 +101,8 @@ def body(command: Push) -> PushBody:
             content_type=kind,
             create=command.create,
         )
-    return PushBody(queue=command.queue, messages=[_row(one) for one in messages], create=command.create)
+    listed = messages.messages() if isinstance(messages, PlainBatch) else messages
+    return PushBody(queue=command.queue, messages=[_row(one) for one in listed], create=command.create)
 
 
 def _row(message: NewMessage) -> MessageBody:

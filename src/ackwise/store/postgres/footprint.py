@@ -8,6 +8,7 @@ from ackwise.core import ids, limits
 from ackwise.core.commands import (
     AdvanceGroup,
     ByDelivery,
+    ByKey,
     ByLease,
     ByRange,
     ByTransaction,
@@ -47,6 +48,8 @@ class Footprint:
         self.pieces: set[int] = set()
         """Leases of which pieces are settled, in lanes that are named."""
         self.whole_leases: set[int] = set()
+        self.keys: set[tuple[str, str, str]] = set()
+        """Claims by queue, group and key: their leases are touched as a whole."""
         self.parts: set[str] = set()
         self.dead: set[str] = set()
         for command in commands:
@@ -63,6 +66,8 @@ class Footprint:
                 self._add_settlements(command.entries)
             case Claim() if command.queue is not None:
                 self._add_claim(_name(command.queue), command)
+            case Extend(claim=ByKey() as claim):
+                self._add_key(claim)
             case Extend():
                 self._add_lease(command.lease_id)
             case Transaction():
@@ -88,7 +93,7 @@ class Footprint:
     def _add_push(self, push: Push) -> None:
         queue = _name(push.queue)
         if isinstance(push.messages, PlainBatch):
-            wanted = {(push.messages.partition, 0)}
+            wanted = {(push.messages.partition, push.messages.priority)}
         else:
             wanted = {(message.partition, message.priority) for message in push.messages}
         self.pushed |= {
@@ -113,9 +118,14 @@ class Footprint:
                     self.pieces |= _lease(text)
                 case ByLease(lease_id=text):
                     self.whole_leases |= self._add_lease(text)
+                case ByKey() as claim:
+                    self._add_key(claim)
                 case ByTransaction(partition_id=uuid, lease_id=text):
                     self.parts.add(_name(uuid))
                     self._add_lease(text)
+
+    def _add_key(self, claim: ByKey) -> None:
+        self.keys.add((_name(claim.queue), _name(claim.group), _name(claim.key)))
 
     def _add_lease(self, text: object) -> set[int]:
         found = _lease(text)

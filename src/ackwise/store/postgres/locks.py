@@ -23,6 +23,8 @@ def lock(session: PostgresSession, commands: Sequence[Command], known: LaneParts
     footprint = Footprint(commands)
     if len(footprint.pushed) <= 1 and all(isinstance(command, Push) for command in commands):
         return []  # whoever pushes to one lane only locks it on the way
+    if footprint.keys:
+        _learn_leases(session, footprint)
     queues, parts = _named(session, footprint)
     groups, missing = _groups(session, footprint)
     if queues or missing:
@@ -47,6 +49,13 @@ def _learn_lanes(session: PostgresSession, parts: set[int]) -> None:
     for queue, name, part, uuid, prio, lane, head in session.rows("footprint_heads", {"parts": sorted(parts)}):
         session.remember("part_by_name", {"queue": queue, "name": name}, (part, uuid))
         session.remember("lane_of_part", {"part": part, "prio": prio}, (lane, head))
+
+
+def _learn_leases(session: PostgresSession, footprint: Footprint) -> None:
+    queues, groups, keys = zip(*footprint.keys, strict=True)
+    rows = session.rows("footprint_keys", {"queues": list(queues), "groups": list(groups), "keys": list(keys)})
+    footprint.leases |= {row[0] for row in rows}
+    footprint.whole_leases |= {row[0] for row in rows}
 
 
 def _named(session: PostgresSession, footprint: Footprint) -> tuple[set[int], set[int]]:

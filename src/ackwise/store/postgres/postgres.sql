@@ -53,6 +53,12 @@ SELECT id, part FROM lane WHERE id = ANY(CAST(:lanes AS bigint[]));
 -- name: footprint_leases: the partitions in which leases hold something
 SELECT DISTINCT l.part FROM span AS s JOIN lane AS l ON l.id = s.lane WHERE s.lease = ANY(CAST(:leases AS bigint[]));
 
+-- name: footprint_keys: the leases of claims that were made under keys
+SELECT l.no FROM unnest(CAST(:queues AS text[]), CAST(:groups AS text[]), CAST(:keys AS text[])) AS w (queue, grp, key)
+JOIN queue AS q ON q.name = w.queue AND q.deleted_at IS NULL
+JOIN grp AS g ON g.queue = q.id AND g.name = w.grp
+JOIN lease AS l ON l.grp = g.id AND l.key = w.key;
+
 -- name: footprint_parts: partitions by their uuid
 SELECT id FROM part WHERE uuid = ANY(CAST(:uuids AS text[]));
 
@@ -74,6 +80,11 @@ FROM lease WHERE no = ANY(CAST(:pieces AS bigint[])) AND bulk <> 0;
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
   ended_at, end_kind, lost, yields
 FROM lease WHERE no = :no FOR UPDATE;
+
+-- name: lease_of_claim: the claim that used this key; owned from now on
+SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  ended_at, end_kind, lost, yields
+FROM lease WHERE grp = :grp AND key = :key FOR UPDATE;
 
 -- name: lease_next: a number above every other
 SELECT nextval('lease_no');

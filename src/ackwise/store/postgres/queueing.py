@@ -51,6 +51,7 @@ def _places(command: Command) -> set[Place]:
         *(("queue", queue) for queue in named.queues | named.whole_queues),
         *(("lane", lane) for lane in named.lanes),
         *(("lease", lease) for lease in named.leases | named.pieces if not named.lanes),
+        *(("claim", *key) for key in named.keys),
         *(("part", uuid) for uuid in named.parts),
         *(("dead", uuid) for uuid in named.dead),
     }

@@ -7,6 +7,11 @@ SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_a
   ended_at, end_kind, lost, yields
 FROM lease WHERE ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit;
 
+-- name: lease_of_claim: the claim that used this key
+SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  ended_at, end_kind, lost, yields
+FROM lease WHERE grp = :grp AND key = :key;
+
 -- name: leases_forget: old tombstones among the oldest numbers, but never the newest; a call looks at a bounded number
 DELETE FROM lease WHERE no IN (
   SELECT no FROM (SELECT no, ended_at FROM lease WHERE no < :below ORDER BY no LIMIT 5 * :limit)

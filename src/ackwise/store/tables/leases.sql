@@ -37,6 +37,12 @@ SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_a
   ended_at, end_kind, lost, yields
 FROM lease WHERE grp = :grp AND ended_at IS NULL;
 
+-- name: leases_count_expired: one more lease of a group ran out
+UPDATE grp SET expired_leases = expired_leases + 1 WHERE id = :grp;
+
+-- name: leases_expired_ever: how many leases of a group ran out
+SELECT expired_leases FROM grp WHERE id = :grp;
+
 -- name: lease_other: a lease of a group, not ended, of another owner
 SELECT no, deadline FROM lease
 WHERE grp = :grp AND ended_at IS NULL AND deadline > :now AND owner <> :owner ORDER BY deadline LIMIT 1;

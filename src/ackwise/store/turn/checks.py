@@ -27,6 +27,7 @@ def check_push(command: Push) -> PlainBatch | None:
     if batch is not None and _is_plain(batch):
         limits.name(batch.partition, "partition")
         limits.name(batch.content_type, "content_type")
+        limits.count(batch.priority, "priority", least=0, most=limits.MAX_PRIORITY)
         return batch
     for message in messages.messages() if isinstance(messages, PlainBatch) else messages:
         _check_message(message)

@@ -172,16 +172,16 @@ class _Claiming:
     def _shut_out(self) -> bool:
         """Whether somebody holds the whole queue, or this claim wants it whole and somebody holds anything."""
         where = {"grp": self.group.id, "owner": self.owner, "now": self.turn.now}
-        whole = None if self.turn.nobody_has_all(self.group.id) else self.session.row("lease_whole_queue", where)
-        if whole:
-            self.blocked, self.until = EmptyReason.LOCKED, whole[1]
-            return True
         if self.exclusivity == "queue":
-            other = self.session.row("lease_other", where)
-            if other:
-                self.blocked, self.until = EmptyReason.LOCKED, other[1]
-                return True
-        return False
+            holder = self.session.row("lease_other", where)
+        elif self.turn.nobody_has_all(self.group.id):
+            return False
+        else:
+            holder = self.session.row("lease_whole_queue", where)
+        if holder is None:
+            return False
+        self.blocked, self.until = EmptyReason.LOCKED, holder[1]
+        return True
 
     def _visit(self, part: int, lanes: set[int] | None) -> None:
         cursors = [Cursor(*row) for row in self.session.rows("cursors_of_part", {"part": part, "grp": self.group.id})]

@@ -152,6 +152,11 @@ class Turn(Looking):
         row = self.session.row("lease_by_key", {"grp": grp, "key": key})
         return (self._leases.get(row[0]) or lease_from(row)) if row else None
 
+    def lease_of_claim(self, grp: int, key: str) -> Lease | None:
+        """The same, to be changed."""
+        row = self.session.row("lease_of_claim", {"grp": grp, "key": key})
+        return self._leases.setdefault(row[0], lease_from(row)) if row else None
+
     def nobody_has_all(self, grp: int) -> bool:
         """Whether no lease excludes everybody from this group's queue; asked once per turn, under the group's lock."""
         if grp not in self._shut:

@@ -23,6 +23,8 @@ from ackwise.store.turn.context import Turn
 MOST_HISTORY = 20
 LONGEST_ERROR = 8192
 LONGEST_NOTE = 500
+MOST_NAMED = 100
+"""Dead letters that a settlement names in its answer."""
 
 
 def add_history(history: str, at: int, event: str, owner: str | None, error: str | None) -> str:
@@ -39,6 +41,8 @@ class Burial(msgspec.Struct, frozen=True):
     fate: Fate
     error: str
     error_type: str = ""
+    letters: list[str] = []
+    """The first dead letters that become of them."""
 
 
 def bury(turn: Turn, queue: QueueRow, group: GroupRow, cursor: Cursor, burials: list[Burial]) -> None:
@@ -50,9 +54,12 @@ def bury(turn: Turn, queue: QueueRow, group: GroupRow, cursor: Cursor, burials: 
         error = limits.text(one.error, "error", LONGEST_ERROR)
         etype = limits.text(one.error_type, "error_type", LONGEST_NOTE)
         for message in (messages[seq] for seq in range(one.span.lo, one.span.hi) if seq in messages):
+            uuid = uuid_text(turn.new_uuid())
+            if len(one.letters) < MOST_NAMED:
+                one.letters.append(uuid)
             rows.append(
                 {
-                    "uuid": uuid_text(turn.new_uuid()),
+                    "uuid": uuid,
                     "queue": queue.id,
                     "part": cursor.part,
                     "lane": cursor.lane,

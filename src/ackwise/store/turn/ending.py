@@ -141,9 +141,10 @@ class Ending:
         verdicts: dict[Verdict, int] = {}
         reason: Reason | None = None
         failures = 0
+        letters: list[str] = []
         for span, (before, piece, after) in zip(spans, pieces, strict=True):
             rest = [s for s in (before, after) if s is not None]
-            verdict, why, failures = self._apply(self._cursor(piece), span, piece, rest, entry)
+            verdict, why, failures = self._apply(self._cursor(piece), span, piece, rest, entry, letters)
             verdicts[verdict] = verdicts.get(verdict, 0) + len(piece)
             dropped = verdict is Verdict.DEAD and not held.policy.dead_letters
             reason = reason if dropped else why or reason
@@ -152,7 +153,8 @@ class Ending:
             self._settled += len(piece)
         died = verdicts.pop(Verdict.DEAD, 0)
         overall = next(iter(verdicts), Verdict.DEAD)
-        return Settled(overall, sum(verdicts.values()) + died, False, None if verdicts else reason, died, failures)
+        count, reason = sum(verdicts.values()) + died, None if verdicts else reason
+        return Settled(overall, count, False, reason, died, failures, letters)
 
     def _cursor(self, piece: Span) -> Cursor:
         if piece.lane in self._cursors:
@@ -169,9 +171,9 @@ class Ending:
         return found
 
     def _apply(
-        self, cursor: Cursor, span: Span, piece: Span, rest: list[Span], entry: Settlement
+        self, cursor: Cursor, span: Span, piece: Span, rest: list[Span], entry: Settlement, letters: list[str]
     ) -> tuple[Verdict, Reason | None, int]:
-        """Do to one piece of a span what its fate says."""
+        """Do to one piece of a span what its fate says; `letters` will name its dead letters."""
         turn, held, lease = self._turn, self._held, self._lease
         if entry.outcome is Outcome.ACK:
             cursor.held -= len(piece)
@@ -185,7 +187,8 @@ class Ending:
         if fate.state is State.WAITING:
             return (Verdict.RELEASED if entry.outcome is Outcome.RELEASE else Verdict.RETRIED), None, fate.failures
         if fate.state is State.DEAD:
-            self._burials.append((cursor, dead.Burial(piece, fate, entry.error or "", entry.error_type or "")))
+            burial = dead.Burial(piece, fate, entry.error or "", entry.error_type or "", letters)
+            self._burials.append((cursor, burial))
         return Verdict.DEAD, fate.reason, fate.failures
 
     def close(self) -> bool:
@@ -197,7 +200,8 @@ class Ending:
             dead.bury(turn, held.queue, held.group, cursor, [one for at, one in self._burials if at is cursor])
         self._spans.write(turn)
         granted = sum(hi - lo for lane, lo, hi in lease.granted if lane == self._lane)
-        return let_go(turn, held, lease, self._cursors, emptied=self._settled == granted, beside=self._beside)
+        emptied = self._lane is None or self._settled == granted
+        return let_go(turn, held, lease, self._cursors, emptied=emptied, beside=self._beside)
 
 
 def cursor_of(turn: Turn, span: Span) -> Cursor:
@@ -257,8 +261,8 @@ def let_go(
 ) -> bool:
     """Free the lanes that the lease has finished, and end it when it holds nothing more.
 
-    `emptied`: all that was granted of the one lane is finished, so it need not be asked; `beside` are the other places
-    of its partition, where they are known.
+    `emptied`: all that was granted of these lanes is finished, so it need not be asked; `beside` are the other places
+    of their partition, where they are known.
     """
     if not lease.no:
         for cursor in cursors.values():

@@ -43,5 +43,6 @@ def expire_lease(turn: Turn, lease: Lease, budget: int, kind: str = "expired") -
             turn.count(held.queue.name, held.group.name, fate.state.value, len(piece), took)
         left -= len(piece) if fate.state is State.DEAD else 0
     lease.lost = merge_ranges(lease.lost + lost, places.MOST_LOST_RANGES)
-    let_go(turn, held, lease, cursors, kind)
+    if let_go(turn, held, lease, cursors, kind) and kind == "expired":
+        turn.session.run("leases_count_expired", {"grp": lease.grp})
     return budget - left

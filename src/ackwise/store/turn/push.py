@@ -94,7 +94,7 @@ class Appender:
 
     def _place_run(self, owner: QueueRow, batch: PlainBatch) -> PlacedRun | None:
         """The common case in one piece: plain messages for one lane, none of them seen before."""
-        lane = self._lane(owner, batch.partition, 0)
+        lane = self._lane(owner, batch.partition, batch.priority)
         size = len(batch)
         first = self._turn.new_ids(size)
         txids = batch.transaction_ids or [""] * size

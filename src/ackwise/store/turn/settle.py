@@ -8,7 +8,7 @@ import msgspec
 
 from ackwise.core import ids, limits
 from ackwise.core.answers import Settled
-from ackwise.core.commands import ByDelivery, ByLease, ByRange, ByTransaction, Settle, Settlement
+from ackwise.core.commands import ByDelivery, ByKey, ByLease, ByRange, ByTransaction, Settle, Settlement
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.settlement import Outcome, Verdict
@@ -46,10 +46,17 @@ def check_entry(entry: Settlement) -> None:
             limits.transaction_id(txid)
             if group is not None:
                 limits.name(group, "group")
+        case ByKey():
+            check_key(entry.selector)
         case ByDelivery() | ByLease():
             pass
         case other:
             raise BadInput(f"{type(other).__name__} names nothing to settle")
+
+
+def check_key(claim: ByKey) -> None:
+    for what, text in (("queue", claim.queue), ("claim key", claim.key), ("group", claim.group)):
+        limits.name(text, what)
 
 
 def settle(turn: Turn, command: Settle) -> list[Settled]:
@@ -194,6 +201,9 @@ def resolve(turn: Turn, entry: Settlement) -> Target | Settled:
         case ByLease(lease_id=text):
             lease = find_lease(turn, text)
             return Settled(Verdict.UNKNOWN) if lease is None else Target(lease, None)
+        case ByKey():
+            lease = find_claim(turn, entry.selector)
+            return Settled(Verdict.UNKNOWN) if lease is None else Target(lease, None)
         case ByTransaction():
             return _resolve_transaction(turn, entry.selector)
 
@@ -202,6 +212,13 @@ def find_lease(turn: Turn, text: str) -> Lease | None:
     key = ids.parse_lease_id(text)
     lease = turn.lease(key[0]) if key else None
     return lease if lease is not None and key is not None and lease.tag == key[1] else None
+
+
+def find_claim(turn: Turn, claim: ByKey) -> Lease | None:
+    """The lease of the claim that was made under a key; its number is the newest of those it had."""
+    queue = catalog.find_queue(turn.session, claim.queue)
+    group = catalog.find_group(turn.session, queue, claim.group) if queue is not None else None
+    return turn.lease_of_claim(group.id, claim.key) if group is not None else None
 
 
 def _resolve_transaction(turn: Turn, selector: ByTransaction) -> Target | Settled:

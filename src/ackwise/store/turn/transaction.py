@@ -55,7 +55,11 @@ def extend(turn: Turn, command: Extend) -> Extended:
         limits.lease_of(command.lease)
     if command.add is not None:
         limits.lease_of(command.add)
-    lease = settle.find_lease(turn, command.lease_id)
+    if command.claim is None:
+        lease = settle.find_lease(turn, command.lease_id)
+    else:
+        settle.check_key(command.claim)
+        lease = settle.find_claim(turn, command.claim)
     if lease is None:
         return Extended(Verdict.UNKNOWN, None)
     if not lease.live(turn.now):

@@ -6,7 +6,7 @@ import asyncio
 import re
 from urllib.parse import urlsplit
 
-from benchmarks.load.line import Line
+from ackwise.bench.line import Line
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 

@@ -1,0 +1,105 @@
+"""`/acknowledge`, `/extend-lock`, `/deadletter`: what is done with a lock, and what is said when it is not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ackwise.broker import AsyncBroker
+from ackwise.core import queries as q
+from ackwise.core.answers import Extended, Settled
+from ackwise.core.commands import ByKey, Extend, Settle, Settlement, Sweep
+from ackwise.core.errors import BadInput, UnknownQueue
+from ackwise.core.limits import MAX_LEASE_SECONDS, MICROS
+from ackwise.core.settlement import Outcome, Verdict
+from ackwise.dialects.http import Answer, Call, Route, answer
+from ackwise.dialects.pushpop import words
+from ackwise.dialects.pushpop.asking import read_object
+from ackwise.dialects.pushpop.refusing import bad
+
+BY_REQUEST = "dead-lettered by request"
+
+
+def routes(broker: AsyncBroker) -> list[Route]:
+    locks = Locks(broker)
+    return [
+        Route("POST", "/queue/{queue}/acknowledge", locks.acknowledge),
+        Route("POST", "/queue/{queue}/extend-lock", locks.extend),
+        Route("POST", "/queue/{queue}/deadletter", locks.dead_letter),
+    ]
+
+
+class Locks:
+    def __init__(self, broker: AsyncBroker) -> None:
+        self._broker = broker
+
+    async def acknowledge(self, call: Call) -> Answer:
+        lock = await _lock(call)
+        if isinstance(lock, Answer):
+            return lock
+        settled = await self._settle(lock[0], Outcome.ACK)
+        if not settled.verdict.settled:
+            return await self._not_there(lock[0], settled.verdict)
+        told = "Items acknowledged successfully"
+        return answer({"success": True, "message": told, "items_acknowledged": settled.count})
+
+    async def dead_letter(self, call: Call) -> Answer:
+        lock = await _lock(call)
+        if isinstance(lock, Answer):
+            return lock
+        settled = await self._settle(lock[0], Outcome.REJECT)
+        if not settled.verdict.settled:
+            return await self._not_there(lock[0], settled.verdict)
+        found = {
+            "success": True,
+            "message": f"{settled.count} items dead-lettered",
+            "dlq_id": settled.dead_ids[0] if settled.dead_ids else None,
+        }
+        return answer(found if settled.count == 1 else {**found, "dlq_ids": settled.dead_ids})
+
+    async def extend(self, call: Call) -> Answer:
+        lock = await _lock(call)
+        if isinstance(lock, Answer):
+            return lock
+        claim, body = lock
+        added = body.get("additional_ttl_seconds", words.DEFAULT_TTL)
+        if isinstance(added, bool) or not isinstance(added, int) or not 0 < added <= MAX_LEASE_SECONDS:
+            return bad("additional_ttl_seconds must be a whole number of seconds above 0", "INVALID_TTL")
+        try:
+            extended: Extended = await self._broker.send(Extend(claim=claim, add=added * MICROS))
+        except BadInput:
+            return bad(f"a lock may be held for {MAX_LEASE_SECONDS:g} seconds from now at most", "INVALID_TTL")
+        if extended.deadline is None:
+            return await self._not_there(claim, extended.verdict)
+        return answer({"lock_id": claim.key, "new_expires_at": words.seconds(extended.deadline)})
+
+    async def _settle(self, claim: ByKey, outcome: Outcome) -> Settled:
+        error = BY_REQUEST if outcome is Outcome.REJECT else None
+        entry = Settlement(selector=claim, outcome=outcome, error=error)
+        (settled,) = await self._broker.send(Settle(entries=[entry]))
+        assert isinstance(settled, Settled)
+        return settled
+
+    async def _not_there(self, claim: ByKey, verdict: Verdict | None) -> Answer:
+        """Of an id that ran out the items are back before that is said; another's lock is never touched."""
+        if verdict is Verdict.STALE:
+            await self._broker.send(Sweep(duties=("expire",)))
+            return answer(words.EXPIRED, 410)
+        try:
+            (depth,) = await self._broker.ask(q.ListDepths(queue=claim.queue))
+        except UnknownQueue:
+            depth = None
+        if depth is not None and depth.leases:
+            return bad(words.INVALID)
+        return answer({"success": False, "message": words.NOT_FOUND}, 404)
+
+
+async def _lock(call: Call) -> tuple[ByKey, dict[str, Any]] | Answer:
+    """The lock that the body names, or what is wrong with that."""
+    queue = words.queue_id(call)
+    body = await read_object(call)
+    lock_id = body.get("lock_id")
+    if not isinstance(lock_id, str) or not lock_id:
+        return bad(words.REQUIRED)
+    if len(lock_id) > words.LONGEST_LOCK_ID or not lock_id.isprintable():
+        return bad(words.INVALID)
+    return ByKey(queue, lock_id), body

@@ -1,0 +1,93 @@
+"""Every sink of a store: kept with its queue, begun with the server, ended with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection
+
+import aiohttp
+
+from ackwise.broker import AsyncBroker
+from ackwise.core import queries as q
+from ackwise.core.commands import ConfigureQueue
+from ackwise.core.errors import AckwiseError, UnknownQueue
+from ackwise.dialects.pushpop import words
+from ackwise.dialects.pushpop.sinks.posting import Sink
+from ackwise.dialects.pushpop.sinks.targets import Target, noted, notes
+
+POST_WITHIN = 30.0
+LOOK_EVERY = 10.0
+"""How often a server looks whether another one, on the same database, was given a sink."""
+
+
+class Sinks:
+    """Every sink of a store, from the server's start to its end. They are kept with their queues."""
+
+    def __init__(self, broker: AsyncBroker, allowed: Collection[str] = ()) -> None:
+        self.allowed = allowed
+        self._broker = broker
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._posts: set[asyncio.Task[None]] = set()
+        self._watching: asyncio.Task[None] | None = None
+        self._http: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        self._http = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=POST_WITHIN), cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+        )
+        await self._take_up()
+        if not self._broker.store.local:
+            self._watching = asyncio.create_task(self._watch())
+
+    async def stop(self) -> None:
+        """A post under way is left alone: its locks run out, unless the receiver acknowledges them."""
+        tasks = [*self._running.values(), *self._posts, *([self._watching] if self._watching is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._http is not None:
+            await self._http.close()
+
+    async def register(self, queue: str, target: Target) -> None:
+        await self._note(queue, target)
+        self._begin(queue)
+
+    async def unregister(self, queue: str) -> bool:
+        """False when there was none."""
+        try:
+            info = await self._broker.ask(q.GetQueue(queue=queue))
+        except UnknownQueue:
+            return False
+        if noted(info) is None:
+            return False
+        await self._note(queue, None)
+        return True
+
+    async def _note(self, queue: str, target: Target | None) -> None:
+        await self._broker.send(ConfigureQueue(queue=queue, policy={"notes": notes(target)}, create=words.POLICY))
+        running = self._running.pop(queue, None)
+        if running is not None:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def _take_up(self) -> None:
+        for info in await self._broker.ask(q.ListQueues()):
+            if noted(info) is not None and info.name not in self._running:
+                self._begin(info.name)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            with contextlib.suppress(AckwiseError):
+                await self._take_up()
+
+    def _begin(self, queue: str) -> None:
+        assert self._http is not None
+        task = asyncio.create_task(Sink(self._broker, self._http, queue, self.allowed, self._posts).run())
+        self._running[queue] = task
+        task.add_done_callback(lambda _: self._forget(queue, task))
+
+    def _forget(self, queue: str, task: asyncio.Task[None]) -> None:
+        if self._running.get(queue) is task:
+            del self._running[queue]

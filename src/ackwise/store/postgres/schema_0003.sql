@@ -1,0 +1,1 @@
+ALTER TABLE ackwise.grp ADD COLUMN expired_leases bigint NOT NULL DEFAULT 0;

@@ -1,0 +1,210 @@
+"""What is not well formed is refused with one flat 400, and nothing is taken, pushed or made."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.server.pushpop.desk import INVALID, Desk
+
+PUSHES = {
+    "no body": b"",
+    "not JSON": b'{"item": {"n": 1}',
+    "two values": b'{"item": {}} {}',
+    "not UTF-8": b'{"item": {"n": "\xff"}}',
+    "an array": [{"n": 1}],
+    "null": b"null",
+    "no item": {},
+    "only a priority": {"priority": 1},
+    "item null": {"item": None},
+    "item a string": {"item": "x"},
+    "item a number": {"item": 1},
+    "item an array": {"item": [{"n": 1}]},
+    "item true": {"item": True},
+    "item broken": b'{"item": {"n": }}',
+    "priority negative": {"item": {}, "priority": -1},
+    "priority a float": {"item": {}, "priority": 1.5},
+    "priority a whole float": {"item": {}, "priority": 1.0},
+    "priority with an exponent": b'{"item": {}, "priority": 1e2}',
+    "priority a string": {"item": {}, "priority": "3"},
+    "priority true": {"item": {}, "priority": True},
+    "priority null": {"item": {}, "priority": None},
+    "priority too large": {"item": {}, "priority": 2**31},
+    "priority far too large": {"item": {}, "priority": 10**30},
+    "priority not a number": b'{"item": {}, "priority": NaN}',
+    "items empty": {"items": []},
+    "items too many": {"items": [{"item": {}}] * 1001},
+    "items an object": {"items": {"item": {}}},
+    "items of strings": {"items": ["x"]},
+    "one of items without item": {"items": [{"item": {}}, {"priority": 1}]},
+    "one of items no object": {"items": [{"item": {}}, {"item": 7}]},
+    "one of items with a bad priority": {"items": [{"item": {}}, {"item": {}, "priority": False}]},
+    "item and items": {"item": {}, "items": [{"item": {}}]},
+    "deep beyond reason": b'{"item": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001,
+}
+POPS = {
+    "require_ack": ["maybe", "", "2", "tru", "null"],
+    "allow_competing_consumers": ["maybe", ""],
+    "ttl_seconds": ["abc", "", "1.5", "30s", "true", "1e3", "0x10", "٣", " 5", "1_0"],
+    "count": ["0", "-1", "101", "abc", "", "1.0", "true", "9" * 5000],
+}
+
+
+def flat(answer: Any) -> None:
+    assert answer.status == 400
+    assert set(answer.body) == {"success", "message"}
+    assert answer.body["success"] is False
+    assert isinstance(answer.body["message"], str)
+    assert answer.body["message"]
+
+
+@pytest.mark.parametrize("body", PUSHES.values(), ids=PUSHES.keys())
+def test_a_push_that_is_wrong(desk: Desk, body: Any) -> None:
+    flat(desk.post("push", body))
+    assert desk.queue not in [one["queue_id"] for one in desk.http.get("/queue").json()["queues"]]
+    desk.push(1)
+    flat(desk.post("push", body))
+    assert desk.depth == {"0": 1}
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in POPS.items() for text in texts])
+@pytest.mark.parametrize("held", [True, False], ids=["with ack", "plain"])
+def test_an_option_that_cannot_be_read(desk: Desk, name: str, text: str, held: bool) -> None:
+    desk.push(1, 2)
+    flat(desk.post("pop", **{"require_ack": str(held).lower(), name: text}))
+    if text.strip() == text and text.isascii() and text:
+        flat(desk.post("pop", headers={"require_ack": str(held).lower(), name: text}))
+    assert desk.depth == {"0": 2}
+    assert desk.look()["lock"] is None
+    assert desk.pop() == [1]
+
+
+@pytest.mark.parametrize("verb", ["push", "pop", "acknowledge", "extend-lock", "deadletter", "", "metadata"])
+@pytest.mark.parametrize("queue", ["a" * 65, "a.b", "a%20b", "a%2Fb", "%C3%A9", "a%00", "%FF", "a:b", "~"])
+def test_queue_ids_are_letters_digits_and_two_signs(http: httpx2.Client, queue: str, verb: str) -> None:
+    method = "GET" if verb in ("", "metadata") else "POST"
+    answer = http.request(method, f"/queue/{queue}/{verb}".rstrip("/"), content=b'{"item": {}, "lock_id": "x"}')
+    assert answer.status_code == 400
+    assert set(answer.json()) == {"success", "message"}
+    assert answer.json()["success"] is False
+
+
+@pytest.mark.parametrize("queue", ["a", "Z9", "-", "_", "a-b_c", "a" * 64])
+def test_the_other_queue_ids_are_good(desk: Desk, queue: str) -> None:
+    named = Desk(desk.http, desk.clock, queue)
+    named.push(1)
+    assert named.pop() == [1]
+
+
+@pytest.mark.parametrize("verb", ["acknowledge", "extend-lock", "deadletter"])
+@pytest.mark.parametrize("lock_id", ["x" * 129, "x" * 100_000, "\0", "a\nb", "\ud800"], ids=lambda text: repr(text)[:9])
+def test_lock_ids_that_no_lock_can_have(desk: Desk, verb: str, lock_id: str) -> None:
+    desk.push(1)
+    assert desk.post(verb, {"lock_id": lock_id}).status == 400
+    held = desk.lock()
+    answer = desk.post(verb, {"lock_id": lock_id})
+    flat(answer)
+    assert desk.ack(held["lock_id"]).status == 200
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'"x"', b"\xff", b'{"lock_id": "a"} x'])
+@pytest.mark.parametrize("verb", ["acknowledge", "extend-lock", "deadletter"])
+def test_lock_bodies_that_are_no_objects(desk: Desk, verb: str, body: bytes) -> None:
+    desk.push(1)
+    held = desk.lock()
+    flat(desk.post(verb, body))
+    assert desk.ack(held["lock_id"]).status == 200
+
+
+@pytest.mark.parametrize("verb", ["acknowledge", "extend-lock", "deadletter"])
+def test_a_strange_but_possible_id_is_only_not_found(desk: Desk, verb: str) -> None:
+    desk.push(1)
+    desk.lock()
+    for lock_id in ("L1-00000000", " ", "é", "x" * 128, "'; DROP TABLE lease; --"):
+        assert desk.post(verb, {"lock_id": lock_id}) == (400, INVALID)
+
+
+@pytest.mark.parametrize("added", [0, -1, 1.5, "30", True, None, 86401, 10**30, [1]])
+def test_extensions_that_are_no_time(desk: Desk, added: Any) -> None:
+    desk.push(1)
+    held = desk.lock()
+    answer = desk.post("extend-lock", {"lock_id": held["lock_id"], "additional_ttl_seconds": added})
+    assert (answer.status, answer.body["error_code"]) == (400, "INVALID_TTL")
+    assert desk.look()["lock"]["expires_at"] == held["lock_expires_at"]
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/xml", ""])
+def test_json_is_read_whatever_the_content_type(desk: Desk, kind: str) -> None:
+    headers = {"content-type": kind}
+    body = json.dumps({"item": {"n": 1}}).encode()
+    assert desk.post("push", body, headers=headers).status == 200
+    lock_id = desk.lock()["lock_id"]
+    assert desk.post("acknowledge", json.dumps({"lock_id": lock_id}).encode(), headers=headers).status == 200
+
+
+def test_an_item_over_the_limit_is_refused(desk: Desk) -> None:
+    answer = desk.post("push", {"item": {"n": "x" * (9 << 20)}})
+    assert answer.status == 413
+    assert set(answer.body) == {"success", "message"}
+    assert desk.depth == {}
+
+
+def test_a_thousand_items_are_taken_and_one_more_is_not(desk: Desk) -> None:
+    assert desk.post("push", {"items": [{"item": {"n": n}} for n in range(1000)]}).body["items_pushed"] == 1000
+    assert desk.depth == {"0": 1000}
+    assert desk.drained() == list(range(1000))
+
+
+# anything at all
+
+VERBS = (
+    "push", "pop", "acknowledge", "extend-lock", "deadletter", "sink/http/register", "sink/http/unregister",
+)  # fmt: skip
+NAMES = ("item", "items", "priority", "lock_id", "additional_ttl_seconds", "url", "max_concurrency", "lock_ttl_seconds")
+OPTIONS = ("require_ack", "ttl_seconds", "count", "allow_competing_consumers")
+WORDS = st.sampled_from(
+    ["", "x", "true", "\0", "é", "x" * 300, "http://127.0.0.1/", "http://example.com/", "L1-00000000"]
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORDS | st.text(max_size=8)
+ANYTHING = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5),
+    max_leaves=12,
+)
+OBJECTS = st.dictionaries(st.sampled_from(NAMES), ANYTHING, max_size=5).map(lambda value: json.dumps(value).encode())
+CONTENT = OBJECTS | OBJECTS | ANYTHING.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=40)
+
+
+@settings(
+    max_examples=150,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    verb=st.sampled_from(VERBS),
+    content=CONTENT,
+    options=st.dictionaries(
+        st.sampled_from(OPTIONS), st.sampled_from(["true", "1", "7", "0", "-1", "x", ""]), max_size=3
+    ),
+)
+def test_whatever_is_posted_is_done_or_refused(desk: Desk, verb: str, content: bytes, options: dict[str, str]) -> None:
+    before = desk.metadata(), desk.http.get("/queue").json()
+    status, body = desk.post(verb, content, **options)
+    assert status in (200, 400, 404, 423), body
+    if status == 423:
+        assert set(body) == {"message", "lock_expires_at"}
+    elif status != 200:
+        assert set(body) - {"error_code"} == {"success", "message"}
+        assert body["success"] is False
+    if status != 200:
+        assert (desk.metadata(), desk.http.get("/queue").json()) == before
+    if verb.startswith("sink") and status == 200:
+        desk.post("sink/http/unregister")
+    desk.clock.advance(400)

@@ -1,0 +1,264 @@
+"""Sinks: items are posted, under locks, to a URL; what it answers settles them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from ackwise.dialects.pushpop.sinks import pace, running
+from ackwise.store.clock import ManualClock
+from tests.server.pushpop.desk import Desk
+from tests.server.pushpop.receiving import Receiver
+from tests.server.queen.desk import eventually
+from tests.server.running import Running
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FLOWING", "LONGEST_EMPTY", "LONGEST_FULL"):
+        monkeypatch.setattr(pace, name, 0.05)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as one:
+        yield one
+
+
+@pytest.fixture
+def sunk(desk: Desk) -> Iterator[Desk]:
+    """A desk whose sink is removed in the end: servers are shared here."""
+    yield desk
+    desk.post("sink/http/unregister")
+
+
+def register(desk: Desk, url: str, **more: Any) -> None:
+    status, body = desk.post("sink/http/register", {"url": url, **more})
+    assert (status, body["success"], body["sink_id"]) == (200, True, f"{desk.queue}-sink"), body
+
+
+def numbers(post: Any) -> list[int]:
+    return [one["item"]["n"] for one in post]
+
+
+def test_200_acknowledges_everything(sunk: Desk, receiver: Receiver) -> None:
+    register(sunk, receiver.url, lock_ttl_seconds=60)
+    sunk.push(1, priority=4)
+    (posted,) = receiver.next()
+    assert list(posted) == ["item", "priority", "lock_id", "lock_expires_at"]
+    assert (posted["item"], posted["priority"], posted["lock_expires_at"]) == ({"n": 1}, 4, sunk.now + 60)
+    eventually(lambda: sunk.metadata() == {})
+    sunk.push(2, 3)
+    got: list[int] = []
+    while len(got) < 2:
+        got += numbers(receiver.next())
+    assert got == [2, 3]
+    eventually(lambda: sunk.metadata() == {})
+    assert sunk.look()["expired_locks"] == 0
+
+
+def test_several_items_go_in_one_post_each_under_its_own_lock(sunk: Desk, receiver: Receiver) -> None:
+    sunk.push(1, 2, 3)
+    register(sunk, receiver.url, max_concurrency=10)
+    posted = receiver.next()
+    assert numbers(posted) == [1, 2, 3]
+    assert len({one["lock_id"] for one in posted}) == 3
+
+
+def test_202_leaves_it_to_the_receiver_and_no_more_than_the_cap_is_out(sunk: Desk, receiver: Receiver) -> None:
+    receiver.status = 202
+    sunk.push(*range(5))
+    register(sunk, receiver.url, max_concurrency=2, lock_ttl_seconds=300)
+    first = receiver.next()
+    assert numbers(first) == [0, 1]
+    assert sunk.post("pop").status == 423
+    assert sunk.depth == {"0": 3}
+    assert sunk.ack(first[0]["lock_id"]).body["items_acknowledged"] == 1
+    second = receiver.next()
+    assert numbers(second) == [2]
+    assert sunk.depth == {"0": 2}
+    assert len(sunk.metadata()["_active_locks"]) == 2
+    assert receiver.posts.empty()
+
+
+@pytest.mark.parametrize("status", [500, 404, 204, 201, 302, 307])
+def test_anything_else_lets_the_lock_run_out(sunk: Desk, receiver: Receiver, status: int) -> None:
+    receiver.status, receiver.headers = status, {"location": receiver.url + "/elsewhere"}
+    sunk.push(1)
+    register(sunk, receiver.url, lock_ttl_seconds=10)
+    (late,) = receiver.next()
+    assert sunk.look()["lock"]["lock_id"] == late["lock_id"]
+    receiver.status = 200
+    sunk.clock.advance(10)
+    (again,) = receiver.next()
+    assert (again["item"], again["lock_id"] != late["lock_id"]) == ({"n": 1}, True)
+    eventually(lambda: sunk.metadata() == {})
+    assert set(receiver.paths) == {"/in"}
+    assert sunk.look()["expired_locks"] == 1
+
+
+def test_a_receiver_that_is_not_there(sunk: Desk, receiver: Receiver) -> None:
+    url = receiver.url
+    receiver.close()
+    sunk.push(1)
+    register(sunk, url, lock_ttl_seconds=10)
+    eventually(lambda: sunk.look()["lock"] is not None)
+    assert sunk.post("sink/http/unregister").status == 200
+    sunk.clock.advance(10)
+    assert sunk.pop() == [1]
+
+
+def test_a_post_under_way_still_counts_after_unregistering(sunk: Desk, receiver: Receiver) -> None:
+    receiver.gate.clear()
+    sunk.push(1)
+    register(sunk, receiver.url, lock_ttl_seconds=60)
+    receiver.next()
+    assert sunk.post("sink/http/unregister").body["message"] == f"The sink of queue {sunk.queue} is removed"
+    sunk.push(2)
+    receiver.gate.set()
+    eventually(lambda: sunk.look()["lock"] is None)
+    assert sunk.drained() == [2]
+
+
+def test_a_post_that_outlives_its_lock_still_takes_room(
+    sunk: Desk, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[pace.Pace] = []
+    monkeypatch.setattr(pace.Pace, "full", lambda self: looks.append(self))
+    receiver.gate.clear()
+    sunk.push(1, 2)
+    register(sunk, receiver.url, max_concurrency=1, lock_ttl_seconds=5)
+    assert numbers(receiver.next()) == [1]
+    sunk.clock.advance(5)
+    looks.clear()
+    eventually(lambda: len(looks) > 2)
+    assert sunk.depth == {"0": 2}
+    receiver.gate.set()
+    assert numbers(receiver.next()) == [1]
+    assert numbers(receiver.next()) == [2]
+    eventually(lambda: sunk.metadata() == {})
+    assert receiver.most_at_once == 1
+
+
+def test_unregistering_what_is_not_there(desk: Desk) -> None:
+    told = {"success": True, "message": f"Queue {desk.queue} has no sink", "sink_id": f"{desk.queue}-sink"}
+    assert desk.post("sink/http/unregister") == (200, told)
+    desk.push(1)
+    assert desk.post("sink/http/unregister") == (200, told)
+
+
+def test_another_registration_takes_its_place(sunk: Desk, receiver: Receiver) -> None:
+    with Receiver() as other:
+        register(sunk, receiver.url)
+        register(sunk, other.url)
+        sunk.push(1)
+        assert numbers(other.next()) == [1]
+        eventually(lambda: sunk.metadata() == {})
+        assert receiver.posts.empty()
+
+
+def test_a_sink_outlives_the_server(any_store: str, clock: ManualClock, receiver: Receiver) -> None:
+    with Running(any_store, clock) as server, httpx2.Client(base_url=server.url) as http:
+        desk = Desk(http, clock, "sunk")
+        register(desk, receiver.url)
+        desk.push(1)
+        assert numbers(receiver.next()) == [1]
+        eventually(lambda: desk.metadata() == {})
+    with Running(any_store, clock) as server, httpx2.Client(base_url=server.url) as http:
+        desk = Desk(http, clock, "sunk")
+        desk.push(2)
+        assert numbers(receiver.next()) == [2]
+        eventually(lambda: desk.metadata() == {})
+
+
+def test_servers_on_one_database_share_their_sinks(
+    pg_url: str, clock: ManualClock, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(pace, "LONGEST_EMPTY", 60.0)
+    with Running(pg_url, clock) as one, httpx2.Client(base_url=one.url) as http:
+        with Running(pg_url, clock) as other, httpx2.Client(base_url=other.url) as first:
+            register(Desk(first, clock, "shared"), receiver.url)
+            sinks = one.server._served._sinks
+            assert sinks is not None
+            eventually(lambda: sinks._running)
+        desk = Desk(http, clock, "shared")
+        desk.push(1)
+        assert numbers(receiver.next()) == [1]
+        eventually(lambda: desk.metadata() == {})
+        one.until_waiting()
+        with Running(pg_url, clock) as other, httpx2.Client(base_url=other.url) as second:
+            assert Desk(second, clock, "shared").post("sink/http/unregister").status == 200
+        desk.push(2)
+        eventually(lambda: not sinks._running)
+        assert desk.drained() == [2]
+        assert receiver.posts.empty()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"url": ""},
+        {"url": 7},
+        {"url": "not a url"},
+        {"url": "ftp://127.0.0.1/x"},
+        {"url": "http://"},
+        {"url": "http://127.0.0.1:99999/"},
+        {"url": "http://example.com/in"},
+        {"url": "http://10.0.0.1/in"},
+        {"url": "http://169.254.169.254/latest"},
+        {"url": "http://localhost.example.com/in"},
+        {"url": "http://user@127.0.0.1/in"},
+        {"url": "http://127.0.0.1@example.com/in"},
+        {"url": "http://127.0.0.1/" + "x" * 2000},
+        {"url": "http://127.0.0.1/\n"},
+        *({"url": "http://127.0.0.1/", "max_concurrency": n} for n in (0, 101, -1, 1.5, "5", True, None)),
+        *({"url": "http://127.0.0.1/", "lock_ttl_seconds": n} for n in (0, 301, 1.5, "5", True, None)),
+        b"[]",
+        b"{",
+    ],
+    ids=str,
+)
+def test_registrations_that_are_refused(desk: Desk, body: Any) -> None:
+    status, answer = desk.post("sink/http/register", body)
+    assert (status, set(answer), answer["success"]) == (400, {"success", "message"}, False)
+    assert desk.queue not in [one["queue_id"] for one in desk.http.get("/queue").json()["queues"]]
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/", "http://[::1]:9/", "http://localhost:9/x?y=z"])
+def test_this_machine_is_always_allowed(sunk: Desk, url: str) -> None:
+    register(sunk, url)
+
+
+def test_other_hosts_when_the_server_allows_them(any_store: str, clock: ManualClock) -> None:
+    allowed = ("hooks.example.com", "other.example.com:8443")
+    with (
+        Running(any_store, clock, pushpop_sink_hosts=allowed) as server,
+        httpx2.Client(base_url=server.url) as http,
+    ):
+        desk = Desk(http, clock)
+        register(desk, "https://HOOKS.example.com/in")
+        register(desk, "https://other.example.com:8443/in")
+        for url in ("https://other.example.com/in", "https://x.hooks.example.com/in"):
+            assert desk.post("sink/http/register", {"url": url}).status == 400
+        desk.post("sink/http/unregister")
+
+
+def test_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("FLOWING", 1.0), ("LONGEST_EMPTY", 60.0), ("LONGEST_FULL", 4.0)):
+        monkeypatch.setattr(pace, name, value)
+    one = pace.Pace()
+    seen = [one.seconds]
+    for _ in range(8):
+        one.empty()
+        seen.append(one.seconds)
+    assert seen == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    one.flowing()
+    assert one.seconds == 1
+    for wanted in (2, 4, 4):
+        one.full()
+        assert one.seconds == wanted

@@ -1,0 +1,120 @@
+"""When something breaks: the answer is flat, says nothing of the inside, and nothing answered is lost."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from ackwise.store.clock import ManualClock
+from tests.server.process import ServerProcess
+from tests.server.pushpop.desk import Desk
+from tests.server.running import Running
+
+WORKERS = 8
+
+
+def test_an_unexpected_error_is_a_flat_500_without_internals(tmp_path: Path, clock: ManualClock) -> None:
+    with (
+        ServerProcess(f"sqlite:///{tmp_path}/broken.db") as server,
+        httpx2.Client(base_url=server.url, timeout=30) as http,
+    ):
+        desk = Desk(http, clock, "broken")
+        desk.push(1)
+        desk.lock()
+        with sqlite3.connect(tmp_path / "broken.db") as raw:
+            raw.execute("DROP TABLE lease")
+        raw.close()
+        for answer in (
+            desk.post("pop"),
+            desk.ack("x"),
+            desk.post("extend-lock", {"lock_id": "x"}),
+            desk.post("deadletter", {"lock_id": "x"}),
+            desk.call("GET", ""),
+            desk.call("GET", "metadata"),
+        ):
+            assert (answer.status, set(answer.body), answer.body["success"]) == (500, {"success", "message"}, False)
+            assert "lease" not in answer.body["message"]
+            assert str(tmp_path) not in answer.body["message"]
+        server.kill()
+
+
+def test_a_server_that_stops_hands_out_nothing_more(any_store: str, clock: ManualClock) -> None:
+    with Running(any_store, clock) as server, httpx2.Client(base_url=server.url) as http:
+        desk = Desk(http, clock)
+        desk.push(1, 2)
+        held = desk.lock()
+        desk.ack(held["lock_id"])
+        server._loop.call_soon_threadsafe(server.server._served.broker().stop_claims)
+        answer = desk.http.post(f"/queue/{desk.queue}/pop")
+        assert (answer.status_code, answer.json()["success"]) == (503, False)
+        assert answer.headers["retry-after"] == "1"
+        assert desk.depth == {"0": 1}
+
+
+class Worker:
+    """Pushes, pops under a lock and acknowledges, in a queue of its own, until nobody answers."""
+
+    def __init__(self, url: str, number: int) -> None:
+        self.queue = f"worker-{number}"
+        self._http = httpx2.Client(base_url=url, timeout=30)
+        self.pushed: set[int] = set()
+        self.acked: set[int] = set()
+        self.doubtful: set[int] = set()
+        """Of these a call was under way when the server died."""
+        self.thread = threading.Thread(target=self._work)
+        self.thread.start()
+
+    def _work(self) -> None:
+        number = 0
+        try:
+            while True:
+                self.doubtful = set(range(number, number + 3))
+                items = [{"item": {"n": n}, "priority": n % 2} for n in range(number, number + 3)]
+                self._post("push", {"items": items})
+                self.pushed |= self.doubtful
+                number += 3
+                self.doubtful = set()
+                popped = self._post("pop?require_ack=true&ttl_seconds=300&count=2")
+                self.doubtful = {one["n"] for one in popped["items"]}
+                assert self._post("acknowledge", {"lock_id": popped["lock_id"]})["success"]
+                self.acked |= self.doubtful
+                self.doubtful = set()
+        except httpx2.TransportError:
+            self._http.close()
+
+    def _post(self, verb: str, body: Any = None) -> Any:
+        answer = self._http.post(f"/queue/{self.queue}/{verb}", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def check(self, desk: Desk) -> None:
+        held = desk.metadata().get("_active_lock", {"items_with_priority": []})
+        left = {one["item"]["n"] for one in held["items_with_priority"]}
+        if left:
+            desk.ack(held["lock_id"])
+        waiting = desk.drained()
+        assert len(waiting) == len(set(waiting))
+        assert not left & set(waiting)
+        left |= set(waiting)
+        assert self.pushed - self.acked - self.doubtful <= left <= self.pushed - self.acked | self.doubtful
+
+
+def test_kill_9_in_the_middle_of_work_loses_nothing_answered(any_store: str, clock: ManualClock) -> None:
+    url = any_store.replace("durability=normal", "durability=full")
+    with ServerProcess(url) as server:
+        workers = [Worker(server.url, number) for number in range(WORKERS)]
+        end = time.monotonic() + 30
+        while min(len(worker.acked) for worker in workers) < 30:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        server.kill()
+        for worker in workers:
+            worker.thread.join()
+    with ServerProcess(url) as server, httpx2.Client(base_url=server.url, timeout=30) as http:
+        for worker in workers:
+            worker.check(Desk(http, clock, worker.queue))
