@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ackwise.core import ids, limits
 from ackwise.core.commands import (
     AdvanceGroup,
+    Break,
     ByDelivery,
     ByLease,
     ByRange,
@@ -61,6 +62,9 @@ class Footprint:
                 self._add_settlements(command.entries)
             case Claim() if command.queue is not None:
                 self._add_claim(_name(command.queue), command)
+            case Break():
+                for text in command.lease_ids:
+                    self.whole_leases |= self._add_lease(text)
             case Extend():
                 self._add_lease(command.lease_id)
             case Transaction():

@@ -37,6 +37,11 @@ SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_a
   ended_at, end_kind, lost, yields
 FROM lease WHERE grp = :grp AND ended_at IS NULL;
 
+-- name: leases_of_connections: what connections to one broker hold
+SELECT no FROM lease
+WHERE ended_at IS NULL AND instance = :instance
+  AND substr(owner, 1, length(CAST(:prefix AS text))) = CAST(:prefix AS text) ORDER BY no;
+
 -- name: lease_other: a lease of a group, not ended, of another owner
 SELECT no, deadline FROM lease
 WHERE grp = :grp AND ended_at IS NULL AND deadline > :now AND owner <> :owner ORDER BY deadline LIMIT 1;
