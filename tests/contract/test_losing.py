@@ -14,6 +14,7 @@ from ackwise.core import queries as q
 from ackwise.core.errors import BadInput
 from ackwise.store import instances
 from ackwise.store.port import Store
+from ackwise.store.postgres import PostgresStore
 from tests.contract.support import Desk, counts
 
 
@@ -100,6 +101,8 @@ def test_a_silent_brokers_connections_are_broken_and_nothing_else_of_it(desk: De
 def test_a_broker_that_is_known_to_be_dead_need_not_be_waited_for(desk: Desk, store: Store) -> None:
     desk.push("a")
     former = type(store)(store.url, clock=desk.clock)  # type: ignore[call-arg, attr-defined]
+    if isinstance(former, PostgresStore):
+        assert former._news.wait_until_listening(30)
     there = Desk(former, desk.clock)
     there.do(c.Beat(instance=former.instance))  # type: ignore[attr-defined]
     there.claim(1, owner=own(former), seconds=3600)

@@ -14,7 +14,8 @@ import typer
 from ackwise.cli.opening import DEFAULT_URL
 from ackwise.connect import open_store
 from ackwise.core.errors import BadInput
-from ackwise.server.serving import QueenDefaults, Settings, Start, make_server
+from ackwise.dialects.amps.face import MAX_BACKLOG
+from ackwise.server.serving import QueenDefaults, Server, Settings, Start, make_server
 from ackwise.store.url import Durability
 
 _SIZE = re.compile(r"\s*(\d+)\s*(B|KiB|MiB|GiB|kB|MB|GB|)\s*", re.IGNORECASE)
@@ -33,6 +34,19 @@ def serve(
     store: Annotated[str, typer.Option(envvar=["ACKWISE_STORE", "ACKWISE_URL"], help="The store.")] = DEFAULT_URL,
     host: Annotated[str, typer.Option(envvar="ACKWISE_HOST", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(envvar="ACKWISE_PORT", help="The port; 0 takes any free one.")] = 6632,
+    amps_port: Annotated[
+        int | None, typer.Option(envvar="ACKWISE_AMPS_PORT", help="Serve AMPS clients on this port; 0 takes any.")
+    ] = None,
+    amps_queue: Annotated[
+        list[str] | None,
+        typer.Option(envvar="ACKWISE_AMPS_QUEUE", help="A topic that is a queue without queue://; repeatable."),
+    ] = None,
+    amps_max_backlog: Annotated[
+        int, typer.Option(envvar="ACKWISE_AMPS_MAX_BACKLOG", min=1, help="The most an AMPS subscription may hold.")
+    ] = MAX_BACKLOG,
+    amps_max_frame: Annotated[
+        str, typer.Option(envvar="ACKWISE_AMPS_MAX_FRAME", help="The largest AMPS frame that is taken.")
+    ] = "16MiB",
     queen_defaults: Annotated[
         QueenDefaults,
         typer.Option(envvar="ACKWISE_QUEEN_DEFAULTS", help="How queues behave that Queen's clients make."),
@@ -70,6 +84,10 @@ def serve(
     settings = Settings(
         host=host,
         port=port,
+        amps_port=amps_port,
+        amps_queues=tuple(amps_queue or ()),
+        amps_max_backlog=amps_max_backlog,
+        amps_max_frame=size(amps_max_frame),
         queen_defaults=queen_defaults,
         default_subscription=default_subscription,
         insecure=insecure,
@@ -80,7 +98,7 @@ def serve(
     ).check()
     opened = open_store(store, durability=durability)
     try:
-        server = make_server(opened, settings, _ready)
+        server = make_server(opened, settings, lambda host, port: _ready(host, port, server))
         _calm_collector()
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve())
@@ -97,6 +115,8 @@ def _calm_collector() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def _ready(host: str, port: int) -> None:
+def _ready(host: str, port: int, server: Server) -> None:
     shown = f"[{host}]" if ":" in host else host
     print(f"ready http://{shown}:{port}", flush=True)
+    if server.amps is not None:
+        print(f"amps tcp://{shown}:{server.amps.port}/amps/json", flush=True)

@@ -112,7 +112,7 @@ def giving_back(lease_ids: Iterable[str]) -> Settle:
 
 
 class Break(Command):
-    """The holder of these leases is lost: they end now, with a failure for each message, as if their time had run out."""
+    """The holder of these leases is lost: they end now, with a failure for each message, as if they had run out."""
 
     lease_ids: list[str]
 

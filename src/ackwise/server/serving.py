@@ -16,7 +16,10 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ackwise.broker import AsyncBroker
+from ackwise.core.amps.frames import LARGEST
 from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.dialects.amps.face import MAX_BACKLOG
+from ackwise.server.amps import AmpsListener
 from ackwise.server.app import DEFAULT_MAX_BODY, Application
 from ackwise.server.faces import all_routes
 from ackwise.server.pages import make_pages
@@ -32,6 +35,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"
     port: int = 6632
+    amps_port: int | None = None
+    """Where AMPS clients are served; None: nowhere."""
+    amps_queues: tuple[str, ...] = ()
+    """Topics that are queues though their names do not begin with `queue://`."""
+    amps_max_backlog: int = MAX_BACKLOG
+    amps_max_frame: int = LARGEST
     queen_defaults: QueenDefaults = "seed"
     default_subscription: Start = "all"
     insecure: bool = False
@@ -45,6 +54,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> Settings:
         if not 0 <= self.port <= 65535:
             raise BadInput(f"--port must be between 0 and 65535, not {self.port}")
+        if not 0 <= (self.amps_port or 0) <= 65535:
+            raise BadInput(f"--amps-port must be between 0 and 65535, not {self.amps_port}")
         if not self.insecure and not is_loopback(self.host):
             raise BadInput(
                 f"{self.host} can be reached from other machines and there is no authentication; "
@@ -99,21 +110,30 @@ def listen(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """uvicorn, but polls that wait are answered before connections close, and a signal ends in exit code 0."""
 
-    def __init__(self, config: uvicorn.Config, served: Served, on_ready: Callable[[str, int], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, served: Served, on_ready: Callable[[str, int], None], settings: Settings
+    ) -> None:
         super().__init__(config)
-        self._served, self._on_ready = served, on_ready
+        self._served, self._on_ready, self._settings = served, on_ready, settings
+        self.amps: AmpsListener | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         await super().serve(sockets or [listen(self.config.host, self.config.port)])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        extra = self._settings.amps_port
+        amps = None if extra is None else listen(self.config.host, extra)
         await super().startup(sockets)
+        if self.started and amps is not None:
+            self.amps = await AmpsListener.start(self._served.broker(), self._settings, amps)
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._on_ready(host, port)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._served.broker().stop_claims()
+        if self.amps is not None:
+            await self.amps.stop(self._settings.grace, lambda: self.force_exit)
         await super().shutdown(sockets)
         if self.force_exit:
             # Whoever still waits is left alone, but the store is closed in order.
@@ -159,4 +179,4 @@ def make_server(store: Store, settings: Settings, on_ready: Callable[[str, int],
         timeout_keep_alive=round(settings.keep_alive),
         timeout_graceful_shutdown=math.ceil(settings.grace),
     )
-    return Server(config, served, on_ready)
+    return Server(config, served, on_ready, settings)
