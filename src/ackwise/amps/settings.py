@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from typing import TypeVar
 
@@ -48,8 +49,8 @@ class AckSettings:
 
     def set_ack_timeout(self: Self, seconds: Seconds) -> Self:
         """0 or less turns the timer off."""
-        value = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        value: object = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
             raise BadInput("ack_timeout must be a number of seconds or a timedelta")
         self._ack_timeout = max(0.0, float(value))
         self._changed()

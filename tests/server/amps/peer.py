@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import socket
 import struct
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 PATIENCE = 30.0
 
 
-class Frame(NamedTuple):
+@dataclass(frozen=True)
+class Frame:
     header: dict[str, Any]
     body: bytes
     raw: bytes
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: str) -> Any:
         return self.header[key]
 
     @property

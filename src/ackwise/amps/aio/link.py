@@ -61,7 +61,7 @@ class AsyncLink:
         try:
             line = await AsyncLine.open(address.host, address.port)
         except OSError as problem:
-            raise Disconnected(f"no server answers at {address}: {problem or 'no answer in time'}") from None
+            raise Disconnected(f"no server answers at {address}: {str(problem) or 'no answer in time'}") from None
         return cls(address, line, on_message, on_lost)
 
     async def command(self, header: Header, timeout: float, body: bytes = b"", kind: str = "processed") -> Header:

@@ -60,7 +60,7 @@ class Link:
         try:
             line = Line.open(address.host, address.port)
         except OSError as problem:
-            raise Disconnected(f"no server answers at {address}: {problem or 'no answer in time'}") from None
+            raise Disconnected(f"no server answers at {address}: {str(problem) or 'no answer in time'}") from None
         return cls(address, line, on_message, on_lost)
 
     def command(self, header: Header, timeout: float, body: bytes = b"", kind: str = "processed") -> Header:
