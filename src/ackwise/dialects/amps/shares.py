@@ -81,8 +81,9 @@ class Share:
                     return
                 except UnknownQueue:
                     await self._pause()
-                except AckwiseError as problem:
-                    log.warning("queue %s: %s; trying again", self._queue, problem)
+                except Exception as problem:
+                    level = logging.WARNING if isinstance(problem, AckwiseError) else logging.ERROR
+                    log.log(level, "queue %s: %r; trying again", self._queue, problem)
                     await self._pause()
         finally:
             self._stop_waiting()
@@ -92,11 +93,13 @@ class Share:
 
     async def _serve(self) -> None:
         self._news.clear()
-        ready = [member for member in self._members if member.room]
-        if not ready:
+        if not (ready := self._ready()):
             await self._news.wait()
         elif not await self._round(ready):
-            await self._wait(ready[0])
+            await self._wait()
+
+    def _ready(self) -> list[Subscription]:
+        return [member for member in self._members if member.room]
 
     async def _round(self, ready: list[Subscription]) -> bool:
         """One claim for each, in one turn; whether there was anything."""
@@ -118,10 +121,12 @@ class Share:
             return most
         return min(most, self._each, max(1, min(member.backlog for member in ready) // 4))
 
-    async def _wait(self, member: Subscription) -> None:
+    async def _wait(self) -> None:
         """Park one claim for the next in turn. What another has room for meanwhile is looked for when it is back."""
-        claim = self._claim(member, min(member.room or 1, self._most([m for m in self._members if m.room])))
-        self._waits_for = member
+        if not (ready := self._ready()):
+            return
+        self._waits_for = member = ready[0]
+        claim = self._claim(member, min(member.room, self._most(ready)))
         self._waiting = asyncio.ensure_future(self._broker.claim(claim, LONGEST_WAIT))
         try:
             await asyncio.wait([self._waiting])
