@@ -34,7 +34,7 @@ async def settle_all(session: Session, acks: Sequence[Header]) -> None:
             continue
         outcome, error = _outcome(header)
         if outcome is not Outcome.ACK:
-            _step_back(session, named)
+            await _step_back(session, named)
         pieces = [named[at : at + MOST_IN_A_COMMAND] for at in range(0, len(named), MOST_IN_A_COMMAND)]
         waiting.append((header, [_settle(piece, outcome, error) for piece in pieces], pieces))
     for header, done in await _sent(session, waiting):
@@ -108,11 +108,11 @@ def _settle(named: Named, outcome: Outcome, error: str | None) -> Settle:
     return Settle(entries=[Settlement(selector=place, outcome=outcome, error=error) for _, place in named])
 
 
-def _step_back(session: Session, named: Named) -> None:
+async def _step_back(session: Session, named: Named) -> None:
     for lease in {lease for lease, _ in named}:
         handout = session.face.handouts.get(lease)
         if handout is not None:
-            handout.subscription.share.step_back(handout.subscription)
+            await handout.subscription.share.step_back(handout.subscription)
 
 
 async def expire(session: Session, lease: int, places: list[ByRange]) -> None:

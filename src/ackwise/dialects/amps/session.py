@@ -303,7 +303,7 @@ class Session:
         leases: list[str] = []
         for one in self.subscriptions.values():
             if isinstance(one, Subscription):
-                leases += one.leave()
+                leases += await one.leave()
             else:
                 await one.end()
         self.subscriptions.clear()

@@ -35,6 +35,9 @@ class Share:
         self._broker, self._queue, self._group, self._on_empty = broker, queue, group, on_empty
         self._members: deque[Subscription] = deque()
         self._news = asyncio.Event()
+        self._at_rest = asyncio.Event()
+        self._at_rest.set()
+        """No claim is on its way to the store."""
         self._waiting: asyncio.Task[Handed] | None = None
         self._waits_for: Subscription | None = None
         self._each = 1
@@ -47,12 +50,14 @@ class Share:
             self._task = self._broker.loop.create_task(self._run())
         self.look()
 
-    def leave(self, member: Subscription) -> None:
+    async def leave(self, member: Subscription) -> None:
+        """When this returns nothing is claimed for it any more: what it gives back is not given to it."""
         if member in self._members:
             self._members.remove(member)
         if not self._members:
             self._on_empty()
         self.look()
+        await self._at_rest.wait()
 
     def look(self) -> None:
         """Somebody may have room now, or none any more."""
@@ -60,8 +65,13 @@ class Share:
         if self._waits_for is not None and not self._waits_for.room:
             self._stop_waiting()
 
-    def step_back(self, member: Subscription) -> None:
-        """It is about to lose a message: the others are asked first."""
+    async def step_back(self, member: Subscription) -> None:
+        """It is about to give a message back: the others are asked first, from when this returns."""
+        self.come_last(member)
+        await self._at_rest.wait()
+
+    def come_last(self, member: Subscription) -> None:
+        """The others are asked first."""
         if member in self._members:
             self._members.remove(member)
             self._members.append(member)
@@ -105,14 +115,19 @@ class Share:
         """One claim for each, in one turn; whether there was anything."""
         most = self._most(ready)
         claims = [self._claim(member, min(member.room, most)) for member in ready]
-        handed = await self._broker.claim_each(claims)
-        for member, one in zip(ready, handed, strict=True):
-            await self._hand(member, one)
-        if self._members:
-            self._members.rotate(-1)
+        self._at_rest.clear()
+        try:
+            handed = await self._broker.claim_each(claims)
+            for member, one in zip(ready, handed, strict=True):
+                await self._hand(member, one)
+        finally:
+            self._at_rest.set()
         full = all(one.claimed.count == claim.most for claim, one in zip(claims, handed, strict=True))
         self._each = min(MOST, 2 * self._each) if full else 1
-        return any(one.claimed.grants for one in handed)
+        found = any(one.claimed.grants for one in handed)
+        if found:
+            self._members.rotate(-1)
+        return found
 
     def _most(self, ready: list[Subscription]) -> int:
         """Little while it may not be enough for all, more from round to round while it is."""

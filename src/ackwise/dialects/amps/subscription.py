@@ -103,17 +103,17 @@ class Subscription:
 
     def lost(self, count: int) -> None:
         """What it held for too long goes to somebody else, if there is somebody."""
-        self.share.step_back(self)
+        self.share.come_last(self)
         self.freed(count)
 
-    def leave(self) -> list[str]:
+    async def leave(self) -> list[str]:
         """Take nothing more; the leases it leaves behind."""
         self.ended = True
-        self.share.leave(self)
+        await self.share.leave(self)
         return self.handouts.take(self)
 
     async def end(self) -> None:
-        await self.session.give_back(self.leave())
+        await self.session.give_back(await self.leave())
 
 
 def named(topic: str, sub_id: str) -> bytes:
