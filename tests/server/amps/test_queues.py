@@ -64,10 +64,10 @@ def test_a_queue_has_a_cap_of_its_own(meet: Meet, http: ackwise.Connection) -> N
 
 
 def test_each_subscription_has_its_own_backlog(meet: Meet) -> None:
-    meet().publish(Q, *numbered(10))
     peer = meet()
     peer.subscribe(Q, 2, sub_id="a")
     peer.subscribe(Q, 3, sub_id="b")
+    meet().publish(Q, *numbered(10))
     assert Counter(one["sub_id"] for one in peer.deliveries(5)) == {"a": 2, "b": 3}
     assert peer.nothing_comes()
 

@@ -59,7 +59,8 @@ class Publishing:
                 self._session.answer(header, s=header.s)
                 return
             limits.name(queue, "queue")
-            self._gathered.setdefault(queue, []).append(Published(header, body, self._expires(header)))
+            published = Published(header, body, self._expires(header))
+            self._gathered.setdefault(queue, []).append(published)
             self._flying += len(body)
         except AckwiseError as problem:
             self._refuse(header, problem)

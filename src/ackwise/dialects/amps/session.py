@@ -114,43 +114,47 @@ class Session:
         """Publishes and acks that came together go into one turn each."""
         acks: list[Header] = []
         for frame in frames:
-            if self.ending:
-                return
-            if isinstance(frame, BadFrame):
-                self.refuse(Header(), frame, in_any_case=True)
-                self._hang_up()
-                return
-            header, body = frame
-            command = header.command
-            if not self._known and command != "logon":
-                self.refuse(header, BadInput("the first command must be logon"), in_any_case=True)
-                self._hang_up()
-                return
-            if command == "p":
-                self._publishing.add(header, body)
-                continue
-            if command in acking.COMMANDS:
-                acks.append(header)
-                continue
-            self._publishing.send()
+            if not isinstance(frame, BadFrame) and self._known:
+                header, body = frame
+                if header.command == "p":
+                    self._publishing.add(header, body)
+                    continue
+                if header.command in acking.COMMANDS:
+                    acks.append(header)
+                    continue
             self._send(acks)
             acks = []
-            await self._handle(command, header)
-        self._publishing.send()
+            await self._handle(frame)
+            if self.ending:
+                return
         self._send(acks)
 
     def _send(self, acks: Sequence[Header]) -> None:
+        self._publishing.send()
         if acks:
             self.beside(acking.settle_all(self, acks))
 
-    async def _handle(self, command: str, header: Header) -> None:
-        handler = self._commands.get(command)
+    async def _handle(self, frame: Frame | BadFrame) -> None:
+        if isinstance(frame, BadFrame):
+            await self._part(Header(), frame)
+            return
+        header = frame[0]
+        if not self._known and header.command != "logon":
+            await self._part(header, BadInput("the first command must be logon"))
+            return
+        handler = self._commands.get(header.command)
         try:
             if handler is None:
-                raise BadInput(f"there is no command {command[:40]!r}")
+                raise BadInput(f"there is no command {header.command[:40]!r}")
             await handler(header)
         except AckwiseError as problem:
             self.refuse(header, problem)
+
+    async def _part(self, header: Header, problem: AckwiseError) -> None:
+        """Finish what came before, say why, and hang up."""
+        await self._settle_down()
+        self.refuse(header, problem, in_any_case=True)
+        self._hang_up()
 
     # what goes out
 
@@ -182,8 +186,7 @@ class Session:
         try:
             self.face.admit(name, text(header.user_id), text(header.pw))
         except AckwiseError as problem:
-            self.refuse(header, problem)
-            self._hang_up()
+            await self._part(header, problem)
             return
         self._known = True
         self.connection.unwatch("logon")

@@ -23,7 +23,7 @@ LONGEST_WAIT = 600.0
 MOST_BYTES = 4 << 20
 """About how much is claimed for one subscriber at once."""
 MOST = 256
-FIRST_SIZE = 65536.0
+FIRST_SIZE = 1048576.0
 """What a message is taken to weigh before the first was seen."""
 PAUSE = 0.5
 
@@ -164,7 +164,7 @@ class Share:
             return
         size = member.deliver(handed)
         if size is not None:
-            self._size = max(1.0, size / claimed.count, 0.9 * self._size)
+            self._size = max(1.0, size / claimed.count, 0.5 * self._size)
             return
         try:
             await self._broker.send(giving_back([claimed.lease_id]))
