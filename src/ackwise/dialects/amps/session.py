@@ -239,15 +239,9 @@ class Session:
         self.answer(header, sub_id=sub_id)
 
     async def _flush(self, header: Header) -> None:
-        """Answered when everything before it is committed; what comes after it is not held up."""
-        earlier = list(self._work)
-
-        async def flushed() -> None:
-            if earlier:
-                await asyncio.wait(earlier)
-            self.answer(header)
-
-        self.beside(flushed())
+        """Answered when everything before it is committed."""
+        await self._settle_down()
+        self.answer(header)
 
     async def _heartbeat(self, header: Header) -> None:
         if self._heart.told(header.options):
