@@ -64,13 +64,15 @@ def test_a_killed_server_loses_nothing_that_was_answered(store: str) -> None:
         first.kill()
         with guard:
             before, cut = set(+answered), len(handed)
-        with ServerProcess(store, "--amps-port", port_of(first.amps)) as second:
-            with ackwise.connect(second.url) as queue:
-                end = time.monotonic() + 60
-                while (group := queue.groups("orders")[0]).lag and time.monotonic() < end:
-                    time.sleep(0.05)
-                assert (group.acked, group.lag, len(queue.dead_letters("orders"))) == (COUNT, 0, 0)
-                client.close()
+        with (
+            ServerProcess(store, "--amps-port", port_of(first.amps)) as second,
+            ackwise.connect(second.url) as queue,
+        ):
+            end = time.monotonic() + 60
+            while (group := queue.groups("orders")[0]).lag and time.monotonic() < end:
+                time.sleep(0.05)
+            assert (group.acked, group.lag, len(queue.dead_letters("orders"))) == (COUNT, 0, 0)
+            client.close()
     finally:
         client.close()
         first.kill()

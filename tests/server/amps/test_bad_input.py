@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_the_first_frame_must_be_logon(meet: Meet, witness: Peer) -> None:
         assert peer.ended()
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown command": ({"c": "dance"}, "no command"),
     "no command": ({"t": Q}, "no command"),
     "a number for a command": ({"c": 7}, "no command"),
