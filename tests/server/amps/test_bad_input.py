@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 import ackwise
 from ackwise.dialects.amps import connection as lines
+from ackwise.dialects.http import Intake
 from tests.server.amps.conftest import Meet
 from tests.server.amps.peer import Peer, frame
 from tests.server.running import Running
@@ -223,6 +225,15 @@ def test_who_takes_too_long_is_cut_off(
     peer = meet(logon=patience != "LOGON_PATIENCE")
     peer.send(b"\0")
     assert peer.ended()
+
+
+def test_there_is_a_bound_on_what_is_half_here(meet: Meet, server: Running, witness: Peer) -> None:
+    assert server.server.amps is not None
+    server.server.amps._face.intake = Intake(1 << 20)
+    for _ in range(3):
+        with meet() as peer, contextlib.suppress(ConnectionError):
+            peer.send((8 << 20).to_bytes(4, "big") + b"x" * (7 << 20))
+            assert peer.ended()
 
 
 def test_there_is_a_bound_on_connections(store_url: str) -> None:

@@ -62,9 +62,9 @@ class Frames:
         return split(raw)
 
     @property
-    def unfinished(self) -> bool:
-        """Whether part of a frame is there."""
-        return len(self._data) > self._at
+    def unfinished(self) -> int:
+        """How many bytes of a frame are there that is not whole."""
+        return len(self._data) - self._at
 
 
 def split(raw: bytes) -> Frame:

@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from ackwise.core.amps.frames import BadFrame, Frames
+from ackwise.core.errors import Overloaded
 from ackwise.dialects.amps.session import Session
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Connection(asyncio.Protocol):
         self._frames = Frames(face.max_frame)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._holds: set[str] = set()
+        self._counted = 0
         self._loop = asyncio.get_running_loop()
         self.writable = True
 
@@ -63,14 +65,26 @@ class Connection(asyncio.Protocol):
         except BadFrame as problem:
             self.hold("broken")
             self.session.take(problem)
-        if not self._frames.unfinished:
+        if not (waiting := self._frames.unfinished):
             self.unwatch("frame")
         elif "frame" not in self._timers:
             self.watch("frame", FRAME_PATIENCE)
+        self._count(waiting)
+
+    def _count(self, unfinished: int) -> None:
+        """Frames that are half here weigh on everybody: beyond a bound, whoever sends more is cut off."""
+        self._face.intake.done(self._counted)
+        self._counted = unfinished
+        try:
+            self._face.intake.add(unfinished)
+        except Overloaded as problem:
+            log.warning("an AMPS client is cut off: %s", problem)
+            self._transport.abort()
 
     def connection_lost(self, problem: Exception | None) -> None:
         for name in list(self._timers):
             self.unwatch(name)
+        self._count(0)
         self.writable = False
         self.session.hung_up()
 

@@ -18,6 +18,7 @@ from ackwise.dialects.amps.connection import Connection
 from ackwise.dialects.amps.handouts import Handouts
 from ackwise.dialects.amps.shares import Share
 from ackwise.dialects.amps.topics import Topics
+from ackwise.dialects.http import Intake
 
 if TYPE_CHECKING:
     from ackwise.dialects.amps.session import Session
@@ -52,6 +53,7 @@ class AmpsFace:
         self.max_frame, self.max_connections = max_frame, max_connections
         self.handouts = Handouts()
         self.topics = Topics()
+        self.intake = Intake()
         self.sessions: set[Session] = set()
         self._queues, self._max_backlog = frozenset(queues), max_backlog
         self._shares: dict[tuple[str, str], Share] = {}
