@@ -10,11 +10,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import embedded, growth, postgres, server, waiters
+from benchmarks import amps, embedded, growth, postgres, server, waiters
 from benchmarks.report import Report
 from benchmarks.timing import fsync_micros
 
-TABLES = ("embedded", "callers", "readers", "lanes", "postgres", "server", "waiters", "spark", "growth")
+TABLES = ("embedded", "callers", "readers", "lanes", "postgres", "server", "waiters", "amps", "spark", "growth")
 
 
 def spark_tables(report: Report, folder: Path, messages: int) -> None:
@@ -50,6 +50,7 @@ def main() -> None:
             "postgres": lambda: postgres.batches_of_all_sizes(report),
             "server": lambda: server.everything(report, folder, options.queen_url),
             "waiters": lambda: waiters.everything(report, folder),
+            "amps": lambda: amps.ack_batching(report, folder),
             "spark": lambda: spark_tables(report, folder, 100_000 if options.quick else 400_000),
             "growth": lambda: growth.stored_messages(report, folder, messages),
         }

@@ -50,6 +50,19 @@ def ackwise(folder: Path, store: str, name: str) -> Iterator[Server]:
 
 
 @contextmanager
+def amps(folder: Path, store: str) -> Iterator[str]:
+    """Our server with its AMPS port; the uri of that."""
+    log = folder / "amps.log"
+    command = [str(Path(sys.executable).parent / "ackwise"), "serve", "--store", store, "--port", "0"]
+    with log.open("wb") as errors, running([*command, "--amps-port", "0"], errors, output=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline().decode() for _ in range(2)]
+        if not lines[1].startswith("amps "):
+            raise RuntimeError(f"the server did not start: {log.read_text()}")
+        yield lines[1].split()[1]
+
+
+@contextmanager
 def postgres(folder: Path) -> Iterator[str]:
     """The URL of an empty database, in files beside the others'."""
     data = folder / "pg"

@@ -1,4 +1,4 @@
-"""Write `ackwise.client.sync` from `ackwise.client.aio`; with --check only say whether it is up to date."""
+"""Write the `sync` twin of each room's `aio`; with --check only say whether it is up to date."""
 
 import argparse
 import re
@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "src" / "ackwise" / "client" / "aio"
-TARGET = SOURCE.with_name("sync")
+ROOMS = (ROOT / "src" / "ackwise" / "client", ROOT / "src" / "ackwise" / "amps")
+SOURCE, TARGET = "aio", "sync"
 HEADER = "# Generated from ../aio/{name} by tools/async_to_sync.py: do not edit, change the source and run it again.\n"
 
 RULES: tuple[tuple[str, str], ...] = (
@@ -17,32 +17,38 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"\bawait ", ""),
     (r"\bAsync(?=[A-Z])", ""),
     (r"\b__a(enter|exit|iter|next)__", r"__\1__"),
-    (r"\bclient\.aio\b", "client.sync"),
+    (r"\bStopAsyncIteration\b", "StopIteration"),
+    (r"\b(client|amps)\.aio\b", r"\1.sync"),
+    (r"\b(beside|lines)\.aio\b", r"\1.threads"),
     (r"any number of tasks of one event loop may share it", "any number of threads may share it"),
     (
-        r"The client for asyncio\. This is the source; `ackwise\.client\.sync` is generated from it\.",
-        "The client for threads, generated from `ackwise.client.aio`.",
+        r"client for asyncio\. This is the source; `ackwise\.(\w+)\.sync` is generated from it\.",
+        r"client for threads, generated from `ackwise.\1.aio`.",
     ),
 )
 
 
-def translated(name: str, text: str) -> str:
+def translated(target: Path, text: str) -> str:
     """The synchronous twin of one source file, formatted."""
     for pattern, replacement in RULES:
         text = re.sub(pattern, replacement, text, flags=re.IGNORECASE if pattern.startswith("any number") else 0)
     ruff = Path(sys.executable).with_name("ruff")
-    path = str(TARGET / name)
+    path = str(target)
     for step in (["check", "--fix-only", "--select", "I,UP", "--quiet"], ["format", "--quiet"]):
         command = [str(ruff), *step, "--stdin-filename", path, "-"]
         text = subprocess.run(command, input=text, text=True, capture_output=True, check=True, cwd=ROOT).stdout
-    return HEADER.format(name=name) + text
+    return HEADER.format(name=target.name) + text
 
 
 def stale() -> dict[Path, str]:
     """What is not as it should be, with what it should be; a file without a source should be empty."""
-    wanted = {TARGET / path.name: translated(path.name, path.read_text()) for path in sorted(SOURCE.glob("*.py"))}
-    wanted |= {path: "" for path in TARGET.glob("*.py") if path not in wanted}
-    return {path: text for path, text in wanted.items() if not path.exists() or path.read_text() != text}
+    found: dict[Path, str] = {}
+    for room in ROOMS:
+        source, target = room / SOURCE, room / TARGET
+        wanted = {target / one.name: translated(target / one.name, one.read_text()) for one in source.glob("*.py")}
+        wanted |= {path: "" for path in target.glob("*.py") if path not in wanted}
+        found |= {path: text for path, text in sorted(wanted.items()) if not path.exists() or path.read_text() != text}
+    return found
 
 
 def main() -> int:

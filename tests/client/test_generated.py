@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import ackwise
+from ackwise import amps
 from ackwise.client import aio, sync
 from tools import async_to_sync
 
@@ -29,16 +30,16 @@ def test_drift_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     target.mkdir()
     (source / "a.py").write_text("async def f(x: AsyncThing) -> None:\n    await x.go()\n")
     (target / "old.py").write_text("")
-    monkeypatch.setattr(async_to_sync, "SOURCE", source)
-    monkeypatch.setattr(async_to_sync, "TARGET", target)
+    monkeypatch.setattr(async_to_sync, "ROOMS", (tmp_path,))
     stale = async_to_sync.stale()
     assert stale[target / "a.py"].endswith("def f(x: Thing) -> None:\n    x.go()\n")
     assert "do not edit" in stale[target / "a.py"].splitlines()[0]
 
 
-@pytest.mark.parametrize("name", ["Connection", "Delivery", "Batch", "Transaction"])
+@pytest.mark.parametrize("name", ["Connection", "Delivery", "Batch", "Transaction", "Client", "Subscription"])
 def test_both_have_the_same_names_and_arguments(name: str) -> None:
-    source, twin = getattr(aio, f"Async{name}"), getattr(sync, name)
+    rooms = (amps.aio, amps.sync) if hasattr(amps.sync, name) else (aio, sync)
+    source, twin = getattr(rooms[0], f"Async{name}"), getattr(rooms[1], name)
     public = {n for n in dir(source) if not n.startswith("_")}
     assert public == {n for n in dir(twin) if not n.startswith("_")}
     for method in public:
@@ -48,7 +49,7 @@ def test_both_have_the_same_names_and_arguments(name: str) -> None:
 
 
 def test_the_twin_awaits_nothing() -> None:
-    for path in (ROOT / "src/ackwise/client/sync").glob("*.py"):
+    for path in (ROOT / "src/ackwise").glob("*/sync/*.py"):
         text = path.read_text()
         assert "await" not in text, path
         assert "Async" not in text, path

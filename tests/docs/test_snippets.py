@@ -31,6 +31,7 @@ HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CALLS = [page for page in PAGES if "```http" in page.read_text()]
 SERVER = "http://127.0.0.1:6632"
+AMPS = "tcp://127.0.0.1:9007/amps/json"
 FOLDER = "/data/"
 SPARK = "from ackwise.spark"
 
@@ -58,8 +59,10 @@ def test_snippets_run(
         if any(SPARK in snippet for snippet in snippets):
             request.getfixturevalue("spark")
             stack.callback(let_go)
-        if any(SERVER in snippet for snippet in snippets):
-            text = text.replace(SERVER, stack.enter_context(Running(f"sqlite:///{tmp_path}/server.db")).url)
+        if any(SERVER in snippet or AMPS in snippet for snippet in snippets):
+            server = stack.enter_context(Running(f"sqlite:///{tmp_path}/server.db", amps_port=0))
+            amps = "tcp://{}:{}/amps/json".format(*server.amps)
+            text = text.replace(SERVER, server.url).replace(AMPS, amps)
         namespace: dict[str, Any] = {"__name__": "__main__"}
         for block in BLOCK.finditer(text):
             if block["kind"] == "console":

@@ -296,6 +296,18 @@ class Machine(RuleBasedStateMachine):
             lease.deadline = (lease.deadline if add else self.now) + seconds * MICROS
             assert (answer.verdict, answer.deadline) == (None, lease.deadline)
 
+    @precondition(lambda self: self.model.leases)
+    @rule(chosen=st.lists(picks, min_size=1, max_size=3))
+    def break_leases(self, chosen: list[int]) -> None:
+        """Their holder is lost: as if they ran out now."""
+        leases = list(dict.fromkeys(self._pick_lease(pick).no for pick in chosen))
+        lost = [self.model.leases[no] for no in leases]
+        answer = self.do(c.Break(lease_ids=[lease.lease_id for lease in lost]))
+        live = [lease for lease in lost if not lease.ended and not lease.gone and lease.deadline > self.now]
+        assert answer.count == len(live)
+        for lease in live:
+            self.model.lose(lease, self.now, "broken")
+
     # moving, dying, coming back
 
     @precondition(lambda self: self.model.groups)

@@ -160,12 +160,15 @@ class Model:
 
     def expire(self, now: int) -> None:
         for lease in list(self.leases.values()):
-            if lease.ended or lease.deadline > now:
-                continue
-            for lane, seq, cell in self.held_by(lease):
-                lease.lost.add((lane, seq))
-                self.fail_by_expiry(lease, lane, seq, cell, now)
-            lease.ended = "expired"
+            if not lease.ended and lease.deadline <= now:
+                self.lose(lease, now, "expired")
+
+    def lose(self, lease: Lease, now: int, how: str) -> None:
+        """What it holds goes back with a failure."""
+        for lane, seq, cell in self.held_by(lease):
+            lease.lost.add((lane, seq))
+            self.fail_by_expiry(lease, lane, seq, cell, now)
+        lease.ended = how
 
     def fail_by_expiry(self, lease: Lease, lane: LaneKey, seq: int, cell: Cell, now: int) -> None:
         cell.lease = None

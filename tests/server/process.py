@@ -36,6 +36,7 @@ class ServerProcess:
             self._log.close()
             raise AssertionError(said)
         self.url = first.removeprefix("ready ").strip()
+        self.amps = self.process.stdout.readline().removeprefix("amps ").strip() if "--amps-port" in arguments else ""
 
     @property
     def port(self) -> int:

@@ -64,6 +64,12 @@ class Running:
         self.address = where
         self.url = f"http://{where[0]}:{where[1]}"
 
+    @property
+    def amps(self) -> tuple[str, int]:
+        """Where it speaks AMPS, if it was told to."""
+        assert self.server.amps is not None
+        return self.server.amps.host, self.server.amps.port
+
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(PATIENCE)

@@ -158,14 +158,28 @@ class AsyncBroker:
                 return await self.send(settle) if settle is not None else [], []
             commands: list[Command] = [claim] * count if settle is None else [settle, *([claim] * count)]
             settled, claims = await self._split(await self._submit(commands), settle)
-            handed: list[Handed] = []
-            for number, one in enumerate(claims):
-                try:
-                    handed.append(await self._hand_over(claim, one))
-                except StoreError:
-                    await self._give_back(claims[number + 1 :])
-                    break
+            handed = await self._hand_over_all([claim] * count, claims)
             return settled, [one for one in handed if one.claimed.grants]
+
+    async def claim_each(self, claims: Sequence[Claim]) -> list[Handed]:
+        """Claims of several holders in one turn, in their order; an answer each. Never waits."""
+        with self._under_way():
+            if self._draining or not claims:
+                return [nothing(claim, EmptyReason.DRAINING) for claim in claims]
+            _, claimed = await self._split(await self._submit(claims), None)
+            handed = await self._hand_over_all(claims, claimed)
+            return [*handed, *(nothing(claim, EmptyReason.UNAVAILABLE) for claim in claims[len(handed) :])]
+
+    async def _hand_over_all(self, claims: Sequence[Claim], claimed: Sequence[Claimed]) -> list[Handed]:
+        """As many as could be read; the others go back."""
+        handed: list[Handed] = []
+        for number, (claim, one) in enumerate(zip(claims, claimed, strict=True)):
+            try:
+                handed.append(await self._hand_over(claim, one))
+            except StoreError:
+                await self._give_back(claimed[number + 1 :])
+                break
+        return handed
 
     async def _split(self, slot: Slot, settle: Settle | None) -> tuple[list[Settled], list[Claimed]]:
         settled, claims, refusal = split(slot, settle)

@@ -9,7 +9,7 @@ from typing import Any
 from zlib import crc32
 
 from ackwise.core.answers import Claimed
-from ackwise.core.commands import Command, Extend, Push, Settle, Transaction
+from ackwise.core.commands import Break, Command, Extend, Push, Settle, Transaction
 from ackwise.core.errors import AckwiseError, OutcomeUnknown, Overloaded
 from ackwise.core.messages import PlainBatch
 
@@ -18,7 +18,7 @@ TURN_BYTES = 4 << 20
 TURN_COMMANDS = 2000
 LEAST_COMMANDS = 64
 WAITING_BYTES = 64 << 20
-_NEVER_DEFERRED = (Settle, Extend, Transaction)
+_NEVER_DEFERRED = (Settle, Break, Extend, Transaction)
 
 
 class Slot:

@@ -14,7 +14,8 @@ import typer
 from ackwise.cli.opening import DEFAULT_URL
 from ackwise.connect import open_store
 from ackwise.core.errors import BadInput
-from ackwise.server.serving import QueenDefaults, Settings, Start, make_server
+from ackwise.dialects.amps.face import MAX_BACKLOG
+from ackwise.server.serving import QueenDefaults, Server, Settings, Start, make_server
 from ackwise.store.url import Durability
 
 _SIZE = re.compile(r"\s*(\d+)\s*(B|KiB|MiB|GiB|kB|MB|GB|)\s*", re.IGNORECASE)
@@ -45,6 +46,19 @@ def serve(
             envvar="ACKWISE_PUSHPOP_SINK_HOST", help="A host, or host:port, that sinks may post to; repeatable."
         ),
     ] = None,
+    amps_port: Annotated[
+        int | None, typer.Option(envvar="ACKWISE_AMPS_PORT", help="Serve AMPS clients on this port; 0 takes any.")
+    ] = None,
+    amps_queue: Annotated[
+        list[str] | None,
+        typer.Option(envvar="ACKWISE_AMPS_QUEUE", help="A topic that is a queue without queue://; repeatable."),
+    ] = None,
+    amps_max_backlog: Annotated[
+        int, typer.Option(envvar="ACKWISE_AMPS_MAX_BACKLOG", min=1, help="The most an AMPS subscription may hold.")
+    ] = MAX_BACKLOG,
+    amps_max_frame: Annotated[
+        str, typer.Option(envvar="ACKWISE_AMPS_MAX_FRAME", help="The largest AMPS frame that is taken.")
+    ] = "16MiB",
     queen_defaults: Annotated[
         QueenDefaults,
         typer.Option(envvar="ACKWISE_QUEEN_DEFAULTS", help="How queues behave that Queen's clients make."),
@@ -85,6 +99,10 @@ def serve(
         pushpop_port=pushpop_port,
         pushpop_default_priority=pushpop_default_priority,
         pushpop_sink_hosts=tuple(host.lower() for host in pushpop_sink_host or ()),
+        amps_port=amps_port,
+        amps_queues=tuple(amps_queue or ()),
+        amps_max_backlog=amps_max_backlog,
+        amps_max_frame=size(amps_max_frame),
         queen_defaults=queen_defaults,
         default_subscription=default_subscription,
         insecure=insecure,
@@ -95,7 +113,7 @@ def serve(
     ).check()
     opened = open_store(store, durability=durability)
     try:
-        server = make_server(opened, settings, _ready)
+        server = make_server(opened, settings, lambda host, port: _ready(host, port, server))
         _calm_collector()
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve())
@@ -112,8 +130,10 @@ def _calm_collector() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def _ready(host: str, port: int, pushpop_port: int | None = None) -> None:
+def _ready(host: str, port: int, server: Server) -> None:
     shown = f"[{host}]" if ":" in host else host
     print(f"ready http://{shown}:{port}", flush=True)
-    if pushpop_port is not None:
-        print(f"pushpop http://{shown}:{pushpop_port}", flush=True)
+    if server.pushpop_port is not None:
+        print(f"pushpop http://{shown}:{server.pushpop_port}", flush=True)
+    if server.amps is not None:
+        print(f"amps tcp://{shown}:{server.amps.port}/amps/json", flush=True)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ackwise.core.errors import BadInput
-from ackwise.core.policy import Backoff, GroupPolicy, QueuePolicy, parse_policy
+from ackwise.core.policy import Backoff, GroupPolicy, QueuePolicy
 
 KNOWN = tuple(QueuePolicy.__struct_fields__)
 
@@ -21,7 +21,7 @@ def policy_fields(policy: QueuePolicy | None, fields: Mapping[str, Any]) -> dict
         raise BadInput(f"unknown policy field {unknown[0]!r}; known: {', '.join(KNOWN)}")
     whole = {} if policy is None else msgspec.structs.asdict(policy)
     given = {name: _plain(value) for name, value in {**whole, **fields}.items()}
-    parse_policy(given)
+    QueuePolicy().merged(given)
     return given
 
 

@@ -119,6 +119,12 @@ def giving_back(lease_ids: Iterable[str]) -> Settle:
     return Settle(entries=[Settlement(selector=ByLease(one), outcome=Outcome.RELEASE) for one in lease_ids])
 
 
+class Break(Command):
+    """The holder of these leases is lost: they end now, with a failure for each message, as if they had run out."""
+
+    lease_ids: list[str]
+
+
 class Extend(Command):
     """Move a lease's deadline to now + `lease`, or by `add` from where it is. Never revives an expired lease.
 
@@ -248,6 +254,6 @@ class Sweep(Command):
 
 
 class Beat(Command):
-    """A broker says it is alive."""
+    """A broker says it is alive. Leases of connections to brokers that are not are broken."""
 
     instance: str

@@ -69,6 +69,16 @@ def default_owner(no: int) -> str:
     return f"lease-{no}"
 
 
+def connection_owner(instance: str, number: int) -> str:
+    """Who holds what was handed to a connection: its leases end with it, and with the broker it leads to."""
+    return f"{connection_prefix(instance)}{number}"
+
+
+def connection_prefix(instance: str) -> str:
+    """What the owners that are connections to one broker begin with."""
+    return f"connection-{instance}-"
+
+
 def parse_lease_id(text: object) -> tuple[int, int] | None:
     """(no, tag), or None when this is no lease id of ours."""
     found = _LEASE.fullmatch(text) if isinstance(text, str) else None

@@ -16,11 +16,14 @@ from starlette.applications import Starlette
 
 from ackwise.broker import AsyncBroker
 from ackwise.core import limits
+from ackwise.core.amps.frames import LARGEST
 from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.dialects import pushpop
+from ackwise.dialects.amps.face import MAX_BACKLOG
 from ackwise.dialects.hosts import is_loopback
 from ackwise.dialects.http import Route
 from ackwise.dialects.pushpop.sinks import Sinks
+from ackwise.server.amps import AmpsListener
 from ackwise.server.app import DEFAULT_MAX_BODY, Application
 from ackwise.server.faces import all_routes
 from ackwise.server.pages import make_pages
@@ -29,8 +32,8 @@ from ackwise.store.port import Store
 
 QueenDefaults = Literal["seed", "upstream"]
 Start = Literal["all", "new"]
-OnReady = Callable[..., None]
-"""Is told the host, the port and, where there is one, PushPop's own port."""
+OnReady = Callable[[str, int], None]
+"""Is told the host and the port; the server knows the others."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +44,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pushpop_port: int | None = None
     pushpop_default_priority: int = 0
     pushpop_sink_hosts: tuple[str, ...] = ()
+    amps_port: int | None = None
+    """Where AMPS clients are served; None: nowhere."""
+    amps_queues: tuple[str, ...] = ()
+    """Topics that are queues though their names do not begin with `queue://`."""
+    amps_max_backlog: int = MAX_BACKLOG
+    amps_max_frame: int = LARGEST
     queen_defaults: QueenDefaults = "seed"
     default_subscription: Start = "all"
     insecure: bool = False
@@ -52,7 +61,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cors: str | None = None
 
     def check(self) -> Settings:
-        for name, port in (("--port", self.port), ("--pushpop-port", self.pushpop_port)):
+        ports = (("--port", self.port), ("--pushpop-port", self.pushpop_port), ("--amps-port", self.amps_port))
+        for name, port in ports:
             if port is not None and not 0 <= port <= 65535:
                 raise BadInput(f"{name} must be between 0 and 65535, not {port}")
         limits.count(self.pushpop_default_priority, "--pushpop-default-priority", least=0, most=limits.MAX_PRIORITY)
@@ -111,24 +121,35 @@ def listen(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """uvicorn, but polls that wait are answered before connections close, and a signal ends in exit code 0."""
 
-    def __init__(self, config: uvicorn.Config, served: Served, ports: list[int], on_ready: OnReady) -> None:
+    def __init__(self, config: uvicorn.Config, served: Served, settings: Settings, on_ready: OnReady) -> None:
         super().__init__(config)
-        self._served, self._ports, self._on_ready = served, ports, on_ready
+        self._served, self._settings, self._on_ready = served, settings, on_ready
+        self.pushpop_port: int | None = None
+        self.amps: AmpsListener | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         await super().serve(sockets or self._listen())
 
     def _listen(self) -> list[socket.socket]:
-        return [listen(self.config.host, port) for port in self._ports]
+        ports = (self._settings.port, self._settings.pushpop_port)
+        return [listen(self.config.host, port) for port in ports if port is not None]
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        port = self._settings.amps_port
+        amps = None if port is None else listen(self.config.host, port)
         await super().startup(sockets or self._listen())
-        if self.started:
-            host, port = self.servers[0].sockets[0].getsockname()[:2]
-            self._on_ready(host, port, *(server.sockets[0].getsockname()[1] for server in self.servers[1:]))
+        if not self.started:
+            return
+        if amps is not None:
+            self.amps = await AmpsListener.start(self._served.broker(), self._settings, amps)
+        if len(self.servers) > 1:
+            self.pushpop_port = self.servers[1].sockets[0].getsockname()[1]
+        self._on_ready(*self.servers[0].sockets[0].getsockname()[:2])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._served.broker().stop_claims()
+        if self.amps is not None:
+            await self.amps.stop(self._settings.grace, lambda: self.force_exit)
         await super().shutdown(sockets)
         if self.force_exit:
             # Whoever still waits is left alone, but the store is closed in order.
@@ -159,7 +180,6 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
         cors=settings.cors,
         refusals={pushpop.PATHS: pushpop.refused},
     )
-    ports = [settings.port, *([] if settings.pushpop_port is None else [settings.pushpop_port])]
     config = uvicorn.Config(
         app,
         host=settings.host.strip("[]"),
@@ -176,4 +196,4 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
         timeout_keep_alive=round(settings.keep_alive),
         timeout_graceful_shutdown=math.ceil(settings.grace),
     )
-    return Server(config, served, ports, on_ready)
+    return Server(config, served, settings, on_ready)

@@ -50,6 +50,10 @@ class Session(Protocol):
         """Claims share a group; one that excludes the whole queue takes it alone."""
         ...
 
+    def gone(self, instance: str) -> bool:
+        """Whether a broker is known to be dead, without waiting for its silence."""
+        ...
+
     def lock_parts(self, parts: list[int], *, skip: bool = False) -> set[int]:
         """Own these partitions' rows until the turn ends; with `skip`, only those nobody else owns now."""
         ...

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ackwise.client.aio.batcher import AsyncBatcher
 from ackwise.client.held import Held
 from ackwise.client.minting import Minted
 from ackwise.client.retrying import PATIENCE, Tries
@@ -19,6 +20,7 @@ from ackwise.core.answers import Claimed, Extended, Handed, Receipts, Settled, T
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import (
     AdvanceGroup,
+    ByDelivery,
     Claim,
     Command,
     ConfigureGroup,
@@ -67,6 +69,7 @@ class AsyncHTTPTransport:
         self._held = Held()
         self._claims: dict[str, bool] = {}
         """Claims under way by the name of their poll, and whether they wait."""
+        self._acks: AsyncBatcher[str, Settlement, Settled | AckwiseError] = AsyncBatcher(self._settle_together)
         self._draining = False
         self._closed = False
 
@@ -121,6 +124,11 @@ class AsyncHTTPTransport:
         match command:
             case Push():
                 return await self._push(command)
+            case Settle() if _is_one_ack(command):
+                answer = await self._acks.ask("", command.entries[0])
+                if isinstance(answer, AckwiseError):
+                    raise answer
+                return [answer]
             case Settle():
                 return await self._settle(command)
             case Extend():
@@ -163,6 +171,26 @@ class AsyncHTTPTransport:
         settled = self._read(_SETTLED, body).verdicts
         self._note(command.entries, settled)
         return settled
+
+    async def _settle_together(
+        self, batches: Sequence[tuple[str, Sequence[Settlement]]]
+    ) -> list[Sequence[Settled | AckwiseError] | AckwiseError]:
+        """Acks of many callers in one request. If one of them is refused as it stands, each goes by itself."""
+        ((_, entries),) = batches
+        try:
+            return [await self._settle(Settle(entries=list(entries)))]
+        except BadInput as problem:
+            if len(entries) == 1:
+                return [problem]
+        except AckwiseError as problem:
+            return [problem]
+        return [[await self._settle_alone(one) for one in entries]]
+
+    async def _settle_alone(self, entry: Settlement) -> Settled | AckwiseError:
+        try:
+            return (await self._settle(Settle(entries=[entry])))[0]
+        except AckwiseError as problem:
+            return problem
 
     def _note(self, entries: Sequence[Settlement], answers: Sequence[Settled]) -> None:
         for one, answer in zip(entries, answers, strict=True):
@@ -319,6 +347,12 @@ class AsyncHTTPTransport:
         self._closed = self._draining = True
         await self._stop_claims()
         await self._wire.close()
+
+
+def _is_one_ack(command: Settle) -> bool:
+    """What is sent together with the acks of other callers."""
+    entries = command.entries
+    return len(entries) == 1 and entries[0].outcome is Outcome.ACK and isinstance(entries[0].selector, ByDelivery)
 
 
 def _written(body: object) -> bytes:

@@ -15,11 +15,13 @@ from ackwise.client.held import Held
 from ackwise.client.minting import Minted
 from ackwise.client.retrying import PATIENCE, Tries
 from ackwise.client.servers import error_of
+from ackwise.client.sync.batcher import Batcher
 from ackwise.client.wires.reply import Broken, Reply, Unsent, Wire
 from ackwise.core.answers import Claimed, Extended, Handed, Receipts, Settled, TransactionDone, nothing
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import (
     AdvanceGroup,
+    ByDelivery,
     Claim,
     Command,
     ConfigureGroup,
@@ -68,6 +70,7 @@ class HTTPTransport:
         self._held = Held()
         self._claims: dict[str, bool] = {}
         """Claims under way by the name of their poll, and whether they wait."""
+        self._acks: Batcher[str, Settlement, Settled | AckwiseError] = Batcher(self._settle_together)
         self._draining = False
         self._closed = False
 
@@ -122,6 +125,11 @@ class HTTPTransport:
         match command:
             case Push():
                 return self._push(command)
+            case Settle() if _is_one_ack(command):
+                answer = self._acks.ask("", command.entries[0])
+                if isinstance(answer, AckwiseError):
+                    raise answer
+                return [answer]
             case Settle():
                 return self._settle(command)
             case Extend():
@@ -162,6 +170,26 @@ class HTTPTransport:
         settled = self._read(_SETTLED, body).verdicts
         self._note(command.entries, settled)
         return settled
+
+    def _settle_together(
+        self, batches: Sequence[tuple[str, Sequence[Settlement]]]
+    ) -> list[Sequence[Settled | AckwiseError] | AckwiseError]:
+        """Acks of many callers in one request. If one of them is refused as it stands, each goes by itself."""
+        ((_, entries),) = batches
+        try:
+            return [self._settle(Settle(entries=list(entries)))]
+        except BadInput as problem:
+            if len(entries) == 1:
+                return [problem]
+        except AckwiseError as problem:
+            return [problem]
+        return [[self._settle_alone(one) for one in entries]]
+
+    def _settle_alone(self, entry: Settlement) -> Settled | AckwiseError:
+        try:
+            return (self._settle(Settle(entries=[entry])))[0]
+        except AckwiseError as problem:
+            return problem
 
     def _note(self, entries: Sequence[Settlement], answers: Sequence[Settled]) -> None:
         for one, answer in zip(entries, answers, strict=True):
@@ -318,6 +346,12 @@ class HTTPTransport:
         self._closed = self._draining = True
         self._stop_claims()
         self._wire.close()
+
+
+def _is_one_ack(command: Settle) -> bool:
+    """What is sent together with the acks of other callers."""
+    entries = command.entries
+    return len(entries) == 1 and entries[0].outcome is Outcome.ACK and isinstance(entries[0].selector, ByDelivery)
 
 
 def _written(body: object) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ackwise.core import ids, limits
 from ackwise.core.commands import (
     AdvanceGroup,
+    Break,
     ByDelivery,
     ByKey,
     ByLease,
@@ -68,6 +69,9 @@ class Footprint:
                 self._add_claim(_name(command.queue), command)
             case Extend(claim=ByKey() as claim):
                 self._add_key(claim)
+            case Break():
+                for text in command.lease_ids:
+                    self.whole_leases |= self._add_lease(text)
             case Extend():
                 self._add_lease(command.lease_id)
             case Transaction():

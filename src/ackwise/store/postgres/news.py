@@ -13,6 +13,7 @@ import psycopg
 
 from ackwise.core.errors import StoreError
 from ackwise.store.postgres.connection import Connection, Server
+from ackwise.store.postgres.session import STATEMENTS, instance_lock
 
 CHANNEL = b"ackwise"
 ANY_QUEUE = "*"
@@ -73,6 +74,7 @@ class News:
 
     def _talk(self, connection: Connection) -> None:
         connection.add_notify_handler(lambda notice: self._hear(notice.payload))
+        connection.execute(STATEMENTS["instance_lives"], instance_lock(self._instance))
         connection.execute(b"LISTEN " + CHANNEL)
         self._ready.set()
         # Whatever was said while nobody listened is lost: look at everything once.

@@ -86,6 +86,12 @@ SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_a
   ended_at, end_kind, lost, yields
 FROM lease WHERE grp = :grp AND key = :key FOR UPDATE;
 
+-- name: instance_lives: said once by a broker, and true until its connection ends
+SELECT pg_advisory_lock(CAST(:key AS bigint));
+
+-- name: instance_silent: whether no connection of a broker is there
+SELECT pg_try_advisory_xact_lock(CAST(:key AS bigint));
+
 -- name: lease_next: a number above every other
 SELECT nextval('lease_no');
 

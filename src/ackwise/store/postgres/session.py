@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 
 from ackwise.store import statements
@@ -14,8 +15,14 @@ STATEMENTS = {
     for name, text in statements.load(*statements.shared(), ("ackwise.store.postgres", "postgres.sql")).items()
 }
 _GROUP_LOCKS = 0x41434B57 << 32
+_INSTANCE_LOCKS = 0x41434B49 << 32
 _NONE: Params = {}
 MOST_NAMES = 50_000
+
+
+def instance_lock(instance: str) -> dict[str, int]:
+    """What a broker holds as long as its connection for news lives, which is known to end when its process does."""
+    return {"key": _INSTANCE_LOCKS | zlib.crc32(instance.encode())}
 
 
 class PostgresSession:
@@ -135,6 +142,10 @@ class PostgresSession:
         if held is None or (alone and not held):
             self.rows("lock_group_alone" if alone else "lock_group_shared", {"key": _GROUP_LOCKS | grp})
             self._groups[grp] = alone
+
+    def gone(self, instance: str) -> bool:
+        row = self.row("instance_silent", instance_lock(instance))
+        return row is not None and bool(row[0])
 
     def lock_parts(self, parts: list[int], *, skip: bool = False) -> set[int]:
         wanted = [part for part in parts if part not in self._owned]

@@ -14,7 +14,7 @@ from psycopg import errors as pg
 
 from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError, StoreError, StoreUnavailable
-from ackwise.store import reads
+from ackwise.store import instances, reads
 from ackwise.store.clock import Clock
 from ackwise.store.port import Result
 from ackwise.store.postgres.connection import Server, lost
@@ -90,7 +90,7 @@ class PostgresStore(ReadVerbs):
         self.url = parse(url) if isinstance(url, str) else url
         self.shards = self.url.shards
         self.clock = clock
-        self.instance = instance or f"{os.getpid()}-{os.urandom(4).hex()}"
+        self.instance = instance or instances.mint()
         self.on_change: Callable[[], None] | None = None
         self._changed = False
         self._closed = False
@@ -234,6 +234,7 @@ class PostgresStore(ReadVerbs):
         with suppress(StoreError):
             self.flush_ledger()
         self._closed = True
+        instances.closed(self.instance)
         self._news.close()
         self._readers.close()
         for writer in self._writers:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import apsw
 
-from ackwise.store import statements
+from ackwise.store import instances, statements
 from ackwise.store.memory import Memory
 from ackwise.store.session import Params, Row
 
@@ -56,6 +56,9 @@ class SQLiteSession:
 
     def lock_group(self, grp: int, *, alone: bool) -> None:
         pass
+
+    def gone(self, instance: str) -> bool:
+        return instances.gone_here(instance)
 
     def lock_parts(self, parts: list[int], *, skip: bool = False) -> set[int]:
         return set(parts)

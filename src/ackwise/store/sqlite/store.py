@@ -14,7 +14,7 @@ import apsw
 
 from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError, OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
-from ackwise.store import reads
+from ackwise.store import instances, reads
 from ackwise.store.cache import SegmentCache
 from ackwise.store.clock import Clock, SystemClock
 from ackwise.store.port import SHORT_READ, Result
@@ -99,7 +99,7 @@ class SQLiteStore(ReadVerbs):
     ) -> None:
         self.url = parse(url) if isinstance(url, str) else url
         self.clock = clock or SystemClock()
-        self.instance = instance or f"{os.getpid()}-{os.urandom(4).hex()}"
+        self.instance = instance or instances.mint()
         self._vfs, self._generation = vfs, dedupe_generation
         self._dice = random.Random(seed if seed is not None else os.urandom(16))  # noqa: S311
         self._write_lock = threading.Lock()
@@ -317,6 +317,7 @@ class SQLiteStore(ReadVerbs):
             return
         with suppress(StoreError):
             self.flush_ledger()
+        instances.closed(self.instance)
         with self._write_lock:
             self._closed = True
             self._readers.close()

@@ -43,6 +43,11 @@ UPDATE grp SET expired_leases = expired_leases + 1 WHERE id = :grp;
 -- name: leases_expired_ever: how many leases of a group ran out
 SELECT expired_leases FROM grp WHERE id = :grp;
 
+-- name: leases_of_connections: what connections to one broker hold
+SELECT no FROM lease
+WHERE ended_at IS NULL AND instance = :instance
+  AND substr(owner, 1, length(CAST(:prefix AS text))) = CAST(:prefix AS text) ORDER BY no;
+
 -- name: lease_other: a lease of a group, not ended, of another owner
 SELECT no, deadline FROM lease
 WHERE grp = :grp AND ended_at IS NULL AND deadline > :now AND owner <> :owner ORDER BY deadline LIMIT 1;

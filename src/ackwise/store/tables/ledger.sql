@@ -24,5 +24,14 @@ SELECT value FROM meta WHERE key = :key;
 INSERT INTO instance (id, started_at, heartbeat_at) VALUES (:id, :now, :now)
 ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at;
 
+-- name: instance_get: a broker that was heard of
+SELECT started_at, heartbeat_at FROM instance WHERE id = :id;
+
+-- name: instances_other: every other broker, and when it was last heard of
+SELECT id, heartbeat_at FROM instance WHERE id <> :id ORDER BY id;
+
+-- name: instance_delete: a broker that is dead
+DELETE FROM instance WHERE id = :id;
+
 -- name: instance_forget: brokers not heard of for long
 DELETE FROM instance WHERE heartbeat_at < :before;

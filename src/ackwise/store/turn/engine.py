@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from ackwise.core import latency, limits
+from ackwise.core import latency
 from ackwise.core.answers import Counted
 from ackwise.core.commands import (
     AdvanceGroup,
     Beat,
+    Break,
     Claim,
     Command,
     ConfigureGroup,
@@ -32,7 +33,7 @@ from ackwise.core.commands import (
 )
 from ackwise.core.errors import AckwiseError
 from ackwise.store.session import Session
-from ackwise.store.turn import advance, catalog, claim, dead, seek, settle, sweep, transaction
+from ackwise.store.turn import advance, catalog, claim, dead, losing, seek, settle, sweep, transaction
 from ackwise.store.turn.context import Tally, Turn
 from ackwise.store.turn.push import Appender
 
@@ -43,6 +44,7 @@ _HOUSEKEEPING_LIMIT = 200
 
 _HANDLERS: dict[type[Command], Callable[[Turn, Any], Result]] = {
     Settle: settle.settle,
+    Break: lambda turn, c: Counted(losing.break_leases(turn, c)),
     Extend: transaction.extend,
     Transaction: transaction.transact,
     ConfigureQueue: catalog.configure_queue,
@@ -57,12 +59,12 @@ _HANDLERS: dict[type[Command], Callable[[Turn, Any], Result]] = {
     Replay: dead.replay,
     PurgeDead: lambda turn, c: Counted(dead.purge(turn, c)),
     Sweep: sweep.sweep,
-    Beat: lambda turn, c: _beat(turn, c),
+    Beat: lambda turn, c: Counted(losing.beat(turn, c)),
     Claim: claim.claim,
 }
 
 _PHASES: tuple[tuple[type[Command], ...], ...] = (
-    (Settle, Extend, Transaction),
+    (Settle, Break, Extend, Transaction),
     (
         ConfigureQueue,
         PauseQueue,
@@ -100,11 +102,6 @@ def run(turn: Turn, commands: Sequence[Command]) -> list[Result]:
         for index, command in mine:
             results[index] = _one(turn, command)
     return results
-
-
-def _beat(turn: Turn, command: Beat) -> Counted:
-    limits.name(command.instance, "instance")
-    return Counted(turn.session.run("instance_beat", {"id": command.instance, "now": turn.now}))
 
 
 def _one(turn: Turn, command: Command) -> Result:

@@ -1,4 +1,4 @@
-"""A lease ran out."""
+"""A lease ran out, or its holder is lost."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ackwise.store.turn.context import Turn
 from ackwise.store.turn.ending import attempt_of, cursor_of, finish, holding, let_go
 
 
-def expire_lease(turn: Turn, lease: Lease, budget: int, kind: str = "expired") -> int:
-    """The lease ran out: a failure for each message it still holds. How many it touched; at most `budget` die."""
+def expire_lease(turn: Turn, lease: Lease, budget: int, kind: str = "expired", error: str = "lease expired") -> int:
+    """A failure for each message that the lease still holds. How many it touched; at most `budget` die."""
     held = holding(turn, lease)
     spans = turn.spans("spans_of_lease", lease=lease.no)
     if held is None:
@@ -33,10 +33,12 @@ def expire_lease(turn: Turn, lease: Lease, budget: int, kind: str = "expired") -
             rest = [after] if after is not None else []
         else:
             piece = span.part(span.lo, span.hi)
-        piece.history = dead.add_history(piece.history, turn.now, "lease_expiry", lease.owner, None)
+        piece.history = dead.add_history(
+            piece.history, turn.now, "lease_expiry", lease.owner, None if kind == "expired" else error
+        )
         turn.replace_span(span, finish(cursor, piece, rest, fate))
         if fate.state is State.DEAD:
-            dead.bury(turn, held.queue, held.group, cursor, [dead.Burial(piece, fate, "lease expired")])
+            dead.bury(turn, held.queue, held.group, cursor, [dead.Burial(piece, fate, error)])
         took = turn.now - lease.made_at
         turn.count(held.queue.name, held.group.name, "lease_expired", len(piece), took)
         if fate.state is not State.WAITING:

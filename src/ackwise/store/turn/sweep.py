@@ -56,12 +56,12 @@ def expire(turn: Turn, limit: int) -> int:
         if touched >= limit:
             break
         lease = turn.lease(row[0]) or lease_from(row)
-        if not lease.live(turn.now) and lease.ended_at is None and _lock_lease(turn, lease.no):
+        if not lease.live(turn.now) and lease.ended_at is None and lock_lease(turn, lease.no):
             touched += max(1, expire_lease(turn, lease, limit - touched))
     return touched
 
 
-def _lock_lease(turn: Turn, no: int) -> bool:
+def lock_lease(turn: Turn, no: int) -> bool:
     """Own every partition the lease holds something in; False leaves it to whoever owns one now."""
     parts = set()
     for span in turn.spans("spans_of_lease", lease=no):

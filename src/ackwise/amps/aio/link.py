@@ -1,0 +1,142 @@
+"""One connection to a server: commands out, their answers back, messages to whoever subscribed."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ackwise.amps.addresses import Address
+from ackwise.amps.errors import CommandFailed, Disconnected
+from ackwise.amps.lines.aio import AsyncLine
+from ackwise.amps.message import Message
+from ackwise.client.beside.aio import AsyncSignal, AsyncWorker
+from ackwise.core.amps.frames import Frames, packed
+from ackwise.core.amps.headers import FAILURE, Header, text
+from ackwise.core.errors import AckwiseError, BadInput
+
+MESSAGES = ("p", "sow")
+LARGEST_ANSWER = (1 << 32) - 1
+"""The server decides how large its frames are."""
+
+
+class AsyncLost(Protocol):
+    """Told once, by whoever reads, when a connection ends."""
+
+    async def __call__(self, link: AsyncLink, problem: str) -> None: ...
+
+
+class _Waiting:
+    """A command until it is answered."""
+
+    __slots__ = ("answer", "kind", "signal")
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.signal = kind, AsyncSignal()
+        self.answer: Header | AckwiseError | None = None
+
+    def over(self, answer: Header | AckwiseError) -> None:
+        if self.answer is None:
+            self.answer = answer
+            self.signal.set()
+
+
+class AsyncLink:
+    """Reads from the moment it is made."""
+
+    def __init__(
+        self, address: Address, line: AsyncLine, on_message: Callable[[Message], None], on_lost: AsyncLost
+    ) -> None:
+        self.address, self._line = address, line
+        self._on_message, self._on_lost = on_message, on_lost
+        self._names = itertools.count(1)
+        self._waiting: dict[str, _Waiting] = {}
+        self._guard = threading.Lock()
+        self.lost = False
+        self.reader = AsyncWorker(self._read, f"amps {address}")
+
+    @classmethod
+    async def open(cls, address: Address, on_message: Callable[[Message], None], on_lost: AsyncLost) -> AsyncLink:
+        try:
+            line = await AsyncLine.open(address.host, address.port)
+        except OSError as problem:
+            raise Disconnected(f"no server answers at {address}: {str(problem) or 'no answer in time'}") from None
+        return cls(address, line, on_message, on_lost)
+
+    async def command(self, header: Header, timeout: float, body: bytes = b"", kind: str = "processed") -> Header:
+        """Send it and wait for the answer of this kind; a refusal is raised."""
+        (answer,) = await self.commands([header], timeout, body, kind)
+        if isinstance(answer, AckwiseError):
+            raise answer
+        return answer
+
+    async def commands(
+        self, headers: Sequence[Header], timeout: float, body: bytes = b"", kind: str = "processed"
+    ) -> list[Header | AckwiseError]:
+        """Several at once; the answer to each, or why there is none."""
+        waiting = [self._named(header, kind) for header in headers]
+        try:
+            await self.send(b"".join(packed(header, body) for header in headers))
+            return [await self._answer(one, timeout) for one in waiting]
+        except Disconnected as problem:
+            return [one.answer or problem for one in waiting]
+        finally:
+            for header in headers:
+                self._waiting.pop(text(header.cid), None)
+
+    async def send(self, data: bytes) -> None:
+        try:
+            await self._line.send(data)
+        except OSError as problem:
+            raise Disconnected(f"the connection to {self.address} is lost: {problem}") from None
+
+    def _named(self, header: Header, kind: str) -> _Waiting:
+        header.cid, header.a = str(next(self._names)), kind
+        waiting = _Waiting(kind)
+        with self._guard:
+            if self.lost:
+                waiting.over(Disconnected(f"the connection to {self.address} is lost"))
+            self._waiting[header.cid] = waiting
+        return waiting
+
+    async def _answer(self, waiting: _Waiting, timeout: float) -> Header | AckwiseError:
+        await waiting.signal.wait(timeout)
+        return waiting.answer or CommandFailed(f"{self.address} did not answer within {timeout:g} seconds")
+
+    async def _read(self) -> None:
+        """Until the end; nothing here waits for a user's code."""
+        frames = Frames(LARGEST_ANSWER)
+        problem = "the server hung up"
+        try:
+            while data := await self._line.read():
+                frames.feed(data)
+                while (frame := frames.next()) is not None:
+                    self._take(*frame)
+        except OSError as broken:
+            problem = str(broken) or type(broken).__name__
+        except BadInput as broken:
+            problem = broken.message
+        await self._line.close()
+        with self._guard:
+            self.lost = True
+            waiting = list(self._waiting.values())
+        for one in waiting:
+            one.over(Disconnected(f"the connection to {self.address} is lost: {problem}"))
+        await self._on_lost(self, problem)
+
+    def _take(self, header: Header, body: bytes) -> None:
+        command = header.command
+        if command in MESSAGES:
+            self._on_message(Message(header, body, self))
+        elif command == "ack":
+            waiting = self._waiting.get(text(header.cid))
+            if waiting is None:
+                return
+            if header.status == FAILURE:
+                waiting.over(CommandFailed(text(header.reason) or "the server refused the command"))
+            elif header.a == waiting.kind:
+                waiting.over(header)
+
+    async def close(self) -> None:
+        await self._line.close()

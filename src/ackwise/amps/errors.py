@@ -1,0 +1,17 @@
+"""What can go wrong for an AMPS client."""
+
+from __future__ import annotations
+
+from ackwise.core.errors import AckwiseError
+
+
+class CommandFailed(AckwiseError):
+    """The server refused the command."""
+
+    code = "command_failed"
+
+
+class Disconnected(AckwiseError):
+    """There is no connection to a server."""
+
+    code = "disconnected"

@@ -1,0 +1,35 @@
+"""A line for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from ackwise.amps.lines import CHUNK, CONNECT_WITHIN
+
+
+class AsyncLine:
+    """One connection. Everything that goes wrong is an `OSError`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def open(cls, host: str, port: int) -> AsyncLine:
+        opening = asyncio.open_connection(host, port, limit=CHUNK)
+        return cls(*await asyncio.wait_for(opening, CONNECT_WITHIN))
+
+    async def read(self) -> bytes:
+        """b"" at the end."""
+        return await self._reader.read(CHUNK)
+
+    async def send(self, data: bytes) -> None:
+        if self._writer.is_closing():
+            raise ConnectionResetError("the connection is closed")
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()

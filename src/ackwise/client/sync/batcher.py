@@ -1,0 +1,203 @@
+# Generated from ../aio/batcher.py by tools/async_to_sync.py: do not edit, change the source and run it again.
+"""Acks of many callers, sent together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from ackwise.client.beside.threads import Lock
+from ackwise.core.errors import AckwiseError
+
+K = TypeVar("K", bound="Any")
+I = TypeVar("I")  # noqa: E741
+A = TypeVar("A")
+K_in = TypeVar("K_in", contravariant=True)
+I_in = TypeVar("I_in", contravariant=True)
+A_out = TypeVar("A_out", covariant=True)
+
+PAUSE_AFTER_FAILURE = 1.0
+
+
+class Sender(Protocol[K_in, I_in, A_out]):
+    """Sends batches, each under its key; an outcome for each: an answer for every item of it, or why it failed."""
+
+    def __call__(self, batches: Sequence[tuple[K_in, Sequence[I_in]]]) -> Sequence[Sequence[A_out] | AckwiseError]: ...
+
+
+class _Asked(Generic[I, A]):
+    """An item whose caller waits for its answer."""
+
+    __slots__ = ("answer", "item")
+
+    def __init__(self, item: I) -> None:
+        self.item = item
+        self.answer: list[A] | AckwiseError | None = None
+
+
+class _Buffer(Generic[I]):
+    """Items of one key that nobody waits for, with the instants at which they came, the oldest first."""
+
+    __slots__ = ("items", "not_before")
+
+    def __init__(self) -> None:
+        self.items: dict[I, float] = {}
+        self.not_before = 0.0
+
+    @property
+    def since(self) -> float:
+        return next(iter(self.items.values()))
+
+
+class Batcher(Generic[K, I, A]):
+    """Two ways to one request. `ask` waits for its own answer: who asks while a request is under way goes into the next
+    one, together with all others. `add` does not wait: what was added under a key is sent when there are `size` of it,
+    when the oldest of it is `timeout` seconds old, or by `flush`; what could not be sent is kept for the next time.
+
+    The owner calls `flush_due` when `add` says so, and when `pause` seconds have gone.
+    """
+
+    def __init__(self, send: Sender[K, I, A], clock: Callable[[], float] = time.monotonic) -> None:
+        self._send, self._clock = send, clock
+        self.size = 1
+        self.timeout: float | None = 1.0
+        self._guard = threading.Lock()
+        self._sending = Lock()
+        self._asked: dict[K, list[_Asked[I, A]]] = {}
+        self._buffers: dict[K, _Buffer[I]] = {}
+        self._under_way = 0
+        self._epoch = 0
+
+    # callers that wait
+
+    def ask(self, key: K, item: I) -> A:
+        """The answer to this item; a failure is raised to all whose items were in the same request."""
+        mine: _Asked[I, A] = _Asked(item)
+        with self._guard:
+            self._asked.setdefault(key, []).append(mine)
+        with self._sending:
+            if mine.answer is None:
+                self._send_asked(key, mine)
+        if isinstance(mine.answer, AckwiseError):
+            raise mine.answer
+        assert mine.answer is not None
+        return mine.answer[0]
+
+    def _send_asked(self, key: K, mine: _Asked[I, A]) -> None:
+        with self._guard:
+            together = self._asked.pop(key)
+        try:
+            (outcome,) = self._send([(key, [one.item for one in together])])
+        except BaseException:
+            # Whoever sent was interrupted: the others are sent by the next of them.
+            with self._guard:
+                self._asked[key] = [one for one in together if one is not mine] + self._asked.get(key, [])
+            raise
+        for at, one in enumerate(together):
+            one.answer = outcome if isinstance(outcome, AckwiseError) else [outcome[at]]
+
+    # what nobody waits for
+
+    def __len__(self) -> int:
+        with self._guard:
+            return sum(len(buffer.items) for buffer in self._buffers.values())
+
+    def add(self, key: K, item: I) -> bool:
+        """Whether its owner has to look: a batch is full, or one has begun that gets old."""
+        with self._guard:
+            buffer = self._buffers.setdefault(key, _Buffer())
+            buffer.items.setdefault(item, self._clock())
+            return len(buffer.items) >= self.size or len(buffer.items) == 1
+
+    def discard(self, item: I, meant: Callable[[K], bool]) -> None:
+        """It was sent in another way."""
+        with self._guard:
+            for key, buffer in self._buffers.items():
+                if meant(key):
+                    buffer.items.pop(item, None)
+
+    def clear(self) -> int:
+        """Forget everything, also what is under way if it fails; how much that was."""
+        with self._guard:
+            dropped = self._under_way + sum(len(buffer.items) for buffer in self._buffers.values())
+            self._buffers.clear()
+            self._epoch += 1
+            return dropped
+
+    def pause(self) -> float | None:
+        """Seconds until something is due by its age; None when nothing will be."""
+        with self._guard:
+            times = [self._due_at(buffer) for buffer in self._buffers.values() if buffer.items]
+        known = [at for at in times if at is not None]
+        return max(0.0, min(known) - self._clock()) if known else None
+
+    def _due_at(self, buffer: _Buffer[I]) -> float | None:
+        if len(buffer.items) >= self.size:
+            return buffer.not_before
+        return None if self.timeout is None else max(buffer.not_before, buffer.since + self.timeout)
+
+    def flush(self, meant: Callable[[K], bool] = lambda key: True) -> None:
+        """Send what is there, one batch for each key in sorted order; what is under way is waited for."""
+        with self._sending:
+            with self._guard:
+                there = [key for key in sorted(self._buffers) if meant(key) and self._buffers[key].items]
+                batches = [(key, dict(self._buffers[key].items)) for key in there]
+            problems = self._send_taken(batches)
+        if problems:
+            raise problems[0]
+
+    def flush_due(self) -> list[AckwiseError]:
+        """Send full batches and those that are old enough; what went wrong with them."""
+        with self._sending:
+            now = self._clock()
+            with self._guard:
+                due = [key for key in sorted(self._buffers) if self._is_due(self._buffers[key], now)]
+                batches = [(key, items) for key in due for items in self._pieces(self._buffers[key], now)]
+            return self._send_taken(batches)
+
+    def _is_due(self, buffer: _Buffer[I], now: float) -> bool:
+        at = self._due_at(buffer) if buffer.items else None
+        return at is not None and at <= now
+
+    def _pieces(self, buffer: _Buffer[I], now: float) -> list[dict[I, float]]:
+        """Never more than `size` at once; what is left over waits, unless it is old enough."""
+        items = list(buffer.items.items())
+        pieces = [dict(items[at : at + self.size]) for at in range(0, len(items), self.size)]
+        old = self.timeout is not None and buffer.since + self.timeout <= now
+        return pieces if old or len(pieces[-1]) == self.size else pieces[:-1]
+
+    def _send_taken(self, batches: list[tuple[K, dict[I, float]]]) -> list[AckwiseError]:
+        if not batches:
+            return []
+        with self._guard:
+            epoch = self._epoch
+            self._under_way = sum(self._take(key, items) for key, items in batches)
+        done = 0
+        problems: list[AckwiseError] = []
+        try:
+            for outcome in self._send([(key, list(items)) for key, items in batches]):
+                if isinstance(outcome, AckwiseError):
+                    problems.append(outcome)
+                    self._keep(*batches[done], epoch)
+                done += 1
+        finally:
+            for key, items in batches[done:]:
+                self._keep(key, items, epoch)
+            with self._guard:
+                self._under_way = 0
+        return problems
+
+    def _take(self, key: K, items: dict[I, float]) -> int:
+        for item in items:
+            self._buffers[key].items.pop(item, None)
+        return len(items)
+
+    def _keep(self, key: K, items: dict[I, float], epoch: int) -> None:
+        """Back in front of what came meanwhile, unless everything was forgotten."""
+        with self._guard:
+            if epoch == self._epoch:
+                buffer = self._buffers.setdefault(key, _Buffer())
+                buffer.items = {**items, **buffer.items}
+                buffer.not_before = self._clock() + PAUSE_AFTER_FAILURE

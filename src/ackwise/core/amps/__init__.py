@@ -1,0 +1,1 @@
+"""The AMPS wire protocol as both ends spell it: frames, headers, bookmarks, instants."""

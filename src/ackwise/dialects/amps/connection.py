@@ -1,0 +1,141 @@
+"""One TCP connection: bytes to frames and back, with bounds on a client's patience and on what waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from ackwise.core.amps.frames import BadFrame, Frames
+from ackwise.core.errors import Overloaded
+from ackwise.dialects.amps.session import Session
+
+if TYPE_CHECKING:
+    from ackwise.dialects.amps.face import AmpsFace
+
+log = logging.getLogger("ackwise.amps")
+
+LOGON_PATIENCE = 20.0
+"""How long a client may take to log on."""
+FRAME_PATIENCE = 60.0
+"""How long the rest of a frame may take to arrive."""
+WRITE_PATIENCE = 60.0
+"""How long a client may leave unread what was sent to it."""
+HIGH_WATER = 1 << 20
+MOST_UNREAD = 32 << 20
+"""A listener of plain topics that is so far behind is cut off: nothing holds the publisher back."""
+
+
+class Connection(asyncio.Protocol):
+    """Feeds a session. Reading stops while the session has too much to do, or its client does not read."""
+
+    def __init__(self, face: AmpsFace) -> None:
+        self._face = face
+        self._frames = Frames(face.max_frame)
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._holds: set[str] = set()
+        self._counted = 0
+        self._loop = asyncio.get_running_loop()
+        self.writable = True
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._transport = transport
+        transport.set_write_buffer_limits(HIGH_WATER)
+        if (sock := transport.get_extra_info("socket")) is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.session = Session(self._face, self)
+        if len(self._face.sessions) > self._face.max_connections:
+            log.warning("too many AMPS connections; one more is refused")
+            transport.abort()
+            return
+        self.watch("logon", LOGON_PATIENCE)
+
+    @property
+    def closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def data_received(self, data: bytes) -> None:
+        if self.session.ending:
+            return
+        self._frames.feed(data)
+        try:
+            while (frame := self._frames.next()) is not None:
+                self.session.take(frame)
+        except BadFrame as problem:
+            self.hold("broken")
+            self.session.take(problem)
+        if not (waiting := self._frames.unfinished):
+            self.unwatch("frame")
+        elif "frame" not in self._timers:
+            self.watch("frame", FRAME_PATIENCE)
+        self._count(waiting)
+
+    def _count(self, unfinished: int) -> None:
+        """Frames that are half here weigh on everybody: beyond a bound, whoever sends more is cut off."""
+        self._face.intake.done(self._counted)
+        self._counted = unfinished
+        try:
+            self._face.intake.add(unfinished)
+        except Overloaded as problem:
+            log.warning("an AMPS client is cut off: %s", problem)
+            self._transport.abort()
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        for name in list(self._timers):
+            self.unwatch(name)
+        self._count(0)
+        self.writable = False
+        self.session.hung_up()
+
+    def pause_writing(self) -> None:
+        self.writable = False
+        self.hold("unread")
+        self.watch("unread", WRITE_PATIENCE)
+        self.session.look()
+
+    def resume_writing(self) -> None:
+        self.writable = True
+        self.unwatch("unread")
+        self.release("unread")
+        self.session.look()
+
+    def write(self, data: bytes) -> None:
+        if not self.closing:
+            self._transport.write(data)
+
+    def tell(self, data: bytes) -> None:
+        """Send what its client did not ask for one by one: it has to keep up."""
+        if self._transport.get_write_buffer_size() > MOST_UNREAD:
+            log.warning("an AMPS client that does not read is cut off")
+            self._transport.abort()
+        self.write(data)
+
+    def close(self) -> None:
+        """After what was written so far."""
+        self._transport.close()
+
+    def hold(self, why: str) -> None:
+        """Read nothing until it is released."""
+        if not self._holds and not self.closing:
+            self._transport.pause_reading()
+        self._holds.add(why)
+
+    def release(self, why: str) -> None:
+        if why not in self._holds:
+            return
+        self._holds.remove(why)
+        if not self._holds and not self.closing:
+            self._transport.resume_reading()
+
+    def watch(self, what: str, patience: float) -> None:
+        self._timers[what] = self._loop.call_later(patience, self._give_up, what)
+
+    def unwatch(self, what: str) -> None:
+        timer = self._timers.pop(what, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _give_up(self, what: str) -> None:
+        log.info("an AMPS connection is cut: its %s took too long", what)
+        self._transport.abort()

@@ -1,0 +1,317 @@
+"""What one client says, in its order, and what it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ackwise.core import limits
+from ackwise.core.amps.frames import BadFrame, Frame, packed
+from ackwise.core.amps.headers import FAILURE, SUCCESS, Header, text
+from ackwise.core.commands import Break, ByRange, giving_back
+from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.core.messages import QUEUE_MODE
+from ackwise.dialects.amps import acking
+from ackwise.dialects.amps.beating import Heart
+from ackwise.dialects.amps.publishing import Publishing
+from ackwise.dialects.amps.subscription import Listener, Subscription
+
+if TYPE_CHECKING:
+    from ackwise.dialects.amps.connection import Connection
+    from ackwise.dialects.amps.face import AmpsFace
+
+log = logging.getLogger("ackwise.amps")
+
+MOST_WAITING = 2000
+"""Frames that were read and not yet looked at, or looked at and not yet answered, before reading stops."""
+MOST_SUBSCRIPTIONS = 1000
+LONGEST_ID = 255
+
+
+class Session:
+    """Frames come in by `take` and are handled one after the other; what they cause may take its time beside them."""
+
+    def __init__(self, face: AmpsFace, connection: Connection) -> None:
+        self.face, self.connection = face, connection
+        self.owner = face.owner()
+        self.subscriptions: dict[str, Subscription | Listener] = {}
+        self.ending = False
+        """Nothing more is taken from this client."""
+        self._clean = False
+        self._known = False
+        self._heart = Heart(connection)
+        self._publishing = Publishing(self)
+        self._frames: list[Frame | BadFrame] = []
+        self._arrived = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._work: set[asyncio.Task[None]] = set()
+        self._commands: dict[str, Callable[[Header], Awaitable[None]]] = {
+            "subscribe": self._subscribe,
+            "sow_and_subscribe": self._subscribe,
+            "unsubscribe": self._unsubscribe,
+            "flush": self._flush,
+            "heartbeat": self._heartbeat,
+            "disconnect": self._disconnect,
+            "logoff": self._disconnect,
+            "logon": self._logon,
+        }
+        face.sessions.add(self)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    # what comes in
+
+    def take(self, frame: Frame | BadFrame) -> None:
+        self._frames.append(frame)
+        self._arrived.set()
+        self._mind_the_load()
+
+    def hung_up(self) -> None:
+        """The connection is closed; what came before is still done."""
+        self._gone.set()
+        self._arrived.set()
+
+    def look(self) -> None:
+        """Its client reads again, or does not."""
+        for one in self.subscriptions.values():
+            if isinstance(one, Subscription):
+                one.share.look()
+
+    def _mind_the_load(self) -> None:
+        if len(self._frames) + len(self._work) > MOST_WAITING or self._publishing.full:
+            self.connection.hold("load")
+        else:
+            self.connection.release("load")
+
+    def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do it while the next frames are looked at; work begins in the order in which it was given."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._work.discard(task)
+        self._mind_the_load()
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            log.error("an AMPS command failed", exc_info=problem)
+
+    async def _run(self) -> None:
+        try:
+            while not self.ending and (self._frames or not self._gone.is_set()):
+                await self._arrived.wait()
+                self._arrived.clear()
+                frames, self._frames = self._frames, []
+                self._mind_the_load()
+                await self._handle_all(frames)
+        except Exception:
+            log.exception("an AMPS connection failed")
+        finally:
+            await self._end()
+
+    async def _handle_all(self, frames: list[Frame | BadFrame]) -> None:
+        """Publishes and acks that came together go into one turn each."""
+        acks: list[Header] = []
+        for frame in frames:
+            if not isinstance(frame, BadFrame) and self._known:
+                header, body = frame
+                if header.command == "p":
+                    self._publishing.add(header, body)
+                    continue
+                if header.command in acking.COMMANDS:
+                    acks.append(header)
+                    continue
+            self._send(acks)
+            acks = []
+            await self._handle(frame)
+            if self.ending:
+                return
+        self._send(acks)
+
+    def _send(self, acks: Sequence[Header]) -> None:
+        self._publishing.send()
+        if acks:
+            self.beside(acking.settle_all(self, acks))
+
+    async def _handle(self, frame: Frame | BadFrame) -> None:
+        if isinstance(frame, BadFrame):
+            await self._part(Header(), frame)
+            return
+        header = frame[0]
+        if not self._known and header.command != "logon":
+            await self._part(header, BadInput("the first command must be logon"))
+            return
+        handler = self._commands.get(header.command)
+        try:
+            if handler is None:
+                raise BadInput(f"there is no command {header.command[:40]!r}")
+            await handler(header)
+        except AckwiseError as problem:
+            self.refuse(header, problem)
+
+    async def _part(self, header: Header, problem: AckwiseError) -> None:
+        """Finish what came before, say why, and hang up."""
+        await self._settle_down()
+        self.refuse(header, problem, in_any_case=True)
+        self._hang_up()
+
+    # what goes out
+
+    def answer(self, header: Header, **more: Any) -> None:
+        """Success, once for each kind of answer that was asked for."""
+        if header.cid is None:
+            return
+        for kind in header.asked:
+            self.send(Header(c="ack", cid=header.cid, a=kind, status=SUCCESS, **more))
+
+    def refuse(self, header: Header, problem: AckwiseError, *, in_any_case: bool = False) -> None:
+        """Failure; a command that asks for nothing in particular is told `processed`, one without a name nothing."""
+        if header.cid is None and not in_any_case:
+            return
+        for kind in header.asked or ["processed"]:
+            self.send(Header(c="ack", cid=header.cid, a=kind, status=FAILURE, reason=problem.message))
+
+    def send(self, header: Header) -> None:
+        self.connection.write(packed(header))
+
+    # commands
+
+    async def _logon(self, header: Header) -> None:
+        if self._known:
+            raise BadInput("this client is logged on already")
+        name = text(header.client_name)
+        if name:
+            limits.name(name, "client_name")
+        try:
+            self.face.admit(name, text(header.user_id), text(header.pw))
+        except AckwiseError as problem:
+            await self._part(header, problem)
+            return
+        self._known = True
+        self.connection.unwatch("logon")
+        self.answer(header)
+
+    async def _subscribe(self, header: Header) -> None:
+        topic, sub_id, options = header.subject, header.subscription or text(header.cid), header.options
+        limits.name(topic, "topic")
+        limits.name(sub_id, "sub_id")
+        queue = self.face.queue_of(topic)
+        backlog = _backlog(options)
+        if sub_id in self.subscriptions:
+            if "replace" not in options:
+                raise BadInput(f"there is a subscription {sub_id!r} already")
+            await self.subscriptions.pop(sub_id).end()
+        if len(self.subscriptions) >= MOST_SUBSCRIPTIONS:
+            raise BadInput(f"a client has at most {MOST_SUBSCRIPTIONS} subscriptions")
+        made: Subscription | Listener = Listener(self, topic, sub_id)
+        granted = None
+        if queue is not None:
+            limits.name(queue, "queue")
+            group = limits.name(options.get("group") or QUEUE_MODE, "group")
+            cap, strict = await self.face.terms(queue)
+            share = self.face.share(queue, group)
+            made = Subscription(self, topic, queue, sub_id, share, backlog=min(backlog, cap), strict=strict)
+            granted = f"max_backlog={made.backlog}"
+        if self._gone.is_set():
+            return
+        self.subscriptions[sub_id] = made
+        done = ["completed"] if "completed" in header.asked else []
+        for kind in [one for one in header.asked if one != "completed"]:
+            self.send(Header(c="ack", cid=header.cid, a=kind, sub_id=sub_id, status=SUCCESS, o=granted))
+        if header.command == "sow_and_subscribe":
+            # Nothing here has a state of the world: it is empty, and said to be.
+            for word in ("group_begin", "group_end"):
+                self.send(Header(c=word, cid=header.cid, t=topic, sids=sub_id, sub_id=sub_id))
+        for kind in done:
+            self.send(Header(c="ack", cid=header.cid, a=kind, sub_id=sub_id, status=SUCCESS, o=granted))
+        if isinstance(made, Subscription):
+            made.share.join(made)
+        else:
+            self.face.topics.join(made)
+
+    async def _unsubscribe(self, header: Header) -> None:
+        sub_id = header.subscription or text(header.cid)
+        if sub_id != "all" and sub_id not in self.subscriptions:
+            raise BadInput(f"there is no subscription {sub_id[:LONGEST_ID]!r}")
+        for name in list(self.subscriptions) if sub_id == "all" else [sub_id]:
+            await self.subscriptions.pop(name).end()
+        self.answer(header, sub_id=sub_id)
+
+    async def _flush(self, header: Header) -> None:
+        """Answered when everything before it is committed."""
+        await self._settle_down()
+        self.answer(header)
+
+    async def _heartbeat(self, header: Header) -> None:
+        if self._heart.told(header.options):
+            self.answer(header)
+            self._heart.start()
+
+    async def _disconnect(self, header: Header) -> None:
+        await self._settle_down()
+        self._clean = True
+        await self._leave()
+        self.answer(header)
+        self._hang_up()
+
+    # leases
+
+    def expire(self, lease: int, places: list[ByRange]) -> None:
+        """Messages of a lease whose time was over before they could be delivered."""
+        self.beside(acking.expire(self, lease, places))
+
+    async def give_back(self, leases: list[str]) -> None:
+        if leases:
+            await self.face.broker.send(giving_back(leases))
+
+    # the end
+
+    def _hang_up(self) -> None:
+        self.ending = True
+        self.connection.close()
+
+    async def dismiss(self) -> None:
+        """The server ends: nothing that this client holds costs anything."""
+        self._clean = True
+        self._hang_up()
+        self.hung_up()
+        await asyncio.wait([self._task])
+
+    async def _settle_down(self) -> None:
+        """Until what was begun is done."""
+        while self._work:
+            await asyncio.wait(list(self._work))
+
+    async def _end(self) -> None:
+        """What it still holds goes back at once: unspent if it said good-bye, else with a failure."""
+        self.ending = True
+        self._heart.stop()
+        try:
+            await self._settle_down()
+            await self._leave()
+        except AckwiseError as problem:
+            log.warning("what an AMPS client held comes back when its leases run out: %s", problem)
+        finally:
+            self.face.sessions.discard(self)
+            self.connection.close()
+
+    async def _leave(self) -> None:
+        leases: list[str] = []
+        for one in self.subscriptions.values():
+            if isinstance(one, Subscription):
+                leases += await one.leave()
+            else:
+                await one.end()
+        self.subscriptions.clear()
+        if self._clean:
+            await self.give_back(leases)
+        elif leases:
+            await self.face.broker.send(Break(lease_ids=leases))
+
+
+def _backlog(options: dict[str, str]) -> int:
+    asked = options.get("max_backlog", "1")
+    if not asked.isdecimal() or len(asked) > 10 or int(asked) < 1:
+        raise BadInput(f"max_backlog must be a whole number from 1, not {asked[:40]!r}")
+    return int(asked)

@@ -1,0 +1,172 @@
+"""The subscribers of one queue and group: served in turns, so that those with room get alike."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ackwise.broker import AsyncBroker
+from ackwise.core.answers import Handed
+from ackwise.core.claiming import EmptyReason
+from ackwise.core.commands import Claim, giving_back
+from ackwise.core.errors import AckwiseError, Draining, UnknownQueue
+
+if TYPE_CHECKING:
+    from ackwise.dialects.amps.subscription import Subscription
+
+log = logging.getLogger("ackwise.amps")
+
+LONGEST_WAIT = 600.0
+MOST_BYTES = 4 << 20
+"""About how much is claimed for one subscriber at once."""
+MOST = 256
+FIRST_SIZE = 1048576.0
+"""What a message is taken to weigh before the first was seen."""
+PAUSE = 0.5
+
+
+class Share:
+    """Claims for its subscribers round by round; while there is nothing, one claim waits for the next in turn."""
+
+    def __init__(self, broker: AsyncBroker, queue: str, group: str, on_empty: Callable[[], object]) -> None:
+        self._broker, self._queue, self._group, self._on_empty = broker, queue, group, on_empty
+        self._members: deque[Subscription] = deque()
+        self._news = asyncio.Event()
+        self._at_rest = asyncio.Event()
+        self._at_rest.set()
+        """No claim is on its way to the store."""
+        self._waiting: asyncio.Task[Handed] | None = None
+        self._waits_for: Subscription | None = None
+        self._each = 1
+        self._size = FIRST_SIZE
+        self._task: asyncio.Task[None] | None = None
+
+    def join(self, member: Subscription) -> None:
+        self._members.append(member)
+        if self._task is None or self._task.done():
+            self._task = self._broker.loop.create_task(self._run())
+        self.look()
+
+    async def leave(self, member: Subscription) -> None:
+        """When this returns nothing is claimed for it any more: what it gives back is not given to it."""
+        if member in self._members:
+            self._members.remove(member)
+        if not self._members:
+            self._on_empty()
+        self.look()
+        await self._at_rest.wait()
+
+    def look(self) -> None:
+        """Somebody may have room now, or none any more."""
+        self._news.set()
+        if self._waits_for is not None and not self._waits_for.room:
+            self._stop_waiting()
+
+    async def step_back(self, member: Subscription) -> None:
+        """It is about to give a message back: the others are asked first, from when this returns."""
+        self.come_last(member)
+        await self._at_rest.wait()
+
+    def come_last(self, member: Subscription) -> None:
+        """The others are asked first."""
+        if member in self._members:
+            self._members.remove(member)
+            self._members.append(member)
+        if self._waits_for is member and any(one.room for one in self._members if one is not member):
+            self._stop_waiting()
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    async def _run(self) -> None:
+        try:
+            while self._members:
+                try:
+                    await self._serve()
+                except Draining:
+                    return
+                except UnknownQueue:
+                    await self._pause()
+                except Exception as problem:
+                    level = logging.WARNING if isinstance(problem, AckwiseError) else logging.ERROR
+                    log.log(level, "queue %s: %r; trying again", self._queue, problem)
+                    await self._pause()
+        finally:
+            self._stop_waiting()
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(PAUSE)
+
+    async def _serve(self) -> None:
+        self._news.clear()
+        if not (ready := self._ready()):
+            await self._news.wait()
+        elif not await self._round(ready):
+            await self._wait()
+
+    def _ready(self) -> list[Subscription]:
+        return [member for member in self._members if member.room]
+
+    async def _round(self, ready: list[Subscription]) -> bool:
+        """One claim for each, in one turn; whether there was anything."""
+        most = self._most(ready)
+        claims = [self._claim(member, min(member.room, most)) for member in ready]
+        self._at_rest.clear()
+        try:
+            handed = await self._broker.claim_each(claims)
+            for member, one in zip(ready, handed, strict=True):
+                await self._hand(member, one)
+        finally:
+            self._at_rest.set()
+        full = all(one.claimed.count == claim.most for claim, one in zip(claims, handed, strict=True))
+        self._each = min(MOST, 2 * self._each) if full else 1
+        found = any(one.claimed.grants for one in handed)
+        if found:
+            self._members.rotate(-1)
+        return found
+
+    def _most(self, ready: list[Subscription]) -> int:
+        """Little while it may not be enough for all, more from round to round while it is."""
+        most = min(MOST, max(1, int(MOST_BYTES / self._size)))
+        if len(ready) == 1:
+            return most
+        return min(most, self._each, max(1, min(member.backlog for member in ready) // 4))
+
+    async def _wait(self) -> None:
+        """Park one claim for the next in turn. What another has room for meanwhile is looked for when it is back."""
+        if not (ready := self._ready()):
+            return
+        self._waits_for = member = ready[0]
+        claim = self._claim(member, min(member.room, self._most(ready)))
+        self._waiting = asyncio.ensure_future(self._broker.claim(claim, LONGEST_WAIT))
+        try:
+            await asyncio.wait([self._waiting])
+            if not self._waiting.cancelled():
+                await self._hand(member, self._waiting.result())
+                if self._members and self._members[0] is member:
+                    self._members.rotate(-1)
+        finally:
+            self._stop_waiting()
+            self._waiting = self._waits_for = None
+
+    def _claim(self, member: Subscription, most: int) -> Claim:
+        return Claim(queue=self._queue, group=self._group, most=most, owner=member.owner)
+
+    async def _hand(self, member: Subscription, handed: Handed) -> None:
+        claimed = handed.claimed
+        if claimed.empty is EmptyReason.DRAINING:
+            raise Draining
+        if not claimed.grants:
+            return
+        size = member.deliver(handed)
+        if size is not None:
+            self._size = max(1.0, size / claimed.count, 0.5 * self._size)
+            return
+        try:
+            await self._broker.send(giving_back([claimed.lease_id]))
+        except AckwiseError as problem:
+            log.warning("queue %s: a claim comes back when its lease runs out: %s", self._queue, problem)

@@ -1,0 +1,186 @@
+"""The connection breaks: what is lost, what comes back, and by itself."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+import ackwise
+from ackwise.amps import Client, CommandFailed, Disconnected
+from tests.amps.conftest import uri_of
+from tests.amps.inbox import PATIENCE, Inbox
+from tests.amps.tap import Tap, refusal
+from tests.amps.test_table import ORDERS, lag, until_pending
+from tests.server.running import Running
+
+
+def test_the_recovery_path(tap: Tap, orders: ackwise.Connection) -> None:
+    lost: list[int] = []
+    with Client("tested", on_disconnect=lambda _, dropped: lost.append(dropped)).connect(tap.uri).logon() as client:
+        client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
+        inbox = Inbox()
+        subscription = client.subscribe(ORDERS, inbox, max_backlog=7)
+        for body in ("a", "b", "c"):
+            client.publish(ORDERS, body)
+        before = inbox.until(3)
+        until_pending(client, 3)
+        tap.cut()
+        after = inbox.until(6)[3:]
+        assert client.wait_connected(PATIENCE)
+        made = [one for one in tap.said if one.command == "subscribe"]
+        assert [one.sub_id for one in made] == [subscription.sub_id] * 2
+        assert [one.options for one in made] == [{"max_backlog": "7"}] * 2
+        assert [one.command for one in tap.said if one.command == "logon"] == ["logon"] * 2
+        assert (client.auto_ack, client.ack_batch_size, client.ack_timeout) == (True, 10, 0.0)
+        assert (lost, client.dropped_acks) == ([3], 3)
+        assert tap.acks() == []
+        assert [one.data for one in after] == [one.data for one in before]
+        assert {one.sub_id for one in after} == {subscription.sub_id}
+        assert not {one.bookmark for one in after} & {one.bookmark for one in before}
+        until_pending(client, 3)
+        client.flush_acks()
+        assert lag(orders) == 0
+
+
+def test_nothing_is_left_to_flush_after_a_reconnect(tap: Tap, client: Client) -> None:
+    client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
+    inbox = Inbox()
+    client.subscribe(ORDERS, inbox)
+    client.publish(ORDERS, "a")
+    inbox.until(1)
+    until_pending(client, 1)
+    inbox.hold.clear()
+    tap.cut()
+    inbox.until(2)
+    assert (client.pending_acks, client.dropped_acks) == (0, 1)
+    client.flush_acks()
+    assert tap.acks() == []
+    inbox.hold.set()
+
+
+def test_what_a_handler_finishes_after_the_cut_is_not_acked_in_vain(tap: Tap, client: Client) -> None:
+    client.set_auto_ack(True).set_ack_timeout(0)
+    inbox = Inbox()
+    inbox.hold.clear()
+    client.subscribe(ORDERS, inbox)
+    client.publish(ORDERS, "a")
+    inbox.until(1)
+    tap.cut()
+    assert client.wait_connected(PATIENCE)
+    tap.until(lambda: sum(one.command == "subscribe" for one in tap.said) == 2)
+    inbox.hold.set()
+    second = inbox.until(2)[1]
+    tap.until(lambda: any(one.command == "ack" for one in tap.said))
+    assert tap.bookmarks() == [[second.bookmark]]
+    assert client.dropped_acks == 1
+
+
+def test_the_next_uri_is_tried(server: Running, tap: Tap) -> None:
+    with (
+        Tap(server.amps) as second,
+        Client("tested").connect([tap.uri, second.uri]).logon() as client,
+    ):
+        assert client.uri == tap.uri
+        inbox = Inbox()
+        subscription = client.subscribe(ORDERS, inbox, max_backlog=3)
+        tap.close()
+        second.until(lambda: any(one.command == "subscribe" for one in second.said))
+        assert client.wait_connected(PATIENCE)
+        assert client.uri == second.uri
+        assert [one.sub_id for one in second.said if one.command == "subscribe"] == [subscription.sub_id]
+        client.publish(ORDERS, "over the other line")
+        assert inbox.until(1)[0].data == b"over the other line"
+
+
+def test_the_first_uri_need_not_answer(uri: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        nobody = f"tcp://127.0.0.1:{taken.getsockname()[1]}/amps/json"
+    with Client().connect([nobody, uri]).logon() as client:
+        assert client.uri == uri
+    with pytest.raises(Disconnected, match="no server answers"):
+        Client().connect(nobody)
+
+
+def test_a_server_that_comes_back_finds_its_client_again(tap: Tap, client: Client) -> None:
+    """Also when it does not take the client at once."""
+    inbox = Inbox()
+    client.subscribe(ORDERS, inbox, max_backlog=3)
+    refused = threading.Event()
+
+    def refuse(header: object) -> object:
+        if getattr(header, "command", "") != "logon" or refused.is_set():
+            return None
+        refused.set()
+        return refusal(header, "come back later")  # type: ignore[arg-type]
+
+    tap.answer = refuse  # type: ignore[assignment]
+    tap.cut()
+    tap.until(lambda: sum(one.command == "subscribe" for one in tap.said) == 2)
+    assert refused.is_set()
+    assert client.wait_connected(PATIENCE)
+    client.publish(ORDERS, "a")
+    inbox.until(1)
+
+
+def test_while_there_is_no_connection_calls_say_so(tap: Tap, client: Client) -> None:
+    tap.answer = lambda header: refusal(header) if header.command == "logon" else None
+    tap.cut()
+    tap.until(lambda: sum(one.command == "logon" for one in tap.said) > 1)
+    assert not client.connected
+    with pytest.raises(Disconnected):
+        client.ack(ORDERS, "1|1|")
+    with pytest.raises(Disconnected):
+        client.publish(ORDERS, "a")
+    client.flush_acks()
+
+
+def test_a_refused_logon_is_raised(tap: Tap) -> None:
+    tap.answer = lambda header: refusal(header, "who are you?")
+    with pytest.raises(CommandFailed, match="who are you"):
+        Client().connect(tap.uri).logon("me", "secret")
+    assert [(one.user_id, one.pw) for one in tap.said] == [("me", "secret")]
+
+
+def test_user_and_password_may_be_in_the_uri(server: Running, tap: Tap) -> None:
+    with Client().connect(tap.uri.replace("tcp://", "tcp://me:a%20b@")).logon() as client:
+        assert client.uri == tap.uri
+    assert (tap.said[0].user_id, tap.said[0].pw) == ("me", "a b")
+
+
+def test_a_cut_costs_a_failure_and_a_goodbye_does_not(tap: Tap, uri: str, orders: ackwise.Connection) -> None:
+    with Client("a").connect(uri).logon() as client:
+        client.publish(ORDERS, "x")
+        inbox = Inbox()
+        client.subscribe(ORDERS, inbox)
+        inbox.until(1)
+    (delivery,) = orders.claim("orders")
+    assert delivery.failures == 0
+    delivery.release()
+    with Client("b").connect(tap.uri).logon() as client:
+        inbox = Inbox()
+        client.subscribe(ORDERS, inbox)
+        inbox.until(1)
+        tap.close()
+        with orders.claim("orders", wait=PATIENCE) as batch:
+            assert [one.failures for one in batch] == [1]
+
+
+def test_one_server_dies_and_the_other_of_the_same_store_goes_on(server: Running) -> None:
+    """Both serve one database; messages and their subscriber change sides."""
+    other = Running(server._store, server._clock, amps_port=0, grace=0.05)
+    try:
+        with Client().connect([uri_of(other), uri_of(server)]).logon() as client:
+            client.set_auto_ack(True)
+            inbox = Inbox()
+            client.subscribe(ORDERS, inbox, max_backlog=3)
+            client.publish(ORDERS, "a")
+            inbox.until(1)
+            other.stop()
+            assert client.wait_connected(PATIENCE)
+            client.publish(ORDERS, "b")
+            inbox.until_so(lambda: b"b" in [one.data for one in inbox.messages])
+    finally:
+        if other._thread.is_alive():
+            other.stop()

@@ -1,0 +1,367 @@
+"""The reference's table of client semantics, row by row, over a real socket: our column."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+import ackwise
+from ackwise.amps import Client, CommandFailed, Disconnected, Message
+from ackwise.core.amps.headers import Header
+from ackwise.core.errors import AckwiseError
+from ackwise.store.clock import ManualClock
+from tests.amps.inbox import PATIENCE, Inbox
+from tests.amps.tap import Tap, named, refusal
+from tests.server.running import Running
+
+ORDERS, NEWS = "queue://orders", "news"
+
+
+def lag(orders: ackwise.Connection, queue: str = "orders") -> int:
+    return sum(group.lag for group in orders.groups(queue))
+
+
+def test_a_queue_message_has_topic_bookmark_and_lease_and_without_them_nothing_is_acked(
+    client: Client, tap: Tap
+) -> None:
+    client.set_auto_ack(True)
+    plain, queued = Inbox(), Inbox()
+    client.subscribe(NEWS, plain)
+    client.subscribe(ORDERS, queued)
+    client.publish(NEWS, "told")
+    client.publish(ORDERS, "handed out")
+    (told,), (handed,) = plain.until(1), queued.until(1)
+    tap.until(lambda: any(one.command == "ack" for one in tap.said))
+    assert (told.topic, told.bookmark, told.lease_period, told.wants_ack) == (NEWS, "", None, False)
+    assert handed.topic == ORDERS
+    assert handed.lease_period is not None
+    client.flush_acks()
+    assert tap.bookmarks() == [[handed.bookmark]]
+
+
+@pytest.mark.parametrize("missing", ["t", "bm", "lp"])
+def test_each_of_the_three_is_needed(missing: str, client: Client) -> None:
+    header = Header(t=ORDERS, bm="1|1|", lp="20251231T235959.000000Z", sub_id="1")
+    setattr(header, missing, None)
+    client.set_auto_ack(True).set_ack_batch_size(10)
+    client.handled(Message(header, b"", client._link))
+    assert client.pending_acks == 0
+
+
+def test_batches_are_kept_by_topic_and_subscription(client: Client, tap: Tap) -> None:
+    client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
+    inboxes = {topic: Inbox() for topic in (ORDERS, "queue://bills")}
+    for topic, inbox in inboxes.items():
+        client.subscribe(topic, inbox)
+        for number in range(2):
+            client.publish(topic, str(number))
+    found = {topic: inbox.until(2) for topic, inbox in inboxes.items()}
+    until_pending(client, 4)
+    client.flush_acks()
+    sent = [(one.subject, named(one), one.bookmarks) for one in tap.acks()]
+    assert sent == [
+        ("queue://bills", "2", [one.bookmark for one in found["queue://bills"]]),
+        (ORDERS, "1", [one.bookmark for one in found[ORDERS]]),
+    ]
+
+
+def test_the_threshold_counts_one_key_only(client: Client, tap: Tap) -> None:
+    client.set_auto_ack(True).set_ack_batch_size(3).set_ack_timeout(0)
+    orders, bills = Inbox(), Inbox()
+    client.subscribe(ORDERS, orders)
+    client.subscribe("queue://bills", bills)
+    for topic in (ORDERS, "queue://bills", ORDERS, "queue://bills"):
+        client.publish(topic, "x")
+    orders.until(2)
+    bills.until(2)
+    until_pending(client, 4)
+    assert tap.acks() == [], "four together, but two of each"
+    client.publish(ORDERS, "x")
+    tap.until(lambda: any(one.command == "ack" for one in tap.said))
+    assert [(one.subject, len(one.bookmarks)) for one in tap.acks()] == [(ORDERS, 3)]
+    assert client.pending_acks == 2
+
+
+def test_the_timeout_is_a_bound_however_often_messages_come(client: Client, tap: Tap) -> None:
+    client.set_auto_ack(True).set_ack_batch_size(100_000).set_ack_timeout(0.05)
+    client.subscribe(ORDERS, Inbox(), max_backlog=50)
+    published = 0
+    while not tap.acks() and published < 50_000:
+        client.publish(ORDERS, "one after the other, without a pause")
+        published += 1
+    assert tap.acks(), "a timer that every message sets back would never come to its end"
+    assert len(tap.acks()[0].bookmarks) <= published
+
+
+def test_the_defaults(uri: str) -> None:
+    client = Client()
+    assert (client.auto_ack, client.ack_batch_size, client.ack_timeout) == (False, 1, 1.0)
+    client.set_auto_ack(True).set_ack_batch_size(0).set_ack_timeout(-1)
+    assert (client.auto_ack, client.ack_batch_size, client.ack_timeout) == (True, 1, 0.0)
+    with pytest.raises(ackwise.errors.BadInput):
+        client.set_ack_batch_size(-1)
+    with pytest.raises(ackwise.errors.BadInput):
+        client.set_ack_timeout("soon")  # type: ignore[arg-type]
+
+
+def test_without_auto_ack_nothing_is_acked(client: Client, tap: Tap) -> None:
+    inbox = Inbox()
+    client.subscribe(ORDERS, inbox, max_backlog=5)
+    client.publish(ORDERS, "a")
+    inbox.until(1)
+    client.flush_acks()
+    assert tap.acks() == []
+
+
+def test_an_explicit_ack_goes_at_once_and_leaves_the_buffer(client: Client, tap: Tap) -> None:
+    client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
+    inbox = Inbox()
+    client.subscribe(ORDERS, inbox)
+    for body in ("a", "b"):
+        client.publish(ORDERS, body)
+    first, second = inbox.until(2)
+    until_pending(client, 2)
+    assert client.ack(ORDERS, first.bookmark, first.sub_id) == 1
+    assert (tap.bookmarks(), client.pending_acks) == ([[first.bookmark]], 1)
+    client.flush_acks()
+    assert tap.bookmarks() == [[first.bookmark], [second.bookmark]]
+
+
+def test_what_a_handler_acked_itself_is_not_acked_again(client: Client, tap: Tap) -> None:
+    client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
+    done = Inbox()
+
+    def handle(message: Message) -> None:
+        client.ack_message(message)
+        done(message)
+
+    client.subscribe(ORDERS, handle)
+    client.publish(ORDERS, "a")
+    client.publish(ORDERS, "b")
+    done.until(2)
+    client.flush_acks()
+    assert sorted(map(len, tap.bookmarks())) == [1, 1]
+
+
+def test_a_failed_send_is_raised_and_the_bookmarks_stay(client: Client, tap: Tap, orders: ackwise.Connection) -> None:
+    client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
+    inbox = Inbox()
+    client.subscribe(ORDERS, inbox)
+    client.publish(ORDERS, "a")
+    (message,) = inbox.until(1)
+    until_pending(client, 1)
+    tap.answer = lambda header: refusal(header, "not now") if header.command == "ack" else None
+    with pytest.raises(CommandFailed, match="not now"):
+        client.flush_acks()
+    with pytest.raises(CommandFailed, match="not now"):
+        client.ack(ORDERS, message.bookmark)
+    assert (client.pending_acks, lag(orders)) == (1, 1)
+    tap.answer = lambda header: None
+    client.flush_acks()
+    assert (client.pending_acks, lag(orders)) == (0, 0)
+
+
+def test_errors_of_timed_flushes_reach_the_callback(tap: Tap, orders: ackwise.Connection) -> None:
+    heard: list[AckwiseError] = []
+    news = threading.Event()
+
+    def hear(problem: AckwiseError) -> None:
+        heard.append(problem)
+        news.set()
+
+    tap.answer = lambda header: refusal(header, "not now") if header.command == "ack" else None
+    with Client("tested", on_ack_error=hear).connect(tap.uri).logon() as client:
+        client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0.01)
+        client.subscribe(ORDERS, Inbox())
+        client.publish(ORDERS, "a")
+        assert news.wait(PATIENCE)
+        assert isinstance(heard[0], CommandFailed)
+        assert client.pending_acks == 1
+        tap.answer = lambda header: None
+        client.flush_acks()
+        assert lag(orders) == 0
+
+
+def test_a_handler_that_fails_acks_nothing_and_waits_for_the_lease(
+    client: Client, tap: Tap, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "ackwise.amps")
+    client.set_auto_ack(True).set_ack_timeout(0)
+    inbox = Inbox(b"bad")
+    client.subscribe(ORDERS, inbox, max_backlog=5)
+    client.publish(ORDERS, "bad")
+    client.publish(ORDERS, "good")
+    bad, good = inbox.until(2)
+    tap.until(lambda: any(one.command == "ack" for one in tap.said))
+    assert tap.bookmarks() == [[good.bookmark]]
+    inbox.fails.clear()
+    clock.advance(30)
+    again = inbox.until(3)[2]
+    assert again.data == b"bad"
+    assert again.bookmark != bad.bookmark
+
+
+def test_or_gives_it_back_at_once(
+    client: Client, tap: Tap, orders: ackwise.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "ackwise.amps")
+    client.set_auto_ack(True)
+    inbox = Inbox(b"bad")
+    client.subscribe(ORDERS, inbox, on_error="cancel")
+    client.publish(ORDERS, "bad")
+    inbox.until(3)
+    tap.until(lambda: sum(one.command == "ack" for one in tap.said) == 3)
+    client.flush()
+    assert [one.options for one in tap.acks()] == [{"cancel": ""}] * 3
+    (letter,) = orders.dead_letters("orders")
+    assert (letter.reason, letter.error) == ("retry_limit", "cancelled")
+
+
+def test_a_lost_connection_clears_what_waits_and_counts_it(tap: Tap, caplog: pytest.LogCaptureFixture) -> None:
+    lost: list[tuple[str, int]] = []
+    with Client("tested", on_disconnect=lambda *what: lost.append(what)).connect(tap.uri).logon() as client:
+        client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
+        inbox = Inbox()
+        client.subscribe(ORDERS, inbox)
+        for body in ("a", "b", "c"):
+            client.publish(ORDERS, body)
+        inbox.until(3)
+        until_pending(client, 3)
+        tap.cut()
+        inbox.until(6)
+        assert client.dropped_acks == 3
+        assert [dropped for _, dropped in lost] == [3]
+        assert "3 acks dropped" in caplog.text
+
+
+def test_a_clean_close_flushes_first(tap: Tap, orders: ackwise.Connection) -> None:
+    with Client("tested").connect(tap.uri).logon() as client:
+        client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
+        inbox = Inbox()
+        client.subscribe(ORDERS, inbox)
+        client.publish(ORDERS, "a")
+        inbox.until(1)
+        until_pending(client, 1)
+    assert [one.command for one in tap.said][-2:] == ["ack", "disconnect"]
+    assert lag(orders) == 0
+
+
+def test_the_result_of_an_ack_is_asked_for_and_told(client: Client, tap: Tap) -> None:
+    inbox = Inbox()
+    client.subscribe(ORDERS, inbox)
+    client.publish(ORDERS, "a")
+    (message,) = inbox.until(1)
+    assert client.ack_message(message) == 1
+    assert client.ack_message(message) == 0, "it was done before"
+    assert all(one.cid and one.asked == ["processed"] for one in tap.acks())
+
+
+def test_iterating_acks_a_message_when_the_next_is_asked_for(client: Client, tap: Tap) -> None:
+    client.set_auto_ack(True).set_ack_timeout(0)
+    client.publish(ORDERS, "a")
+    client.publish(ORDERS, "b")
+    stream = iter(client.subscribe(ORDERS, max_backlog=5))
+    first = next(stream)
+    client.flush_acks()
+    assert tap.acks() == [], "it was only read"
+    second = next(stream)
+    client.flush_acks()
+    assert (first.data, second.data) == (b"a", b"b")
+    assert tap.bookmarks() == [[first.bookmark]]
+
+
+def test_leaving_the_loop_leaves_its_message_unacked(client: Client, tap: Tap, orders: ackwise.Connection) -> None:
+    client.set_auto_ack(True)
+    client.publish(ORDERS, "a")
+    for _ in client.subscribe(ORDERS):
+        break
+    client.close()
+    assert tap.acks() == []
+    assert lag(orders) == 1
+    with orders.claim("orders") as batch:
+        assert [one.failures for one in batch] == [0], "and it costs nothing"
+
+
+def test_a_message_that_nobody_handles_is_never_acked(client: Client, tap: Tap, server: Running) -> None:
+    client.set_auto_ack(True)
+    header = Header(t=ORDERS, bm="1|1|", lp="20251231T235959.000000Z", sub_id="nobody")
+    client._arrived(Message(header, b"", client._link))
+    client.flush_acks()
+    assert (client.pending_acks, tap.acks()) == (0, [])
+
+
+def test_messages_that_wait_when_a_subscription_ends_are_not_acked(
+    client: Client, tap: Tap, orders: ackwise.Connection
+) -> None:
+    client.set_auto_ack(True)
+    inbox = Inbox()
+    inbox.hold.clear()
+    subscription = client.subscribe(ORDERS, inbox, max_backlog=5)
+    for body in ("a", "b", "c"):
+        client.publish(ORDERS, body)
+    inbox.until(1)
+    threading.Timer(0.05, inbox.hold.set).start()
+    subscription.unsubscribe()
+    assert inbox.bodies == [b"a"]
+    assert lag(orders) == 2
+
+
+def test_cancel_is_not_an_ack(client: Client, tap: Tap) -> None:
+    inbox = Inbox()
+    client.subscribe(ORDERS, inbox)
+    client.publish(ORDERS, "a")
+    first = inbox.until(1)[0]
+    assert client.cancel(first) == 1
+    second = inbox.until(2)[1]
+    assert client.cancel(ORDERS, second.bookmark) == 1
+    inbox.until(3)
+    assert [one.options for one in tap.acks()] == [{"cancel": ""}] * 2
+
+
+def test_expire_makes_a_dead_letter(client: Client, orders: ackwise.Connection) -> None:
+    inbox = Inbox()
+    client.subscribe(ORDERS, inbox)
+    client.publish(ORDERS, "a")
+    assert client.expire(inbox.until(1)[0]) == 1
+    (letter,) = orders.dead_letters("orders")
+    assert letter.reason == "rejected"
+
+
+def test_flushing_sends_one_frame_for_each_key_in_order_and_nothing_for_nothing(client: Client, tap: Tap) -> None:
+    client.flush_acks()
+    assert tap.acks() == []
+    client.set_auto_ack(True).set_ack_batch_size(100).set_ack_timeout(0)
+    for topic in ("queue://b", "queue://c", "queue://a"):
+        inbox = Inbox()
+        client.subscribe(topic, inbox)
+        client.publish(topic, "x")
+        inbox.until(1)
+    until_pending(client, 3)
+    client.flush_acks()
+    assert [one.subject for one in tap.acks()] == ["queue://a", "queue://b", "queue://c"]
+
+
+def test_errors_of_the_methods(client: Client) -> None:
+    with pytest.raises(CommandFailed, match="topic is required for ack"):
+        client.ack("", "1|1|")
+    with pytest.raises(CommandFailed, match="bookmark is required for ack"):
+        client.ack(ORDERS, "")
+    with pytest.raises(CommandFailed, match="is not a queue"):
+        client.ack(NEWS, "1|1|")
+    unconnected = Client()
+    for call in (lambda: unconnected.ack(ORDERS, "1|1|"), lambda: unconnected.publish(ORDERS, ""), unconnected.logon):
+        with pytest.raises(Disconnected):
+            call()
+    unconnected.flush_acks()
+
+
+def until_pending(client: Client, count: int) -> None:
+    """A handler's acks are gathered after it returns."""
+    done = threading.Event()
+    for _ in range(int(PATIENCE / 0.002)):
+        if client.pending_acks == count:
+            return
+        done.wait(0.002)
+    raise AssertionError(client.pending_acks)

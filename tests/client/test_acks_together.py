@@ -1,0 +1,94 @@
+"""Acks of many callers over HTTP go in few requests, and each caller hears its own verdict."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import ackwise
+from ackwise.client.wires.aio import AioWire
+from ackwise.client.wires.reply import Reply
+from ackwise.client.wires.threads import ThreadWire
+from ackwise.core.settlement import Verdict
+from ackwise.store.clock import ManualClock
+from tests.server.running import Running
+
+COUNT = 64
+
+
+@pytest.fixture
+def server(store_url: str, clock: ManualClock) -> Iterator[Running]:
+    with Running(store_url, clock) as running:
+        yield running
+
+
+@pytest.fixture
+def settles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One for each request that settles."""
+    seen: list[str] = []
+    threads, aio = ThreadWire.request, AioWire.request
+
+    def in_thread(self: ThreadWire, method: str, path: str, body: bytes, timeout: float) -> Reply:
+        seen.extend([path] * (path == "/v1/settle"))
+        return threads(self, method, path, body, timeout)
+
+    async def in_task(self: AioWire, method: str, path: str, body: bytes, timeout: float) -> Reply:
+        seen.extend([path] * (path == "/v1/settle"))
+        return await aio(self, method, path, body, timeout)
+
+    monkeypatch.setattr(ThreadWire, "request", in_thread)
+    monkeypatch.setattr(AioWire, "request", in_task)
+    return seen
+
+
+def test_tasks(server: Running, settles: list[str]) -> None:
+    async def main() -> None:
+        async with ackwise.connect_async(server.url) as queue:
+            await queue.push_many("q", range(COUNT))
+            deliveries = list(await queue.claim("q", max=COUNT))
+            verdicts = await asyncio.gather(*(delivery.ack() for delivery in deliveries))
+            assert verdicts == [Verdict.ACKED] * COUNT
+            again = await asyncio.gather(*(delivery.ack() for delivery in deliveries[:3]))
+            assert again == [Verdict.ALREADY] * 3
+
+    asyncio.run(main())
+    assert len(settles) <= 4
+
+
+def test_threads(server: Running, settles: list[str]) -> None:
+    with ackwise.connect(server.url) as queue, ThreadPoolExecutor(32) as pool:
+        queue.push_many("q", range(COUNT))
+        deliveries = list(queue.claim("q", max=COUNT))
+        assert list(pool.map(lambda one: one.ack(), deliveries)) == [Verdict.ACKED] * COUNT
+        (group,) = queue.groups("q")
+        assert (group.acked, group.lag) == (COUNT, 0)
+    assert len(settles) < COUNT
+
+
+def test_a_stale_one_is_refused_alone(server: Running, clock: ManualClock) -> None:
+    async def main() -> None:
+        async with ackwise.connect_async(server.url) as queue:
+            await queue.push_many("q", range(4))
+            late = list(await queue.claim("q", max=2, lease=1))
+            good = list(await queue.claim("q", max=2))
+            clock.advance(2)
+            told = await asyncio.gather(*(one.ack() for one in (*late, *good)), return_exceptions=True)
+            assert [type(one) for one in told] == [ackwise.errors.LeaseLost] * 2 + [Verdict] * 2
+
+    asyncio.run(main())
+
+
+def test_one_that_is_not_well_formed_fails_alone(server: Running) -> None:
+    async def main() -> None:
+        async with ackwise.connect_async(server.url) as queue:
+            await queue.push_many("q", range(2))
+            good = list(await queue.claim("q", max=2))
+            calls = [queue.settle([("\ud800", "ack")]), *(delivery.ack() for delivery in good)]
+            told = await asyncio.gather(*calls, return_exceptions=True)
+            assert isinstance(told[0], ackwise.errors.BadInput)
+            assert told[1:] == [Verdict.ACKED] * 2
+
+    asyncio.run(main())

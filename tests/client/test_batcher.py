@@ -1,0 +1,238 @@
+"""The one ack batcher: callers that wait go together, and what nobody waits for is gathered, bounded and kept."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ackwise.client.aio.batcher import PAUSE_AFTER_FAILURE, AsyncBatcher
+from ackwise.client.sync.batcher import Batcher
+from ackwise.core.errors import AckwiseError, Overloaded
+
+Batches = Sequence[tuple[str, Sequence[int]]]
+
+
+class Far:
+    """Where batches are sent: answers each item with its tenfold, refuses while `refuse` is set."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, list[int]]] = []
+        self.refuse: set[str] = set()
+        self.now = 100.0
+
+    def take(self, batches: Batches) -> list[Sequence[int] | AckwiseError]:
+        self.sent += [(key, list(items)) for key, items in batches]
+        return [Overloaded("later") if key in self.refuse else [10 * item for item in items] for key, items in batches]
+
+    async def send(self, batches: Batches) -> list[Sequence[int] | AckwiseError]:
+        return self.take(batches)
+
+    def batcher(self, size: int = 1, timeout: float | None = 1.0) -> AsyncBatcher[str, int, int]:
+        made: AsyncBatcher[str, int, int] = AsyncBatcher(self.send, clock=lambda: self.now)
+        made.size, made.timeout = size, timeout
+        return made
+
+
+def test_callers_that_ask_together_are_sent_together_and_each_gets_its_own() -> None:
+    far = Far()
+
+    async def main() -> list[int]:
+        first, go = asyncio.Event(), asyncio.Event()
+
+        async def slow(batches: Batches) -> list[Sequence[int] | AckwiseError]:
+            first.set()
+            await go.wait()
+            return far.take(batches)
+
+        batcher: AsyncBatcher[str, int, int] = AsyncBatcher(slow)
+        callers = [asyncio.create_task(batcher.ask("", 0))]
+        await first.wait()
+        callers += [asyncio.create_task(batcher.ask("", number)) for number in range(1, 30)]
+        await asyncio.sleep(0)
+        go.set()
+        return await asyncio.gather(*callers)
+
+    assert asyncio.run(main()) == [10 * number for number in range(30)]
+    assert far.sent == [("", [0]), ("", list(range(1, 30)))]
+
+
+def test_threads_that_ask_together_are_sent_together_too() -> None:
+    far = Far()
+    inside, go = threading.Event(), threading.Event()
+
+    def slow(batches: Batches) -> list[Sequence[int] | AckwiseError]:
+        inside.set()
+        assert go.wait(30)
+        return far.take(batches)
+
+    batcher: Batcher[str, int, int] = Batcher(slow)
+    with ThreadPoolExecutor(20) as pool:
+        callers = [pool.submit(batcher.ask, "", 0)]
+        assert inside.wait(30)
+        callers += [pool.submit(batcher.ask, "", number) for number in range(1, 20)]
+        while len(batcher._asked.get("", ())) < 19:
+            pass
+        go.set()
+        assert [one.result(30) for one in callers] == [10 * number for number in range(20)]
+    assert [len(items) for _, items in far.sent] == [1, 19]
+
+
+def test_a_failure_is_told_to_everybody_in_the_request_and_nobody_else() -> None:
+    far = Far()
+    batcher = far.batcher()
+
+    async def main() -> None:
+        far.refuse = {"bad"}
+        told = await asyncio.gather(*(batcher.ask("bad", n) for n in range(3)), return_exceptions=True)
+        assert [type(one) for one in told] == [Overloaded] * 3
+        assert await batcher.ask("good", 1) == 10
+
+    asyncio.run(main())
+
+
+def test_a_caller_that_is_cancelled_in_the_middle_takes_nobody_with_it() -> None:
+    far = Far()
+
+    async def main() -> None:
+        stuck, calls = asyncio.Event(), 0
+
+        async def send(batches: Batches) -> list[Sequence[int] | AckwiseError]:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                stuck.set()
+                await asyncio.Event().wait()
+            return far.take(batches)
+
+        batcher: AsyncBatcher[str, int, int] = AsyncBatcher(send)
+        async with batcher._sending:
+            callers = [asyncio.create_task(batcher.ask("", number)) for number in range(3)]
+            await asyncio.sleep(0)
+            calls = 1
+        await stuck.wait()
+        callers[0].cancel()
+        assert await asyncio.gather(*callers[1:]) == [10, 20]
+        with pytest.raises(asyncio.CancelledError):
+            await callers[0]
+
+    asyncio.run(main())
+    assert far.sent == [("", [1, 2])]
+
+
+def test_a_full_batch_is_due_and_is_sent_in_pieces_of_its_size() -> None:
+    far = Far()
+    batcher = far.batcher(size=3)
+    assert [batcher.add("k", number) for number in range(3)] == [True, False, True], "one begins, one is full"
+    for number in range(3, 7):
+        batcher.add("k", number)
+    batcher.add("other", 9)
+    assert batcher.pause() == 0.0
+    assert asyncio.run(batcher.flush_due()) == []
+    assert far.sent == [("k", [0, 1, 2]), ("k", [3, 4, 5])]
+    assert len(batcher) == 2
+
+
+def test_age_counts_from_the_oldest_of_a_key() -> None:
+    far = Far()
+    batcher = far.batcher(size=100, timeout=0.5)
+    assert batcher.pause() is None
+    batcher.add("a", 1)
+    far.now += 0.3
+    batcher.add("a", 2)
+    batcher.add("b", 3)
+    assert batcher.pause() == pytest.approx(0.2)
+    assert asyncio.run(batcher.flush_due()) == []
+    assert far.sent == []
+    far.now += 0.2
+    asyncio.run(batcher.flush_due())
+    assert far.sent == [("a", [1, 2])]
+    assert batcher.pause() == pytest.approx(0.3)
+
+
+def test_what_is_left_over_keeps_its_age() -> None:
+    far = Far()
+    batcher = far.batcher(size=2, timeout=1.0)
+    batcher.add("k", 1)
+    batcher.add("k", 2)
+    far.now += 0.4
+    batcher.add("k", 3)
+    far.now += 0.1
+    asyncio.run(batcher.flush_due())
+    assert far.sent == [("k", [1, 2])]
+    assert batcher.pause() == pytest.approx(0.9)
+
+
+def test_without_a_timeout_nothing_gets_old() -> None:
+    far = Far()
+    batcher = far.batcher(size=2, timeout=None)
+    batcher.add("k", 1)
+    far.now += 1e6
+    assert batcher.pause() is None
+    assert asyncio.run(batcher.flush_due()) == []
+    assert far.sent == []
+
+
+def test_flushing_sends_one_batch_for_each_key_in_sorted_order() -> None:
+    far = Far()
+    batcher = far.batcher(size=2)
+    for key in ("c", "a", "b", "a", "a"):
+        batcher.add(key, len(batcher))
+    asyncio.run(batcher.flush())
+    assert far.sent == [("a", [1, 3, 4]), ("b", [2]), ("c", [0])]
+    asyncio.run(batcher.flush())
+    assert len(far.sent) == 3
+
+
+def test_what_failed_is_kept_in_front_and_not_tried_all_the_time() -> None:
+    far = Far()
+    batcher = far.batcher(size=2)
+    far.refuse = {"bad"}
+    for key in ("bad", "good"):
+        batcher.add(key, 1)
+        batcher.add(key, 2)
+    (problem,) = asyncio.run(batcher.flush_due())
+    assert isinstance(problem, Overloaded)
+    assert len(batcher) == 2
+    batcher.add("bad", 3)
+    assert batcher.pause() == PAUSE_AFTER_FAILURE
+    assert asyncio.run(batcher.flush_due()) == []
+    with pytest.raises(Overloaded):
+        asyncio.run(batcher.flush())
+    far.refuse = set()
+    asyncio.run(batcher.flush())
+    assert far.sent[-1] == ("bad", [1, 2, 3])
+    assert len(batcher) == 0
+
+
+def test_one_can_be_taken_out_and_all_be_forgotten() -> None:
+    far = Far()
+    batcher = far.batcher(size=10)
+    for number in range(4):
+        batcher.add("k", number)
+    batcher.add("k", 3)
+    batcher.discard(1, lambda key: key == "k")
+    batcher.discard(2, lambda key: key == "other")
+    assert batcher.clear() == 3
+    asyncio.run(batcher.flush())
+    assert far.sent == []
+
+
+def test_what_is_under_way_when_all_is_forgotten_does_not_come_back() -> None:
+    far = Far()
+    batcher: AsyncBatcher[str, int, int]
+
+    async def send(batches: Batches) -> list[Sequence[int] | AckwiseError]:
+        assert batcher.clear() == 2
+        return [Overloaded("lost")]
+
+    batcher = AsyncBatcher(send)
+    batcher.add("k", 1)
+    batcher.add("k", 2)
+    with pytest.raises(Overloaded):
+        asyncio.run(batcher.flush())
+    assert len(batcher) == 0
+    assert far.sent == []

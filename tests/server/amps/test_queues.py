@@ -1,0 +1,331 @@
+"""How a queue is shared: backlogs, fairness, who may ack, and what becomes of what was held. On each store."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import ackwise
+from ackwise.core.limits import MICROS
+from ackwise.store.clock import ManualClock
+from tests.server.amps.conftest import Meet
+from tests.server.amps.peer import Frame, Peer
+
+Q = "queue://q"
+
+
+@pytest.fixture
+def store_url(any_store: str) -> str:
+    return any_store
+
+
+def bodies(frames: list[Frame]) -> list[str]:
+    return [one.body.decode() for one in frames]
+
+
+def numbered(count: int) -> list[bytes]:
+    return [str(number).encode() for number in range(count)]
+
+
+def test_never_more_than_the_backlog_and_more_as_acks_free_it(meet: Meet) -> None:
+    meet().publish(Q, *numbered(45))
+    peer = meet()
+    peer.subscribe(Q, 20)
+    held = peer.deliveries(20)
+    assert peer.nothing_comes()
+    assert peer.ack(Q, *(one["bm"] for one in held[3:8])) == 5
+    held = held[:3] + held[8:] + peer.deliveries(5)
+    assert peer.nothing_comes()
+    assert peer.ack(Q, *(one["bm"] for one in held)) == 20
+    peer.deliveries(20)
+    assert peer.nothing_comes()
+
+
+@pytest.mark.parametrize(("asked", "granted"), [(None, 1), (20, 20), (51, 50)])
+def test_what_is_granted(asked: int | None, granted: int, meet: Meet) -> None:
+    meet().publish(Q, *numbered(60))
+    peer = meet()
+    assert peer.subscribe(Q, asked)["o"] == f"max_backlog={granted}"
+    peer.deliveries(granted)
+    assert peer.nothing_comes()
+
+
+def test_a_queue_has_a_cap_of_its_own(meet: Meet, http: ackwise.Connection) -> None:
+    http.create_queue("q", notes={"amps_max_backlog": 3})
+    meet().publish(Q, *numbered(5))
+    peer = meet()
+    assert peer.subscribe(Q, 20)["o"] == "max_backlog=3"
+    peer.deliveries(3)
+    assert peer.nothing_comes()
+
+
+def test_each_subscription_has_its_own_backlog(meet: Meet) -> None:
+    peer = meet()
+    peer.subscribe(Q, 2, sub_id="a")
+    peer.subscribe(Q, 3, sub_id="b")
+    meet().publish(Q, *numbered(10))
+    assert Counter(one["sub_id"] for one in peer.deliveries(5)) == {"a": 2, "b": 3}
+    assert peer.nothing_comes()
+
+
+def test_subscribers_share_fairly(meet: Meet) -> None:
+    peers = [meet() for _ in range(2)]
+    for peer in peers:
+        peer.subscribe(Q, 20)
+    meet().publish(Q, *numbered(20))
+    shares: list[list[str]] = [[], []]
+    while sum(map(len, shares)) < 20:
+        for mine, peer in zip(shares, peers, strict=True):
+            mine += share(peer)
+    assert min(map(len, shares)) >= 6, shares
+    assert sorted(shares[0] + shares[1]) == sorted(body.decode() for body in numbered(20))
+
+
+def share(peer: Peer) -> list[str]:
+    """What it was handed so far."""
+    peer.say({"c": "flush", "cid": "so far", "a": "processed"})
+    found: list[str] = []
+    while (one := peer.read())["c"] == "p":
+        found.append(one.body.decode())
+    return found
+
+
+def test_single_messages_go_round(meet: Meet) -> None:
+    peers = [meet() for _ in range(3)]
+    for peer in peers:
+        peer.subscribe(Q, 20)
+    publisher = meet()
+    shares = [0, 0, 0]
+    for number, body in enumerate(numbered(12)):
+        publisher.publish(Q, body)
+        while sum(shares) == number:
+            shares = [mine + len(share(peer)) for mine, peer in zip(shares, peers, strict=True)]
+    assert shares == [4, 4, 4]
+
+
+def test_a_dead_subscribers_messages_go_to_the_other_at_once_and_cost_a_failure(
+    meet: Meet, http: ackwise.Connection
+) -> None:
+    meet().publish(Q, *numbered(4))
+    one = meet()
+    one.subscribe(Q, 4)
+    one.deliveries(4)
+    other = meet()
+    other.subscribe(Q, 10)
+    assert other.nothing_comes()
+    one.die()
+    again = other.deliveries(4)
+    assert bodies(again) == ["0", "1", "2", "3"]
+    other.goodbye()
+    assert [one.failures for one in http.claim("q", max=10)] == [1] * 4
+
+
+@pytest.mark.parametrize("how", ["unsubscribe", "unsubscribe all", "disconnect"])
+def test_leaving_costs_nothing(how: str, meet: Meet, http: ackwise.Connection) -> None:
+    meet().publish(Q, b"a")
+    one = meet()
+    one.subscribe(Q, 4, sub_id="s")
+    (delivery,) = one.deliveries(1)
+    if how == "disconnect":
+        one.goodbye()
+    else:
+        name = "all" if how.endswith("all") else "s"
+        (done,) = one.ask({"c": "unsubscribe", "cid": "u", "sub_id": name, "a": "processed"})
+        assert (done.outcome, done["sub_id"]) == (("processed", "success"), name)
+    (again,) = http.claim("q", wait=30)
+    assert (again.failures, again.attempt) == (0, 2)
+    late = meet()
+    assert late.ack(Q, delivery["bm"]) == 0
+
+
+def test_a_message_that_kills_its_consumers_dies(meet: Meet, http: ackwise.Connection) -> None:
+    meet().publish(Q, b"poison")
+    for _ in range(3):
+        one = meet()
+        one.subscribe(Q, 4)
+        one.deliveries(1)
+        one.die()
+    until(lambda: http.dead_letters("q"))
+    (letter,) = http.dead_letters("q")
+    assert (letter.reason, letter.error, letter.failures) == ("retry_limit", "connection lost", 3)
+
+
+def until(true: Any) -> None:
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_what_was_acked_before_the_end_counts_even_unanswered(meet: Meet, http: ackwise.Connection) -> None:
+    meet().publish(Q, b"a", b"b")
+    one = meet()
+    one.subscribe(Q, 4)
+    first, _ = one.deliveries(2)
+    one.say({"c": "ack", "t": Q, "bm": first["bm"]})
+    one.close()
+    (again,) = http.claim("q", max=2, wait=30)
+    assert again.payload == b"b"
+
+
+def test_any_connection_may_ack_while_the_lease_lives(meet: Meet) -> None:
+    meet().publish(Q, b"a", b"b")
+    one, other = meet(), meet()
+    one.subscribe(Q, 1)
+    (delivery,) = one.deliveries(1)
+    assert other.ack(Q, delivery["bm"]) == 1
+    assert one.read().body == b"b", "its holder has room again"
+    assert one.ack(Q, delivery["bm"]) == 0
+
+
+def test_in_a_strict_queue_only_the_holder_may(meet: Meet, http: ackwise.Connection) -> None:
+    http.create_queue("q", notes={"amps_acks": "strict"})
+    meet().publish(Q, b"a")
+    one, other = meet(), meet()
+    one.subscribe(Q, 1)
+    (delivery,) = one.deliveries(1)
+    assert other.ack(Q, delivery["bm"]) == 0
+    assert one.ack(Q, delivery["bm"]) == 1
+
+
+def test_an_ack_under_another_topic_is_not_meant(meet: Meet) -> None:
+    meet().publish(Q, b"a")
+    one = meet()
+    one.subscribe(Q, 1)
+    (delivery,) = one.deliveries(1)
+    assert one.ack("queue://other", delivery["bm"]) == 0
+    assert one.ack(Q, delivery["bm"]) == 1
+
+
+def test_duplicates_unknown_stale_and_malformed_bookmarks_are_passed_over(meet: Meet) -> None:
+    meet().publish(Q, *numbered(4))
+    one = meet()
+    one.subscribe(Q, 4)
+    held = [delivery["bm"] for delivery in one.deliveries(4)]
+    first, second, third, fourth = held
+    assert one.ack(Q, first) == 1
+    lease, place, _ = second.split("|")
+    odd = ["7|7|", "x", "||", "-1|2|", f"{int(lease) + 1}|{place}|", "9" * 29 + "|1|", f"{'9' * 400}|1|", second, " "]
+    assert one.ack(Q, *odd, first, second, fourth) == 2
+    assert one.ack(Q, third) == 1
+
+
+def test_cancel_is_a_failure_and_prefers_another(meet: Meet, http: ackwise.Connection) -> None:
+    one, other = meet(), meet()
+    one.subscribe(Q, 5)
+    other.subscribe(Q, 5)
+    meet().publish(Q, b"a")
+    (delivery,) = one.deliveries(1)
+    assert one.ack(Q, delivery["bm"], opts="cancel") == 1
+    (again,) = other.deliveries(1)
+    assert other.ack(Q, again["bm"], opts="cancel") == 1
+    (last,) = one.deliveries(1)
+    assert one.ack(Q, last["bm"], opts="cancel") == 1
+    assert one.nothing_comes()
+    assert other.nothing_comes()
+    (letter,) = http.dead_letters("q")
+    assert (letter.reason, letter.failures) == ("retry_limit", 3)
+
+
+def test_cancel_comes_back_to_who_is_alone(meet: Meet) -> None:
+    one = meet()
+    one.subscribe(Q, 5)
+    meet().publish(Q, b"a")
+    (delivery,) = one.deliveries(1)
+    one.say({"c": "ack", "t": Q, "bm": delivery["bm"], "opts": "cancel"})
+    assert one.deliveries(1)[0].body == b"a"
+
+
+def test_expire_is_a_dead_letter(meet: Meet, http: ackwise.Connection) -> None:
+    meet().publish(Q, b"a", b"b")
+    one = meet()
+    one.subscribe(Q, 5)
+    first, second = one.deliveries(2)
+    assert one.ack(Q, first["bm"], opts="expire") == 1
+    (done,) = one.ask(
+        {"c": "sow_delete", "cid": "1", "a": "processed", "t": Q, "bookmark": second["bm"], "o": "expire"}
+    )
+    assert done["records_deleted"] == 1
+    assert {letter.reason for letter in http.dead_letters("q")} == {"rejected"}
+
+
+def test_a_lease_runs_out(meet: Meet, clock: ManualClock) -> None:
+    meet().publish(Q, b"a")
+    one, other = meet(), meet()
+    one.subscribe(Q, 1)
+    (delivery,) = one.deliveries(1)
+    other.subscribe(Q, 1)
+    assert other.nothing_comes()
+    clock.advance(30)
+    (again,) = other.deliveries(1)
+    assert one.ack(Q, delivery["bm"]) == 0, "it is stale"
+    assert other.ack(Q, again["bm"]) == 1
+    meet().publish(Q, b"b", b"c")
+    assert sorted(bodies(one.deliveries(1) + other.deliveries(1))) == ["b", "c"], "its room is its own again"
+
+
+def test_the_lease_is_the_queues(meet: Meet, http: ackwise.Connection, clock: ManualClock) -> None:
+    http.create_queue("q", lease_seconds=7)
+    meet().publish(Q, b"a")
+    one = meet()
+    one.subscribe(Q, 1)
+    (delivery,) = one.deliveries(1)
+    assert delivery["lp"] == stamp(clock.now() + 7 * MICROS)
+
+
+def stamp(at: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)).strftime("%Y%m%dT%H%M%S.%fZ")
+
+
+def test_a_publisher_may_consume_what_it_publishes(meet: Meet) -> None:
+    one = meet()
+    one.subscribe(Q, 1)
+    one.say({"c": "p", "t": Q}, b"a")
+    assert one.deliveries(1)[0].body == b"a"
+
+
+def test_groups_each_get_everything(meet: Meet) -> None:
+    one = meet()
+    one.subscribe(Q, sub_id="1", opts="max_backlog=5,group=billing")
+    one.subscribe(Q, sub_id="2", opts="max_backlog=5,group=shipping")
+    meet().publish(Q, b"a")
+    assert sorted((d["sub_id"], d.body) for d in one.deliveries(2)) == [("1", b"a"), ("2", b"a")]
+
+
+def test_an_expired_message_is_not_delivered(meet: Meet, http: ackwise.Connection, clock: ManualClock) -> None:
+    one = meet()
+    one.say({"c": "p", "t": Q, "e": "5"}, b"late")
+    one.say({"c": "p", "t": Q, "e": 500}, b"early")
+    one.publish(Q, b"always")
+    clock.advance(5)
+    one.subscribe(Q, 5)
+    assert bodies(one.deliveries(2)) == ["early", "always"]
+    one.flush()
+    (letter,) = http.dead_letters("q")
+    assert letter.payload == b"late"
+    assert "expiration" in letter.error
+
+
+def test_a_deleted_queue_takes_its_subscribers_back_when_it_is_there_again(
+    meet: Meet, http: ackwise.Connection
+) -> None:
+    one = meet()
+    one.subscribe(Q, 5)
+    http.delete_queue("q")
+    meet().publish(Q, b"new")
+    assert one.deliveries(1)[0].body == b"new"
+
+
+def test_replace_begins_a_subscription_anew(meet: Meet) -> None:
+    meet().publish(Q, *numbered(3))
+    one = meet()
+    one.subscribe(Q, 1)
+    one.deliveries(1)
+    (refused,) = one.ask({"c": "subscribe", "cid": "2", "t": Q, "sub_id": "1", "a": "processed"})
+    assert refused.outcome == ("processed", "failure")
+    one.subscribe(Q, sub_id="1", opts="replace,max_backlog=3")
+    assert bodies(one.deliveries(3)) == ["0", "1", "2"]
