@@ -123,7 +123,7 @@ def test_a_claim_cancelled_as_its_time_is_up_leaves_nothing_behind(store: Counti
         with pytest.raises(asyncio.CancelledError):
             await doomed
         left = broker._tasks - before
-        done, waiting = await asyncio.wait(left, timeout=5) if left else (set(), set())
+        _, waiting = await asyncio.wait(left, timeout=5) if left else (set(), set())
         assert waiting == set()
 
     on_loop(store, job)
