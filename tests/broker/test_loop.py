@@ -110,6 +110,25 @@ def test_a_cancelled_claim_loses_nothing(store: CountingStore, wait: float) -> N
     on_loop(store, job)
 
 
+def test_a_claim_cancelled_as_its_time_is_up_leaves_nothing_behind(store: CountingStore) -> None:
+    """The timer has taken it out of the waiters already, and no turn has it either."""
+
+    async def job(broker: AsyncBroker) -> None:
+        before = set(broker._tasks)
+        doomed = asyncio.create_task(broker.claim(claim(), PATIENCE))
+        await parked(broker)
+        (slot,) = [slot for wants in broker.waiters._parked.values() for some in wants.values() for slot in some]
+        broker._leave(slot)
+        doomed.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await doomed
+        left = broker._tasks - before
+        _, waiting = await asyncio.wait(left, timeout=5) if left else (set(), set())
+        assert waiting == set()
+
+    on_loop(store, job)
+
+
 def test_drain_and_close(store: CountingStore) -> None:
     async def job(broker: AsyncBroker) -> None:
         await broker.send(push(b"1", b"2"))

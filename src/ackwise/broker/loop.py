@@ -221,7 +221,7 @@ class AsyncBroker:
         timeout = give_up - time.monotonic()
         if empty.until is not None:
             timeout = min(timeout, max(0.001, (empty.until - self.store.now()) / 1e6))
-        timer = self.loop.call_later(max(0.0, timeout), self._leave, slot, done)
+        timer = self.loop.call_later(max(0.0, timeout), self._leave, slot)
         try:
             await done
         except asyncio.CancelledError:
@@ -236,10 +236,10 @@ class AsyncBroker:
             raise slot.error
         return slot
 
-    def _leave(self, slot: Waiting, done: asyncio.Future[None]) -> None:
+    def _leave(self, slot: Waiting) -> None:
         """Its time is up; a turn that has it now will wake it."""
         if self.waiters.leave(slot):
-            _over(done)
+            slot.finish()
 
     async def give_back(self, slot: Slot, done: asyncio.Future[None]) -> None:
         """A caller was cancelled while a turn was serving it: what it was given goes back unspent."""
