@@ -144,8 +144,8 @@ class AsyncBatcher(Generic[K, I, A]):
         async with self._sending:
             with self._guard:
                 there = [key for key in sorted(self._buffers) if meant(key) and self._buffers[key].items]
-                batches = [(key, dict(self._buffers[key].items)) for key in there]
-            problems = await self._send_taken(batches)
+                epoch = self._take(batches := [(key, dict(self._buffers[key].items)) for key in there])
+            problems = await self._send_taken(batches, epoch)
         if problems:
             raise problems[0]
 
@@ -156,7 +156,8 @@ class AsyncBatcher(Generic[K, I, A]):
             with self._guard:
                 due = [key for key in sorted(self._buffers) if self._is_due(self._buffers[key], now)]
                 batches = [(key, items) for key in due for items in self._pieces(self._buffers[key], now)]
-            return await self._send_taken(batches)
+                epoch = self._take(batches)
+            return await self._send_taken(batches, epoch)
 
     def _is_due(self, buffer: _Buffer[I], now: float) -> bool:
         at = self._due_at(buffer) if buffer.items else None
@@ -169,12 +170,17 @@ class AsyncBatcher(Generic[K, I, A]):
         old = self.timeout is not None and buffer.since + self.timeout <= now
         return pieces if old or len(pieces[-1]) == self.size else pieces[:-1]
 
-    async def _send_taken(self, batches: list[tuple[K, dict[I, float]]]) -> list[AckwiseError]:
+    def _take(self, batches: list[tuple[K, dict[I, float]]]) -> int:
+        """Out of the buffers and under way, all in one step with having been looked for."""
+        for key, items in batches:
+            for item in items:
+                del self._buffers[key].items[item]
+        self._under_way = sum(len(items) for _, items in batches)
+        return self._epoch
+
+    async def _send_taken(self, batches: list[tuple[K, dict[I, float]]], epoch: int) -> list[AckwiseError]:
         if not batches:
             return []
-        with self._guard:
-            epoch = self._epoch
-            self._under_way = sum(self._take(key, items) for key, items in batches)
         done = 0
         problems: list[AckwiseError] = []
         try:
@@ -189,11 +195,6 @@ class AsyncBatcher(Generic[K, I, A]):
             with self._guard:
                 self._under_way = 0
         return problems
-
-    def _take(self, key: K, items: dict[I, float]) -> int:
-        for item in items:
-            self._buffers[key].items.pop(item, None)
-        return len(items)
 
     def _keep(self, key: K, items: dict[I, float], epoch: int) -> None:
         """Back in front of what came meanwhile, unless everything was forgotten."""
