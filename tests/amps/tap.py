@@ -60,6 +60,7 @@ class Tap:
         self.open = False
         with suppress(OSError):
             self._door.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join(PATIENCE)
         self._door.close()
         self.cut()
         for thread in self._threads:
