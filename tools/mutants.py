@@ -157,6 +157,34 @@ MUTANTS = (
         "outcome=Outcome.RETRY)\n            released",
         ("tests/broker",),
     ),
+    Mutant(
+        "a lost connection costs nothing",
+        "dialects/amps/session.py",
+        "        if self._clean:",
+        "        if leases:",
+        ("tests/server/amps/test_queues.py",),
+    ),
+    Mutant(
+        "the backlog is not counted",
+        "dialects/amps/subscription.py",
+        "max(0, self.backlog - self.held)",
+        "self.backlog",
+        ("tests/server/amps/test_queues.py",),
+    ),
+    Mutant(
+        "read is acked",
+        "amps/sync/subscription.py",
+        "        previous, self.current = self.current, None\n",
+        "        previous = None\n        if self._messages:\n            self._client.handled(self._messages[0])\n",
+        ("tests/amps/test_table.py",),
+    ),
+    Mutant(
+        "every message sets the timer back",
+        "client/sync/batcher.py",
+        "max(buffer.not_before, buffer.since + self.timeout)",
+        "max(buffer.not_before, list(buffer.items.values())[-1] + self.timeout)",
+        ("tests/amps/test_table.py",),
+    ),
 )
 
 

@@ -60,6 +60,7 @@ class Tap:
         self.open = False
         with suppress(OSError):
             self._door.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join(PATIENCE)
         self._door.close()
         self.cut()
         for thread in self._threads:
@@ -102,11 +103,11 @@ class Tap:
                     instead = self.answer(frame[0])
                     if instead is None:
                         server.sendall(packed(*frame))
-                    else:
-                        client.sendall(packed(instead))
                     with self._news:
                         self.said.append(frame[0])
                         self._news.notify_all()
+                    if instead is not None:
+                        client.sendall(packed(instead))
             server.shutdown(socket.SHUT_RDWR)
 
     def _back(self, server: socket.socket, client: socket.socket) -> None:

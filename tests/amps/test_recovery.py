@@ -167,6 +167,17 @@ def test_a_cut_costs_a_failure_and_a_goodbye_does_not(tap: Tap, uri: str, orders
             assert [one.failures for one in batch] == [1]
 
 
+def test_both_ends_ask_after_the_other(server: Running, client: Client) -> None:
+    """An end that vanished without a word is noticed before the next leases run out."""
+    assert server.server.amps is not None
+    assert client._link is not None
+    (session,) = server.server.amps._face.sessions
+    there = session.connection._transport.get_extra_info("socket")
+    for end in (there, client._link._line._socket):
+        assert end.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
+
+
 def test_one_server_dies_and_the_other_of_the_same_store_goes_on(server: Running) -> None:
     """Both serve one database; messages and their subscriber change sides."""
     other = Running(server._store, server._clock, amps_port=0, grace=0.05)

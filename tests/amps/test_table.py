@@ -86,9 +86,9 @@ def test_the_threshold_counts_one_key_only(client: Client, tap: Tap) -> None:
 
 def test_the_timeout_is_a_bound_however_often_messages_come(client: Client, tap: Tap) -> None:
     client.set_auto_ack(True).set_ack_batch_size(100_000).set_ack_timeout(0.05)
-    client.subscribe(ORDERS, Inbox(), max_backlog=50)
+    client.subscribe(ORDERS, Inbox(), max_backlog=1000)
     published = 0
-    while not tap.acks() and published < 50_000:
+    while not tap.acks() and published < 1000:
         client.publish(ORDERS, "one after the other, without a pause")
         published += 1
     assert tap.acks(), "a timer that every message sets back would never come to its end"

@@ -98,29 +98,32 @@ def test_a_caller_that_is_cancelled_in_the_middle_takes_nobody_with_it() -> None
     far = Far()
 
     async def main() -> None:
-        stuck, calls = asyncio.Event(), 0
+        inside, go = asyncio.Semaphore(0), asyncio.Semaphore(0)
 
         async def send(batches: Batches) -> list[Sequence[int] | AckwiseError]:
-            nonlocal calls
-            calls += 1
-            if calls == 2:
-                stuck.set()
-                await asyncio.Event().wait()
+            inside.release()
+            await go.acquire()
             return far.take(batches)
 
         batcher: AsyncBatcher[str, int, int] = AsyncBatcher(send)
-        async with batcher._sending:
-            callers = [asyncio.create_task(batcher.ask("", number)) for number in range(3)]
-            await asyncio.sleep(0)
-            calls = 1
-        await stuck.wait()
-        callers[0].cancel()
-        assert await asyncio.gather(*callers[1:]) == [10, 20]
-        with pytest.raises(asyncio.CancelledError):
-            await callers[0]
+        callers = [asyncio.create_task(batcher.ask("", 0))]
+        await inside.acquire()
+        callers += [asyncio.create_task(batcher.ask("", number)) for number in range(1, 6)]
+        await asyncio.sleep(0)
+        callers[2].cancel()  # it waits
+        callers[0].cancel()  # it sends
+        await inside.acquire()
+        callers[1].cancel()  # it sends by now, for the others too
+        await inside.acquire()
+        go.release()
+        told = await asyncio.gather(*callers, return_exceptions=True)
+        assert [type(one) for one in told[:3]] == [asyncio.CancelledError] * 3
+        assert told[3:] == [30, 40, 50]
+        go.release()
+        assert await batcher.ask("", 7) == 70
 
-    asyncio.run(main())
-    assert far.sent == [("", [1, 2])]
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert far.sent == [("", [3, 4, 5]), ("", [7])]
 
 
 def test_a_full_batch_is_due_and_is_sent_in_pieces_of_its_size() -> None:

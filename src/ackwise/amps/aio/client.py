@@ -60,6 +60,7 @@ class AsyncClient(AckSettings):
         self._subscriptions: dict[str, AsyncSubscription] = {}
         self._last_sub = 0
         self._closed = False
+        self._reconnecting = False
         self._connected = AsyncSignal()
         self._ending = AsyncSignal()
         self._acks: AsyncBatcher[Key, str, int] = AsyncBatcher(self._send_acks)
@@ -139,8 +140,10 @@ class AsyncClient(AckSettings):
                 return
             self._link = None
             self._connected.clear()
-        if self._closed or self._acker is None:
-            return
+            if self._closed or self._acker is None:
+                return
+            # One that is lost again while it is being entered is left to whoever enters it.
+            again, self._reconnecting = self._reconnecting, True
         dropped = self._acks.clear()
         self.dropped_acks += dropped
         for subscription in list(self._subscriptions.values()):
@@ -148,7 +151,8 @@ class AsyncClient(AckSettings):
         log.warning("%s: %s; %d acks dropped", link.address, problem, dropped)
         if self.on_disconnect is not None:
             await self._tell(self.on_disconnect, problem, dropped)
-        await self._reconnect()
+        if not again:
+            await self._reconnect()
 
     async def _reconnect(self) -> None:
         """The next server, and the next, until one takes us; longer pauses each time."""
@@ -170,6 +174,12 @@ class AsyncClient(AckSettings):
                 self._link = link
             for subscription in list(self._subscriptions.values()):
                 await link.command(subscription.command(), self._timeout)
+            with self._guard:
+                # It may have been lost while nobody knew it for ours.
+                if link.lost or self._closed:
+                    raise Disconnected(f"the connection to {address} is lost" if link.lost else "the client is closed")
+                self._reconnecting = False
+                self._connected.set()
         except AckwiseError as problem:
             log.warning("%s: %s", address, problem)
             with self._guard:
@@ -177,12 +187,6 @@ class AsyncClient(AckSettings):
             if link is not None:
                 await link.close()
             return False
-        with self._guard:
-            # It may have been lost while nobody knew it for ours.
-            if link.lost or self._closed:
-                self._link = None
-                return self._closed
-        self._connected.set()
         return True
 
     # publishing and subscribing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -15,6 +16,8 @@ from ackwise.client.beside.aio import AsyncSignal, AsyncWorker
 from ackwise.core.amps.frames import Frames, packed
 from ackwise.core.amps.headers import FAILURE, Header, text
 from ackwise.core.errors import AckwiseError, BadInput
+
+log = logging.getLogger("ackwise.amps")
 
 MESSAGES = ("p", "sow")
 LARGEST_ANSWER = (1 << 32) - 1
@@ -117,6 +120,9 @@ class AsyncLink:
             problem = str(broken) or type(broken).__name__
         except BadInput as broken:
             problem = broken.message
+        except Exception as broken:
+            log.exception("what %s sent could not be read", self.address)
+            problem = repr(broken)
         await self._line.close()
         with self._guard:
             self.lost = True

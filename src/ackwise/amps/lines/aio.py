@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import suppress
 
 from ackwise.amps.lines import CHUNK, CONNECT_WITHIN
+from ackwise.core.amps import alive
 
 
 class AsyncLine:
@@ -17,7 +19,9 @@ class AsyncLine:
     @classmethod
     async def open(cls, host: str, port: int) -> AsyncLine:
         opening = asyncio.open_connection(host, port, limit=CHUNK)
-        return cls(*await asyncio.wait_for(opening, CONNECT_WITHIN))
+        reader, writer = await asyncio.wait_for(opening, CONNECT_WITHIN)
+        alive.ask_after(writer.get_extra_info("socket"), socket)
+        return cls(reader, writer)
 
     async def read(self) -> bytes:
         """b"" at the end."""

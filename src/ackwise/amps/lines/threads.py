@@ -7,6 +7,7 @@ import threading
 from contextlib import suppress
 
 from ackwise.amps.lines import CHUNK, CONNECT_WITHIN
+from ackwise.core.amps import alive
 
 
 class Line:
@@ -21,6 +22,7 @@ class Line:
         sock = socket.create_connection((host, port), CONNECT_WITHIN)
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        alive.ask_after(sock, socket)
         return cls(sock)
 
     def read(self) -> bytes:

@@ -61,6 +61,7 @@ class Client(AckSettings):
         self._subscriptions: dict[str, Subscription] = {}
         self._last_sub = 0
         self._closed = False
+        self._reconnecting = False
         self._connected = Signal()
         self._ending = Signal()
         self._acks: Batcher[Key, str, int] = Batcher(self._send_acks)
@@ -140,8 +141,10 @@ class Client(AckSettings):
                 return
             self._link = None
             self._connected.clear()
-        if self._closed or self._acker is None:
-            return
+            if self._closed or self._acker is None:
+                return
+            # One that is lost again while it is being entered is left to whoever enters it.
+            again, self._reconnecting = self._reconnecting, True
         dropped = self._acks.clear()
         self.dropped_acks += dropped
         for subscription in list(self._subscriptions.values()):
@@ -149,7 +152,8 @@ class Client(AckSettings):
         log.warning("%s: %s; %d acks dropped", link.address, problem, dropped)
         if self.on_disconnect is not None:
             self._tell(self.on_disconnect, problem, dropped)
-        self._reconnect()
+        if not again:
+            self._reconnect()
 
     def _reconnect(self) -> None:
         """The next server, and the next, until one takes us; longer pauses each time."""
@@ -171,6 +175,12 @@ class Client(AckSettings):
                 self._link = link
             for subscription in list(self._subscriptions.values()):
                 link.command(subscription.command(), self._timeout)
+            with self._guard:
+                # It may have been lost while nobody knew it for ours.
+                if link.lost or self._closed:
+                    raise Disconnected(f"the connection to {address} is lost" if link.lost else "the client is closed")
+                self._reconnecting = False
+                self._connected.set()
         except AckwiseError as problem:
             log.warning("%s: %s", address, problem)
             with self._guard:
@@ -178,12 +188,6 @@ class Client(AckSettings):
             if link is not None:
                 link.close()
             return False
-        with self._guard:
-            # It may have been lost while nobody knew it for ours.
-            if link.lost or self._closed:
-                self._link = None
-                return self._closed
-        self._connected.set()
         return True
 
     # publishing and subscribing

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from ackwise.client.beside.aio import AsyncLock
+from ackwise.client.beside.aio import AsyncLock, AsyncSignal
 from ackwise.core.errors import AckwiseError
 
 K = TypeVar("K", bound="Any")
@@ -29,12 +29,12 @@ class AsyncSender(Protocol[K_in, I_in, A_out]):
 
 
 class _Asked(Generic[I, A]):
-    """An item whose caller waits for its answer."""
+    """An item whose caller waits for its answer, or for its turn to send what waits."""
 
-    __slots__ = ("answer", "item")
+    __slots__ = ("answer", "item", "leads", "signal")
 
     def __init__(self, item: I) -> None:
-        self.item = item
+        self.item, self.signal, self.leads = item, AsyncSignal(), False
         self.answer: list[A] | AckwiseError | None = None
 
 
@@ -67,6 +67,8 @@ class AsyncBatcher(Generic[K, I, A]):
         self._guard = threading.Lock()
         self._sending = AsyncLock()
         self._asked: dict[K, list[_Asked[I, A]]] = {}
+        self._led = False
+        """Somebody sends what was asked."""
         self._buffers: dict[K, _Buffer[I]] = {}
         self._under_way = 0
         self._epoch = 0
@@ -78,15 +80,20 @@ class AsyncBatcher(Generic[K, I, A]):
         mine: _Asked[I, A] = _Asked(item)
         with self._guard:
             self._asked.setdefault(key, []).append(mine)
-        async with self._sending:
-            if mine.answer is None:
-                await self._send_asked(key, mine)
+            mine.leads, self._led = not self._led, True
+        try:
+            if not mine.leads:
+                await mine.signal.wait()
+            if mine.leads:
+                await self._send_asked(key)
+        finally:
+            self._step_down(key, mine)
         if isinstance(mine.answer, AckwiseError):
             raise mine.answer
         assert mine.answer is not None
         return mine.answer[0]
 
-    async def _send_asked(self, key: K, mine: _Asked[I, A]) -> None:
+    async def _send_asked(self, key: K) -> None:
         with self._guard:
             together = self._asked.pop(key)
         try:
@@ -94,10 +101,24 @@ class AsyncBatcher(Generic[K, I, A]):
         except BaseException:
             # Whoever sent was interrupted: the others are sent by the next of them.
             with self._guard:
-                self._asked[key] = [one for one in together if one is not mine] + self._asked.get(key, [])
+                self._asked[key] = together + self._asked.get(key, [])
             raise
         for at, one in enumerate(together):
             one.answer = outcome if isinstance(outcome, AckwiseError) else [outcome[at]]
+            one.signal.set()
+
+    def _step_down(self, key: K, mine: _Asked[I, A]) -> None:
+        """Whoever led lets the next lead; whoever was interrupted waits no longer."""
+        with self._guard:
+            if mine.answer is None and mine in self._asked.get(key, ()):
+                self._asked[key].remove(mine)
+            if not mine.leads:
+                return
+            following = next((some[0] for some in self._asked.values() if some), None)
+            self._led = following is not None
+            if following is not None:
+                following.leads = True
+                following.signal.set()
 
     # what nobody waits for
 
@@ -144,8 +165,8 @@ class AsyncBatcher(Generic[K, I, A]):
         async with self._sending:
             with self._guard:
                 there = [key for key in sorted(self._buffers) if meant(key) and self._buffers[key].items]
-                batches = [(key, dict(self._buffers[key].items)) for key in there]
-            problems = await self._send_taken(batches)
+                epoch = self._take(batches := [(key, dict(self._buffers[key].items)) for key in there])
+            problems = await self._send_taken(batches, epoch)
         if problems:
             raise problems[0]
 
@@ -156,7 +177,8 @@ class AsyncBatcher(Generic[K, I, A]):
             with self._guard:
                 due = [key for key in sorted(self._buffers) if self._is_due(self._buffers[key], now)]
                 batches = [(key, items) for key in due for items in self._pieces(self._buffers[key], now)]
-            return await self._send_taken(batches)
+                epoch = self._take(batches)
+            return await self._send_taken(batches, epoch)
 
     def _is_due(self, buffer: _Buffer[I], now: float) -> bool:
         at = self._due_at(buffer) if buffer.items else None
@@ -169,12 +191,17 @@ class AsyncBatcher(Generic[K, I, A]):
         old = self.timeout is not None and buffer.since + self.timeout <= now
         return pieces if old or len(pieces[-1]) == self.size else pieces[:-1]
 
-    async def _send_taken(self, batches: list[tuple[K, dict[I, float]]]) -> list[AckwiseError]:
+    def _take(self, batches: list[tuple[K, dict[I, float]]]) -> int:
+        """Out of the buffers and under way, all in one step with having been looked for."""
+        for key, items in batches:
+            for item in items:
+                del self._buffers[key].items[item]
+        self._under_way = sum(len(items) for _, items in batches)
+        return self._epoch
+
+    async def _send_taken(self, batches: list[tuple[K, dict[I, float]]], epoch: int) -> list[AckwiseError]:
         if not batches:
             return []
-        with self._guard:
-            epoch = self._epoch
-            self._under_way = sum(self._take(key, items) for key, items in batches)
         done = 0
         problems: list[AckwiseError] = []
         try:
@@ -189,11 +216,6 @@ class AsyncBatcher(Generic[K, I, A]):
             with self._guard:
                 self._under_way = 0
         return problems
-
-    def _take(self, key: K, items: dict[I, float]) -> int:
-        for item in items:
-            self._buffers[key].items.pop(item, None)
-        return len(items)
 
     def _keep(self, key: K, items: dict[I, float], epoch: int) -> None:
         """Back in front of what came meanwhile, unless everything was forgotten."""

@@ -7,6 +7,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
+from ackwise.core.amps import alive
 from ackwise.core.amps.frames import BadFrame, Frames
 from ackwise.core.errors import Overloaded
 from ackwise.dialects.amps.session import Session
@@ -43,7 +44,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         transport.set_write_buffer_limits(HIGH_WATER)
         if (sock := transport.get_extra_info("socket")) is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            alive.ask_after(sock, socket)
         self.session = Session(self._face, self)
         if len(self._face.sessions) > self._face.max_connections:
             log.warning("too many AMPS connections; one more is refused")
