@@ -195,7 +195,7 @@ CONTENT = OBJECTS | OBJECTS | ANYTHING.map(lambda value: json.dumps(value).encod
     ),
 )
 def test_whatever_is_posted_is_done_or_refused(desk: Desk, verb: str, content: bytes, options: dict[str, str]) -> None:
-    before = desk.metadata(), desk.http.get("/queue").json()
+    before = desk.metadata(), desk.look()
     status, body = desk.post(verb, content, **options)
     assert status in (200, 400, 404, 423), body
     if status == 423:
@@ -204,7 +204,7 @@ def test_whatever_is_posted_is_done_or_refused(desk: Desk, verb: str, content: b
         assert set(body) - {"error_code"} == {"success", "message"}
         assert body["success"] is False
     if status != 200:
-        assert (desk.metadata(), desk.http.get("/queue").json()) == before
+        assert (desk.metadata(), desk.look()) == before
     if verb.startswith("sink") and status == 200:
         desk.post("sink/http/unregister")
     desk.clock.advance(400)
