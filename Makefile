@@ -21,7 +21,7 @@ clients: venv ## the official Queen clients that the tests drive, each in an env
 demo: venv ## 20,000 orders, 1 % poison, through a Spark pipeline, with a dead-letter report
 	$(BIN)/python -m ackwise.demo
 
-test: clients ## lint, then every test; ARGS="-k name" goes to pytest
+test: clients ## lint, and every test; ARGS="-k name" goes to pytest
 	$(BIN)/python tools/run_tests.py $(ARGS)
 
 lint: venv ## ruff, mypy and import-linter

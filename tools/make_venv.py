@@ -41,7 +41,8 @@ def make_project() -> None:
     locked, described = fingerprint(VENV, lock), fingerprint(VENV, lock, project)
     if not fresh(packages, locked):
         venv.create(VENV, clear=True, with_pip=True, symlinks=True)
-        pip("install", "-qq", "--no-deps", "--require-hashes", "-r", str(lock))
+        # Python compiles what it imports; most of what is installed never is.
+        pip("install", "-qq", "--no-compile", "--no-deps", "--require-hashes", "-r", str(lock))
         packages.write_text(locked)
     if not fresh(installed, described):
         pip("install", "-qq", "--no-deps", "--no-build-isolation", "-e", ".")
