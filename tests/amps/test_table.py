@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 import pytest
 
@@ -85,14 +86,12 @@ def test_the_threshold_counts_one_key_only(client: Client, tap: Tap) -> None:
 
 
 def test_the_timeout_is_a_bound_however_often_messages_come(client: Client, tap: Tap) -> None:
-    client.set_auto_ack(True).set_ack_batch_size(100_000).set_ack_timeout(0.05)
-    client.subscribe(ORDERS, Inbox(), max_backlog=1000)
-    published = 0
-    while not tap.acks() and published < 1000:
+    client.set_auto_ack(True).set_ack_batch_size(100_000).set_ack_timeout(0.3)
+    client.subscribe(ORDERS, Inbox(), max_backlog=100_000)
+    give_up = time.monotonic() + PATIENCE / 6
+    while not tap.acks() and time.monotonic() < give_up:
         client.publish(ORDERS, "one after the other, without a pause")
-        published += 1
-    assert tap.acks(), "a timer that every message sets back would never come to its end"
-    assert len(tap.acks()[0].bookmarks) <= published
+    assert tap.acks(), "a timer that every message sets back would not come to its end"
 
 
 def test_the_defaults(uri: str) -> None:

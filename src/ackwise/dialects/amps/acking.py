@@ -112,7 +112,7 @@ async def _step_back(session: Session, named: Named) -> None:
     for lease in {lease for lease, _ in named}:
         handout = session.face.handouts.get(lease)
         if handout is not None:
-            await handout.subscription.share.step_back(handout.subscription)
+            await handout.subscription.step_back()
 
 
 async def expire(session: Session, lease: int, places: list[ByRange]) -> None:
