@@ -317,7 +317,7 @@ class AsyncClient(AckSettings):
         elif self._acks.add((message.topic, message.sub_id), message.bookmark):
             self._ring.set()
 
-    async def failed(self, message: Message, problem: Exception) -> None:
+    async def failed(self, message: Message) -> None:
         """A handler failed, and its message goes back at once."""
         if message.wants_ack and not message.settled and message.link is self._link:
             try:

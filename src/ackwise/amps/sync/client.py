@@ -318,7 +318,7 @@ class Client(AckSettings):
         elif self._acks.add((message.topic, message.sub_id), message.bookmark):
             self._ring.set()
 
-    def failed(self, message: Message, problem: Exception) -> None:
+    def failed(self, message: Message) -> None:
         """A handler failed, and its message goes back at once."""
         if message.wants_ack and not message.settled and message.link is self._link:
             try:
