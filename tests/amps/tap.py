@@ -96,7 +96,7 @@ class Tap:
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
         frames = Frames()
-        with suppress(OSError), client, server:
+        with suppress(OSError):
             while data := client.recv(65536):
                 frames.feed(data)
                 while (frame := frames.next()) is not None:
@@ -108,13 +108,21 @@ class Tap:
                         self._news.notify_all()
                     if instead is not None:
                         client.sendall(packed(instead))
-            server.shutdown(socket.SHUT_RDWR)
+        _hang_up(server, client)
 
     def _back(self, server: socket.socket, client: socket.socket) -> None:
         with suppress(OSError):
             while data := server.recv(65536):
                 client.sendall(data)
-            client.shutdown(socket.SHUT_RDWR)
+        _hang_up(server, client)
+
+
+def _hang_up(*ends: socket.socket) -> None:
+    """Shut down before they are closed: whoever reads from one meanwhile is told."""
+    for end in ends:
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+        end.close()
 
 
 def refusal(header: Header, reason: str = "no") -> Header:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from types import TracebackType
 
@@ -13,8 +12,6 @@ from ackwise.amps.message import body_of
 from ackwise.core.amps.frames import packed
 from ackwise.core.amps.headers import Header
 from ackwise.core.errors import AckwiseError, BadInput
-
-log = logging.getLogger("ackwise.amps")
 
 TIMEOUT = 10.0
 

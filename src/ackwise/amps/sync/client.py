@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from types import TracebackType
 
@@ -14,8 +13,6 @@ from ackwise.amps.sync.subscription import Handler, OnError, Subscription
 from ackwise.core.amps.frames import packed
 from ackwise.core.amps.headers import Header
 from ackwise.core.errors import AckwiseError, BadInput
-
-log = logging.getLogger("ackwise.amps")
 
 TIMEOUT = 10.0
 
