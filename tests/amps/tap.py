@@ -47,6 +47,11 @@ class Tap:
         with self._news:
             assert self._news.wait_for(true, PATIENCE), [one.command for one in self.said]
 
+    def tell(self, header: Header, body: bytes = b"") -> None:
+        """What the server never said; while it says nothing else."""
+        for client, _ in self._lines:
+            client.sendall(packed(header, body))
+
     def cut(self) -> None:
         """As when a cable is pulled: both ends find the connection reset."""
         lines, self._lines = self._lines, []

@@ -15,7 +15,6 @@ from ackwise.core.errors import AckwiseError
 from ackwise.store.clock import ManualClock
 from tests.amps.inbox import PATIENCE, Inbox
 from tests.amps.tap import Tap, named, refusal
-from tests.server.running import Running
 
 ORDERS, NEWS = "queue://orders", "news"
 
@@ -43,12 +42,18 @@ def test_a_queue_message_has_topic_bookmark_and_lease_and_without_them_nothing_i
 
 
 @pytest.mark.parametrize("missing", ["t", "bm", "lp"])
-def test_each_of_the_three_is_needed(missing: str, client: Client) -> None:
-    header = Header(t=ORDERS, bm="1|1|", lp="20251231T235959.000000Z", sub_id="1")
+def test_each_of_the_three_is_needed(missing: str, client: Client, tap: Tap) -> None:
+    client.set_auto_ack(True)
+    inbox = Inbox()
+    sub_id = client.subscribe(ORDERS, inbox).sub_id
+    header = Header(c="p", t=ORDERS, bm="1|1|", lp="20251231T235959.000000Z", sub_id=sub_id)
     setattr(header, missing, None)
-    client.set_auto_ack(True).set_ack_batch_size(10)
-    client.handled(Message(header, b"", client._link))
-    assert client.pending_acks == 0
+    tap.tell(header, b"not whole")
+    inbox.until(1)
+    client.publish(ORDERS, "whole")
+    whole = inbox.until(2)[1]
+    tap.until(lambda: any(one.command == "ack" for one in tap.said))
+    assert tap.bookmarks() == [[whole.bookmark]]
 
 
 def test_batches_are_kept_by_topic_and_subscription(client: Client, tap: Tap) -> None:
@@ -283,10 +288,10 @@ def test_leaving_the_loop_leaves_its_message_unacked(client: Client, tap: Tap, o
         assert [one.failures for one in batch] == [0], "and it costs nothing"
 
 
-def test_a_message_that_nobody_handles_is_never_acked(client: Client, tap: Tap, server: Running) -> None:
+def test_a_message_that_nobody_handles_is_never_acked(client: Client, tap: Tap) -> None:
     client.set_auto_ack(True)
-    header = Header(t=ORDERS, bm="1|1|", lp="20251231T235959.000000Z", sub_id="nobody")
-    client._arrived(Message(header, b"", client._link))
+    tap.tell(Header(c="p", t=ORDERS, bm="1|1|", lp="20251231T235959.000000Z", sub_id="nobody"), b"for nobody")
+    client.flush()
     client.flush_acks()
     assert (client.pending_acks, tap.acks()) == (0, [])
 
