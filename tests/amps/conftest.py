@@ -22,7 +22,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def server(tmp_path: Path, clock: ManualClock) -> Iterator[Running]:
     url = f"sqlite:///{tmp_path}/amps.db?durability=normal"
-    with Running(url, clock, amps_port=0, grace=0.05) as running:
+    with Running(url, clock, amps_port=0, amps_max_backlog=100_000, grace=0.05) as running:
         yield running
 
 

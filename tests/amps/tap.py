@@ -47,6 +47,11 @@ class Tap:
         with self._news:
             assert self._news.wait_for(true, PATIENCE), [one.command for one in self.said]
 
+    def tell(self, header: Header, body: bytes = b"") -> None:
+        """What the server never said; while it says nothing else."""
+        for client, _ in self._lines:
+            client.sendall(packed(header, body))
+
     def cut(self) -> None:
         """As when a cable is pulled: both ends find the connection reset."""
         lines, self._lines = self._lines, []
@@ -96,7 +101,7 @@ class Tap:
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
         frames = Frames()
-        with suppress(OSError), client, server:
+        with suppress(OSError):
             while data := client.recv(65536):
                 frames.feed(data)
                 while (frame := frames.next()) is not None:
@@ -108,13 +113,21 @@ class Tap:
                         self._news.notify_all()
                     if instead is not None:
                         client.sendall(packed(instead))
-            server.shutdown(socket.SHUT_RDWR)
+        _hang_up(server, client)
 
     def _back(self, server: socket.socket, client: socket.socket) -> None:
         with suppress(OSError):
             while data := server.recv(65536):
                 client.sendall(data)
-            client.shutdown(socket.SHUT_RDWR)
+        _hang_up(server, client)
+
+
+def _hang_up(*ends: socket.socket) -> None:
+    """Shut down before they are closed: whoever reads from one meanwhile is told."""
+    for end in ends:
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+        end.close()
 
 
 def refusal(header: Header, reason: str = "no") -> Header:

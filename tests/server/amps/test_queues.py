@@ -214,6 +214,18 @@ def test_duplicates_unknown_stale_and_malformed_bookmarks_are_passed_over(meet: 
     assert one.ack(Q, third) == 1
 
 
+def test_any_number_of_bookmarks(meet: Meet) -> None:
+    meet().publish(Q, *numbered(2))
+    one, other = meet(), meet()
+    one.subscribe(Q, 2)
+    first, second = (delivery["bm"] for delivery in one.deliveries(2))
+    made_up = [f"{number << 33}|1|" for number in range(20_000)]
+    one.say({"c": "ack", "cid": "many", "a": "processed", "t": Q, "bm": ",".join([*made_up, first])})
+    other.flush()
+    assert one.read()["records_deleted"] == 1
+    assert one.ack(Q, second) == 1
+
+
 def test_cancel_is_a_failure_and_prefers_another(meet: Meet, http: ackwise.Connection) -> None:
     one, other = meet(), meet()
     one.subscribe(Q, 5)

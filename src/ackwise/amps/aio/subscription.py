@@ -94,10 +94,10 @@ class AsyncSubscription:
             self.current = message
             try:
                 await call(self._handler, message)
-            except Exception as problem:
+            except Exception:
                 log.exception("the handler of %s failed", self.topic)
                 if self._on_error == "cancel":
-                    await self._client.failed(message, problem)
+                    await self._client.failed(message)
             else:
                 self._client.handled(message)
             self.current = None

@@ -95,10 +95,10 @@ class Subscription:
             self.current = message
             try:
                 call(self._handler, message)
-            except Exception as problem:
+            except Exception:
                 log.exception("the handler of %s failed", self.topic)
                 if self._on_error == "cancel":
-                    self._client.failed(message, problem)
+                    self._client.failed(message)
             else:
                 self._client.handled(message)
             self.current = None

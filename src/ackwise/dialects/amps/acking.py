@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ackwise.dialects.amps.session import Session
 
 COMMANDS = ("ack", "sow_delete")
-MOST_IN_A_COMMAND = 500
+MOST_IN_A_TURN = 500
 _OUTCOMES = {"cancel": (Outcome.RETRY, "cancelled"), "expire": (Outcome.REJECT, "expired by its consumer")}
 
 Named = list[tuple[int, ByRange]]
@@ -35,7 +35,7 @@ async def settle_all(session: Session, acks: Sequence[Header]) -> None:
         outcome, error = _outcome(header)
         if outcome is not Outcome.ACK:
             await _step_back(session, named)
-        pieces = [named[at : at + MOST_IN_A_COMMAND] for at in range(0, len(named), MOST_IN_A_COMMAND)]
+        pieces = [named[at : at + MOST_IN_A_TURN] for at in range(0, len(named), MOST_IN_A_TURN)]
         waiting.append((header, [_settle(piece, outcome, error) for piece in pieces], pieces))
     for header, done in await _sent(session, waiting):
         if isinstance(done, AckwiseError):
@@ -50,10 +50,25 @@ async def _sent(
     """How many deliveries each ack settled, or why it could not."""
     commands = [command for _, some, _ in waiting for command in some]
     try:
-        answers = iter(await session.face.broker.send_all(commands)) if commands else iter(())
+        answers = [one for some in _turns(commands) for one in await session.face.broker.send_all(some)]
     except AckwiseError as problem:
         return [(header, problem) for header, _, _ in waiting]
-    return [(header, _counted(session, answers, pieces)) for header, _, pieces in waiting]
+    told = iter(answers)
+    return [(header, _counted(session, told, pieces)) for header, _, pieces in waiting]
+
+
+def _turns(commands: list[Settle]) -> Iterator[list[Settle]]:
+    """As many as are settled in one turn: however many bookmarks somebody sends, nobody else waits long."""
+    some: list[Settle] = []
+    size = 0
+    for command in commands:
+        if some and size + len(command.entries) > MOST_IN_A_TURN:
+            yield some
+            some, size = [], 0
+        some.append(command)
+        size += len(command.entries)
+    if some:
+        yield some
 
 
 def _counted(
@@ -112,7 +127,7 @@ async def _step_back(session: Session, named: Named) -> None:
     for lease in {lease for lease, _ in named}:
         handout = session.face.handouts.get(lease)
         if handout is not None:
-            await handout.subscription.share.step_back(handout.subscription)
+            await handout.subscription.step_back()
 
 
 async def expire(session: Session, lease: int, places: list[ByRange]) -> None:

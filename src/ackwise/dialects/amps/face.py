@@ -88,9 +88,10 @@ class AmpsFace:
         return (cap if isinstance(cap, int) and cap > 0 else self._max_backlog), notes.get("amps_acks") == "strict"
 
     def share(self, queue: str, group: str) -> Share:
+        """Joined at once by whoever asks for it: one that nobody is in any more is forgotten."""
         key = queue, group
         if key not in self._shares:
-            self._shares[key] = Share(self.broker, queue, group, lambda: self._shares.pop(key, None))
+            self._shares[key] = Share(self.broker, queue, group, lambda: self._shares.pop(key))
         return self._shares[key]
 
     async def _tick(self) -> None:

@@ -28,6 +28,7 @@ MOST_WAITING = 2000
 """Frames that were read and not yet looked at, or looked at and not yet answered, before reading stops."""
 MOST_SUBSCRIPTIONS = 1000
 LONGEST_ID = 255
+_WORLD = ("group_begin", "group_end")
 
 
 class Session:
@@ -75,7 +76,7 @@ class Session:
     def look(self) -> None:
         """Its client reads again, or does not."""
         for one in self.subscriptions.values():
-            if isinstance(one, Subscription):
+            if isinstance(one, Subscription) and one.share is not None:
                 one.share.look()
 
     def _mind_the_load(self) -> None:
@@ -193,42 +194,40 @@ class Session:
         self.answer(header)
 
     async def _subscribe(self, header: Header) -> None:
-        topic, sub_id, options = header.subject, header.subscription or text(header.cid), header.options
-        limits.name(topic, "topic")
-        limits.name(sub_id, "sub_id")
-        queue = self.face.queue_of(topic)
-        backlog = _backlog(options)
-        if sub_id in self.subscriptions:
-            if "replace" not in options:
-                raise BadInput(f"there is a subscription {sub_id!r} already")
-            await self.subscriptions.pop(sub_id).end()
+        sub_id = limits.name(header.subscription or text(header.cid), "sub_id")
+        if sub_id in self.subscriptions and "replace" not in header.options:
+            raise BadInput(f"there is a subscription {sub_id!r} already")
         if len(self.subscriptions) >= MOST_SUBSCRIPTIONS:
             raise BadInput(f"a client has at most {MOST_SUBSCRIPTIONS} subscriptions")
-        made: Subscription | Listener = Listener(self, topic, sub_id)
-        granted = None
-        if queue is not None:
-            limits.name(queue, "queue")
-            group = limits.name(options.get("group") or QUEUE_MODE, "group")
-            cap, strict = await self.face.terms(queue)
-            share = self.face.share(queue, group)
-            made = Subscription(self, topic, queue, sub_id, share, backlog=min(backlog, cap), strict=strict)
-            granted = f"max_backlog={made.backlog}"
+        made = await self._subscription(header, sub_id)
+        if sub_id in self.subscriptions:
+            await self.subscriptions.pop(sub_id).end()
         if self._gone.is_set():
             return
         self.subscriptions[sub_id] = made
-        done = ["completed"] if "completed" in header.asked else []
-        for kind in [one for one in header.asked if one != "completed"]:
-            self.send(Header(c="ack", cid=header.cid, a=kind, sub_id=sub_id, status=SUCCESS, o=granted))
+        granted = f"max_backlog={made.backlog}" if isinstance(made, Subscription) else None
+        told = [
+            Header(c="ack", cid=header.cid, a=kind, sub_id=sub_id, status=SUCCESS, o=granted) for kind in header.asked
+        ]
         if header.command == "sow_and_subscribe":
-            # Nothing here has a state of the world: it is empty, and said to be.
-            for word in ("group_begin", "group_end"):
-                self.send(Header(c=word, cid=header.cid, t=topic, sids=sub_id, sub_id=sub_id))
-        for kind in done:
-            self.send(Header(c="ack", cid=header.cid, a=kind, sub_id=sub_id, status=SUCCESS, o=granted))
-        if isinstance(made, Subscription):
-            made.share.join(made)
-        else:
-            self.face.topics.join(made)
+            # Nothing here has a state of the world: it is empty, and said to be, before the command is completed.
+            world = [Header(c=word, cid=header.cid, t=made.topic, sids=sub_id, sub_id=sub_id) for word in _WORLD]
+            at = len(told) - (told[-1:] != [] and told[-1].a == "completed")
+            told[at:at] = world
+        for one in told if header.cid is not None else []:
+            self.send(one)
+        made.begin()
+
+    async def _subscription(self, header: Header, sub_id: str) -> Subscription | Listener:
+        topic, options = limits.name(header.subject, "topic"), header.options
+        backlog = _backlog(options)
+        queue = self.face.queue_of(topic)
+        if queue is None:
+            return Listener(self, topic, sub_id)
+        limits.name(queue, "queue")
+        group = limits.name(options.get("group") or QUEUE_MODE, "group")
+        cap, strict = await self.face.terms(queue)
+        return Subscription(self, topic, sub_id, queue, group, backlog=min(backlog, cap), strict=strict)
 
     async def _unsubscribe(self, header: Header) -> None:
         sub_id = header.subscription or text(header.cid)

@@ -54,8 +54,8 @@ class Share:
         """When this returns nothing is claimed for it any more: what it gives back is not given to it."""
         if member in self._members:
             self._members.remove(member)
-        if not self._members:
-            self._on_empty()
+            if not self._members:
+                self._on_empty()
         self.look()
         await self._at_rest.wait()
 

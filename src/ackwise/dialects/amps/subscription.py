@@ -31,6 +31,9 @@ class Listener:
         self.session, self.topic, self.sub_id = session, topic, sub_id
         self._header = b'{"c":"p",%b}' % named(topic, sub_id)
 
+    def begin(self) -> None:
+        self.session.face.topics.join(self)
+
     def tell(self, body: bytes) -> None:
         self.session.connection.tell(pack(self._header, body))
 
@@ -42,10 +45,12 @@ class Subscription:
     """Takes deliveries of a queue, never more at once than its backlog."""
 
     def __init__(
-        self, session: Session, topic: str, queue: str, sub_id: str, share: Share, *, backlog: int, strict: bool
+        self, session: Session, topic: str, sub_id: str, queue: str, group: str, *, backlog: int, strict: bool
     ) -> None:
-        self.session, self.topic, self.queue, self.sub_id = session, topic, queue, sub_id
-        self.share, self.backlog, self.strict = share, backlog, strict
+        self.session, self.topic, self.sub_id, self.queue, self.group = session, topic, sub_id, queue, group
+        self.backlog, self.strict = backlog, strict
+        self.share: Share | None = None
+        """From when it begins."""
         self.held = 0
         self.leases: dict[int, Handout] = {}
         self.ended = False
@@ -97,19 +102,31 @@ class Subscription:
         limits = [_extras(one).headers.get(EXPIRES_AT, "") if one else "" for one in packed]
         return frozenset(at for at, limit in enumerate(limits) if limit.isdecimal() and int(limit) <= now)
 
+    def begin(self) -> None:
+        self.share = self.session.face.share(self.queue, self.group)
+        self.share.join(self)
+
     def freed(self, count: int) -> None:
         self.held -= count
-        self.share.look()
+        if self.share is not None:
+            self.share.look()
 
     def lost(self, count: int) -> None:
         """What it held for too long goes to somebody else, if there is somebody."""
-        self.share.come_last(self)
+        if self.share is not None:
+            self.share.come_last(self)
         self.freed(count)
+
+    async def step_back(self) -> None:
+        """It is about to give a message back, which the others are to be asked for first."""
+        if self.share is not None:
+            await self.share.step_back(self)
 
     async def leave(self) -> list[str]:
         """Take nothing more; the leases it leaves behind."""
         self.ended = True
-        await self.share.leave(self)
+        if self.share is not None:
+            await self.share.leave(self)
         return self.handouts.take(self)
 
     async def end(self) -> None:

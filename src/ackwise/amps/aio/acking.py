@@ -1,0 +1,154 @@
+"""Acks: at once, or gathered by topic and subscription."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from ackwise.amps.aio.link import AsyncLink
+from ackwise.amps.aio.subscription import AsyncSubscription
+from ackwise.amps.errors import CommandFailed, Disconnected
+from ackwise.amps.message import Message
+from ackwise.amps.settings import AckSettings
+from ackwise.client.aio.batcher import AsyncBatcher
+from ackwise.client.beside.aio import AsyncSignal, AsyncWorker, call
+from ackwise.core.amps.headers import Header, text
+from ackwise.core.errors import AckwiseError
+
+log = logging.getLogger("ackwise.amps")
+
+Key = tuple[str, str]
+"""Topic and subscription: acks are gathered under it."""
+
+
+class AsyncAckVerbs(AckSettings):
+    """What a client says about deliveries, over the connection it has now."""
+
+    def __init__(self, timeout: float, on_ack_error: Callable[[AckwiseError], object] | None) -> None:
+        super().__init__()
+        self.on_ack_error = on_ack_error
+        self.dropped_acks = 0
+        """Acks that were gathered and not sent when a connection was lost: those messages are delivered again."""
+        self.ack_frames = 0
+        """Ack frames sent so far."""
+        self._timeout = timeout
+        self._closed = False
+        self._link: AsyncLink | None = None
+        self._subscriptions: dict[str, AsyncSubscription] = {}
+        self._acks: AsyncBatcher[Key, str, int] = AsyncBatcher(self._send_acks)
+        self._ring = AsyncSignal()
+        self._acker: AsyncWorker | None = None
+
+    def _reached(self) -> AsyncLink:
+        link = self._link
+        if link is None:
+            raise Disconnected("the client is closed" if self._closed else None)
+        return link
+
+    async def ack(self, topic: str, bookmark: str, sub_id: str | None = None) -> int:
+        """Ack one delivery, or several with commas between their bookmarks, now; how many were still held."""
+        return await self._settle(topic, bookmark, sub_id, None)
+
+    async def ack_message(self, message: Message) -> int:
+        return await self._settle(message.topic, message.bookmark, message.sub_id, None)
+
+    async def cancel(self, what: Message | str, bookmark: str = "", sub_id: str | None = None) -> int:
+        """Give a delivery back to its queue, as a failure: a message, or its topic and bookmark."""
+        return await self._settle(*_named(what, bookmark, sub_id), "cancel")
+
+    async def expire(self, what: Message | str, bookmark: str = "", sub_id: str | None = None) -> int:
+        """Make a delivery a dead letter: a message, or its topic and bookmark."""
+        return await self._settle(*_named(what, bookmark, sub_id), "expire")
+
+    async def flush_acks(self) -> None:
+        """Send the acks that were gathered; returns when the server has them all."""
+        await self._acks.flush()
+
+    @property
+    def pending_acks(self) -> int:
+        """How many were gathered and not sent."""
+        return len(self._acks)
+
+    async def _settle(self, topic: str, bookmark: str, sub_id: str | None, option: str | None) -> int:
+        if not topic:
+            raise CommandFailed("topic is required for ack")
+        if not bookmark:
+            raise CommandFailed("bookmark is required for ack")
+        link = self._reached()
+        self.ack_frames += 1
+        answer = await link.command(_ack(topic, bookmark, sub_id, option), self._timeout)
+        for one in bookmark.split(","):
+            self._acks.discard(one, lambda key: key[0] == topic)
+        for subscription in list(self._subscriptions.values()):
+            current = subscription.current
+            if current is not None and current.bookmark in bookmark.split(","):
+                current.settled = True
+        return _count(answer)
+
+    def handled(self, message: Message) -> None:
+        """A handler is done with a message, or the next one was asked for."""
+        if not self.auto_ack or message.settled or not message.wants_ack:
+            return
+        message.settled = True
+        if message.link is not self._link:
+            self.dropped_acks += 1
+        elif self._acks.add((message.topic, message.sub_id), message.bookmark):
+            self._ring.set()
+
+    async def failed(self, message: Message) -> None:
+        """A handler failed, and its message goes back at once."""
+        if message.wants_ack and not message.settled and message.link is self._link:
+            try:
+                await self.cancel(message)
+            except AckwiseError as refused:
+                await self._complain(refused)
+
+    async def _send_acks(self, batches: Sequence[tuple[Key, Sequence[str]]]) -> list[Sequence[int] | AckwiseError]:
+        """One frame for each key."""
+        link = self._link
+        if link is None:
+            return [Disconnected() for _ in batches]
+        headers = [_ack(topic, ",".join(bookmarks), sub_id, None) for (topic, sub_id), bookmarks in batches]
+        self.ack_frames += len(headers)
+        answers = await link.commands(headers, self._timeout)
+        return [
+            answer if isinstance(answer, AckwiseError) else [1] * len(items)
+            for answer, (_, items) in zip(answers, batches, strict=True)
+        ]
+
+    def _changed(self) -> None:
+        self._acks.size = self.ack_batch_size
+        self._acks.timeout = self.ack_timeout or None
+        self._ring.set()
+
+    async def _send_due(self) -> None:
+        """Sends batches that are full or old enough, until the end."""
+        while not self._closed:
+            await self._ring.wait(self._acks.pause())
+            self._ring.clear()
+            for problem in await self._acks.flush_due():
+                await self._complain(problem)
+
+    async def _complain(self, problem: AckwiseError) -> None:
+        log.warning("acks could not be sent: %s", problem)
+        if self.on_ack_error is not None:
+            await self._tell(self.on_ack_error, problem)
+
+    async def _tell(self, callback: Callable[..., object], *what: object) -> None:
+        try:
+            await call(callback, *what)
+        except Exception:
+            log.exception("a callback failed")
+
+
+def _ack(topic: str, bookmarks: str, sub_id: str | None, option: str | None) -> Header:
+    return Header(c="ack", t=topic, bm=bookmarks, sub_id=sub_id or None, opts=option)
+
+
+def _named(what: Message | str, bookmark: str, sub_id: str | None) -> tuple[str, str, str | None]:
+    return (what.topic, what.bookmark, what.sub_id) if isinstance(what, Message) else (what, bookmark, sub_id)
+
+
+def _count(answer: Header) -> int:
+    given = text(answer.records_deleted)
+    return int(given) if given.isdecimal() else 0
