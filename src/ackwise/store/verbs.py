@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 from ackwise.core import queries as q
 from ackwise.core.answers import QueueInfo
+from ackwise.core.graph.commands import Asked, AskGraph
 from ackwise.store import audit, locating, reads, standing
+from ackwise.store.graph import running as graph
 from ackwise.store.session import Known, Session
 from ackwise.store.turn.context import Looking
 
@@ -85,6 +87,9 @@ class ReadVerbs:
 
     def list_stats(self, query: q.ListStats) -> list[q.QueueSummary]:
         return self._ask(standing.list_stats, query)
+
+    def ask_graph(self, query: AskGraph) -> Asked:
+        return self._look(lambda session: graph.ask(session, self.now(), query))
 
     def audit(self) -> list[str]:
         return self._look(audit.audit)

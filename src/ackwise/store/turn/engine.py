@@ -31,6 +31,8 @@ from ackwise.core.commands import (
     Transaction,
 )
 from ackwise.core.errors import AckwiseError
+from ackwise.core.graph.commands import EndGraphSession, FetchGraph, OpenGraphSession, RunGraph
+from ackwise.store.graph import running as graph
 from ackwise.store.session import Session
 from ackwise.store.turn import advance, catalog, claim, dead, seek, settle, sweep, transaction
 from ackwise.store.turn.context import Tally, Turn
@@ -59,10 +61,14 @@ _HANDLERS: dict[type[Command], Callable[[Turn, Any], Result]] = {
     Sweep: sweep.sweep,
     Beat: lambda turn, c: _beat(turn, c),
     Claim: claim.claim,
+    RunGraph: graph.run,
+    OpenGraphSession: graph.open_session,
+    EndGraphSession: graph.end_session,
+    FetchGraph: graph.fetch,
 }
 
 _PHASES: tuple[tuple[type[Command], ...], ...] = (
-    (Settle, Extend, Transaction),
+    (Settle, Extend, Transaction, RunGraph, OpenGraphSession, EndGraphSession),
     (
         ConfigureQueue,
         PauseQueue,
@@ -80,6 +86,7 @@ _PHASES: tuple[tuple[type[Command], ...], ...] = (
     ),
     (Push,),
     (Claim,),
+    (FetchGraph,),
 )
 
 
