@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from ackwise.core.commands import Command
+from ackwise.core.errors import BadInput
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.core.queries import Query
@@ -90,9 +91,19 @@ class Done(msgspec.Struct):
     limit: int | None = None
     """Of a NACK: how many failures the watch allows."""
     reason: str | None = None
-    refused: Exception | None = None
+    refused: BadInput | None = None
     """The statement took effect and is an error all the same (E8007)."""
     tick: int = 0
+
+
+class Opened(msgspec.Struct):
+    """A session is there; `no` is what its bell is called by."""
+
+    no: int
+
+    @property
+    def bell(self) -> str:
+        return f"mew:{self.no}"
 
 
 class Ran(msgspec.Struct):

@@ -23,8 +23,8 @@ class GraphError(BadInput):
     def told(self) -> str:
         """Code, name and message in one line."""
         if self.word[:1] == "E" and self.word[1:].isdigit():
-            head = f"{self.word} {self.name}: "
-            return self.message if self.message.startswith(head) else head + self.message
+            named = self.message.startswith(self.name + ":")
+            return f"{self.word} {self.message}" if named else f"{self.word} {self.name}: {self.message}"
         return f"{self.word}: {self.message}"
 
 
@@ -35,11 +35,11 @@ def constraint(message: str, at: At = NOWHERE) -> GraphError:
 
 def unknown(message: str, at: At = NOWHERE) -> GraphError:
     """A type, an attribute, a variable or an entity that is not there."""
-    return GraphError("not_found", message, at=at)
+    return GraphError("constraint", message, name="NOT_FOUND", at=at)
 
 
 def wrong_type(message: str, at: At = NOWHERE) -> GraphError:
-    return GraphError("type_error", message, at=at)
+    return GraphError("constraint", message, name="TYPE_ERROR", at=at)
 
 
 def not_supported(what: str, at: At = NOWHERE) -> GraphError:
@@ -51,7 +51,7 @@ def missing_parameter(name: str, at: At = NOWHERE) -> GraphError:
 
 
 def protected(type_name: str, at: At = NOWHERE) -> GraphError:
-    return GraphError("protected", f"Cannot create protected type '{type_name}'", at=at)
+    return GraphError("constraint", f"Cannot create protected type '{type_name}'", name="PROTECTED", at=at)
 
 
 def pattern_denied(reason: str, at: At = NOWHERE) -> GraphError:
@@ -102,7 +102,10 @@ def buffer_overflow(shown: str, size: int) -> GraphError:
 def buffer_blocked(shown: str, at: At = NOWHERE) -> GraphError:
     """A standing watch with `on_full: block` holds its producers up."""
     return GraphError(
-        "blocked", f"the buffer of watch '{shown}' is full and on_full: block holds this statement up", at=at
+        "constraint",
+        f"the buffer of watch '{shown}' is full and on_full: block holds this statement up",
+        name="BLOCKED",
+        at=at,
     )
 
 

@@ -18,6 +18,7 @@ from ackwise.store.graph.reading import Reader
 
 PREFIX = 128
 """So many characters of a text are indexed."""
+_EVENTS = frozenset({system.EVENT, system.WATCH_EVENT})
 _OPS = {"=": "=", "<": "<=", "<=": "<=", ">": ">=", ">=": ">="}
 
 
@@ -174,7 +175,8 @@ class _Query:
         text = f"SELECT {', '.join(chosen)} FROM {', '.join(self.tables)}"
         if self.conditions:
             text += f" WHERE {' AND '.join(self.conditions)}"
-        text += f" ORDER BY {first}"
+        # Events count downwards, to be told from entities.
+        text += f" ORDER BY {first}{' DESC' if self.plan.types(self.plan.first) <= _EVENTS else ''}"
         if self.wanted.limit is not None:
             text += f" LIMIT {self.value(self.wanted.limit)}"
         whole = [(name, at) for name, at in columns.items() if name in self.place]

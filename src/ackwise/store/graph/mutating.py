@@ -341,6 +341,8 @@ def _action(edge: Entity, slot: int) -> str:
 
 def _refuse_protected(entity: Entity, what: str, at: At) -> None:
     if entity.type.protected:
-        raise faults.GraphError("protected", f"'{entity.type.name}' is protected and cannot be {what}", at=at)
+        raise faults.GraphError(
+            "constraint", f"'{entity.type.name}' is protected and cannot be {what}", name="PROTECTED", at=at
+        )
 
 

@@ -6,6 +6,7 @@ from typing import assert_never
 
 import msgspec
 
+from ackwise.core import limits
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.commands import (
@@ -15,6 +16,7 @@ from ackwise.core.graph.commands import (
     EndGraphSession,
     Fetched,
     FetchGraph,
+    Opened,
     OpenGraphSession,
     Ran,
     RunGraph,
@@ -262,10 +264,10 @@ def inspect(reader: Reader, statement: s.Inspect) -> Asked:
 # sessions and time
 
 
-def open_session(turn: Turn, command: OpenGraphSession) -> Done:
+def open_session(turn: Turn, command: OpenGraphSession) -> Opened:
+    limits.name(command.session, "session")
     graph = Graph(turn)
-    watching.open_session(graph, command.session)
-    return Done()
+    return Opened(watching.open_session(graph, command.session).no)
 
 
 def end_session(turn: Turn, command: EndGraphSession) -> Done:
