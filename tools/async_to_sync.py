@@ -1,4 +1,4 @@
-"""Write `ackwise.client.sync` from `ackwise.client.aio`, and likewise for MEW; with --check only say whether it is up to date."""
+"""Write `ackwise.client.sync` from `ackwise.client.aio`, and MEW's; with --check only say whether it is up to date."""
 
 import argparse
 import re

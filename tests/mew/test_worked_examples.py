@@ -79,9 +79,7 @@ def test_the_worked_examples(prompt: Prompt, clock: ManualClock) -> None:
     assert prompt.rows(letters) == [["max_redeliveries_exceeded", 3]]
     assert prompt.rows("MATCH p: Parcel, queued(p, #lost) RETURN p.label") == [["A"]]
     # 21-23
-    commit = prompt.ok(
-        'BEGIN SPAWN b: Parcel { label = "B" } LINK queued(#b, #north) SET #b.weight = 9 COMMIT'
-    )
+    commit = prompt.ok('BEGIN SPAWN b: Parcel { label = "B" } LINK queued(#b, #north) SET #b.weight = 9 COMMIT')
     assert (commit["statement"], counts(commit)) == ("COMMIT", {"created": 1, "linked": 1, "modified": 1})
     (event,) = prompt.events
     assert (event["type"], event["match"]["weight"]) == ("consumed", 9)

@@ -1,4 +1,4 @@
-"""What a session stands on: a broker over a store, or a server; and how it waits. Each for event loops and for threads."""
+"""What a session stands on, a broker or a server, and how it waits: for event loops and for threads."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ def accepted(attribute: Attribute, value: object, at: At = NOWHERE) -> Any:
 
 def _broken(check: s.Modifier, value: Any) -> str:
     """What is wrong with the value; empty when nothing is."""
-    match check.name, check.values:
+    values: tuple[Any, ...] = check.values
+    match check.name, values:
         case ">=", (bound,):
             return "" if value >= bound else f"{value!r} is less than {bound}"
         case "<=", (bound,):

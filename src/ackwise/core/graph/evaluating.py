@@ -202,11 +202,11 @@ def _arithmetic(op: str, left: Any, right: Any, at: At) -> Any:
     match op, left, right:
         case "-", Timestamp(), Timestamp():
             return Duration(int(left) - int(right))
-        case ("+" | "-"), Timestamp(), int() if not isinstance(right, Timestamp | bool):
+        case (("+" | "-"), Timestamp(), int()) if not isinstance(right, Timestamp | bool):
             return Timestamp(_bounded(int(left) + (int(right) if op == "+" else -int(right)), at))
         case "+", int(), Timestamp() if not isinstance(left, Timestamp | bool):
             return Timestamp(_bounded(int(left) + int(right), at))
-        case ("+" | "-"), Duration(), Duration():
+        case (("+" | "-"), Duration(), Duration()):
             return Duration(_bounded(int(left) + (int(right) if op == "+" else -int(right)), at))
         case "*", Duration(), _ if _is_number(right):
             return Duration(_bounded(round(int(left) * right), at))

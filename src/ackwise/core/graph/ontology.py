@@ -230,14 +230,14 @@ class Ontology:
                 raise faults.constraint(f"'{name}' is sealed: nothing is derived from it", declared.at)
             for attribute in parent.attributes.values():
                 if inherited.get(attribute.name, attribute).no != attribute.no:
-                    raise faults.constraint(f"'{declared.name}' inherits two attributes '{attribute.name}'", declared.at)
+                    raise faults.constraint(
+                        f"'{declared.name}' inherits two attributes '{attribute.name}'", declared.at
+                    )
                 inherited[attribute.name] = attribute
             ancestors |= parent.ancestors | {name}
         attributes = self._attributes(number, declared.name, declared.attributes, inherited)
         flags = declared.flags
-        return NodeType(
-            number, declared.name, attributes, frozenset(ancestors), "abstract" in flags, "sealed" in flags
-        )
+        return NodeType(number, declared.name, attributes, frozenset(ancestors), "abstract" in flags, "sealed" in flags)
 
     def _edge_type(self, number: int, declared: s.EdgeDecl) -> EdgeType:
         slots = tuple((name, ref.names) for name, ref in declared.slots)
@@ -273,11 +273,11 @@ def _slot_number(slots: tuple[tuple[str, tuple[str, ...]], ...], name: str, at: 
 def _check_modifiers(name: str, scalar: str, modifiers: tuple[s.Modifier, ...]) -> None:
     for modifier in modifiers:
         match modifier.name, modifier.values:
-            case ("required" | "unique" | "readonly"), ():
+            case (("required" | "unique" | "readonly"), ()):
                 pass
             case "indexed", () | ("asc" | "desc",):
                 pass
-            case (">=" | "<=" | ">" | "<"), (int() | float(),) if scalar in _NUMERIC:
+            case ((">=" | "<=" | ">" | "<"), (int() | float(),)) if scalar in _NUMERIC:
                 pass
             case "..", (int() | float(), int() | float()) if scalar in _NUMERIC:
                 pass

@@ -17,9 +17,9 @@ from ackwise.core.settlement import Reason
 Mode = Literal["watch", "consume"]
 MUTABLE = ("buffer", "on_full", "delivery", "filter")
 _KNOWN = (
-    "mode group ordering delivery visibility window buffer on_full ack_timeout max_redeliveries dead_letter initial "
-    "filter deliver_on"
-).split()
+    *("mode", "group", "ordering", "delivery", "visibility", "window", "buffer", "on_full", "ack_timeout"),
+    *("max_redeliveries", "dead_letter", "initial", "filter", "deliver_on"),
+)
 _WORDS = {
     "mode": ("watch", "consume"),
     "delivery": ("best_effort", "reliable"),

@@ -9,10 +9,10 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from ackwise.client.servers import base_of, error_of
+from ackwise.client.wires.reply import Broken, Unsent
 from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError, OutcomeUnknown, StoreUnavailable
 from ackwise.core.queries import Query
-from ackwise.client.wires.reply import Broken, Unsent
 from ackwise.dialects.mew.lines import Line, line_from
 from ackwise.dialects.mew.talk import Now, Pause, Session, Talking
 from ackwise.mew.reaching import AsyncBell, AsyncBroker, AsyncReach, AsyncWire

@@ -44,7 +44,8 @@ class WatchRow(msgspec.Struct):
 
 
 def watch_from(row: Row) -> WatchRow:
-    return WatchRow(*row[:5], SPEC.decode(row[5]), *row[6:])
+    no, found, session, pool, status, spec, head, sent, delivered, held, asked_at, last = row
+    return WatchRow(no, found, session, pool, status, SPEC.decode(spec), head, sent, delivered, held, asked_at, last)
 
 
 def watch(graph: Graph, no: int) -> WatchRow | None:
@@ -53,7 +54,12 @@ def watch(graph: Graph, no: int) -> WatchRow | None:
 
 
 def append(
-    graph: Graph, to: WatchRow, kind: str, body: dict[str, Any], delivery_id: str | None = None, lease: int | None = None
+    graph: Graph,
+    to: WatchRow,
+    kind: str,
+    body: dict[str, Any],
+    delivery_id: str | None = None,
+    lease: int | None = None,
 ) -> None:
     """One more event; `save` writes the watch's counts."""
     to.head += 1

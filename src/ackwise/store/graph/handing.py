@@ -47,7 +47,7 @@ class Handing:
     def _buffered(self, row: WatchRow) -> None:
         if row.sent >= row.head or self.room <= 0:
             return
-        upto = self.graph.state.ticked if row.spec.deliver_on == "tick" else self.graph.tick
+        upto = self.graph.state.ticked if row.spec.deliver_on == "tick" else pools.BEYOND
         floor = row.sent if row.spec.on_full == "block" else max(row.sent, row.head - row.spec.buffer)
         where = {"watch": row.no, "sent": floor, "tick": upto, "limit": self.room}
         found = self.graph.session.rows("mew_events_next", where)
@@ -81,9 +81,7 @@ class Handing:
             watching.cancel(self.graph, row)
             error = faults.buffer_overflow(row.shown, row.spec.buffer)
             self.events.append(
-                WatchEvent(
-                    row.id, "notice", self.graph.tick, code=error.word, name=error.name, message=error.message
-                )
+                WatchEvent(row.id, "notice", self.graph.tick, code=error.word, name=error.name, message=error.message)
             )
             return False
         self._lease(row, pool, *found)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ackwise.core.graph import faults
+from ackwise.core.graph import faults, system
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.commands import Done
 from ackwise.core.graph.faults import NOWHERE, At, GraphError
@@ -14,7 +14,7 @@ from ackwise.core.graph.ontology import EdgeType
 from ackwise.core.graph.patterns import EdgePart
 from ackwise.core.graph.projecting import match_of
 from ackwise.core.graph.values import Entity
-from ackwise.store.graph import matching, pools
+from ackwise.store.graph import matching, pools, redriving
 from ackwise.store.graph.events import WatchRow
 from ackwise.store.graph.mutating import Mutator
 from ackwise.store.graph.pools import Delivery
@@ -32,7 +32,8 @@ def bury(graph: Graph, row: WatchRow, stands: Delivery, delivery_id: str, done: 
         return
     done.outcome = "dead_lettered"
     try:
-        _move(graph, row, item, stands, row.spec.dead_letter, done)
+        with graph.tentatively():
+            _move(graph, row, item, stands, row.spec.dead_letter, done)
     except GraphError as problem:
         hold(graph, stands)
         done.refused = faults.dead_letter_failed(delivery_id, row.spec.dead_letter.shown, problem.message, at)
@@ -91,6 +92,8 @@ def _move(graph: Graph, row: WatchRow, item: Entity, stands: Delivery, ref: s.Id
     if moved and pools.first_match(graph, looked, item.no) is None:
         forget(graph, stands)
         graph.session.run("mew_items_free", {"entity": item.no})
+        for (no,) in graph.session.rows("mew_pools_of", {"entity": item.no}):
+            redriving.ring_pool(graph, no)
         return
     mutator.link(graph.ontology.edges["_dead_letter_item"], (destination, item), {})
     hold(graph, stands)
@@ -122,11 +125,28 @@ def _relocate(
 
 def hold(graph: Graph, stands: Delivery) -> None:
     """Neither deleted nor handed out, until somebody frees it; only patterns that ask for dead letters find it."""
-    graph.session.run("mew_delivery_put", stands._replace(lease=None, fails=0, delivs=0, dead=1)._asdict())
+    _hold(graph, stands._replace(lease=None, fails=0, delivs=0, dead=1))
+
+
+def is_held(graph: Graph, entity: int) -> bool:
+    """Whether an edge says that the entity is a dead letter."""
+    row = graph.session.row("mew_edges_in_slot", {"node": entity, "type": system.LETTER_ITEM, "slot": 1})
+    return row is not None and row[0] > 0
+
+
+def hold_again(graph: Graph, stands: Delivery) -> None:
+    """A dead letter that somebody was handed as such comes back."""
+    _hold(graph, stands._replace(lease=None, dead=1))
+
+
+def _hold(graph: Graph, stands: Delivery) -> None:
+    graph.session.run("mew_delivery_put", stands._asdict())
+    graph.session.run("mew_items_hold", {"entity": stands.entity})
     for (no,) in graph.session.rows("mew_pools_of", {"entity": stands.entity}):
         pool = pools.pool_of(graph, no)
         if pool is not None and pools.wants_letters(pool):
             graph.session.run("mew_items_free_for_letters", {"entity": stands.entity, "pool": no})
+            redriving.ring_pool(graph, no)
 
 
 def forget(graph: Graph, stands: Delivery) -> None:

@@ -344,5 +344,3 @@ def _refuse_protected(entity: Entity, what: str, at: At) -> None:
         raise faults.GraphError(
             "constraint", f"'{entity.type.name}' is protected and cannot be {what}", name="PROTECTED", at=at
         )
-
-

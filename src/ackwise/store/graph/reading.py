@@ -99,7 +99,9 @@ class Reader:
     def existing(self, ref: s.IdRef, at: At = NOWHERE) -> Entity:
         found = self.by_id(ref.id)
         if found is None:
-            raise faults.unknown(f"there is nothing with the id '{ref.shown or '#' + ref.id}'", ref.at or at)
+            raise faults.unknown(
+                f"there is nothing with the id '{ref.shown or '#' + ref.id}'", at if ref.at == NOWHERE else ref.at
+            )
         return found
 
 

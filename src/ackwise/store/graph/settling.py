@@ -97,6 +97,9 @@ def _apply(graph: Graph, held: Held, fate: Fate, done: Done, at: At) -> None:
 
 def _give_back(graph: Graph, held: Held, fate: Fate) -> None:
     stands = held.stands._replace(lease=None, fails=fate.failures, due_at=fate.due_at)
+    if letters.is_held(graph, stands.entity):
+        letters.hold_again(graph, stands)
+        return
     graph.session.run("mew_delivery_put", stands._asdict())
     graph.session.run("mew_items_free", {"entity": stands.entity})
     for (pool,) in graph.session.rows("mew_pools_of", {"entity": stands.entity}):
@@ -119,7 +122,9 @@ def expire(graph: Graph, lease: Lease) -> None:
         return
     held = held_of(graph, stands, lease)
     done = Done()
-    _apply(graph, held, on_expiry(held.watch.spec.policy, held.attempt, graph.turn.now, graph.turn.roll()), done, NOWHERE)
+    _apply(
+        graph, held, on_expiry(held.watch.spec.policy, held.attempt, graph.turn.now, graph.turn.roll()), done, NOWHERE
+    )
     row = events.watch(graph, held.watch.no)
     if row is not None:
         events.notice(graph, row, faults.ack_timeout(held.delivery_id, held.watch.spec.ack_timeout_text))

@@ -9,6 +9,7 @@ from ackwise.core.graph import syntax as s
 from ackwise.core.graph.commands import Done
 from ackwise.core.graph.faults import At
 from ackwise.core.graph.projecting import match_of
+from ackwise.core.graph.values import Entity
 from ackwise.core.graph.watching import MOST_WATCHES_IN_ALL, WatchSpec, altered, spec_of
 from ackwise.store.graph import events, matching, pools, settling
 from ackwise.store.graph.events import WatchRow, watch_from
@@ -84,7 +85,7 @@ def create(graph: Graph, session: str, watch: s.Watch, most: int) -> Done:
     return done
 
 
-def _node(graph: Graph, no: int) -> matching.Entity:
+def _node(graph: Graph, no: int) -> Entity:
     found = graph.by_no(no)
     assert found is not None
     return found

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from ackwise.core.graph import faults
 from ackwise.core.graph.checking import accepted
-from ackwise.core.graph.faults import NOWHERE, At
+from ackwise.core.graph.faults import NOWHERE, At, GraphError
 from ackwise.core.graph.ontology import Attribute, EdgeType, NodeType, Ontology, own_attribute
 from ackwise.core.graph.values import Entity
 from ackwise.core.ids import base36
@@ -36,6 +38,19 @@ class Graph(Reader):
         self.trackers = [Tracker(self, self.watches.committed)]
         self._live: dict[int, Entity] = {}
         self._mint = 0
+
+    @contextmanager
+    def tentatively(self) -> Iterator[None]:
+        """What is done inside is taken back when it is refused half-way."""
+        live = dict(self._live)
+        self.session.savepoint()
+        try:
+            yield
+        except GraphError:
+            self.session.undo()
+            self._live = live
+            raise
+        self.session.keep()
 
     def begin_step(self, mint: int, now: int) -> None:
         self._mint, self.now = mint, now

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, cast
 
 from lark import Token, Tree
@@ -134,7 +134,7 @@ class Builder:
         return s.ListOf(tuple(c))
 
     def _sort_key(self, tree: Tree[Token], c: Children) -> s.Expr:
-        return s.Sorted(c[0], c[1].upper() == "DESC") if len(c) > 1 else c[0]  # type: ignore[no-any-return]
+        return s.Sorted(c[0], c[1].upper() == "DESC") if len(c) > 1 else c[0]
 
     # patterns
 
@@ -369,7 +369,7 @@ class Builder:
 
     def _watch(self, tree: Tree[Token], c: Children) -> s.Watch:
         options = tuple(option for one in c if isinstance(one, _Options) for option in one)
-        pattern = next(one for one in c if isinstance(one, tuple) and not isinstance(one, _Boxed))
+        pattern = next(one for one in c if type(one) is tuple)
         body = next(child for child in tree.children if isinstance(child, Tree) and child.data == "pattern")
         where = next((child for child in tree.children if isinstance(child, Tree) and child.data == "where"), None)
         text = self._source(body) + (" " + self._source(where) if where is not None else "")
@@ -403,10 +403,7 @@ def _at(tree: Tree[Token]) -> At:
 
 
 class _Boxed(tuple[Any, ...]):
-    """A piece of a statement on its way to the rule that needs it."""
-
-    def __new__(cls, items: Any) -> Any:
-        return super().__new__(cls, items if isinstance(items, Iterable) and not isinstance(items, str) else (items,))
+    """Pieces of a statement on their way to the rule that needs them."""
 
 
 class _Modifiers(_Boxed): ...

@@ -21,9 +21,9 @@ _UNSUPPORTED_STARTS = {
     "TRIGGER": "a trigger",
 }
 _STARTS = (
-    "ontology type node edge SPAWN LINK SET KILL UNLINK MATCH INSPECT BEGIN COMMIT ROLLBACK TICK WATCH ACK NACK PAUSE "
-    "RESUME CANCEL ALTER"
-).split()
+    *("ontology", "type", "node", "edge", "SPAWN", "LINK", "SET", "KILL", "UNLINK", "MATCH", "INSPECT", "BEGIN"),
+    *("COMMIT", "ROLLBACK", "TICK", "WATCH", "ACK", "NACK", "PAUSE", "RESUME", "CANCEL", "ALTER"),
+)
 _WORDS = {
     "NAME": "a name",
     "STRING": "a string",

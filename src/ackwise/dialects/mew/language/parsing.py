@@ -86,7 +86,7 @@ def _read(text: str) -> tuple[list[Tree[Token]], UnexpectedInput | RecursionErro
     state = reading.parser_state
     last: Token | None = None
     try:
-        for token in reading.lexer_thread.lex(state):
+        for token in reading.lexer_thread.lex(state):  # type: ignore[no-untyped-call]
             last = token
             _feed(state, token)
         end = Token.new_borrow_pos("$END", "", last) if last is not None else Token("$END", "", 0, 1, 1)
@@ -121,9 +121,8 @@ def _explained(problem: UnexpectedInput, text: str, last: int) -> tuple[GraphErr
         place = problem.pos_in_stream or 0
         found, expected = text[place : place + 1], set(problem.allowed or ())
     elif isinstance(problem, UnexpectedToken):
-        place = problem.token.start_pos if problem.token.type != "$END" else len(text.rstrip())
-        place = place if place is not None else len(text)
-        found, expected = str(problem.token), set(problem.accepts or problem.expected or ())
+        place = len(text.rstrip()) if problem.token.type == "$END" else problem.token.start_pos or 0
+        found, expected = str(problem.token), set(problem.expected)
     else:
         place, found, expected = len(text), "", set()
     at = position(text, place)
