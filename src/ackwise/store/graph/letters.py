@@ -64,7 +64,8 @@ def _match(graph: Graph, row: WatchRow, item: Entity) -> dict[str, Any]:
 
 def _delete(graph: Graph, item: Entity, stands: Delivery, done: Done, at: At) -> None:
     try:
-        Mutator(graph, done).kill(item, at)
+        with graph.tentatively():
+            Mutator(graph, done).kill(item, at)
     except GraphError:
         hold(graph, stands)  # something prevents it; handing it out again would be no better
         return
