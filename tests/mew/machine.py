@@ -88,7 +88,7 @@ class Consumers(RuleBasedStateMachine):
     @rule(handle=st.sampled_from(HANDLES))
     def watch(self, handle: str) -> None:
         if handle not in self.standing:
-            self.session.run(f'MATCH b: Box RETURN b.name {WATCHES[handle].replace("#dlq", chr(35) + self.dlq)}')
+            self.session.run(f"MATCH b: Box RETURN b.name {WATCHES[handle].replace('#dlq', chr(35) + self.dlq)}")
             self.standing.add(handle)
 
     @rule(most=st.integers(1, 3))

@@ -38,7 +38,9 @@ def test_5_01_delivery_id_token(jobs: Prompt) -> None:
 
 
 def test_5_02_option_brackets(jobs: Prompt) -> None:
-    jobs.ok('a = WATCH j: Job WHERE j.state = "pending" [mode: consume] [ack_timeout: 30s] [max_redeliveries: 3] RETURN j')
+    jobs.ok(
+        'a = WATCH j: Job WHERE j.state = "pending" [mode: consume] [ack_timeout: 30s] [max_redeliveries: 3] RETURN j'
+    )
     jobs.ok("b = WATCH j: Job [mode: watch, buffer: 10] RETURN j")
     jobs.refused("WATCH j: Job [mode: watch] [mode: consume] RETURN j", "E8009", "'mode'")
 
@@ -94,7 +96,7 @@ def test_5_06_who_receives_ack_timeout(jobs: Prompt) -> None:
 def test_5_07_dead_letter_record_without_a_destination(jobs: Prompt) -> None:
     jobs.ok("w = WATCH j: Job [mode: consume, max_redeliveries: 1] RETURN j")
     spawn(jobs, "a", "b")
-    first, second = jobs.rows("MATCH e: _WatchEvent WHERE e.event_type = \"consumed\" RETURN e.delivery_id")
+    first, second = jobs.rows('MATCH e: _WatchEvent WHERE e.event_type = "consumed" RETURN e.delivery_id')
     jobs.ok("NACK $id [no_retry]", id=first[0])
     jobs.ok("NACK $id", id=second[0])
     letters = jobs.rows("MATCH l: _DeadLetter, _watch_dead_letter(#w, l) RETURN l.failure_reason, l.original_match")

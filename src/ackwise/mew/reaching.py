@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 from ackwise.broker import AsyncBroker, Broker
 from ackwise.client.wires.aio import AioWire as AsyncWire
@@ -25,10 +24,6 @@ class AsyncReach:
             store.close()
             raise
 
-    @staticmethod
-    async def pause(seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
 
 class Reach:
     @staticmethod
@@ -39,10 +34,6 @@ class Reach:
         except BaseException:
             store.close()
             raise
-
-    @staticmethod
-    def pause(seconds: float) -> None:
-        time.sleep(seconds)
 
 
 class AsyncBell:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from starlette.types import ASGIApp
 
@@ -41,18 +41,23 @@ class Application:
         *,
         max_body: int = DEFAULT_MAX_BODY,
         cors: str | None = None,
+        sockets: Mapping[str, ASGIApp] | None = None,
     ) -> None:
-        """`routes` is asked at the first request: what they stand on begins with the application's lifespan."""
+        """`routes` is asked at the first request: what they stand on begins with the application's lifespan.
+
+        `sockets` are WebSockets by their paths.
+        """
         self._routes = routes
         self._table: Table | None = None
-        self._pages = pages
+        self._pages, self._sockets = pages, sockets or {}
         self._max_body = max_body
         self._intake = Intake()
         self._cors = _cors_headers(cors)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._pages(scope, receive, send)
+            face = self._sockets.get(scope["path"]) if scope["type"] == "websocket" else None
+            await (face or self._pages)(scope, receive, send)
             return
         if self._table is None:
             self._table = Table(self._routes())

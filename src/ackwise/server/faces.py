@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ackwise.broker import AsyncBroker
 from ackwise.dialects.http import Route
+from ackwise.dialects.mew.serving import MewFace
 from ackwise.dialects.queen import queen_routes
 from ackwise.server.native import native_routes
 
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
     from ackwise.server.serving import Settings
 
 
-def all_routes(broker: AsyncBroker, settings: Settings) -> list[Route]:
+def all_routes(broker: AsyncBroker, settings: Settings, mew: MewFace) -> list[Route]:
     return [
         *queen_routes(broker, upstream=settings.queen_defaults == "upstream", start=settings.default_subscription),
         *native_routes(broker),
+        *mew.routes(),
     ]

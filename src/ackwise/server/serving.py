@@ -17,6 +17,8 @@ from starlette.applications import Starlette
 
 from ackwise.broker import AsyncBroker
 from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.dialects.http import Receive, Scope, Send
+from ackwise.dialects.mew.serving import MewFace
 from ackwise.server.app import DEFAULT_MAX_BODY, Application
 from ackwise.server.faces import all_routes
 from ackwise.server.pages import make_pages
@@ -66,6 +68,16 @@ class Served:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._broker: AsyncBroker | None = None
+        self._mew: MewFace | None = None
+
+    def mew(self) -> MewFace:
+        """MEW's sessions at this server."""
+        if self._mew is None:
+            self._mew = MewFace(self.broker())
+        return self._mew
+
+    async def mew_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.mew().socket(scope, receive, send)
 
     def broker(self) -> AsyncBroker:
         assert self._broker is not None, "the server has not started"
@@ -77,6 +89,8 @@ class Served:
         try:
             yield
         finally:
+            if self._mew is not None:
+                await self._mew.close()
             await self._broker.close()
 
 
@@ -138,10 +152,11 @@ def make_server(store: Store, settings: Settings, on_ready: Callable[[str, int],
     settings.check()
     served = Served(store)
     app = Application(
-        lambda: all_routes(served.broker(), settings),
+        lambda: all_routes(served.broker(), settings, served.mew()),
         make_pages(served.broker, served.lifespan),
         max_body=settings.max_body,
         cors=settings.cors,
+        sockets={"/mew/events": served.mew_socket},
     )
     config = uvicorn.Config(
         app,
@@ -149,7 +164,7 @@ def make_server(store: Store, settings: Settings, on_ready: Callable[[str, int],
         port=settings.port,
         http=type("Protocol", (GuardedProtocol,), {"max_connections": settings.max_connections}),
         loop="uvloop",
-        ws="none",
+        ws="websockets-sansio",
         lifespan="on",
         proxy_headers=False,
         log_config=None,

@@ -54,6 +54,13 @@ class EndGraphSession(GraphCommand):
     lost: bool = False
 
 
+class ReleaseGraph(GraphCommand):
+    """Deliveries that reached nobody go back unspent."""
+
+    session: str
+    deliveries: tuple[str, ...]
+
+
 class FetchGraph(GraphCommand):
     """The next events of a session's watches (or of one of them); consumed ones are leased with it."""
 

@@ -10,10 +10,11 @@ from typing import Any
 from ackwise.client.servers import is_server
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
+from ackwise.dialects.mew.driving import Emit
 from ackwise.dialects.mew.lines import Event, Line, Note, Result
 from ackwise.dialects.mew.talk import BLOCKED_FOR
 from ackwise.dialects.mew.talk import Session as Talk
-from ackwise.mew.aio.desks import AsyncDesk, AsyncLocalDesk, AsyncRemoteDesk, Emit
+from ackwise.mew.aio.desks import AsyncDesk, AsyncLocalDesk, AsyncRemoteDesk
 from ackwise.mew.reaching import AsyncReach
 from ackwise.store.clock import Clock
 

@@ -4,22 +4,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import msgspec
 
 from ackwise.client.servers import base_of, error_of
 from ackwise.client.wires.reply import Broken, Unsent
-from ackwise.core.commands import Command
-from ackwise.core.errors import AckwiseError, OutcomeUnknown, StoreUnavailable
-from ackwise.core.queries import Query
-from ackwise.dialects.mew.lines import Line, line_from
-from ackwise.dialects.mew.talk import Now, Pause, Session, Talking
-from ackwise.mew.reaching import Bell, Broker, Reach, Wire
+from ackwise.core.errors import OutcomeUnknown, StoreUnavailable
+from ackwise.dialects.mew.driving import Driver, Emit, drop
+from ackwise.dialects.mew.lines import line_from
+from ackwise.dialects.mew.talk import Session
+from ackwise.mew.reaching import Bell, Broker, Wire
 
-T = TypeVar("T")
-Emit = Callable[[Line], object]
 LOOK_EVERY = 1.0
 """A net below the bells: how long a wait lasts before looking again."""
 POLL = 20.0
@@ -45,24 +42,24 @@ class LocalDesk:
 
     def __init__(self, broker: Broker, session: Session, *, owned: bool) -> None:
         self.broker, self.session = broker, session
-        self._owned = owned
+        self._owned, self._driver = owned, Driver(broker)
         self._bell: Bell | None = None
 
     def run(
         self, text: str, params: Mapping[str, Any], emit: Emit, *, above: int, keep_going: bool, events: int
     ) -> bool:
         talk = self.session.run(text, params, above=above, keep_going=keep_going, events=events)
-        return drive(self.broker, talk, emit)
+        return self._driver.drive(talk, emit)
 
     def fetch(self, most: int, watch: str | None, wait: float, emit: Emit) -> None:
-        opened = drive(self.broker, self.session.open(), emit)
+        opened = self._driver.drive(self.session.open(), emit)
         if self._bell is None:
             self._bell = Bell(self.broker, opened.bell)
         named = self.session.watch_id(watch) if watch is not None else None
         end = time.monotonic() + wait
         while True:
             self._bell.clear()
-            fetched = drive(self.broker, self.session.fetch(most, named), emit)
+            fetched = self._driver.drive(self.session.fetch(most, named), emit)
             left = end - time.monotonic()
             if fetched.events or left <= 0:
                 return
@@ -75,7 +72,7 @@ class LocalDesk:
         if self._bell is not None:
             self._bell.close()
         try:
-            drive(self.broker, self.session.end(lost=lost), _drop)
+            self._driver.drive(self.session.end(lost=lost), drop)
         finally:
             if self._owned:
                 self.broker.close()
@@ -129,33 +126,3 @@ class RemoteDesk:
             pass
         finally:
             self._wire.close()
-
-
-def drive(broker: Broker, talk: Talking[T], emit: Emit) -> T:
-    """Do what a talk wishes, and pass on what it says."""
-    answer: Any = None
-    problem: AckwiseError | None = None
-    while True:
-        try:
-            wish = talk.send(answer) if problem is None else talk.throw(problem)
-        except StopIteration as stop:
-            done: T = stop.value
-            return done
-        answer = problem = None
-        try:
-            if isinstance(wish, Command):
-                answer = broker.send(wish)
-            elif isinstance(wish, Query):
-                answer = broker.ask(wish)
-            elif isinstance(wish, Now):
-                answer = broker.now()
-            elif isinstance(wish, Pause):
-                Reach.pause(wish.seconds)
-            else:
-                emit(wish)
-        except AckwiseError as refusal:
-            problem = refusal
-
-
-def _drop(line: Line) -> None:
-    pass

@@ -11,11 +11,12 @@ from typing import Any
 from ackwise.client.servers import is_server
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
+from ackwise.dialects.mew.driving import Emit
 from ackwise.dialects.mew.lines import Event, Line, Note, Result
 from ackwise.dialects.mew.talk import BLOCKED_FOR
 from ackwise.dialects.mew.talk import Session as Talk
 from ackwise.mew.reaching import Reach
-from ackwise.mew.sync.desks import Desk, Emit, LocalDesk, RemoteDesk
+from ackwise.mew.sync.desks import Desk, LocalDesk, RemoteDesk
 from ackwise.store.clock import Clock
 
 FOR_EVER = 3600.0 * 24 * 365

@@ -19,6 +19,7 @@ from ackwise.core.graph.commands import (
     Opened,
     OpenGraphSession,
     Ran,
+    ReleaseGraph,
     RunGraph,
     Step,
 )
@@ -274,6 +275,15 @@ def end_session(turn: Turn, command: EndGraphSession) -> Done:
     expire_due(turn)
     graph = Graph(turn)
     watching.end_session(graph, command.session, lost=command.lost)
+    finish(graph)
+    return Done()
+
+
+def release(turn: Turn, command: ReleaseGraph) -> Done:
+    expire_due(turn)
+    graph = Graph(turn)
+    for text in command.deliveries:
+        settling.release_one(graph, text)
     finish(graph)
     return Done()
 

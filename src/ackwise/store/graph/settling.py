@@ -132,6 +132,15 @@ def expire(graph: Graph, lease: Lease) -> None:
             events.notice(graph, row, done.refused)
 
 
+def release_one(graph: Graph, text: str) -> None:
+    """A delivery that reached nobody; one that is over is left alone."""
+    try:
+        held = find(graph, text)
+    except GraphError:
+        return
+    _apply(graph, held, on_release(held.watch.spec.policy, held.attempt, graph.turn.now), Done(), NOWHERE)
+
+
 def release(graph: Graph, row: WatchRow, *, lost: bool = False) -> None:
     """What a watch holds goes back: unspent, or with a failure when its connection was lost."""
     for found in graph.session.rows("mew_deliveries_of_watch", {"watch": row.no}):

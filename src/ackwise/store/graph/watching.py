@@ -28,7 +28,11 @@ def open_session(graph: Graph, found: str) -> SessionRow:
     """A session's node, made when it is not there."""
     row = graph.session.row("mew_session_by_id", {"id": found})
     if row is not None:
-        return SessionRow(*row)
+        known = SessionRow(*row)
+        if known.ended_at is not None or known.instance != graph.turn.instance:
+            # It comes back: after an end, or after a restart of the broker it was with.
+            graph.session.run("mew_session_adopt", {"no": known.no, "instance": graph.turn.instance})
+        return known
     kind = graph.ontology.nodes["_Session"]
     node = graph.insert(kind, {"created_at": graph.turn.now // 1000}, (), found)
     graph.session.run("mew_session_insert", {"no": node.no, "id": found, "instance": graph.turn.instance})

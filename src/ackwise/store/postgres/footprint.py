@@ -28,13 +28,12 @@ from ackwise.core.commands import (
     Transaction,
 )
 from ackwise.core.errors import BadInput
-from ackwise.core.graph.commands import EndGraphSession, FetchGraph, OpenGraphSession, RunGraph
+from ackwise.core.graph.commands import GraphCommand
 from ackwise.core.messages import PlainBatch
 
 
 def changes_graph(command: Command) -> bool:
-    graph = RunGraph | OpenGraphSession | EndGraphSession | FetchGraph
-    return isinstance(command, graph) or (isinstance(command, Sweep) and "graph" in command.duties)
+    return isinstance(command, GraphCommand) or (isinstance(command, Sweep) and "graph" in command.duties)
 
 
 class Footprint:

@@ -82,6 +82,9 @@ INSERT INTO mew_session (no, id, instance) VALUES (:no, :id, :instance);
 -- name: mew_session_by_id: a session
 SELECT no, id, instance, ended_at FROM mew_session WHERE id = :id;
 
+-- name: mew_session_adopt: a session is with this broker from now on
+UPDATE mew_session SET instance = :instance, ended_at = NULL WHERE no = :no;
+
 -- name: mew_session_end: a connection has gone
 UPDATE mew_session SET ended_at = :now WHERE no = :no;
 

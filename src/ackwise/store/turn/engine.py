@@ -31,7 +31,7 @@ from ackwise.core.commands import (
     Transaction,
 )
 from ackwise.core.errors import AckwiseError
-from ackwise.core.graph.commands import EndGraphSession, FetchGraph, OpenGraphSession, RunGraph
+from ackwise.core.graph.commands import EndGraphSession, FetchGraph, OpenGraphSession, ReleaseGraph, RunGraph
 from ackwise.store.graph import running as graph
 from ackwise.store.session import Session
 from ackwise.store.turn import advance, catalog, claim, dead, seek, settle, sweep, transaction
@@ -64,11 +64,12 @@ _HANDLERS: dict[type[Command], Callable[[Turn, Any], Result]] = {
     RunGraph: graph.run,
     OpenGraphSession: graph.open_session,
     EndGraphSession: graph.end_session,
+    ReleaseGraph: graph.release,
     FetchGraph: graph.fetch,
 }
 
 _PHASES: tuple[tuple[type[Command], ...], ...] = (
-    (Settle, Extend, Transaction, RunGraph, OpenGraphSession, EndGraphSession),
+    (Settle, Extend, Transaction, RunGraph, OpenGraphSession, EndGraphSession, ReleaseGraph),
     (
         ConfigureQueue,
         PauseQueue,
