@@ -10,15 +10,24 @@ from ackwise.core.commands import Command
 from ackwise.core.errors import BadInput
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.watching import MOST_WATCHES
+from ackwise.core.ids import base36
 from ackwise.core.queries import Query
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One closed statement. `mint` and `now` are fixed when it is first run, so that each replay makes the same."""
+    """One closed statement. `mint` and `now` are fixed when it is first run, so that each replay makes the same.
+
+    A watch gets `mint` itself for its id, so that its session knows it beforehand; everything else numbers above.
+    """
 
     statement: s.Statement
     mint: int
     now: int | None = None
+
+
+def minted(kind: str, number: int) -> str:
+    """The id of something that is made: what it is, and a number nobody else has."""
+    return f"{kind.strip('_').lower()}_{base36(number)}"
 
 
 class GraphCommand(Command):

@@ -28,6 +28,7 @@ from ackwise.core.graph.commands import (
     Ran,
     RunGraph,
     Step,
+    minted,
 )
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
@@ -182,7 +183,11 @@ class Session:
             if isinstance(ready, s.Match | s.Inspect) and looks:
                 asked: Asked = yield AskGraph(statement=ready, session=self.id)
                 return Done(columns=asked.columns, rows=asked.rows, found=asked.found)
-            ran: Ran = yield from self._patiently(self._command((Step(ready, _mint()),)))
+            step = Step(ready, _mint())
+            if isinstance(ready, s.Watch):
+                # Before anybody can see an event of it.
+                self._handles[minted("_Watch", step.mint)] = f"#{self._name_of(ready)}"
+            ran: Ran = yield from self._patiently(self._command((step,)))
             return ran.done[-1]
         if isinstance(ready, s.Watch | s.Manage | s.Alter | s.Tick):
             raise faults.not_supported(f"{word_of(ready)} inside a transaction", statement.at)
@@ -238,18 +243,18 @@ class Session:
     def _named(self, watch: s.Watch, done: Done) -> str:
         """A watch's handle: the name it is given, an alias that is free, or one that is made up."""
         assert done.handle is not None
-        alias = watch.returns.projections[-1].alias
-        name = watch.name
-        if name is None and alias is not None and alias not in self.names:
-            name = alias
-        if name is None:
-            self._anonymous += 1
-            name = f"watch_{self._anonymous}"
+        name = self._handles[done.handle].removeprefix("#")
+        self._anonymous += name == f"watch_{self._anonymous + 1}"
         self.names[name] = done.handle
-        self._handles[done.handle] = f"#{name}"
         if done.warning:
             self._awaited |= {o.value.id for o in watch.options if isinstance(o.value, s.IdRef)}
         return f"#{name}"
+
+    def _name_of(self, watch: s.Watch) -> str:
+        alias = watch.returns.projections[-1].alias
+        if watch.name is not None:
+            return watch.name
+        return alias if alias is not None and alias not in self.names else f"watch_{self._anonymous + 1}"
 
     # events
 

@@ -22,6 +22,7 @@ from ackwise.core.graph.commands import (
     ReleaseGraph,
     RunGraph,
     Step,
+    minted,
 )
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.ontology import FIRST_USER_TYPE, Ontology
@@ -109,7 +110,8 @@ def _step(graph: Graph, command: RunGraph, step: Step) -> Done:
         case s.Settle():
             done = settling.settle(graph, statement)
         case s.Watch():
-            done = watching.create(graph, command.session, statement, command.most_watches)
+            found = minted("_Watch", step.mint)
+            done = watching.create(graph, command.session, statement, command.most_watches, found)
         case s.Manage():
             done = watching.manage(graph, command.session, statement)
         case s.Alter():

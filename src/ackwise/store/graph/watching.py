@@ -63,7 +63,7 @@ def abandon_session(graph: Graph, no: int) -> None:
     graph.changed = True
 
 
-def create(graph: Graph, session: str, watch: s.Watch, most: int) -> Done:
+def create(graph: Graph, session: str, watch: s.Watch, most: int, found: str) -> Done:
     spec = spec_of(watch, graph.ontology)
     owner = open_session(graph, session)
     own = len(graph.session.rows("mew_watches_of_session", {"session": owner.no}))
@@ -72,7 +72,7 @@ def create(graph: Graph, session: str, watch: s.Watch, most: int) -> Done:
     row = graph.session.row("mew_watches_count")
     if row is not None and row[0] >= MOST_WATCHES_IN_ALL:
         raise faults.too_many_watches(row[0], MOST_WATCHES_IN_ALL, watch.at)
-    node = graph.insert(graph.ontology.nodes["_Watch"], _node_values(spec, graph.turn.now))
+    node = graph.insert(graph.ontology.nodes["_Watch"], _node_values(spec, graph.turn.now), (), found)
     graph.insert(graph.ontology.edges["_session_has_watch"], {}, (_node(graph, owner.no), node))
     pool = pools.join(graph, node.no, spec) if spec.consumes else None
     text = msgspec.json.encode(spec).decode()

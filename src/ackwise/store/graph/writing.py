@@ -10,10 +10,10 @@ import msgspec
 
 from ackwise.core.graph import faults
 from ackwise.core.graph.checking import accepted
+from ackwise.core.graph.commands import minted
 from ackwise.core.graph.faults import NOWHERE, At, GraphError
 from ackwise.core.graph.ontology import Attribute, EdgeType, NodeType, Ontology, own_attribute
 from ackwise.core.graph.values import Entity
-from ackwise.core.ids import base36
 from ackwise.store.graph import reading
 from ackwise.store.graph.matching import indexed
 from ackwise.store.graph.reading import Reader
@@ -64,7 +64,7 @@ class Graph(Reader):
 
     def new_id(self, kind: str) -> str:
         self._mint += 1
-        return f"{kind.strip('_').lower()}_{base36(self._mint)}"
+        return minted(kind, self._mint)
 
     # the ontology and the watches
 
