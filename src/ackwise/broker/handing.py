@@ -10,7 +10,7 @@ from ackwise.core import queries as q
 from ackwise.core.answers import Claimed, Grant, Handed, Settled
 from ackwise.core.commands import Settle, giving_back
 from ackwise.core.errors import AckwiseError, BadInput
-from ackwise.core.graph.commands import AskGraph
+from ackwise.core.graph.commands import AskGraph, DescribeGraph
 from ackwise.core.messages import Message
 from ackwise.store.port import Store
 from ackwise.store.segment import Segment
@@ -109,6 +109,7 @@ def answer(store: Store, query: q.Query) -> Any:
         q.QueueStats: store.stats,
         q.ListStats: store.list_stats,
         AskGraph: store.ask_graph,
+        DescribeGraph: store.describe_graph,
     }
     verb = verbs.get(type(query))
     if verb is None:

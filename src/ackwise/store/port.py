@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from ackwise.core import queries as q
 from ackwise.core.answers import QueueInfo
 from ackwise.core.commands import Command
-from ackwise.core.graph.commands import Asked, AskGraph
+from ackwise.core.graph.commands import Asked, AskGraph, DescribeGraph, TypeRow
 from ackwise.store.segment import Segment
 
 Result = Any
@@ -94,6 +94,8 @@ class Store(Protocol):
     def ask_graph(self, query: AskGraph) -> Asked:
         """MATCH or INSPECT over the graph as it is committed."""
         ...
+
+    def describe_graph(self, query: DescribeGraph) -> list[TypeRow]: ...
 
     def audit(self) -> list[str]:
         """What is wrong with the stored state; an empty list when every promise holds."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ackwise.core import queries as q
 from ackwise.core.answers import QueueInfo
-from ackwise.core.graph.commands import Asked, AskGraph
+from ackwise.core.graph.commands import Asked, AskGraph, DescribeGraph, TypeRow
 from ackwise.store import audit, locating, reads, standing
 from ackwise.store.graph import running as graph
 from ackwise.store.session import Known, Session
@@ -90,6 +90,9 @@ class ReadVerbs:
 
     def ask_graph(self, query: AskGraph) -> Asked:
         return self._look(lambda session: graph.ask(session, self.now(), query))
+
+    def describe_graph(self, query: DescribeGraph) -> list[TypeRow]:
+        return self._look(graph.describe)
 
     def audit(self) -> list[str]:
         return self._look(audit.audit)

@@ -85,6 +85,16 @@ class AskGraph(Query):
     session: str = ""
 
 
+class DescribeGraph(Query):
+    """Which types there are, and how much of each."""
+
+
+class TypeRow(msgspec.Struct):
+    name: str
+    declared: str
+    count: int
+
+
 class Done(msgspec.Struct):
     """What one statement did."""
 

@@ -37,7 +37,7 @@ _CLEAN = (1000, 1001, 1005, 1012)
 
 
 class MewBody(msgspec.Struct, forbid_unknown_fields=True):
-    """`events` is how many may follow each statement; with an empty text, how many are fetched, waiting up to `wait`."""
+    """`events` is how many may follow each statement; with no text, how many are fetched, waiting up to `wait`."""
 
     text: str = ""
     params: dict[str, Any] = {}
@@ -87,7 +87,10 @@ class MewFace:
         lines: list[Object] = []
         fine = True
         async with seat.lock:
-            if body.text.strip():
+            if body.text.strip() in ("\\dt", "\\dg"):
+                talk = seat.session.describe(body.text.strip()[1:])
+                await self._driver.drive(talk, lambda line: lines.append(line.as_object()))
+            elif body.text.strip():
                 events = 0 if seat.sockets else body.events
                 talk = seat.session.run(
                     body.text, body.params, above=body.above, keep_going=body.keep_going, events=events
@@ -177,7 +180,7 @@ class MewFace:
     # the socket
 
     async def socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """`/mew/events?session=`: each event a text message; `batch` (default 1) is how many are handed over at once."""
+        """`/mew/events?session=`: each event is a text message; `batch` (default 1) is how many are fetched at once."""
         await receive()
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         batch = query.get("batch", "1")

@@ -19,6 +19,7 @@ from ackwise.core.graph.closing import Bindings, closed
 from ackwise.core.graph.commands import (
     Asked,
     AskGraph,
+    DescribeGraph,
     Done,
     EndGraphSession,
     Fetched,
@@ -28,6 +29,7 @@ from ackwise.core.graph.commands import (
     Ran,
     RunGraph,
     Step,
+    TypeRow,
     minted,
 )
 from ackwise.core.graph.faults import GraphError
@@ -35,7 +37,7 @@ from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.core.queries import Query
 from ackwise.dialects.mew.language import parse
 from ackwise.dialects.mew.language.parsing import pointed
-from ackwise.dialects.mew.lines import Event, Line, Note, Result, error_line, event_line
+from ackwise.dialects.mew.lines import Event, Line, Note, Result, Said, error_line, event_line
 
 
 class Now(msgspec.Struct):
@@ -255,6 +257,16 @@ class Session:
         if watch.name is not None:
             return watch.name
         return alias if alias is not None and alias not in self.names else f"watch_{self._anonymous + 1}"
+
+    def describe(self, what: str) -> Talking[bool]:
+        r"""`\\dt` says what is declared, `\\dg` how much there is of it."""
+        rows: list[TypeRow] = yield DescribeGraph()
+        if what == "dt":
+            yield Said("\n".join(row.declared for row in rows) or "no types are declared")
+        else:
+            counts = [f"{row.count:>8}  {row.name}" for row in rows if not row.declared.startswith("type ")]
+            yield Said("\n".join(counts) or "the graph is empty")
+        return True
 
     # events
 

@@ -33,6 +33,10 @@ class AsyncDesk(Protocol):
         """Emit events, waiting up to `wait` seconds for the first."""
         ...
 
+    async def describe(self, what: str, emit: Emit) -> None:
+        """`dt`, the types, or `dg`, how much there is of each."""
+        ...
+
     async def close(self, *, lost: bool) -> None: ...
 
 
@@ -66,6 +70,9 @@ class AsyncLocalDesk:
             if fetched.until is not None:
                 pause = max(0.001, min(pause, (fetched.until - self.broker.now()) / 1e6))
             await self._bell.wait(pause)
+
+    async def describe(self, what: str, emit: Emit) -> None:
+        await self._driver.drive(self.session.describe(what), emit)
 
     async def close(self, *, lost: bool) -> None:
         if self._bell is not None:
@@ -103,6 +110,10 @@ class AsyncRemoteDesk:
                 emit(line_from(line))
             if answer["lines"] or time.monotonic() >= end:
                 return
+
+    async def describe(self, what: str, emit: Emit) -> None:
+        for line in (await self._post({"text": "\\" + what}, PATIENCE))["lines"]:
+            emit(line_from(line))
 
     async def _post(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:
         whole = {**body, "session": self._session, **self._options}

@@ -49,6 +49,11 @@ class AsyncSession:
     def id(self) -> str:
         return self._talk.id
 
+    @property
+    def names(self) -> dict[str, str]:
+        """What the session's names stand for."""
+        return self._talk.names
+
     async def _opened(self) -> AsyncDesk:
         if self._desk is None:
             if is_server(self._url):
@@ -122,10 +127,19 @@ class AsyncSession:
 
     # events
 
-    async def events(self, most: int = 100, *, watch: str | None = None, wait: float = 0.0) -> list[Event]:
-        """Events of the session's watches (or of one, by its handle), waiting up to `wait` seconds for the first."""
+    async def fetch(self, most: int = 100, *, watch: str | None = None, wait: float = 0.0) -> list[Line]:
+        """Events and notices in the order they came, waiting up to `wait` seconds for the first."""
         lines: list[Line] = []
         await (await self._opened()).fetch(most, watch, wait, lines.append)
+        return lines
+
+    async def describe(self, what: str, emit: Emit) -> None:
+        """`dt` tells the types, `dg` how much there is of each."""
+        await (await self._opened()).describe(what, emit)
+
+    async def events(self, most: int = 100, *, watch: str | None = None, wait: float = 0.0) -> list[Event]:
+        """Events of the session's watches (or of one, by its handle), waiting up to `wait` seconds for the first."""
+        lines = await self.fetch(most, watch=watch, wait=wait)
         self._note(lines)
         return [line for line in lines if isinstance(line, Event)]
 

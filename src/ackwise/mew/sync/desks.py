@@ -34,6 +34,10 @@ class Desk(Protocol):
         """Emit events, waiting up to `wait` seconds for the first."""
         ...
 
+    def describe(self, what: str, emit: Emit) -> None:
+        """`dt`, the types, or `dg`, how much there is of each."""
+        ...
+
     def close(self, *, lost: bool) -> None: ...
 
 
@@ -67,6 +71,9 @@ class LocalDesk:
             if fetched.until is not None:
                 pause = max(0.001, min(pause, (fetched.until - self.broker.now()) / 1e6))
             self._bell.wait(pause)
+
+    def describe(self, what: str, emit: Emit) -> None:
+        self._driver.drive(self.session.describe(what), emit)
 
     def close(self, *, lost: bool) -> None:
         if self._bell is not None:
@@ -104,6 +111,10 @@ class RemoteDesk:
                 emit(line_from(line))
             if answer["lines"] or time.monotonic() >= end:
                 return
+
+    def describe(self, what: str, emit: Emit) -> None:
+        for line in (self._post({"text": "\\" + what}, PATIENCE))["lines"]:
+            emit(line_from(line))
 
     def _post(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:
         whole = {**body, "session": self._session, **self._options}

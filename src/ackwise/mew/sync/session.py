@@ -50,6 +50,11 @@ class Session:
     def id(self) -> str:
         return self._talk.id
 
+    @property
+    def names(self) -> dict[str, str]:
+        """What the session's names stand for."""
+        return self._talk.names
+
     def _opened(self) -> Desk:
         if self._desk is None:
             if is_server(self._url):
@@ -123,10 +128,19 @@ class Session:
 
     # events
 
-    def events(self, most: int = 100, *, watch: str | None = None, wait: float = 0.0) -> list[Event]:
-        """Events of the session's watches (or of one, by its handle), waiting up to `wait` seconds for the first."""
+    def fetch(self, most: int = 100, *, watch: str | None = None, wait: float = 0.0) -> list[Line]:
+        """Events and notices in the order they came, waiting up to `wait` seconds for the first."""
         lines: list[Line] = []
         (self._opened()).fetch(most, watch, wait, lines.append)
+        return lines
+
+    def describe(self, what: str, emit: Emit) -> None:
+        """`dt` tells the types, `dg` how much there is of each."""
+        (self._opened()).describe(what, emit)
+
+    def events(self, most: int = 100, *, watch: str | None = None, wait: float = 0.0) -> list[Event]:
+        """Events of the session's watches (or of one, by its handle), waiting up to `wait` seconds for the first."""
+        lines = self.fetch(most, watch=watch, wait=wait)
         self._note(lines)
         return [line for line in lines if isinstance(line, Event)]
 

@@ -7,7 +7,7 @@ from typing import assert_never
 import msgspec
 
 from ackwise.core import limits
-from ackwise.core.graph import faults
+from ackwise.core.graph import faults, spelling
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.commands import (
     Asked,
@@ -22,6 +22,7 @@ from ackwise.core.graph.commands import (
     ReleaseGraph,
     RunGraph,
     Step,
+    TypeRow,
     minted,
 )
 from ackwise.core.graph.faults import GraphError
@@ -225,6 +226,17 @@ def ask(session: Session, now: int, query: AskGraph) -> Asked:
     if isinstance(query.statement, s.Inspect):
         return inspect(reader, query.statement)
     return ask_match(reader, query.statement)
+
+
+def describe(session: Session) -> list[TypeRow]:
+    reader = Reader(session, 0)
+    counts = {row[0]: row[1] for row in session.rows("mew_counts")}
+    found = []
+    for name, declared in reader.ontology.declared.items():
+        if not name.startswith("_"):
+            kind = reader.ontology.nodes.get(name) or reader.ontology.edges.get(name)
+            found.append(TypeRow(name, spelling.declaration(declared), counts.get(kind.id, 0) if kind else 0))
+    return found
 
 
 def ask_match(reader: Reader, statement: s.Match) -> Asked:

@@ -16,6 +16,9 @@ UPDATE mew_state SET watches = :version WHERE id = 1;
 -- name: mew_types: everything users declared
 SELECT id, declared FROM mew_type ORDER BY id;
 
+-- name: mew_counts: how many entities there are of each type
+SELECT type, count(*) FROM mew_entity GROUP BY type ORDER BY type;
+
 -- name: mew_type_insert: a declaration
 INSERT INTO mew_type (id, name, declared) VALUES (:id, :name, :declared);
 

@@ -119,9 +119,9 @@ def _explained(problem: UnexpectedInput, text: str, last: int) -> tuple[GraphErr
     """lark's error in our words."""
     if isinstance(problem, UnexpectedCharacters):
         place = problem.pos_in_stream or 0
-        found, expected = text[place : place + 1], set(problem.allowed or ())
+        found, expected = text[place : place + 1], set[str](problem.allowed or ())
     elif isinstance(problem, UnexpectedToken):
-        place = len(text.rstrip()) if problem.token.type == "$END" else problem.token.start_pos or 0
+        place = len(text.rstrip()) if problem.token.type == "$END" else (problem.token.start_pos or 0)
         found, expected = str(problem.token), set(problem.expected)
     else:
         place, found, expected = len(text), "", set()
