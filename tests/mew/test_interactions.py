@@ -111,6 +111,23 @@ def test_a_timeout_is_a_failure_and_the_limit_counts_both(jobs: Prompt) -> None:
     assert count(jobs) == 0
 
 
+def test_several_die_by_timeout_each_with_a_record(prompt: Prompt) -> None:
+    prompt.ok(JOBS + "w = WATCH j: Job [mode: consume, max_redeliveries: 1] RETURN j")
+    prompt.ok('SPAWN a: Job { title = "a" } SPAWN b: Job { title = "b" }')
+    prompt.advance(30)
+    prompt.ok('SPAWN c: Job { title = "c" }')
+    prompt.advance(30)
+    assert (count(prompt), count(prompt, "_DeadLetter")) == (0, 3)
+
+
+def test_a_backlog_is_looked_through_to_its_end(prompt: Prompt) -> None:
+    prompt.ok(JOBS)
+    spawns = ", ".join(f'SPAWN s{n}: Job {{ title = "{"odd" if n % 300 else "even"} {n}" }}' for n in range(1201))
+    prompt.ok(spawns)
+    prompt.ok('w = WATCH j: Job WHERE starts_with(j.title, "even") [mode: consume] RETURN j')
+    assert [event["match"]["title"] for event in prompt.consumed] == [f"even {n}" for n in range(0, 1201, 300)]
+
+
 def test_an_id_expires_at_the_very_deadline_even_if_nothing_swept(jobs: Prompt) -> None:
     jobs.clock.advance(30)
     jobs.refused("ACK $delivery_id", "E8004")

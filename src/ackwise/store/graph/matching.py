@@ -208,16 +208,40 @@ class Row(msgspec.Struct, eq=False):
     key: tuple[int, ...]
 
 
+class Page(msgspec.Struct):
+    """Matches among `looked` candidates; `last` is the first element of the last candidate."""
+
+    rows: list[Row] = []
+    looked: int = 0
+    last: int = 0
+
+
+def page(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted) -> Page:
+    """Some candidates, and which of them match: what WHERE drops still counts as looked at."""
+    found = Page()
+    first = plan_.names.index(plan_.first)
+    for candidate, kept in _candidates(reader, plan_, where, wanted):
+        found.looked += 1
+        found.last = candidate.key[first]
+        if kept:
+            found.rows.append(candidate)
+    return found
+
+
 def match(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted = Wanted()) -> Iterator[Row]:  # noqa: B008
     """Matches in the order in which their first element arrived."""
+    return (row for row, kept in _candidates(reader, plan_, where, wanted) if kept)
+
+
+def _candidates(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted) -> Iterator[tuple[Row, bool]]:
     compiled = _Query(reader, plan_, where, wanted).finish()
     if compiled.never:
         return
     scope = Scope({}, reader.now, reader.tick, lambda exists, names: _exists(reader, exists, names))
     for found in reader.session.query(compiled.text, compiled.params):
         names = {name: reader.entity(found[at : at + 5]) for name, at in compiled.whole}
-        if holds(where, scope.with_names(names)):
-            yield Row(names, tuple(found[at] for at in compiled.columns.values()))
+        row = Row(names, tuple(found[at] for at in compiled.columns.values()))
+        yield row, holds(where, scope.with_names(names))
 
 
 def scope_of(reader: Reader, names: Mapping[str, Entity]) -> Scope:

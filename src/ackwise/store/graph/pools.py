@@ -58,7 +58,7 @@ def join(graph: Graph, no: int, spec: WatchSpec) -> int:
     graph.watches.add_pool(pool, spec, graph.ontology)
     if spec.ordering:
         if spec.initial != "none":
-            _look_through(graph, pool, graph.watches.committed.members[pool, True], None, None)
+            _look_through(graph, graph.watches.committed.members[pool, True], None, None)
         graph.session.run("mew_pool_scanned", {"id": pool, "scanned": BEYOND})
     return pool
 
@@ -149,23 +149,20 @@ def look_ahead(graph: Graph, pool: Standing) -> bool:
     newest = (last[0] or 0) if last else 0
     if row[3] >= newest:
         return False
-    seen = _look_through(graph, pool.no, pool, row[3], CHUNK)
+    seen = _look_through(graph, pool, row[3], CHUNK)
     scanned = seen if seen is not None else newest
     graph.session.run("mew_pool_scanned", {"id": pool.no, "scanned": scanned})
     return True
 
 
-def _look_through(graph: Graph, no: int, pool: Standing, after: int | None, limit: int | None) -> int | None:
+def _look_through(graph: Graph, pool: Standing, after: int | None, limit: int | None) -> int | None:
     """Put matches into the pool; the last entity looked at, None when that was all."""
     since = pool.spec.initial if isinstance(pool.spec.initial, int) else None
+    found = matching.page(graph, pool.plan, pool.spec.where, Wanted({}, after, limit, since))
     first = pool.plan.names.index(pool.plan.first)
-    looked, last = 0, 0
-    for row in matching.match(graph, pool.plan, pool.spec.where, Wanted({}, after, limit, since)):
-        looked += 1
-        last = row.key[first]
-        put(graph, pool, last, row)
-    # Rows that WHERE dropped are not seen here, so a short page is not the end; the next look goes on behind it.
-    return last if limit is not None and looked >= limit else None
+    for row in found.rows:
+        put(graph, pool, row.key[first], row)
+    return found.last if limit is not None and found.looked >= limit else None
 
 
 def pool_of(graph: Graph, no: int) -> Standing | None:

@@ -23,6 +23,10 @@ from ackwise.store.session import Row
 from ackwise.store.turn.context import Turn
 
 
+FIRST_MINTED = 36**11
+"""Ids are of one length."""
+
+
 class Graph(Reader):
     """The graph as one command of a turn sees and changes it."""
 
@@ -37,7 +41,7 @@ class Graph(Reader):
         """Nodes whose least number of edges is looked at when everything is done."""
         self.trackers = [Tracker(self, self.watches.committed)]
         self._live: dict[int, Entity] = {}
-        self._mint = 0
+        self._mint = turn.dice.getrandbits(60) + FIRST_MINTED
 
     @contextmanager
     def tentatively(self) -> Iterator[None]:
