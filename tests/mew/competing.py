@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -117,23 +118,23 @@ class Workers:
 def compete(url: str, jobs: int, consumers: int, kills: int) -> Workers:
     """Everything from the first job to the last, over `kills` deaths of the server; what is stored must add up."""
     fill(url, jobs)
-    server = ServerProcess(url)
-    port = str(server.port)
-    workers = Workers(server.url, jobs)
-    threads = [threading.Thread(target=workers.work, args=(seed,)) for seed in range(consumers)]
-    try:
-        for thread in threads:
-            thread.start()
-        for number in range(kills):
-            workers.until(jobs * (number + 1) // (kills + 2))
-            server.kill()
-            server = ServerProcess(url, "--port", port)
-        workers.until_none_is_left()
-    finally:
-        workers.stop()
-        for thread in threads:
-            thread.join(PATIENCE)
-        server.stop()
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(ServerProcess(url))
+        port = str(server.port)
+        workers = Workers(server.url, jobs)
+        threads = [threading.Thread(target=workers.work, args=(seed,)) for seed in range(consumers)]
+        try:
+            for thread in threads:
+                thread.start()
+            for number in range(kills):
+                workers.until(jobs * (number + 1) // (kills + 2))
+                server.kill()
+                server = stack.enter_context(ServerProcess(url, "--port", port))
+            workers.until_none_is_left()
+        finally:
+            workers.stop()
+            for thread in threads:
+                thread.join(PATIENCE)
     return workers
 
 
