@@ -47,6 +47,6 @@ def prompt(session: Session, clock: ManualClock) -> Prompt:
 
 @pytest.fixture
 def lite(tmp_path: Path, clock: ManualClock) -> Iterator[Prompt]:
-    """On SQLite only, for what has nothing to do with the store."""
-    with Session(f"sqlite:///{tmp_path}/lite.db?durability=normal", clock=clock) as opened:
+    """On SQLite only, for what is decided above the store."""
+    with Session(f"sqlite:///{tmp_path}/lite.db?durability=normal", clock=clock, blocked_for=0.0) as opened:
         yield Prompt(opened, clock)

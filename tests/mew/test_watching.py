@@ -24,6 +24,12 @@ def people(prompt: Prompt) -> Prompt:
     return prompt
 
 
+@pytest.fixture
+def few(lite: Prompt) -> Prompt:
+    lite.ok(GRAPH)
+    return lite
+
+
 def told(prompt: Prompt) -> list[tuple[Any, ...]]:
     return [(event["watch"], event["type"], event.get("match")) for event in prompt.events]
 
@@ -200,9 +206,9 @@ def test_the_limit_of_watches(graph_url: str, clock: ManualClock) -> None:
         ("colour: red", "one of the options"),
     ],
 )
-def test_bad_options_are_refused_and_nothing_is_made(people: Prompt, option: str, expected: str) -> None:
-    people.refused(f"WATCH p: Person [{option}] RETURN p", "E8009", expected)
-    assert people.rows("MATCH w: _Watch RETURN COUNT(w)") == [[0]]
+def test_bad_options_are_refused_and_nothing_is_made(few: Prompt, option: str, expected: str) -> None:
+    few.refused(f"WATCH p: Person [{option}] RETURN p", "E8009", expected)
+    assert few.rows("MATCH w: _Watch RETURN COUNT(w)") == [[0]]
 
 
 @pytest.mark.parametrize(
@@ -218,9 +224,9 @@ def test_bad_options_are_refused_and_nothing_is_made(people: Prompt, option: str
         ("WATCH p: Person [ordering: attribute(p.size)] RETURN p", "'Person' has no attribute 'size'"),
     ],
 )
-def test_bad_patterns_are_refused(people: Prompt, text: str, message: str) -> None:
-    people.refused(text, "constraint", message)
-    assert people.rows("MATCH w: _Watch RETURN COUNT(w)") == [[0]]
+def test_bad_patterns_are_refused(few: Prompt, text: str, message: str) -> None:
+    few.refused(text, "constraint", message)
+    assert few.rows("MATCH w: _Watch RETURN COUNT(w)") == [[0]]
 
 
 def test_layer_0_is_protected(people: Prompt) -> None:

@@ -39,6 +39,21 @@ def aggregates_in(expr: s.Expr | None) -> bool:
             return False
 
 
+def _varies(expr: s.Expr) -> bool:
+    """Whether the expression depends on the row."""
+    match expr:
+        case s.Name() | s.Exists():
+            return True
+        case s.Call(args=items) | s.ListOf(items=items):
+            return any(map(_varies, items))
+        case s.Binary(left=left, right=right):
+            return _varies(left) or _varies(right)
+        case s.Unary(of=of) | s.IsNull(of=of) | s.Attr(of=of):
+            return _varies(of)
+        case _:
+            return False
+
+
 def _is_aggregate(call: s.Call) -> bool:
     name = call.name.lower()
     return name in AGGREGATES and (len(call.args) <= 1 or name not in ("min", "max"))
@@ -135,7 +150,7 @@ def _grouped(
     columns: list[s.Projection], rows: Iterable[Names], scope: Scope, order: tuple[s.Sorted, ...]
 ) -> list[tuple[list[Any], str]]:
     """Columns without an aggregate say what the groups are; without any there is one group, even of nothing."""
-    keys = [column.of for column in columns if column.of is not None and not aggregates_in(column.of)]
+    keys = [c.of for c in columns if c.of is not None and not aggregates_in(c.of) and _varies(c.of)]
     groups: dict[str, list[Names]] = {}
     for names in rows:
         here = scope.with_names(names)
@@ -175,7 +190,7 @@ def _aggregate(expr: s.Expr, members: list[Names], scope: Scope) -> Any:
             given = tuple(_constant(_aggregate(arg, members, scope)) for arg in args)
             return evaluate(s.Call(name, given, at=at), scope)
         case _:
-            return evaluate(expr, scope.with_names(members[0])) if members else None
+            return evaluate(expr, scope.with_names(members[0] if members else {}))
 
 
 def _constant(value: Any) -> s.Expr:

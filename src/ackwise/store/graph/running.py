@@ -210,6 +210,8 @@ def _match(graph: Graph, statement: s.Match) -> Done:
         if any(graph.by_no(entity.no) is None for entity in names.values()):
             continue  # an earlier row's mutation took it away
         for mutation in statement.mutations:
+            # As they are after the mutations before it.
+            names = {name: graph.by_no(entity.no) or entity for name, entity in names.items()}
             names |= mutator.run(mutation, names)
     return done
 
