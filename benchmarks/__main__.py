@@ -10,11 +10,23 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import amps, embedded, growth, postgres, server, waiters
+from benchmarks import amps, embedded, growth, mew, postgres, server, waiters
 from benchmarks.report import Report
 from benchmarks.timing import fsync_micros
 
-TABLES = ("embedded", "callers", "readers", "lanes", "postgres", "server", "waiters", "amps", "spark", "growth")
+TABLES = (
+    "embedded",
+    "callers",
+    "readers",
+    "lanes",
+    "postgres",
+    "server",
+    "waiters",
+    "amps",
+    "mew",
+    "spark",
+    "growth",
+)
 
 
 def spark_tables(report: Report, folder: Path, messages: int) -> None:
@@ -52,6 +64,7 @@ def main() -> None:
             "waiters": lambda: waiters.everything(report, folder),
             "amps": lambda: amps.ack_batching(report, folder),
             "spark": lambda: spark_tables(report, folder, 100_000 if options.quick else 400_000),
+            "mew": lambda: mew.everything(report, folder, 100_000 if options.quick else 1_000_000),
             "growth": lambda: growth.stored_messages(report, folder, messages),
         }
         for job, run in jobs.items():

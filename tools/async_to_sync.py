@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = (ROOT / "src" / "ackwise" / "client", ROOT / "src" / "ackwise" / "amps")
+ROOMS = tuple(ROOT / "src" / "ackwise" / room for room in ("client", "amps", "mew"))
 SOURCE, TARGET = "aio", "sync"
 HEADER = "# Generated from ../aio/{name} by tools/async_to_sync.py: do not edit, change the source and run it again.\n"
 
@@ -18,8 +18,12 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"\bAsync(?=[A-Z])", ""),
     (r"\b__a(enter|exit|iter|next)__", r"__\1__"),
     (r"\bStopAsyncIteration\b", "StopIteration"),
-    (r"\b(client|amps)\.aio\b", r"\1.sync"),
+    (r"\b(client|amps|mew)\.aio\b", r"\1.sync"),
     (r"\b(beside|lines)\.aio\b", r"\1.threads"),
+    (
+        r"Sessions for asyncio\. This is the source; `ackwise\.mew\.sync` is generated from it\.",
+        "Sessions for threads, generated from `ackwise.mew.aio`.",
+    ),
     (r"any number of tasks of one event loop may share it", "any number of threads may share it"),
     (
         r"client for asyncio\. This is the source; `ackwise\.(\w+)\.sync` is generated from it\.",

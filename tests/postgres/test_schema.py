@@ -45,6 +45,9 @@ def test_an_older_schema_is_brought_up_to_date(
 def test_a_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener, raw: Raw) -> None:
     push(opened(), text("x"))
     with raw() as connection:
+        graph = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'mew@_%' ESCAPE '@'"
+        for (name,) in connection.execute(graph).fetchall():
+            connection.execute(f"DROP TABLE {name} CASCADE".encode())
         connection.execute("ALTER TABLE cursor DROP COLUMN settled_at")
         connection.execute("ALTER TABLE lease DROP COLUMN yields")
         connection.execute("DROP INDEX dead_message")

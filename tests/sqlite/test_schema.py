@@ -78,7 +78,9 @@ def test_a_file_of_schema_one_goes_on_where_it_was(path: Path) -> None:
     push(old, "a", "b")
     (claimed,) = old.transact([c.Claim(queue="q")])
     old.close()
+    graph = rows(path, "SELECT type, name FROM sqlite_schema WHERE name LIKE 'mew@_%' ESCAPE '@' AND type <> 'index'")
     for undo in (
+        *(f"DROP {kind} {name}" for kind, name in sorted(graph, reverse=True)),
         "ALTER TABLE cursor DROP COLUMN settled_at",
         "ALTER TABLE lease DROP COLUMN yields",
         "DROP INDEX dead_message",

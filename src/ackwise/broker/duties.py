@@ -35,6 +35,7 @@ class Rota:
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_EVERY
             commands.append(Sweep(duties=("expire", "promote", "max_wait")))
+            commands.append(Sweep(duties=("graph",)))
         if now >= self._tidy_at:
             self._tidy_at = now + TIDY_EVERY
             commands.append(Sweep(duties=("retain", "forget")))

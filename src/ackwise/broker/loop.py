@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ackwise.broker import duties
+from ackwise.broker.bells import Bells
 from ackwise.broker.handing import answer, hand_over, release, split
 from ackwise.broker.loop_lane import Lane, taken_over
 from ackwise.broker.pending import Slot, is_empty, shard_of
@@ -31,6 +32,7 @@ class AsyncBroker:
         self.store = store
         self.loop = asyncio.get_running_loop()
         self.waiters = Waiters()
+        self.bells = Bells()
         self._lanes = [Lane(self, shard) for shard in range(store.shards)]
         # Apart, so that no commit, which holds locks, ever waits for a query.
         self._turns = ThreadPoolExecutor(max_workers=store.shards, thread_name_prefix="ackwise-turn")
@@ -256,6 +258,7 @@ class AsyncBroker:
     def look_again(self) -> None:
         """Every parked claim tries again."""
         self._wake(self.waiters.everybody())
+        self.bells.ring_all()
 
     def send_scouts(self) -> None:
         """Some parked claims try again, in case a wake-up was missed."""
@@ -292,15 +295,18 @@ class AsyncBroker:
 
     async def _run_watch(self) -> None:
         """Ask the database, cheaply, whether another process committed; only while somebody waits."""
-        while not await self._closed_within(duties.WATCH_EVERY if len(self.waiters) else 5 * duties.WATCH_EVERY):
+        while not await self._closed_within(duties.WATCH_EVERY if self._waited_for() else 5 * duties.WATCH_EVERY):
             try:
-                if len(self.waiters):
+                if self._waited_for():
                     if self.store.changed():
                         self.look_again()
                     self.send_scouts()
             except Exception as problem:
                 if not self._closed:
                     duties.complain("watching for changes", problem)
+
+    def _waited_for(self) -> bool:
+        return bool(len(self.waiters) or len(self.bells))
 
     async def _closed_within(self, seconds: float) -> bool:
         """Asked fifty times a second: a future and a timer cost less than a task that waits for an event."""

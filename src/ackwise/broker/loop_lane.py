@@ -68,6 +68,7 @@ class Lane:
             else:
                 await broker.commit_in_thread(prepared)
             deal(slots, prepared.results)
+            broker.bells.ring(prepared.woken)
             for slot in (*taken, *broker.waiters.served(prepared.woken, riders)):
                 slot.finish()
         except BaseException as problem:

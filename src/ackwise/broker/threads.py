@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ackwise.broker import duties
+from ackwise.broker.bells import Bells
 from ackwise.broker.handing import answer, hand_over, release, split
 from ackwise.broker.pending import Pending, Slot, deal, interrupted, is_empty, shard_of
 from ackwise.broker.waiting import Seen, Waiters, Waiting
@@ -88,6 +89,7 @@ class Lane:
             self._pending.learn(len(commands), started)
             prepared.commit()
             deal(slots, prepared.results)
+            self._broker.bells.ring(prepared.woken)
             for slot in (*waiters.served(prepared.woken, riders), *taken):
                 if slot is not own:
                     slot.finish()
@@ -109,6 +111,7 @@ class Broker:
     def __init__(self, store: Store, *, background: bool = True) -> None:
         self.store = store
         self.waiters = Waiters()
+        self.bells = Bells()
         self._lanes = [Lane(self, shard) for shard in range(store.shards)]
         self._draining = threading.Event()
         self._closed = threading.Event()
@@ -263,6 +266,10 @@ class Broker:
     def look_again(self) -> None:
         """Every parked claim tries again."""
         self._wake(self.waiters.everybody())
+        self.bells.ring_all()
+
+    def _waited_for(self) -> bool:
+        return bool(len(self.waiters) or len(self.bells))
 
     def send_scouts(self) -> None:
         """Some parked claims try again, in case a wake-up was missed."""
@@ -298,9 +305,9 @@ class Broker:
 
     def _run_watch(self) -> None:
         """Ask the database, cheaply, whether another process committed; only while somebody waits."""
-        while not self._closed.wait(duties.WATCH_EVERY if len(self.waiters) else 5 * duties.WATCH_EVERY):
+        while not self._closed.wait(duties.WATCH_EVERY if self._waited_for() else 5 * duties.WATCH_EVERY):
             try:
-                if len(self.waiters):
+                if self._waited_for():
                     if self.store.changed():
                         self.look_again()
                     self.send_scouts()

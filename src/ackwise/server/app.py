@@ -42,14 +42,16 @@ class Application:
         max_body: int = DEFAULT_MAX_BODY,
         cors: str | None = None,
         refusals: Mapping[str, Refuse] | None = None,
+        sockets: Mapping[str, ASGIApp] | None = None,
     ) -> None:
         """`routes` is asked at the first request: what they stand on begins with the application's lifespan.
 
-        `refusals` are the spellings of errors of those faces that have their own, by the first segment of their paths.
+        `refusals` are the spellings of errors of those faces that have their own, by the first segment of their paths;
+        `sockets` are WebSockets by their paths.
         """
         self._routes = routes
         self._table: Table | None = None
-        self._pages = pages
+        self._pages, self._sockets = pages, sockets or {}
         self._max_body = max_body
         self._intake = Intake()
         self._cors = _cors_headers(cors)
@@ -57,7 +59,8 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._pages(scope, receive, send)
+            face = self._sockets.get(scope["path"]) if scope["type"] == "websocket" else None
+            await (face or self._pages)(scope, receive, send)
             return
         if self._table is None:
             self._table = Table(self._routes())

@@ -21,7 +21,8 @@ from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.dialects import pushpop
 from ackwise.dialects.amps.face import MAX_BACKLOG
 from ackwise.dialects.hosts import is_loopback
-from ackwise.dialects.http import Route
+from ackwise.dialects.http import Receive, Route, Scope, Send
+from ackwise.dialects.mew.serving import MewFace
 from ackwise.dialects.pushpop.sinks import Sinks
 from ackwise.server.amps import AmpsListener
 from ackwise.server.app import DEFAULT_MAX_BODY, Application
@@ -81,6 +82,16 @@ class Served:
         self._store, self._settings = store, settings
         self._broker: AsyncBroker | None = None
         self._sinks: Sinks | None = None
+        self._mew: MewFace | None = None
+
+    def mew(self) -> MewFace:
+        """MEW's sessions at this server."""
+        if self._mew is None:
+            self._mew = MewFace(self.broker())
+        return self._mew
+
+    async def mew_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.mew().socket(scope, receive, send)
 
     def broker(self) -> AsyncBroker:
         assert self._broker is not None, "the server has not started"
@@ -88,7 +99,7 @@ class Served:
 
     def routes(self) -> list[Route]:
         assert self._sinks is not None, "the server has not started"
-        return all_routes(self.broker(), self._settings, self._sinks)
+        return all_routes(self.broker(), self._settings, self._sinks, self.mew())
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -99,6 +110,8 @@ class Served:
             yield
         finally:
             await self._sinks.stop()
+            if self._mew is not None:
+                await self._mew.close()
             await self._broker.close()
 
 
@@ -179,6 +192,7 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
         max_body=settings.max_body,
         cors=settings.cors,
         refusals={pushpop.PATHS: pushpop.refused},
+        sockets={"/mew/events": served.mew_socket},
     )
     config = uvicorn.Config(
         app,
@@ -186,7 +200,7 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
         port=settings.port,
         http=type("Protocol", (GuardedProtocol,), {"max_connections": settings.max_connections}),
         loop="uvloop",
-        ws="none",
+        ws="websockets-sansio",
         lifespan="on",
         proxy_headers=False,
         log_config=None,

@@ -21,7 +21,19 @@ def audit(session: Session) -> list[str]:
                 problems += [f"{where}: {p}" for p in _audit_cursor(session, cursor, shut=cursor.part in shut)]
     for no, held in session.rows("audit_leases"):
         problems.append(f"lease {no} has ended but still holds {held} spans")
-    return problems
+    return problems + _audit_graph(session)
+
+
+def _audit_graph(session: Session) -> list[str]:
+    """No two live deliveries of one entity, none without a lease, and counts that are right."""
+    checks = {
+        "mew_audit_held": "entity {} is held by a lease that has ended",
+        "mew_audit_leases": "lease {} of a delivery holds nothing",
+        "mew_audit_items": "pool {} would hand out entity {}, which is held",
+        "mew_audit_counts": "watch {} counts {} deliveries but holds {}",
+        "mew_audit_orphans": "entity {} is gone but has values or edges",
+    }
+    return [text.format(*row) for name, text in checks.items() for row in session.rows(name)]
 
 
 def _audit_cursor(session: Session, cursor: Cursor, *, shut: bool) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from ackwise.core import queries as q
 from ackwise.core.answers import QueueInfo
 from ackwise.core.commands import Command
+from ackwise.core.graph.commands import Asked, AskGraph, DescribeGraph, TypeRow
 from ackwise.store.segment import Segment
 
 Result = Any
@@ -91,6 +92,12 @@ class Store(Protocol):
     def stats(self, query: q.QueueStats) -> q.Stats: ...
 
     def list_stats(self, query: q.ListStats) -> list[q.QueueSummary]: ...
+
+    def ask_graph(self, query: AskGraph) -> Asked:
+        """MATCH or INSPECT over the graph as it is committed."""
+        ...
+
+    def describe_graph(self, query: DescribeGraph) -> list[TypeRow]: ...
 
     def audit(self) -> list[str]:
         """What is wrong with the stored state; an empty list when every promise holds."""

@@ -28,6 +28,10 @@ class Session(Protocol):
         """Run a statement for each and say how many rows all of them changed."""
         ...
 
+    def query(self, text: str, params: Params = ...) -> list[Row]:
+        """Rows of a statement that was put together: a pattern of the graph. Values are `:name`, as everywhere."""
+        ...
+
     def savepoint(self) -> None: ...
 
     def keep(self) -> None:
@@ -36,6 +40,10 @@ class Session(Protocol):
 
     def undo(self) -> None:
         """Undo what was done since the savepoint."""
+        ...
+
+    def lock_graph(self) -> None:
+        """Nobody else changes the graph until the turn ends."""
         ...
 
     def lock_queue(self, queue: int) -> None:

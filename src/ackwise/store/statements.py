@@ -22,7 +22,7 @@ def load(*places: tuple[str, str]) -> dict[str, str]:
 
 def shared() -> list[tuple[str, str]]:
     """The files that both databases read."""
-    nouns = ("catalog", "messages", "cursors", "spans", "leases", "dead", "ledger", "purge")
+    nouns = ("catalog", "messages", "cursors", "spans", "leases", "dead", "ledger", "purge", "graph")
     return [("ackwise.store.tables", f"{noun}.sql") for noun in nouns]
 
 

@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 from ackwise.core import queries as q
 from ackwise.core.answers import QueueInfo
+from ackwise.core.graph.commands import Asked, AskGraph, DescribeGraph, TypeRow
 from ackwise.store import audit, depths, locating, reads, standing
+from ackwise.store.graph import running as graph
 from ackwise.store.session import Known, Session
 from ackwise.store.turn.context import Looking
 
@@ -88,6 +90,12 @@ class ReadVerbs:
 
     def list_stats(self, query: q.ListStats) -> list[q.QueueSummary]:
         return self._ask(standing.list_stats, query)
+
+    def ask_graph(self, query: AskGraph) -> Asked:
+        return self._look(lambda session: graph.ask(session, self.now(), query))
+
+    def describe_graph(self, query: DescribeGraph) -> list[TypeRow]:
+        return self._look(graph.describe)
 
     def audit(self) -> list[str]:
         return self._look(audit.audit)

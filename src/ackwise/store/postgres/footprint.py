@@ -26,10 +26,16 @@ from ackwise.core.commands import (
     SeekGroup,
     Settle,
     Settlement,
+    Sweep,
     Transaction,
 )
 from ackwise.core.errors import BadInput
+from ackwise.core.graph.commands import GraphCommand
 from ackwise.core.messages import PlainBatch
+
+
+def changes_graph(command: Command) -> bool:
+    return isinstance(command, GraphCommand) or (isinstance(command, Sweep) and "graph" in command.duties)
 
 
 class Footprint:

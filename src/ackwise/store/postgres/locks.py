@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ackwise.core.commands import Command, Push
-from ackwise.store.postgres.footprint import Footprint
+from ackwise.store.postgres.footprint import Footprint, changes_graph
 from ackwise.store.postgres.session import PostgresSession
 from ackwise.store.session import Row
 from ackwise.store.turn.catalog import queue_policy
@@ -20,6 +20,8 @@ LaneParts = dict[int, int]
 
 def lock(session: PostgresSession, commands: Sequence[Command], known: LaneParts) -> list[Row]:
     """Own everything the commands name; the rows of their leases come back as they are now."""
+    if any(changes_graph(command) for command in commands):
+        session.lock_graph()  # before anything else, so that nobody waits for it who has a partition
     footprint = Footprint(commands)
     if len(footprint.pushed) <= 1 and all(isinstance(command, Push) for command in commands):
         return []  # whoever pushes to one lane only locks it on the way

@@ -105,7 +105,7 @@ SELECT DISTINCT s.lease, l.part FROM span AS s JOIN lane AS l ON l.id = s.lane W
 -- name: leases_expired: leases that ran out and were not ended; not locked, because partitions are locked first
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
   ended_at, end_kind, lost, yields
-FROM lease WHERE ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit;
+FROM lease WHERE ended_at IS NULL AND queue <> 0 AND deadline <= :now ORDER BY deadline LIMIT :limit;
 
 -- name: leases_expired_lock: those of them that are still so and that no other turn has
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
@@ -145,3 +145,6 @@ ORDER BY prio, ready_at, lane LIMIT :limit OFFSET :skip;
 
 -- name: queues_buried: deleted queues whose rows are still there and that no other broker is purging
 SELECT id FROM queue WHERE deleted_at IS NOT NULL ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED;
+
+-- name: lock_graph: the graph is changed by one turn at a time
+SELECT id FROM mew_state WHERE id = 1 FOR UPDATE;

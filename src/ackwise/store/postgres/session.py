@@ -110,6 +110,9 @@ class PostgresSession:
             self._cursor.executemany(STATEMENTS[name], rows)
         return self._cursor.rowcount
 
+    def query(self, text: str, params: Params = _NONE) -> list[Row]:
+        return self._cursor.execute(statements.for_psycopg(text).encode(), params).fetchall()
+
     def savepoint(self) -> None:
         self._owned_before = set(self._owned)
         self._cursor.execute(b"SAVEPOINT ackwise")
@@ -124,6 +127,9 @@ class PostgresSession:
         self._memory.forget()
 
     # locks
+
+    def lock_graph(self) -> None:
+        self.rows("lock_graph")
 
     def lock_queue(self, queue: int) -> None:
         self._memory.forget()  # what was read before may have been changed by who had the lock

@@ -38,6 +38,9 @@ class SQLiteSession:
             self._execute(statement, one).fetchall()
         return self.connection.total_changes() - changed
 
+    def query(self, text: str, params: Params = _NONE) -> list[Row]:
+        return self._execute(text, params).fetchall()
+
     def savepoint(self) -> None:
         self._execute("SAVEPOINT ackwise").fetchall()
 
@@ -47,6 +50,9 @@ class SQLiteSession:
     def undo(self) -> None:
         self._execute("ROLLBACK TO ackwise").fetchall()
         self._execute("RELEASE ackwise").fetchall()
+
+    def lock_graph(self) -> None:
+        pass
 
     def lock_queue(self, queue: int) -> None:
         pass

@@ -5,7 +5,7 @@ WHERE due_at <= :now ORDER BY due_at, no LIMIT :limit;
 -- name: leases_expired: leases that ran out and were not ended
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
   ended_at, end_kind, lost, yields
-FROM lease WHERE ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit;
+FROM lease WHERE ended_at IS NULL AND queue <> 0 AND deadline <= :now ORDER BY deadline LIMIT :limit;
 
 -- name: lease_of_claim: the claim that used this key
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,

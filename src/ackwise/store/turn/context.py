@@ -64,6 +64,8 @@ class Turn(Looking):
         self.ready: dict[tuple[object, ...], dict[int, Row]] = {}
         """Ready lanes, by where was looked, that a claim of this turn found, owns and did not need."""
         self._lease_no = 0
+        self.graph_expired = False
+        """Whether deliveries of the graph that ran out were dealt with in this turn."""
 
     def roll(self) -> float:
         return self.dice.random()

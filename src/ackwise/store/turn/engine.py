@@ -32,6 +32,8 @@ from ackwise.core.commands import (
     Transaction,
 )
 from ackwise.core.errors import AckwiseError
+from ackwise.core.graph.commands import EndGraphSession, FetchGraph, OpenGraphSession, ReleaseGraph, RunGraph
+from ackwise.store.graph import running as graph
 from ackwise.store.session import Session
 from ackwise.store.turn import advance, catalog, claim, dead, losing, seek, settle, sweep, transaction
 from ackwise.store.turn.context import Tally, Turn
@@ -61,10 +63,15 @@ _HANDLERS: dict[type[Command], Callable[[Turn, Any], Result]] = {
     Sweep: sweep.sweep,
     Beat: lambda turn, c: Counted(losing.beat(turn, c)),
     Claim: claim.claim,
+    RunGraph: graph.run,
+    OpenGraphSession: graph.open_session,
+    EndGraphSession: graph.end_session,
+    ReleaseGraph: graph.release,
+    FetchGraph: graph.fetch,
 }
 
 _PHASES: tuple[tuple[type[Command], ...], ...] = (
-    (Settle, Break, Extend, Transaction),
+    (Settle, Break, Extend, Transaction, RunGraph, OpenGraphSession, EndGraphSession, ReleaseGraph),
     (
         ConfigureQueue,
         PauseQueue,
@@ -82,6 +89,7 @@ _PHASES: tuple[tuple[type[Command], ...], ...] = (
     ),
     (Push,),
     (Claim,),
+    (FetchGraph,),
 )
 
 

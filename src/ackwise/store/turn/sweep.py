@@ -14,6 +14,7 @@ from ackwise.core.limits import MICROS
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.settlement import Fate, on_max_wait
 from ackwise.core.spans import Cursor, Lane, Span, cut
+from ackwise.store.graph import running as graph
 from ackwise.store.segment import Segment, place, place_seq, to_end
 from ackwise.store.session import Row
 from ackwise.store.turn import catalog, dead, places
@@ -332,4 +333,5 @@ _DUTIES: dict[str, Callable[[Turn, int], int]] = {
     "max_wait": max_wait,
     "retain": retain,
     "forget": forget,
+    "graph": graph.sweep,
 }

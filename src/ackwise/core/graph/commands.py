@@ -1,0 +1,167 @@
+"""What a session of the graph asks a store to do, and what it is answered."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from ackwise.core.commands import Command
+from ackwise.core.errors import BadInput
+from ackwise.core.graph import syntax as s
+from ackwise.core.graph.watching import MOST_WATCHES
+from ackwise.core.ids import base36
+from ackwise.core.queries import Query
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One closed statement. `mint` and `now` are fixed when it is first run, so that each replay makes the same.
+
+    A watch gets `mint` itself for its id, so that its session knows it beforehand; everything else numbers above.
+    """
+
+    statement: s.Statement
+    mint: int
+    now: int | None = None
+
+
+def minted(kind: str, number: int) -> str:
+    """The id of something that is made: what it is, and a number nobody else has."""
+    return f"{kind.strip('_').lower()}_{base36(number)}"
+
+
+class GraphCommand(Command):
+    """The graph is changed by one turn at a time, so its commands share their turns."""
+
+    queue: ClassVar[str] = "mew:"
+
+
+class RunGraph(GraphCommand):
+    """Run statements of a session together; `dry` takes everything back and only says what would be."""
+
+    session: str
+    steps: tuple[Step, ...]
+    dry: bool = False
+    replay: bool = False
+    """The steps are a transaction whose statements were run dry before, one by one."""
+    most_watches: int = MOST_WATCHES
+    awaited: frozenset[str] = frozenset()
+    """Names that watches of the session have as their dead_letter and that stood for nothing so far."""
+
+
+class OpenGraphSession(GraphCommand):
+    session: str
+
+
+class EndGraphSession(GraphCommand):
+    """A session ends: cleanly, and what it holds goes back unspent; or its connection was lost, which is a failure.
+
+    Watches of a lost session that are `reliable` stay, so that it may come back.
+    """
+
+    session: str
+    lost: bool = False
+
+
+class ReleaseGraph(GraphCommand):
+    """Deliveries that reached nobody go back unspent."""
+
+    session: str
+    deliveries: tuple[str, ...]
+
+
+class FetchGraph(GraphCommand):
+    """The next events of a session's watches (or of one of them); consumed ones are leased with it."""
+
+    session: str
+    most: int = 1000
+    watch: str | None = None
+
+
+class AskGraph(Query):
+    """MATCH or INSPECT, outside of a transaction."""
+
+    statement: s.Match | s.Inspect
+    session: str = ""
+
+
+class DescribeGraph(Query):
+    """Which types there are, and how much of each."""
+
+
+class TypeRow(msgspec.Struct):
+    name: str
+    declared: str
+    count: int
+
+
+class Done(msgspec.Struct):
+    """What one statement did."""
+
+    created: int = 0
+    linked: int = 0
+    modified: int = 0
+    deleted: int = 0
+    unlinked: int = 0
+    bindings: dict[str, str] = {}
+    columns: list[str] = []
+    rows: list[list[Any]] = []
+    declared: dict[str, int] = {}
+    handle: str | None = None
+    """The id of a new watch."""
+    warning: str | None = None
+    found: bool | None = None
+    delivery_id: str | None = None
+    outcome: Literal["acked", "requeued", "dead_lettered", "deleted"] | None = None
+    attempts: int | None = None
+    limit: int | None = None
+    """Of a NACK: how many failures the watch allows."""
+    reason: str | None = None
+    refused: BadInput | None = None
+    """The statement took effect and is an error all the same (E8007)."""
+    tick: int = 0
+
+
+class Opened(msgspec.Struct):
+    """A session is there; `no` is what its bell is called by."""
+
+    no: int
+
+    @property
+    def bell(self) -> str:
+        return f"mew:{self.no}"
+
+
+class Ran(msgspec.Struct):
+    done: list[Done]
+
+
+class WatchEvent(msgspec.Struct):
+    """One event of a watch, or a notice on its stream."""
+
+    watch: str
+    kind: str
+    tick: int
+    match: dict[str, Any] | None = None
+    matches: list[dict[str, Any]] | None = None
+    prev: dict[str, Any] | None = None
+    delivery_id: str | None = None
+    attempt: int | None = None
+    limit: int | None = None
+    code: str | None = None
+    name: str | None = None
+    message: str | None = None
+
+
+class Fetched(msgspec.Struct):
+    """`until` is when to look again though nothing is committed."""
+
+    events: list[WatchEvent]
+    until: int | None = None
+    more: bool = False
+
+
+class Asked(msgspec.Struct):
+    columns: list[str]
+    rows: list[list[Any]]
+    found: bool | None = None

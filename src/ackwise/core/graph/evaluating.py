@@ -1,0 +1,340 @@
+"""What an expression means. The same for both databases, and for a watch that looks at a single change."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, assert_never
+
+from ackwise.core.graph import faults
+from ackwise.core.graph import syntax as s
+from ackwise.core.graph.faults import NOWHERE, At
+from ackwise.core.graph.values import LEAST, MOST, Duration, Entity, Timestamp, kind_of
+
+AGGREGATES = ("count", "sum", "avg", "min", "max")
+
+
+class Scope:
+    """What names stand for, and what time it is."""
+
+    __slots__ = ("exists", "names", "now", "tick")
+
+    def __init__(
+        self,
+        names: Mapping[str, Entity],
+        now: int = 0,
+        tick: int = 0,
+        exists: Callable[[s.Exists, Mapping[str, Entity]], bool] | None = None,
+    ) -> None:
+        self.names, self.now, self.tick, self.exists = names, now, tick, exists
+
+    def with_names(self, names: Mapping[str, Entity]) -> Scope:
+        return Scope(names, self.now, self.tick, self.exists)
+
+
+def holds(expr: s.Expr | None, scope: Scope) -> bool:
+    """Whether a condition is true; null is not."""
+    if expr is None:
+        return True
+    value = evaluate(expr, scope)
+    if value is None or isinstance(value, bool):
+        return value is True
+    raise faults.wrong_type(f"a condition is true or false, not {kind_of(value)}")
+
+
+def evaluate(expr: s.Expr, scope: Scope) -> Any:
+    match expr:
+        case s.Binary():
+            return _binary(expr, scope)
+        case s.Attr(of=of, name=name, at=at):
+            return _attribute(evaluate(of, scope), name, at)
+        case s.Literal():
+            return literal(expr)
+        case s.Name(name=name, at=at):
+            return named(scope, name, at)
+        case s.IdRef(id=found):
+            return found
+        case s.Call():
+            return _call(expr, scope)
+        case s.Unary():
+            return _unary(expr, scope)
+        case s.IsNull(of=of, negated=negated):
+            return (evaluate(of, scope) is None) is not negated
+        case s.ListOf(items=items):
+            return [evaluate(item, scope) for item in items]
+        case s.Exists():
+            if scope.exists is None:
+                raise faults.not_supported("exists() here")
+            return scope.exists(expr, scope.names)
+        case s.Param(name=name, at=at):
+            raise faults.missing_parameter(name, at)
+        case s.Sorted():
+            raise faults.wrong_type("ASC and DESC belong into ORDER BY and attribute(...)")
+        case s.Wild():
+            raise faults.wrong_type("_ has no value")
+        case _:
+            assert_never(expr)
+
+
+def named(scope: Scope, name: str, at: At = NOWHERE) -> Entity:
+    found = scope.names.get(name)
+    if found is None:
+        raise faults.unknown(f"'{name}' is not known here", at)
+    return found
+
+
+def literal(expr: s.Literal) -> Any:
+    if expr.kind == "timestamp":
+        return Timestamp(expr.value)  # type: ignore[arg-type]
+    return Duration(expr.value) if expr.kind == "duration" else expr.value  # type: ignore[arg-type]
+
+
+def _attribute(of: Any, name: str, at: At) -> Any:
+    if of is None:
+        return None
+    if not isinstance(of, Entity):
+        raise faults.wrong_type(f"{kind_of(of)} has no attributes", at)
+    return of.value(name, at)
+
+
+def _unary(expr: s.Unary, scope: Scope) -> Any:
+    value = evaluate(expr.of, scope)
+    if value is None:
+        return None
+    if expr.op == "not":
+        if not isinstance(value, bool):
+            raise faults.wrong_type(f"not needs true or false, not {kind_of(value)}")
+        return not value
+    if not _is_number(value) and not isinstance(value, Duration):
+        raise faults.wrong_type(f"- needs a number, not {kind_of(value)}")
+    return Duration(-value) if isinstance(value, Duration) else _bounded(-value, NOWHERE)
+
+
+def _binary(expr: s.Binary, scope: Scope) -> Any:
+    op = expr.op
+    if op in ("and", "or", "??"):
+        return _lazy(expr, scope)
+    left, right = evaluate(expr.left, scope), evaluate(expr.right, scope)
+    if op in ("=", "!="):
+        return equal(left, right, expr.at) is (op == "=")
+    if op == "in":
+        if left is None or right is None:
+            return False
+        if not isinstance(right, list):
+            raise faults.wrong_type(f"in needs a list, not {kind_of(right)}", expr.at)
+        return any(_same_kind(left, one) and equal(left, one, expr.at) for one in right)
+    if op in _ORDERING:
+        if left is None or right is None:
+            return False
+        if not _same_kind(left, right) or isinstance(left, bool | list | Entity):
+            raise faults.wrong_type(f"{kind_of(left)} and {kind_of(right)} cannot be compared", expr.at)
+        return _ORDERING[op](left, right)
+    if left is None or right is None:
+        return None
+    if op == "++":
+        if not isinstance(left, str) or not isinstance(right, str):
+            raise faults.wrong_type(f"++ joins strings, not {kind_of(left)} and {kind_of(right)}", expr.at)
+        return left + right
+    return _arithmetic(op, left, right, expr.at)
+
+
+_ORDERING: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _lazy(expr: s.Binary, scope: Scope) -> Any:
+    left = evaluate(expr.left, scope)
+    if expr.op == "??":
+        return evaluate(expr.right, scope) if left is None else left
+    _boolean(left, expr)
+    if expr.op == "and":
+        if left is not True:
+            return False
+        right = evaluate(expr.right, scope)
+        _boolean(right, expr)
+        return right is True
+    if left is True:
+        return True
+    right = evaluate(expr.right, scope)
+    _boolean(right, expr)
+    return right
+
+
+def _boolean(value: Any, expr: s.Binary) -> None:
+    if value is not None and not isinstance(value, bool):
+        raise faults.wrong_type(f"{expr.op} needs true or false, not {kind_of(value)}", expr.at)
+
+
+def equal(left: Any, right: Any, at: At = NOWHERE) -> bool:
+    """null equals null. An entity equals its id."""
+    if left is None or right is None:
+        return left is right
+    if not _same_kind(left, right):
+        raise faults.wrong_type(f"{kind_of(left)} and {kind_of(right)} cannot be compared", at)
+    if isinstance(left, Entity):
+        left = left.id
+    if isinstance(right, Entity):
+        right = right.id
+    return bool(left == right)
+
+
+def _same_kind(left: Any, right: Any) -> bool:
+    return _family(left) == _family(right)
+
+
+def _family(value: Any) -> str:
+    kind = kind_of(value)
+    if kind in ("Int", "Float"):
+        return "number"
+    return "String" if isinstance(value, Entity) else kind
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool | Timestamp | Duration)
+
+
+def _arithmetic(op: str, left: Any, right: Any, at: At) -> Any:
+    match op, left, right:
+        case "-", Timestamp(), Timestamp():
+            return Duration(int(left) - int(right))
+        case (("+" | "-"), Timestamp(), int()) if not isinstance(right, Timestamp | bool):
+            return Timestamp(_bounded(int(left) + (int(right) if op == "+" else -int(right)), at))
+        case "+", int(), Timestamp() if not isinstance(left, Timestamp | bool):
+            return Timestamp(_bounded(int(left) + int(right), at))
+        case (("+" | "-"), Duration(), Duration()):
+            return Duration(_bounded(int(left) + (int(right) if op == "+" else -int(right)), at))
+        case "*", Duration(), _ if _is_number(right):
+            return Duration(_bounded(round(int(left) * right), at))
+        case "*", _, Duration() if _is_number(left):
+            return Duration(_bounded(round(left * int(right)), at))
+        case "/", Duration(), _ if _is_number(right):
+            return Duration(_divided(int(left), round(right), at))
+    if not _is_number(left) or not _is_number(right):
+        raise faults.wrong_type(f"{op} does not work with {kind_of(left)} and {kind_of(right)}", at)
+    match op:
+        case "+":
+            return _bounded(left + right, at)
+        case "-":
+            return _bounded(left - right, at)
+        case "*":
+            return _bounded(left * right, at)
+        case "/":
+            return _divided(left, right, at)
+        case _:
+            return _remainder(left, right, at)
+
+
+def _divided(left: Any, right: Any, at: At) -> Any:
+    """Whole numbers are divided toward zero."""
+    if right == 0:
+        raise faults.wrong_type("division by zero", at)
+    if isinstance(left, int) and isinstance(right, int):
+        quotient = abs(left) // abs(right)
+        return quotient if (left < 0) == (right < 0) else -quotient
+    return left / right
+
+
+def _remainder(left: Any, right: Any, at: At) -> Any:
+    if right == 0:
+        raise faults.wrong_type("division by zero", at)
+    if isinstance(left, int) and isinstance(right, int):
+        return left - right * _divided(left, right, at)
+    return math.fmod(left, right)
+
+
+def _bounded(value: Any, at: At) -> Any:
+    if isinstance(value, int) and not LEAST <= value <= MOST:
+        raise faults.wrong_type("the result does not fit into 64 bits", at)
+    return value
+
+
+# functions
+
+
+def _call(expr: s.Call, scope: Scope) -> Any:
+    name = expr.name.lower()
+    match name:
+        case "now" | "wall_time":
+            return Timestamp(scope.now // 1000)
+        case "logical_time":
+            return scope.tick
+        case "coalesce":
+            values = (evaluate(arg, scope) for arg in expr.args)
+            return next((value for value in values if value is not None), None)
+        case "type_of":
+            _arity(expr, 1, 1)
+            value = evaluate(expr.args[0], scope)
+            return value.type.name if isinstance(value, Entity) else kind_of(value)
+    known = _FUNCTIONS.get(name)
+    if known is None:
+        if name in AGGREGATES:
+            raise faults.constraint(f"{expr.name.upper()} is an aggregate and belongs into RETURN", expr.at)
+        raise faults.unknown(f"there is no function '{expr.name}'", expr.at)
+    function, least, most = known
+    _arity(expr, least, most)
+    values_given = [evaluate(arg, scope) for arg in expr.args]
+    if any(value is None for value in values_given):
+        return None
+    try:
+        return _bounded(function(*values_given), expr.at)
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        kinds = ", ".join(map(kind_of, values_given))
+        raise faults.wrong_type(f"{expr.name} does not work with {kinds}", expr.at) from None
+
+
+def _arity(expr: s.Call, least: int, most: int) -> None:
+    if expr.star or expr.distinct or expr.where is not None or not least <= len(expr.args) <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise faults.constraint(f"{expr.name} takes {wanted} argument(s)", expr.at)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _number(value: Any) -> Any:
+    if not _is_number(value):
+        raise TypeError
+    return value
+
+
+def _extreme(pick: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    def chosen(*values: Any) -> Any:
+        if len({_family(value) for value in values}) > 1 or isinstance(values[0], bool | list | Entity):
+            raise TypeError
+        return pick(list(values))
+
+    return chosen
+
+
+def _substring(text: str, start: int, length: int | None = None) -> str:
+    if start < 0 or (length is not None and length < 0):
+        raise ValueError
+    return _text(text)[start : None if length is None else start + length]
+
+
+_MANY = 32
+_FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {
+    "length": (lambda value: len(value if isinstance(value, list) else _text(value)), 1, 1),
+    "lower": (lambda value: _text(value).lower(), 1, 1),
+    "upper": (lambda value: _text(value).upper(), 1, 1),
+    "trim": (lambda value: _text(value).strip(), 1, 1),
+    "contains": (lambda value, part: _text(part) in _text(value), 2, 2),
+    "starts_with": (lambda value, part: _text(value).startswith(_text(part)), 2, 2),
+    "ends_with": (lambda value, part: _text(value).endswith(_text(part)), 2, 2),
+    "substring": (_substring, 2, 3),
+    "replace": (lambda value, old, new: _text(value).replace(_text(old), _text(new)), 3, 3),
+    "abs": (lambda value: abs(_number(value)), 1, 1),
+    "floor": (lambda value: math.floor(_number(value)), 1, 1),
+    "ceil": (lambda value: math.ceil(_number(value)), 1, 1),
+    "round": (lambda value: round(_number(value)), 1, 1),
+    "min": (_extreme(min), 2, _MANY),
+    "max": (_extreme(max), 2, _MANY),
+}

@@ -1,0 +1,184 @@
+"""What can go wrong with a statement. Each error has a code, a name, a message, and where it was said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ackwise.core.errors import BadInput
+
+At = tuple[int, int]
+"""Line and column, from 1."""
+NOWHERE: At = (0, 0)
+
+
+class GraphError(BadInput):
+    """A statement was refused; nothing was changed."""
+
+    def __init__(self, word: str, message: str, *, name: str = "", at: At = NOWHERE, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.word, self.name, self.at = word, name or word.upper(), at
+        self.hint = ""
+
+    @property
+    def told(self) -> str:
+        """Code, name and message in one line."""
+        if self.word[:1] == "E" and self.word[1:].isdigit():
+            named = self.message.startswith(self.name + ":")
+            return f"{self.word} {self.message}" if named else f"{self.word} {self.name}: {self.message}"
+        return f"{self.word}: {self.message}"
+
+
+def constraint(message: str, at: At = NOWHERE) -> GraphError:
+    """A rule of the ontology, or of the statement's types, is not kept."""
+    return GraphError("constraint", message, at=at)
+
+
+def unknown(message: str, at: At = NOWHERE) -> GraphError:
+    """A type, an attribute, a variable or an entity that is not there."""
+    return GraphError("constraint", message, name="NOT_FOUND", at=at)
+
+
+def wrong_type(message: str, at: At = NOWHERE) -> GraphError:
+    return GraphError("constraint", message, name="TYPE_ERROR", at=at)
+
+
+def not_supported(what: str, at: At = NOWHERE) -> GraphError:
+    return GraphError("not_supported", f"{what} is not supported", at=at)
+
+
+def missing_parameter(name: str, at: At = NOWHERE) -> GraphError:
+    return GraphError("missing_parameter", f"Parameter '${name}' not provided", at=at)
+
+
+def protected(type_name: str, at: At = NOWHERE) -> GraphError:
+    return GraphError("constraint", f"Cannot create protected type '{type_name}'", name="PROTECTED", at=at)
+
+
+def pattern_denied(reason: str, at: At = NOWHERE) -> GraphError:
+    return GraphError(
+        "E8001",
+        f"WATCH_PATTERN_DENIED: Watch pattern rejected by policy ({reason})",
+        name="WATCH_PATTERN_DENIED",
+        at=at,
+        reason=reason,
+    )
+
+
+def watch_not_found(shown: str, at: At = NOWHERE, cannot: str | None = None) -> GraphError:
+    why = f"Cannot {cannot} cancelled watch '{shown}'" if cannot else f"Watch handle '{shown}' does not exist"
+    return GraphError("E8002", f"WATCH_NOT_FOUND: {why}", name="WATCH_NOT_FOUND", at=at, handle=shown)
+
+
+def ack_timeout(delivery_id: str, timeout: str) -> GraphError:
+    return GraphError(
+        "E8003",
+        f"Acknowledgment timeout: delivery '{delivery_id}' not acknowledged within {timeout}",
+        name="ACK_TIMEOUT",
+        delivery_id=delivery_id,
+        timeout=timeout,
+    )
+
+
+def invalid_delivery(delivery_id: str, at: At = NOWHERE) -> GraphError:
+    return GraphError(
+        "E8004",
+        f"Invalid delivery ID: '{delivery_id}' not found or already processed",
+        name="INVALID_DELIVERY_ID",
+        at=at,
+        delivery_id=delivery_id,
+    )
+
+
+def buffer_overflow(shown: str, size: int) -> GraphError:
+    return GraphError(
+        "E8005",
+        "WATCH_BUFFER_OVERFLOW: Buffer full and on_full: error configured; watch cancelled",
+        name="WATCH_BUFFER_OVERFLOW",
+        handle=shown,
+        buffer_size=size,
+    )
+
+
+def buffer_blocked(shown: str, at: At = NOWHERE) -> GraphError:
+    """A standing watch with `on_full: block` holds its producers up."""
+    return GraphError(
+        "constraint",
+        f"the buffer of watch '{shown}' is full and on_full: block holds this statement up",
+        name="BLOCKED",
+        at=at,
+    )
+
+
+def too_many_watches(current: int, limit: int, at: At = NOWHERE) -> GraphError:
+    return GraphError(
+        "E8006",
+        "WATCH_LIMIT_EXCEEDED: Too many active watches per session or globally",
+        name="WATCH_LIMIT_EXCEEDED",
+        at=at,
+        current=current,
+        limit=limit,
+    )
+
+
+def dead_letter_failed(delivery_id: str, shown: str, reason: str, at: At = NOWHERE) -> GraphError:
+    return GraphError(
+        "E8007",
+        f"Dead letter failed: could not move delivery '{delivery_id}' to '{shown}' - {reason}",
+        name="DEAD_LETTER_FAILED",
+        at=at,
+        delivery_id=delivery_id,
+        dead_letter=shown,
+        reason=reason,
+    )
+
+
+def immutable_option(key: str, at: At = NOWHERE) -> GraphError:
+    return GraphError(
+        "E8008",
+        f"IMMUTABLE_WATCH_OPTION: Option '{key}' cannot be changed after watch creation",
+        name="IMMUTABLE_WATCH_OPTION",
+        at=at,
+        option=key,
+    )
+
+
+def invalid_option(key: str, expected: str, at: At = NOWHERE) -> GraphError:
+    return GraphError(
+        "E8009",
+        f"INVALID_WATCH_OPTION: Invalid value for option '{key}': expected {expected}",
+        name="INVALID_WATCH_OPTION",
+        at=at,
+        option=key,
+    )
+
+
+def access_denied(shown: str, at: At = NOWHERE) -> GraphError:
+    return GraphError(
+        "E8010",
+        f"WATCH_ACCESS_DENIED: Watch '{shown}' is not owned by current session",
+        name="WATCH_ACCESS_DENIED",
+        at=at,
+        handle=shown,
+    )
+
+
+def kill_prevented(what: str, edge_type: str, at: At = NOWHERE) -> GraphError:
+    return GraphError(
+        "E3302",
+        f"Cannot kill '{what}': referenced by '{edge_type}' with prevent action",
+        name="KILL_PREVENTED",
+        at=at,
+    )
+
+
+def cascade_too_large(code: str, what: str, at: At = NOWHERE) -> GraphError:
+    return GraphError(code, f"Cascade {what} exceeded", name=f"CASCADE_{what.split()[0].upper()}_EXCEEDED", at=at)
+
+
+def bad_tick(amount: int, at: At = NOWHERE) -> GraphError:
+    return GraphError(
+        "E9001",
+        f"INVALID_TICK_AMOUNT: Tick amount must be positive, got {amount}",
+        name="INVALID_TICK_AMOUNT",
+        at=at,
+    )

@@ -1,0 +1,200 @@
+"""What a pattern binds, and which types and attributes its matches depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ackwise.core.graph import faults
+from ackwise.core.graph import syntax as s
+from ackwise.core.graph.evaluating import literal
+from ackwise.core.graph.ontology import EdgeType, NodeType, Ontology, own_attribute
+
+
+class EdgePart(msgspec.Struct, frozen=True):
+    """An edge of a pattern: its variable (made up when it has none) and what stands at its ends."""
+
+    name: str
+    type: EdgeType
+    ends: tuple[str | s.IdRef | None, ...]
+
+
+class Plan(msgspec.Struct):
+    """A pattern ready to be looked for: node variables with the ids of their types, edges, shown variables."""
+
+    nodes: dict[str, frozenset[int]]
+    edges: list[EdgePart]
+    variables: tuple[str, ...]
+    first: str
+    """The variable of the first element: what a consume watch consumes."""
+
+    def types(self, name: str) -> frozenset[int]:
+        if name in self.nodes:
+            return self.nodes[name]
+        return next(frozenset({edge.type.id}) for edge in self.edges if edge.name == name)
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.nodes, *(edge.name for edge in self.edges)]
+
+
+def plan(pattern: tuple[s.Element, ...], ontology: Ontology, outer: frozenset[str] = frozenset()) -> Plan:
+    """`outer` are variables of an enclosing pattern, which an exists() may mention."""
+    nodes: dict[str, frozenset[int]] = {}
+    edges: list[EdgePart] = []
+    shown: list[str] = []
+    first = ""
+    for element in pattern:
+        if isinstance(element, s.NodeElement):
+            if element.name in nodes:
+                raise faults.constraint(f"'{element.name}' is bound twice", element.at)
+            nodes[element.name] = ontology.accepting(element.types, element.at)
+            shown.append(element.name)
+            first = first or element.name
+    for number, element in enumerate(pattern):
+        if isinstance(element, s.EdgeElement):
+            edge = ontology.edge(element.type, element.at)
+            if len(element.targets) != len(edge.slots):
+                raise faults.constraint(
+                    f"'{edge.name}' has {len(edge.slots)} ends, not {len(element.targets)}", element.at
+                )
+            name = element.alias or f"~{number}"
+            if name in nodes:
+                raise faults.constraint(f"'{name}' is bound twice", element.at)
+            ends: list[str | s.IdRef | None] = []
+            for slot, target in enumerate(element.targets):
+                match target:
+                    case s.Wild():
+                        ends.append(None)
+                    case s.IdRef():
+                        ends.append(target)
+                    case s.Name(name=end):
+                        if end not in nodes and end not in outer:
+                            nodes[end] = _slot_types(ontology, edge, slot)
+                            shown.append(end)
+                        ends.append(end)
+                    case s.Param(name=missing, at=at):
+                        raise faults.missing_parameter(missing, at)
+                    case _:
+                        raise faults.constraint("an end of an edge is a name, _, #id or $parameter", element.at)
+            if element.alias:
+                shown.append(element.alias)
+            edges.append(EdgePart(name, edge, tuple(ends)))
+    start = pattern[0]
+    if isinstance(start, s.EdgeElement):
+        first = edges[0].name
+    return Plan(nodes, edges, tuple(shown), first)
+
+
+def _slot_types(ontology: Ontology, edge: EdgeType, slot: int) -> frozenset[int]:
+    names = edge.slots[slot][1]
+    if edge.protected and "any" in names:
+        return frozenset(kind.id for kind in ontology.nodes.values())
+    return ontology.accepting(names)
+
+
+def conjuncts(expr: s.Expr | None) -> Iterator[s.Expr]:
+    """The conditions that all have to hold."""
+    if isinstance(expr, s.Binary) and expr.op == "and":
+        yield from conjuncts(expr.left)
+        yield from conjuncts(expr.right)
+    elif expr is not None:
+        yield expr
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """`variable.attribute op constant`."""
+
+    variable: str
+    attribute: str
+    op: str
+    value: str | int | float | bool
+
+
+_MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def bounds(expr: s.Expr | None) -> Iterator[Bound]:
+    """The conjuncts that compare an attribute with a constant."""
+    for one in conjuncts(expr):
+        if isinstance(one, s.Binary) and one.op in _MIRRORED:
+            for side, other, op in ((one.left, one.right, one.op), (one.right, one.left, _MIRRORED[one.op])):
+                if isinstance(side, s.Attr) and isinstance(side.of, s.Name):
+                    value = _constant(other)
+                    if value is not None:
+                        yield Bound(side.of.name, side.name, op, value)
+
+
+def _constant(expr: s.Expr) -> str | int | float | bool | None:
+    match expr:
+        case s.Literal():
+            value: str | int | float | bool | None = literal(expr)
+            return value
+        case s.IdRef(id=found):
+            return found
+        case _:
+            return None
+
+
+def exists_in(expr: s.Expr | None) -> Iterator[s.Exists]:
+    """Every exists() of an expression."""
+    match expr:
+        case s.Exists():
+            yield expr
+            yield from exists_in(expr.where)
+        case s.Binary(left=left, right=right):
+            yield from exists_in(left)
+            yield from exists_in(right)
+        case s.Unary(of=of) | s.IsNull(of=of) | s.Attr(of=of) | s.Sorted(by=of):
+            yield from exists_in(of)
+        case s.Call(args=args, where=where):
+            for arg in args:
+                yield from exists_in(arg)
+            yield from exists_in(where)
+        case s.ListOf(items=items):
+            for item in items:
+                yield from exists_in(item)
+        case _:
+            return
+
+
+def check_names(expr: s.Expr | None, plan_: Plan, ontology: Ontology) -> None:
+    """Refuse unknown variables and attributes before anything is looked for."""
+    kinds: dict[str, list[NodeType | EdgeType]] = {
+        name: [ontology.by_id[number] for number in plan_.types(name)] for name in plan_.names
+    }
+    _check(expr, kinds, ontology)
+
+
+def _check(expr: s.Expr | None, kinds: dict[str, list[NodeType | EdgeType]], ontology: Ontology) -> None:
+    match expr:
+        case s.Attr(of=s.Name(name=name, at=at), name=attribute):
+            if name not in kinds:
+                raise faults.unknown(f"'{name}' is not known here", at)
+            if attribute not in ("id", "_id", "_type", "_targets"):
+                refusals = 0
+                for kind in kinds[name]:
+                    refusals += attribute not in kind.attributes
+                if kinds[name] and refusals == len(kinds[name]):
+                    own_attribute(kinds[name][0], attribute, expr.at)
+        case s.Name(name=name, at=at):
+            if name not in kinds:
+                raise faults.unknown(f"'{name}' is not known here", at)
+        case s.Binary(left=left, right=right):
+            _check(left, kinds, ontology)
+            _check(right, kinds, ontology)
+        case s.Unary(of=of) | s.IsNull(of=of) | s.Attr(of=of) | s.Sorted(by=of):
+            _check(of, kinds, ontology)
+        case s.Call(args=args, where=where):
+            for arg in (*args, where):
+                _check(arg, kinds, ontology)
+        case s.ListOf(items=items):
+            for item in items:
+                _check(item, kinds, ontology)
+        case s.Exists(pattern=pattern, where=where):
+            inner = plan(pattern, ontology, frozenset(kinds))
+            more = {name: [ontology.by_id[number] for number in inner.types(name)] for name in inner.names}
+            _check(where, {**kinds, **more}, ontology)
+        case _:
+            return

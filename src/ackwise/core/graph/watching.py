@@ -1,0 +1,204 @@
+"""What a watch is: its options with their defaults, which of them may change, and the policy of its deliveries."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from ackwise.core.graph import faults
+from ackwise.core.graph import syntax as s
+from ackwise.core.graph.ontology import Ontology
+from ackwise.core.graph.patterns import check_names, plan
+from ackwise.core.graph.projecting import aggregates_in
+from ackwise.core.policy import QueuePolicy
+from ackwise.core.settlement import Reason
+
+Mode = Literal["watch", "consume"]
+MUTABLE = ("buffer", "on_full", "delivery", "filter")
+_KNOWN = (
+    *("mode", "group", "ordering", "delivery", "visibility", "window", "buffer", "on_full", "ack_timeout"),
+    *("max_redeliveries", "dead_letter", "initial", "filter", "deliver_on"),
+)
+_WORDS = {
+    "mode": ("watch", "consume"),
+    "delivery": ("best_effort", "reliable"),
+    "visibility": ("committed", "immediate"),
+    "on_full": ("drop", "block", "error"),
+    "deliver_on": ("commit", "tick"),
+}
+MOST_BUFFER = 1_000_000
+MOST_WATCHES = 1000
+"""Active watches of one session, unless it is told otherwise."""
+MOST_WATCHES_IN_ALL = 100_000
+
+
+class WatchSpec(msgspec.Struct, frozen=True):
+    """A standing query as it is stored."""
+
+    pattern: tuple[s.Element, ...]
+    returns: s.Return
+    where: s.Expr | None = None
+    text: str = ""
+    mode: Mode = "watch"
+    group: str | None = None
+    ordering: tuple[s.Sorted, ...] = ()
+    ordering_text: str = "arrival"
+    delivery: str = "best_effort"
+    visibility: str = "committed"
+    buffer: int = 1000
+    on_full: str = "drop"
+    ack_timeout: int = 30_000
+    ack_timeout_text: str = "30s"
+    max_redeliveries: int = 3
+    dead_letter: s.IdRef | None = None
+    initial: Literal["full", "none"] | int = "full"
+    filter: s.Expr | None = None
+    deliver_on: str = "commit"
+
+    @property
+    def consumes(self) -> bool:
+        return self.mode == "consume"
+
+    @property
+    def policy(self) -> QueuePolicy:
+        """What the core decides deliveries by: failure number max_redeliveries is final, by NACK or timeout."""
+        return QueuePolicy(
+            lease_seconds=self.ack_timeout / 1000, retry_limit=self.max_redeliveries, delivery_limit=None
+        )
+
+    @property
+    def condition(self) -> s.Expr | None:
+        """WHERE and the filter together."""
+        if self.where is None or self.filter is None:
+            return self.where if self.filter is None else self.filter
+        return s.Binary("and", self.where, self.filter)
+
+
+def reason_shown(reason: Reason) -> str:
+    """Why an item is dead, in MEW's words."""
+    return "no_retry" if reason is Reason.REJECTED else "max_redeliveries_exceeded"
+
+
+def spec_of(watch: s.Watch, ontology: Ontology) -> WatchSpec:
+    """The watch that a statement asks for, checked."""
+    chosen = _chosen(watch.options)
+    spec = WatchSpec(watch.pattern, watch.returns, watch.where, watch.text, **_fields(chosen))
+    found = plan(watch.pattern, ontology)
+    for expr in (spec.where, spec.filter, *spec.ordering, *(p.of for p in watch.returns.projections)):
+        check_names(expr, found, ontology)
+    kinds = [ontology.by_id[number] for number in found.types(found.first)]
+    if spec.consumes:
+        if any(kind.protected for kind in kinds):
+            raise faults.pattern_denied("protected type", watch.at)
+        if any(aggregates_in(projection.of) for projection in watch.returns.projections):
+            raise faults.constraint("a consume watch returns matches, not aggregates", watch.at)
+    elif any(aggregates_in(projection.of) for projection in watch.returns.projections):
+        raise faults.not_supported("an aggregate in a WATCH", watch.at)
+    return spec
+
+
+def altered(spec: WatchSpec, options: tuple[s.Option, ...], ontology: Ontology) -> WatchSpec:
+    for option in options:
+        if option.key in _KNOWN and option.key not in MUTABLE:
+            raise faults.immutable_option(option.key, option.at)
+    changed = msgspec.structs.replace(spec, **_fields(_chosen(options)))
+    check_names(changed.filter, plan(spec.pattern, ontology), ontology)
+    return changed
+
+
+def _chosen(options: tuple[s.Option, ...]) -> dict[str, s.Option]:
+    chosen: dict[str, s.Option] = {}
+    for option in options:
+        if option.key in ("branch", "branches"):
+            raise faults.not_supported(f"the option '{option.key}'", option.at)
+        if option.key not in _KNOWN:
+            raise faults.invalid_option(option.key, f"one of the options {', '.join(_KNOWN)}", option.at)
+        if option.key in chosen:
+            raise faults.invalid_option(option.key, "it once", option.at)
+        chosen[option.key] = option
+    return chosen
+
+
+def _fields(chosen: dict[str, s.Option]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for key, option in chosen.items():
+        match key:
+            case "group":
+                fields[key] = _group(option)
+            case "ordering":
+                fields["ordering"], fields["ordering_text"] = _ordering(option)
+            case "window":
+                if _word(option.value) != "none":
+                    raise faults.not_supported("a window", option.at)
+            case "buffer":
+                fields[key] = _count(option, 1, MOST_BUFFER, "a whole number of at least 1")
+            case "max_redeliveries":
+                fields[key] = _count(option, 0, 1_000_000, "a whole number")
+            case "ack_timeout":
+                fields["ack_timeout"], fields["ack_timeout_text"] = _timeout(option)
+            case "dead_letter":
+                if not isinstance(option.value, s.IdRef):
+                    raise faults.invalid_option(key, "a node, as #name", option.at)
+                fields[key] = option.value
+            case "initial":
+                fields[key] = _initial(option)
+            case "filter":
+                if isinstance(option.value, s.Sorted | s.IdRef | s.Wild | s.ListOf):
+                    raise faults.invalid_option(key, "a condition", option.at)
+                if isinstance(option.value, s.Literal) and option.value.kind not in ("bool", "null"):
+                    raise faults.invalid_option(key, "a condition", option.at)
+                fields[key] = option.value
+            case _:
+                word = _word(option.value)
+                if word not in _WORDS[key]:
+                    raise faults.invalid_option(key, " or ".join(_WORDS[key]), option.at)
+                fields[key] = word
+    return fields
+
+
+def _word(expr: s.Expr) -> str | None:
+    return expr.name.lower() if isinstance(expr, s.Name) else None
+
+
+def _group(option: s.Option) -> str:
+    value = option.value
+    if not isinstance(value, s.Literal) or not isinstance(value.value, str) or not 0 < len(value.value) <= 255:
+        raise faults.invalid_option("group", "a string of 1 to 255 characters", option.at)
+    return value.value
+
+
+def _count(option: s.Option, least: int, most: int, expected: str) -> int:
+    value = option.value.value if isinstance(option.value, s.Literal) and option.value.kind == "int" else None
+    if not isinstance(value, int) or not least <= value <= most:
+        raise faults.invalid_option(option.key, expected, option.at)
+    return value
+
+
+def _timeout(option: s.Option) -> tuple[int, str]:
+    value = option.value
+    if not isinstance(value, s.Literal) or value.kind != "duration" or not isinstance(value.value, int):
+        raise faults.invalid_option("ack_timeout", "a duration such as 30s", option.at)
+    if not 0 < value.value <= 365 * 86_400_000:
+        raise faults.invalid_option("ack_timeout", "a duration of more than nothing and at most a year", option.at)
+    return value.value, value.text or f"{value.value}ms"
+
+
+def _initial(option: s.Option) -> str | int:
+    value = option.value
+    if _word(value) in ("full", "none"):
+        return str(_word(value))
+    if isinstance(value, s.Call) and value.name.lower() == "since" and len(value.args) == 1:
+        tick = value.args[0]
+        if isinstance(tick, s.Literal) and isinstance(tick.value, int) and tick.value >= 0:
+            return tick.value
+    raise faults.invalid_option("initial", "full, none or since(tick)", option.at)
+
+
+def _ordering(option: s.Option) -> tuple[tuple[s.Sorted, ...], str]:
+    value = option.value
+    if _word(value) in ("arrival", "causal"):
+        return (), str(_word(value))
+    if isinstance(value, s.Call) and value.name.lower() == "attribute" and value.args and not value.star:
+        return tuple(arg if isinstance(arg, s.Sorted) else s.Sorted(arg) for arg in value.args), "attribute"
+    raise faults.invalid_option("ordering", "arrival, causal or attribute(expression, ...)", option.at)

@@ -1,0 +1,162 @@
+"""Text in, statements out. On an error: what came before it, the error with a caret, and where one may go on."""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Any
+
+import msgspec
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from ackwise.core.graph import syntax as s
+from ackwise.core.graph.faults import At, GraphError, not_supported
+from ackwise.dialects.mew.language import hints
+from ackwise.dialects.mew.language.building import Builder
+from ackwise.dialects.mew.language.skipping import Skipped, blank_skipped
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_START = re.compile(
+    r"(?im)^[ \t]*(?:ontology|type|node|edge|abstract|sealed|spawn|link|set|kill|unlink|match|inspect|begin|commit"
+    r"|rollback|tick|watch|ack|nack|pause|resume|cancel|alter|\w+[ \t]*=[ \t]*watch)\b"
+)
+LONGEST = 1 << 20
+
+
+class Parsed(msgspec.Struct):
+    """The statements of a text in order, up to the first error; `resume` is where the text after it goes on."""
+
+    statements: list[s.Statement]
+    error: GraphError | None = None
+    resume: int = 0
+    skipped: list[Skipped] = []
+
+
+@cache
+def grammar() -> str:
+    return resources.files("ackwise.dialects.mew.language").joinpath("mew.lark").read_text("utf-8")
+
+
+@cache
+def _lark() -> Lark:
+    return Lark(grammar(), parser="lalr", propagate_positions=True, maybe_placeholders=False)
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str) -> Parsed:
+    """Cached: the same statements come again and again, with other parameters."""
+    if len(text) > LONGEST:
+        return Parsed([], GraphError("parse_error", f"the text is longer than {LONGEST} characters"), len(text))
+    blanked, skipped = blank_skipped(text)
+    trees, problem = _read(blanked)
+    builder = Builder(text)
+    statements: list[s.Statement] = []
+    for tree in trees:
+        try:
+            statements.append(_statement(builder.build(tree)))
+        except GraphError as refusal:
+            end = tree.meta.end_pos if not tree.meta.empty else len(text)
+            return Parsed(statements, pointed(refusal, text), end, skipped)
+        except RecursionError:
+            return Parsed(statements, _too_deep(), len(text), skipped)
+    if problem is None:
+        return Parsed(statements, None, len(text), skipped)
+    if isinstance(problem, RecursionError):
+        return Parsed(statements, _too_deep(), len(text), skipped)
+    last = trees[-1].meta.end_pos if trees and not trees[-1].meta.empty else 0
+    error, place = _explained(problem, text, last)
+    return Parsed(statements, pointed(error, text), _resume(blanked, place, last), skipped)
+
+
+def _too_deep() -> GraphError:
+    return GraphError("parse_error", "the statement is nested too deeply")
+
+
+def _statement(built: Any) -> s.Statement:
+    if isinstance(built, s.AliasDecl | s.NodeDecl | s.EdgeDecl):
+        return s.Ontology((built,), None, built.at)
+    return built  # type: ignore[no-any-return]
+
+
+def _read(text: str) -> tuple[list[Tree[Token]], UnexpectedInput | RecursionError | None]:
+    """Whole items, as parse trees, up to the first error."""
+    reading = _lark().parse_interactive(text)
+    state = reading.parser_state
+    last: Token | None = None
+    try:
+        for token in reading.lexer_thread.lex(state):  # type: ignore[no-untyped-call]
+            last = token
+            _feed(state, token)
+        end = Token.new_borrow_pos("$END", "", last) if last is not None else Token("$END", "", 0, 1, 1)
+        tree = state.feed_token(end, True)
+        return list(tree.children), None
+    except (UnexpectedInput, RecursionError) as problem:
+        return _items(state.value_stack), problem
+
+
+def _feed(state: Any, token: Token) -> None:
+    """A word that is a keyword elsewhere is a name here, when only a name fits."""
+    try:
+        state.feed_token(token)
+    except UnexpectedToken:
+        if token.type == "NAME" or not _WORD.fullmatch(token):
+            raise
+        state.feed_token(Token.new_borrow_pos("NAME", str(token), token))
+
+
+def _items(stack: list[Any]) -> list[Tree[Token]]:
+    """The items that were complete when the error came: they lie at the bottom of the parser's stack."""
+    found: list[Tree[Token]] = []
+    for entry in stack:
+        if isinstance(entry, Tree) and entry.data.startswith("__start"):
+            found += [child for child in entry.children if isinstance(child, Tree)]
+    return found
+
+
+def _explained(problem: UnexpectedInput, text: str, last: int) -> tuple[GraphError, int]:
+    """lark's error in our words."""
+    if isinstance(problem, UnexpectedCharacters):
+        place = problem.pos_in_stream or 0
+        found, expected = text[place : place + 1], set[str](problem.allowed or ())
+    elif isinstance(problem, UnexpectedToken):
+        place = len(text.rstrip()) if problem.token.type == "$END" else (problem.token.start_pos or 0)
+        found, expected = str(problem.token), set(problem.expected)
+    else:
+        place, found, expected = len(text), "", set()
+    at = position(text, place)
+    beginning = _WORD.search(text, last)
+    first = beginning[0].upper() if beginning and beginning.start() <= place else ""
+    unsupported = hints.unsupported(first, found, text[last : place + len(found)])
+    if unsupported:
+        return not_supported(unsupported, at), place
+    ended = place >= len(text.rstrip())
+    message = "the statement ends too early" if ended else f"unexpected {found[:40]!r}"
+    error = GraphError("parse_error", message, at=at)
+    error.hint = hints.hint(first, found, expected, ended)
+    return error, place
+
+
+def position(text: str, offset: int) -> At:
+    """Line and column of a place, from 1."""
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def pointed(error: GraphError, text: str) -> GraphError:
+    """The error with the line it is about and a caret under the place."""
+    line, column = error.at
+    lines = text.splitlines()
+    if line and line <= len(lines):
+        error.details["source"] = lines[line - 1]
+        error.details["caret"] = " " * (column - 1) + "^"
+    return error
+
+
+def _resume(text: str, place: int, last: int) -> int:
+    """After an error: behind the next `;`, or where a line begins with a statement."""
+    semicolon = text.find(";", place)
+    beginning = _START.search(text, text.find("\n", place) + 1) if "\n" in text[place:] else None
+    choices = [semicolon + 1] if semicolon >= 0 else []
+    choices += [beginning.start()] if beginning else []
+    return max(min(choices, default=len(text)), last)

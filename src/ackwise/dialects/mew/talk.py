@@ -1,0 +1,304 @@
+"""A session without any I/O: text goes in, commands for a broker and lines for the user come out.
+
+A talk is a generator. What it yields is either a command or query, for which it wants the answer, or a line to show.
+So threads and event loops run the very same talk.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from ackwise.core.commands import Command
+from ackwise.core.graph import faults
+from ackwise.core.graph import syntax as s
+from ackwise.core.graph.closing import Bindings, closed
+from ackwise.core.graph.commands import (
+    Asked,
+    AskGraph,
+    DescribeGraph,
+    Done,
+    EndGraphSession,
+    Fetched,
+    FetchGraph,
+    Opened,
+    OpenGraphSession,
+    Ran,
+    RunGraph,
+    Step,
+    TypeRow,
+    minted,
+)
+from ackwise.core.graph.faults import GraphError
+from ackwise.core.graph.watching import MOST_WATCHES
+from ackwise.core.queries import Query
+from ackwise.dialects.mew.language import parse
+from ackwise.dialects.mew.language.parsing import pointed
+from ackwise.dialects.mew.lines import Event, Line, Note, Result, Said, error_line, event_line
+
+
+class Now(msgspec.Struct):
+    """Asks what time it is."""
+
+
+class Pause(msgspec.Struct):
+    """Asks to wait a little."""
+
+    seconds: float = 0.05
+
+
+T = TypeVar("T")
+Wish = Command | Query | Now | Pause
+Talking = Generator[Wish | Line, Any, T]
+BLOCKED_FOR = 10.0
+"""Seconds that a statement waits for room in the buffer of a watch with `on_full: block`."""
+
+
+class Session:
+    """What a connection knows: names, parameters, its transaction, its watches."""
+
+    def __init__(
+        self,
+        found: str | None = None,
+        *,
+        actor: str | None = None,
+        most_watches: int = MOST_WATCHES,
+        blocked_for: float = BLOCKED_FOR,
+    ) -> None:
+        self.id = found or f"session_{secrets.token_hex(8)}"
+        self.names: dict[str, str] = {}
+        self.params: dict[str, Any] = {}
+        self.actor = actor
+        self.opened: Opened | None = None
+        self._handles: dict[str, str] = {}
+        self._transaction: list[Step] | None = None
+        self._broken = False
+        self._count = 0
+        self._anonymous = 0
+        self._awaited: set[str] = set()
+        self._most_watches, self._blocked_for = most_watches, blocked_for
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._transaction is not None
+
+    # coming and going
+
+    def open(self) -> Talking[Opened]:
+        if self.opened is None:
+            self.opened = yield OpenGraphSession(session=self.id)
+        return self.opened
+
+    def end(self, *, lost: bool = False) -> Talking[None]:
+        if self.opened is not None:
+            self._transaction = None
+            yield EndGraphSession(session=self.id, lost=lost)
+            self.opened = None
+
+    # text
+
+    def run(
+        self,
+        text: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        above: int = 0,
+        keep_going: bool = False,
+        events: int = 0,
+    ) -> Talking[bool]:
+        """Run a text; after each statement up to `events` events follow. False when something failed."""
+        yield from self.open()
+        fine = True
+        base = 0
+        while True:
+            rest = text[base:]
+            lines_before = above + text.count("\n", 0, base)
+            parsed = parse(rest)
+            for word, name, at in parsed.skipped:
+                yield Note(
+                    "notice",
+                    "not_supported",
+                    "NOT_SUPPORTED",
+                    f"{word} '{name}' was read over: it has no effect",
+                    at[0] + lines_before,
+                    at[1],
+                )
+            for statement in parsed.statements:
+                worked = yield from self._one(statement, params or {}, rest, lines_before)
+                if events:
+                    yield from self.fetch(events)
+                fine = fine and worked
+                if not worked and not keep_going:
+                    return False
+            if parsed.error is None:
+                return fine
+            fine = False
+            self._break()
+            yield error_line(parsed.error, lines_before)
+            base += parsed.resume
+            if not keep_going or base >= len(text) or not parsed.resume:
+                return False
+
+    def _one(self, statement: s.Statement, params: Mapping[str, Any], text: str, above: int) -> Talking[bool]:
+        try:
+            done = yield from self._statement(statement, {**self.params, **params})
+        except GraphError as problem:
+            if problem.at == faults.NOWHERE:
+                problem.at = statement.at
+            self._break()
+            yield error_line(pointed(problem, text), above)
+            return False
+        self._count += 1
+        handle = self._named(statement, done) if isinstance(statement, s.Watch) else None
+        self.names.update(done.bindings)
+        yield Result(self._count, statement.at[0] + above, word_of(statement), done, handle)
+        if done.warning:
+            yield Note("notice", "E8007", "DEAD_LETTER_FAILED", done.warning, statement.at[0] + above, 1, handle)
+        if isinstance(done.refused, GraphError):
+            yield error_line(done.refused, above)
+            return False
+        return True
+
+    def _break(self) -> None:
+        """A failing statement rolls its transaction back; nothing more is taken until that is acknowledged."""
+        if self._transaction is not None:
+            self._broken = True
+            self._transaction = []
+
+    def _statement(self, statement: s.Statement, params: Mapping[str, Any]) -> Talking[Done]:
+        match statement:
+            case s.Begin():
+                if self._transaction is not None:
+                    raise faults.constraint("there is a transaction already", statement.at)
+                self._transaction, self._broken = [], False
+                return Done()
+            case s.Commit() | s.Rollback():
+                return (yield from self._end_transaction(statement))
+        if self._broken:
+            raise faults.constraint("the transaction was rolled back; say ROLLBACK and begin again", statement.at)
+        ready = closed(statement, Bindings(self.names, params, self.id, self.actor))
+        looks = isinstance(ready, s.Inspect) or (isinstance(ready, s.Match) and not ready.mutations)
+        if self._transaction is None:
+            if isinstance(ready, s.Match | s.Inspect) and looks:
+                asked: Asked = yield AskGraph(statement=ready, session=self.id)
+                return Done(columns=asked.columns, rows=asked.rows, found=asked.found)
+            step = Step(ready, _mint())
+            if isinstance(ready, s.Watch):
+                # Before anybody can see an event of it.
+                self._handles[minted("_Watch", step.mint)] = f"#{self._name_of(ready)}"
+            ran: Ran = yield from self._patiently(self._command((step,)))
+            return ran.done[-1]
+        if isinstance(ready, s.Watch | s.Manage | s.Alter | s.Tick):
+            raise faults.not_supported(f"{word_of(ready)} inside a transaction", statement.at)
+        now = yield Now()
+        step = Step(ready, _mint(), now)
+        ran = yield from self._patiently(self._command((*self._transaction, step), dry=True))
+        if not looks:
+            self._transaction.append(step)
+        return ran.done[-1]
+
+    def _end_transaction(self, statement: s.Commit | s.Rollback) -> Talking[Done]:
+        if self._transaction is None:
+            raise faults.constraint("there is no transaction", statement.at)
+        steps, broken = self._transaction, self._broken
+        self._transaction, self._broken = None, False
+        if isinstance(statement, s.Rollback):
+            return Done()
+        if broken:
+            raise faults.constraint("the transaction was rolled back: a statement of it failed", statement.at)
+        if not steps:
+            return Done()
+        ran: Ran = yield from self._patiently(self._command(tuple(steps), replay=True))
+        total = Done()
+        for done in ran.done:
+            for field in ("created", "linked", "modified", "deleted", "unlinked"):
+                setattr(total, field, getattr(total, field) + getattr(done, field))
+        return total
+
+    def _command(self, steps: tuple[Step, ...], *, dry: bool = False, replay: bool = False) -> RunGraph:
+        return RunGraph(
+            session=self.id,
+            steps=steps,
+            dry=dry,
+            replay=replay,
+            most_watches=self._most_watches,
+            awaited=frozenset(self._awaited),
+        )
+
+    def _patiently(self, command: RunGraph) -> Talking[Ran]:
+        """Wait for room where a watch holds its producers up."""
+        left = self._blocked_for
+        while True:
+            try:
+                ran: Ran = yield command
+                return ran
+            except GraphError as problem:
+                if problem.name != "BLOCKED" or left <= 0:
+                    raise
+            pause = Pause()
+            left -= pause.seconds
+            yield pause
+
+    def _named(self, watch: s.Watch, done: Done) -> str:
+        """A watch's handle: the name it is given, an alias that is free, or one that is made up."""
+        assert done.handle is not None
+        name = self._handles[done.handle].removeprefix("#")
+        self._anonymous += name == f"watch_{self._anonymous + 1}"
+        self.names[name] = done.handle
+        if done.warning:
+            self._awaited |= {o.value.id for o in watch.options if isinstance(o.value, s.IdRef)}
+        return f"#{name}"
+
+    def _name_of(self, watch: s.Watch) -> str:
+        alias = watch.returns.projections[-1].alias
+        if watch.name is not None:
+            return watch.name
+        return alias if alias is not None and alias not in self.names else f"watch_{self._anonymous + 1}"
+
+    def describe(self, what: str) -> Talking[bool]:
+        r"""`\\dt` says what is declared, `\\dg` how much there is of it."""
+        rows: list[TypeRow] = yield DescribeGraph()
+        if what == "dt":
+            yield Said("\n".join(row.declared for row in rows) or "no types are declared")
+        else:
+            counts = [f"{row.count:>8}  {row.name}" for row in rows if not row.declared.startswith("type ")]
+            yield Said("\n".join(counts) or "the graph is empty")
+        return True
+
+    # events
+
+    def shown(self, watch: str) -> str:
+        return self._handles.get(watch, f"#{watch}")
+
+    def watch_id(self, handle: str) -> str:
+        """The id of a watch from its handle."""
+        name = handle.removeprefix("#")
+        return self.names.get(name, name)
+
+    def fetch(self, most: int, watch: str | None = None) -> Talking[Fetched]:
+        """Events that are due, as lines; the last delivery id becomes a parameter."""
+        fetched: Fetched = yield FetchGraph(session=self.id, most=most, watch=watch)
+        for event in fetched.events:
+            line = event_line(event, self.shown(event.watch))
+            if isinstance(line, Event) and line.delivery_id is not None:
+                self.params["delivery_id"] = line.delivery_id
+            yield line
+        return fetched
+
+
+def _mint() -> int:
+    return secrets.randbits(60) + 36**11
+
+
+def word_of(statement: s.Statement) -> str:
+    """What a statement is called."""
+    match statement:
+        case s.Settle(verb=verb) | s.Manage(verb=verb):
+            return verb
+        case s.Ontology(declarations=(one,), name=None):
+            return {"AliasDecl": "TYPE", "NodeDecl": "NODE", "EdgeDecl": "EDGE"}[type(one).__name__]
+        case _:
+            return type(statement).__name__.upper()

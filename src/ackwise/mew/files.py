@@ -1,0 +1,144 @@
+"""Files run from top to bottom, meta commands included; the prompt uses the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, assert_never
+
+from ackwise.core.graph.faults import GraphError
+from ackwise.dialects.mew.language.durations import milliseconds
+from ackwise.dialects.mew.lines import Event, Line, Mark, Said, error_line
+from ackwise.dialects.mew.script import Meta, ParamDefault, StepMark, Text, assignment, pieces, value_of
+from ackwise.mew.sync.session import Session
+from ackwise.store.clock import ManualClock
+
+MOST_EVENTS = 1000
+DEEPEST = 20
+HELP = """\\i FILE        run a file
+\\events [#w]   fetch events now, of one watch or of all
+\\wait [5s]     wait for an event
+\\let d = ...   give a parameter a value: a literal or $another
+\\clock +31s    move the clock (with --manual-clock)
+\\dt            the types
+\\dg            how many nodes and edges there are of each
+\\h             this help
+\\q             leave"""
+
+
+class Leave(Exception):
+    """`\\q` was said."""
+
+
+class Runner:
+    """Runs pieces of files in a session; every line that comes of it goes to `emit`."""
+
+    def __init__(
+        self,
+        session: Session,
+        emit: Callable[[Line], object],
+        *,
+        params: Mapping[str, Any] | None = None,
+        clock: ManualClock | None = None,
+        keep_going: bool = False,
+        events: int = MOST_EVENTS,
+    ) -> None:
+        self.session, self._emit, self._clock = session, emit, clock
+        self.params: dict[str, Any] = dict(params or {})
+        self._given = frozenset(self.params)
+        self._keep_going, self._events = keep_going, events
+        self._deep = 0
+
+    def run(self, text: str) -> bool:
+        """False when something failed; without `keep_going` nothing after it was run."""
+        fine = True
+        for piece in pieces(text):
+            try:
+                worked = self._piece(piece)
+            except GraphError as problem:
+                if not isinstance(piece, Text):
+                    problem.at = piece.line, 1
+                self.say(error_line(problem))
+                worked = False
+            fine = fine and worked
+            if not worked and not self._keep_going:
+                return False
+        return fine
+
+    def _piece(self, piece: Text | Meta | StepMark | ParamDefault) -> bool:
+        match piece:
+            case Text(text=text, above=above):
+                return self.session.stream(
+                    text, self.say, self.params, above=above, keep_going=self._keep_going, events=self._events
+                )
+            case StepMark(name=name):
+                self.say(Mark(name))
+            case ParamDefault(name=name, value=value):
+                if name not in self._given:
+                    self.params[name] = value_of(value, self.params)
+            case Meta():
+                return self._meta(piece)
+            case _:
+                assert_never(piece)
+        return True
+
+    def say(self, line: Line) -> None:
+        if isinstance(line, Event) and line.delivery_id is not None:
+            self.params["delivery_id"] = line.delivery_id
+        self._emit(line)
+
+    def _meta(self, meta: Meta) -> bool:
+        match meta.word:
+            case "let":
+                name, value = assignment(meta.rest, self.params)
+                self.params[name] = value
+            case "clock":
+                self._move(meta.rest)
+                self._fetch(None, 0.0)
+            case "wait":
+                seconds = milliseconds_of(meta.rest or "1s") / 1000
+                self._fetch(None, 0.0 if self._clock is not None else seconds)
+            case "events":
+                self._fetch(meta.rest or None, 0.0)
+            case "i":
+                return self._include(meta.rest)
+            case "dt" | "dg":
+                self.session.describe(meta.word, self.say)
+            case "h":
+                self.say(Said(HELP))
+            case "q":
+                raise Leave
+            case word:
+                raise GraphError("parse_error", f"there is no command \\{word}; \\h lists them")
+        return True
+
+    def _fetch(self, watch: str | None, wait: float) -> None:
+        for line in self.session.fetch(self._events or MOST_EVENTS, watch=watch, wait=wait):
+            self.say(line)
+
+    def _move(self, rest: str) -> None:
+        if self._clock is None:
+            raise GraphError("constraint", "\\clock needs --manual-clock: the time is the real one")
+        if not rest.startswith("+"):
+            raise GraphError("parse_error", "\\clock only goes forward: \\clock +31s")
+        self._clock.advance(milliseconds_of(rest[1:].strip()) / 1000)
+
+    def _include(self, name: str) -> bool:
+        if self._deep >= DEEPEST:
+            raise GraphError("constraint", f"{name}: files include each other too deeply")
+        try:
+            text = Path(name).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as problem:
+            raise GraphError("constraint", f"{name}: {problem}") from None
+        self._deep += 1
+        try:
+            return self.run(text)
+        finally:
+            self._deep -= 1
+
+
+def milliseconds_of(text: str) -> int:
+    try:
+        return milliseconds(text)
+    except (ValueError, KeyError):
+        raise GraphError("parse_error", f"{text!r} is not a duration such as 31s") from None

@@ -1,0 +1,139 @@
+# Generated from ../aio/desks.py by tools/async_to_sync.py: do not edit, change the source and run it again.
+"""Where a session's text goes: to a broker in this process, or to a server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from ackwise.client.servers import base_of, error_of
+from ackwise.client.wires.reply import Broken, Unsent
+from ackwise.core.errors import OutcomeUnknown, StoreUnavailable
+from ackwise.dialects.mew.driving import Driver, Emit, drop
+from ackwise.dialects.mew.lines import line_from
+from ackwise.dialects.mew.talk import Session
+from ackwise.mew.reaching import Bell, Broker, Wire
+
+LOOK_EVERY = 1.0
+"""A net below the bells: how long a wait lasts before looking again."""
+POLL = 20.0
+PATIENCE = 60.0
+
+
+class Desk(Protocol):
+    def run(
+        self, text: str, params: Mapping[str, Any], emit: Emit, *, above: int, keep_going: bool, events: int
+    ) -> bool:
+        """Run a text and emit its lines; False when something failed."""
+        ...
+
+    def fetch(self, most: int, watch: str | None, wait: float, emit: Emit) -> None:
+        """Emit events, waiting up to `wait` seconds for the first."""
+        ...
+
+    def describe(self, what: str, emit: Emit) -> None:
+        """`dt`, the types, or `dg`, how much there is of each."""
+        ...
+
+    def close(self, *, lost: bool) -> None: ...
+
+
+class LocalDesk:
+    """A session on a broker of this process."""
+
+    def __init__(self, broker: Broker, session: Session, *, owned: bool) -> None:
+        self.broker, self.session = broker, session
+        self._owned, self._driver = owned, Driver(broker)
+        self._bell: Bell | None = None
+
+    def run(
+        self, text: str, params: Mapping[str, Any], emit: Emit, *, above: int, keep_going: bool, events: int
+    ) -> bool:
+        talk = self.session.run(text, params, above=above, keep_going=keep_going, events=events)
+        return self._driver.drive(talk, emit)
+
+    def fetch(self, most: int, watch: str | None, wait: float, emit: Emit) -> None:
+        opened = self._driver.drive(self.session.open(), emit)
+        if self._bell is None:
+            self._bell = Bell(self.broker, opened.bell)
+        named = self.session.watch_id(watch) if watch is not None else None
+        end = time.monotonic() + wait
+        while True:
+            self._bell.clear()
+            fetched = self._driver.drive(self.session.fetch(most, named), emit)
+            left = end - time.monotonic()
+            if fetched.events or left <= 0:
+                return
+            pause = min(left, LOOK_EVERY)
+            if fetched.until is not None:
+                pause = max(0.001, min(pause, (fetched.until - self.broker.now()) / 1e6))
+            self._bell.wait(pause)
+
+    def describe(self, what: str, emit: Emit) -> None:
+        self._driver.drive(self.session.describe(what), emit)
+
+    def close(self, *, lost: bool) -> None:
+        if self._bell is not None:
+            self._bell.close()
+        try:
+            self._driver.drive(self.session.end(lost=lost), drop)
+        finally:
+            if self._owned:
+                self.broker.close()
+
+
+class RemoteDesk:
+    """A session at a server."""
+
+    def __init__(self, url: str, session: str, options: Mapping[str, Any]) -> None:
+        self._base = base_of(url)
+        self._wire = Wire(self._base)
+        self._session, self._options = session, options
+
+    def run(
+        self, text: str, params: Mapping[str, Any], emit: Emit, *, above: int, keep_going: bool, events: int
+    ) -> bool:
+        body = {"text": text, "params": params, "above": above, "keep_going": keep_going, "events": events}
+        answer = self._post(body, PATIENCE)
+        for line in answer["lines"]:
+            emit(line_from(line))
+        return bool(answer["fine"])
+
+    def fetch(self, most: int, watch: str | None, wait: float, emit: Emit) -> None:
+        end = time.monotonic() + wait
+        while True:
+            left = max(0.0, min(POLL, end - time.monotonic()))
+            answer = self._post({"text": "", "events": most, "watch": watch, "wait": left}, PATIENCE + left)
+            for line in answer["lines"]:
+                emit(line_from(line))
+            if answer["lines"] or time.monotonic() >= end:
+                return
+
+    def describe(self, what: str, emit: Emit) -> None:
+        for line in (self._post({"text": "\\" + what}, PATIENCE))["lines"]:
+            emit(line_from(line))
+
+    def _post(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:
+        whole = {**body, "session": self._session, **self._options}
+        try:
+            reply = self._wire.request("POST", "/mew", msgspec.json.encode(whole), timeout)
+        except Unsent as problem:
+            raise StoreUnavailable(f"{self._base} cannot be reached: {problem}") from None
+        except Broken as problem:
+            raise OutcomeUnknown(f"{self._base} broke off: {problem}") from None
+        if reply.status != 200:
+            raise error_of(reply, self._base)
+        answer: dict[str, Any] = msgspec.json.decode(reply.body)
+        return answer
+
+    def close(self, *, lost: bool) -> None:
+        try:
+            if not lost:
+                self._wire.request("DELETE", f"/mew/{self._session}", b"", PATIENCE)
+        except (Unsent, Broken):
+            pass
+        finally:
+            self._wire.close()

@@ -1,0 +1,214 @@
+# Generated from ../aio/session.py by tools/async_to_sync.py: do not edit, change the source and run it again.
+"""A session: text in, results and events out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from ackwise.client.servers import is_server
+from ackwise.core.graph.faults import GraphError
+from ackwise.core.graph.watching import MOST_WATCHES
+from ackwise.dialects.mew.driving import Emit
+from ackwise.dialects.mew.lines import Event, Line, Note, Result
+from ackwise.dialects.mew.talk import BLOCKED_FOR
+from ackwise.dialects.mew.talk import Session as Talk
+from ackwise.mew.reaching import Reach
+from ackwise.mew.sync.desks import Desk, LocalDesk, RemoteDesk
+from ackwise.store.clock import Clock
+
+FOR_EVER = 3600.0 * 24 * 365
+MOST_NOTICES = 1000
+
+
+class Session:
+    """A connection to a graph: in a store of this process, or at a server. It opens when it is first used.
+
+    `actor` is the id of the node that acts (`#self`, `current_actor()`). Leaving a `with` block in which something was
+    raised counts as a lost connection; `close` is a clean end and gives back what was handed over, unspent.
+    """
+
+    def __init__(
+        self,
+        url: str = "sqlite:///ackwise.db",
+        *,
+        session: str | None = None,
+        actor: str | None = None,
+        clock: Clock | None = None,
+        max_watches: int = MOST_WATCHES,
+        blocked_for: float = BLOCKED_FOR,
+    ) -> None:
+        self._url, self._clock = url, clock
+        self._talk = Talk(session, actor=actor, most_watches=max_watches, blocked_for=blocked_for)
+        self._desk: Desk | None = None
+        self.notices: deque[Note] = deque(maxlen=MOST_NOTICES)
+        """What the watches had to say besides events, such as E8003."""
+
+    @property
+    def id(self) -> str:
+        return self._talk.id
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What the session's names stand for."""
+        return self._talk.names
+
+    def _opened(self) -> Desk:
+        if self._desk is None:
+            if is_server(self._url):
+                options = {"actor": self._talk.actor} if self._talk.actor is not None else {}
+                self._desk = RemoteDesk(self._url, self.id, options)
+            else:
+                broker = Reach.broker(self._url, self._clock)
+                self._desk = LocalDesk(broker, self._talk, owned=True)
+        return self._desk
+
+    def another(self, *, actor: str | None = None) -> Session:
+        """Another session on the same store."""
+        desk = self._opened()
+        made = Session(self._url, actor=actor, clock=self._clock)
+        if isinstance(desk, LocalDesk):
+            made._desk = LocalDesk(desk.broker, made._talk, owned=False)
+        return made
+
+    def __enter__(self) -> Session:
+        self._opened()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(lost=problem is not None)
+
+    def close(self, *, lost: bool = False) -> None:
+        if self._desk is not None:
+            desk, self._desk = self._desk, None
+            desk.close(lost=lost)
+
+    # text
+
+    def stream(
+        self,
+        text: str,
+        emit: Emit,
+        params: Mapping[str, Any] | None = None,
+        *,
+        above: int = 0,
+        keep_going: bool = False,
+        events: int = 0,
+    ) -> bool:
+        """Run a text, calling `emit` with each line as it comes; False when something failed."""
+        desk = self._opened()
+        return desk.run(text, params or {}, emit, above=above, keep_going=keep_going, events=events)
+
+    def run(self, text: str, params: Mapping[str, Any] | None = None, **named: Any) -> list[Result]:
+        """Run a text; the first statement that fails raises `MewError`, and those before it stay done."""
+        lines: list[Line] = []
+        self.stream(text, lines.append, {**(params or {}), **named})
+        self._note(lines)
+        for line in lines:
+            if isinstance(line, Note) and line.kind == "error":
+                raise error_of(line)
+        return [line for line in lines if isinstance(line, Result)]
+
+    def query(self, text: str, params: Mapping[str, Any] | None = None, **named: Any) -> list[dict[str, Any]]:
+        """The rows of the text's last statement, by column."""
+        results = self.run(text, params, **named)
+        return results[-1].records if results else []
+
+    def ack(self, delivery: Event | str) -> Result:
+        return (self.run("ACK $delivery", {"delivery": _id(delivery)}))[-1]
+
+    def nack(self, delivery: Event | str, *, retry: bool = True) -> Result:
+        """Failed: again, or (without `retry`) a dead letter at once."""
+        text = "NACK $delivery" if retry else "NACK $delivery [no_retry]"
+        return (self.run(text, {"delivery": _id(delivery)}))[-1]
+
+    # events
+
+    def fetch(self, most: int = 100, *, watch: str | None = None, wait: float = 0.0) -> list[Line]:
+        """Events and notices in the order they came, waiting up to `wait` seconds for the first."""
+        lines: list[Line] = []
+        (self._opened()).fetch(most, watch, wait, lines.append)
+        return lines
+
+    def describe(self, what: str, emit: Emit) -> None:
+        """`dt` tells the types, `dg` how much there is of each."""
+        (self._opened()).describe(what, emit)
+
+    def events(self, most: int = 100, *, watch: str | None = None, wait: float = 0.0) -> list[Event]:
+        """Events of the session's watches (or of one, by its handle), waiting up to `wait` seconds for the first."""
+        lines = self.fetch(most, watch=watch, wait=wait)
+        self._note(lines)
+        return [line for line in lines if isinstance(line, Event)]
+
+    def watch(
+        self, text: str, params: Mapping[str, Any] | None = None, *, wait: float | None = None, **named: Any
+    ) -> Watching:
+        """Run a WATCH and go through its events, one handed over at a time.
+
+        It ends when none comes for `wait` seconds (None: never).
+        """
+        return Watching(self, text, {**(params or {}), **named}, wait)
+
+    def _note(self, lines: list[Line]) -> None:
+        self.notices.extend(line for line in lines if isinstance(line, Note) and line.kind == "notice")
+
+
+class Watching:
+    """The events of one watch. `handle` is known once it is entered or gone through."""
+
+    def __init__(self, session: Session, text: str, params: Mapping[str, Any], wait: float | None) -> None:
+        self._session, self._text, self._params, self._wait = session, text, params, wait
+        self.handle = ""
+
+    def start(self) -> Watching:
+        """Make the watch, once."""
+        if not self.handle:
+            results = self._session.run(self._text, self._params)
+            self.handle = next((r.handle for r in reversed(results) if r.handle), "")
+            if not self.handle:
+                raise GraphError("constraint", "the text has no WATCH")
+        return self
+
+    def __enter__(self) -> Watching:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        if self.handle:
+            self._session.run(f"CANCEL WATCH {self.handle}")
+
+    def __iter__(self) -> Watching:
+        return self
+
+    def __next__(self) -> Event:
+        self.start()
+        wait = FOR_EVER if self._wait is None else self._wait
+        found = self._session.events(1, watch=self.handle, wait=wait)
+        if not found:
+            raise StopIteration
+        return found[0]
+
+
+def error_of(line: Note) -> GraphError:
+    """The error that a line tells of."""
+    error = GraphError(line.code, line.message, name=line.name, at=(line.line, line.column))
+    error.hint = line.hint
+    if line.delivery_id is not None:
+        error.details["delivery_id"] = line.delivery_id
+    return error
+
+
+def _id(delivery: Event | str) -> str:
+    if isinstance(delivery, Event):
+        if delivery.delivery_id is None:
+            raise GraphError("constraint", f"a {delivery.type} event is not a delivery: there is nothing to settle")
+        return delivery.delivery_id
+    return delivery

@@ -1,0 +1,267 @@
+"""A pattern as one SQL statement: joins by the ends of edges, and the attribute indexes for what WHERE compares with a
+constant. What SQL cannot say as the language means it is decided afterwards, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ackwise.core.graph import faults, system
+from ackwise.core.graph import syntax as s
+from ackwise.core.graph.evaluating import Scope, holds
+from ackwise.core.graph.ontology import Attribute
+from ackwise.core.graph.patterns import Bound, EdgePart, Plan, bounds, plan
+from ackwise.core.graph.values import Entity, kind_of
+from ackwise.store.graph.reading import Reader
+
+PREFIX = 128
+"""So many characters of a text are indexed."""
+_EVENTS = frozenset({system.EVENT, system.WATCH_EVENT})
+_OPS = {"=": "=", "<": "<=", "<=": "<=", ">": ">=", ">=": ">="}
+
+
+class Compiled(msgspec.Struct):
+    """A statement, its constants, and where each variable's columns begin."""
+
+    text: str
+    params: dict[str, Any]
+    columns: dict[str, int]
+    whole: list[tuple[str, int]]
+    """Variables whose entities were read, not only their numbers."""
+    never: bool = False
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What of a pattern's matches is asked for."""
+
+    fixed: Mapping[str, int] = {}
+    """Variables that are to be these entities; also those of an enclosing pattern."""
+    after: int | None = None
+    """Only matches whose first element came after this one, in the order of arrival."""
+    limit: int | None = None
+    since: int | None = None
+    """Only matches in which something changed after this tick."""
+
+
+class _Query:
+    def __init__(self, reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted) -> None:
+        self.reader, self.plan, self.wanted = reader, plan_, wanted
+        self.tables: list[str] = []
+        self.conditions: list[str] = []
+        self.params: dict[str, Any] = {}
+        self.place: dict[str, str] = {}
+        self.number: dict[str, str] = {}
+        self.never = False
+        self._add_nodes()
+        for edge in plan_.edges:
+            self._add_edge(edge)
+        for bound in bounds(where):
+            self._add_bound(bound)
+
+    def value(self, value: Any) -> str:
+        name = f"p{len(self.params)}"
+        # Names of parameters are letters only.
+        name = "p" + "".join(chr(ord("a") + int(digit)) for digit in name[1:])
+        self.params[name] = value
+        return ":" + name
+
+    def _add_nodes(self) -> None:
+        for index, (name, kinds) in enumerate(self.plan.nodes.items()):
+            alias = f"n{index}"
+            table = "mew_event_entity" if kinds == {system.EVENT} else "mew_entity"
+            self.tables.append(f"{table} AS {alias}")
+            self._of_types(alias, kinds)
+            self.place[name], self.number[name] = alias, f"{alias}.no"
+            if name in self.wanted.fixed:
+                self.conditions.append(f"{alias}.no = {self.value(self.wanted.fixed[name])}")
+
+    def _of_types(self, alias: str, kinds: frozenset[int]) -> None:
+        if not kinds:
+            self.never = True
+        elif len(kinds) == 1:
+            self.conditions.append(f"{alias}.type = {self.value(next(iter(kinds)))}")
+        else:
+            self.conditions.append(f"{alias}.type IN ({', '.join(self.value(kind) for kind in sorted(kinds))})")
+
+    def _add_edge(self, edge: EdgePart) -> None:
+        index = len(self.tables)
+        stored = edge.type.id != system.WATCH_EVENT
+        ends_table, entity_table = ("mew_end", "mew_entity") if stored else ("mew_event_end", "mew_event_edge")
+        either_way = "symmetric" in edge.type.flags and len(edge.type.slots) == 2
+        base = ""
+        aliases: list[str] = []
+        for slot, end in enumerate(edge.ends):
+            if end is None:
+                continue
+            alias = f"e{index}s{slot}"
+            self.tables.append(f"{ends_table} AS {alias}")
+            if not either_way:
+                self.conditions.append(f"{alias}.slot = {slot}")
+            elif aliases:
+                self.conditions.append(f"{alias}.slot <> {aliases[0]}.slot")
+            self.conditions.append(f"{alias}.type = {self.value(edge.type.id)}")
+            if base:
+                self.conditions.append(f"{alias}.edge = {base}.edge")
+            base = base or alias
+            aliases.append(alias)
+            self._join_end(alias, end)
+        if not base or not edge.name.startswith("~") or self.wanted.since is not None:
+            alias = f"e{index}"
+            self.tables.append(f"{entity_table} AS {alias}")
+            self._of_types(alias, frozenset({edge.type.id}))
+            if base:
+                self.conditions.append(f"{alias}.no = {base}.edge")
+            self.place[edge.name] = alias
+        self.number[edge.name] = f"{base}.edge" if base else f"{self.place[edge.name]}.no"
+        if edge.name in self.wanted.fixed:
+            self.conditions.append(f"{self.number[edge.name]} = {self.value(self.wanted.fixed[edge.name])}")
+
+    def _join_end(self, alias: str, end: str | s.IdRef) -> None:
+        if isinstance(end, s.IdRef):
+            row = self.reader.session.row("mew_entity_by_id", {"id": end.id})
+            self.never = self.never or row is None
+            self.conditions.append(f"{alias}.node = {self.value(row[0] if row else 0)}")
+        elif end in self.number:
+            self.conditions.append(f"{alias}.node = {self.number[end]}")
+        else:
+            self.conditions.append(f"{alias}.node = {self.value(self.wanted.fixed[end])}")
+
+    def _add_bound(self, bound: Bound) -> None:
+        alias = self.place.get(bound.variable)
+        if alias is None:
+            return
+        if bound.attribute in ("id", "_id") and bound.op == "=":
+            if isinstance(bound.value, str):
+                self.conditions.append(f"{alias}.id = {self.value(bound.value)}")
+            return
+        declared = self._declared(bound)
+        if declared is None or not _comparable(declared, bound.value):
+            return
+        table, value = indexed(bound.value)
+        found = f"v{len(self.tables)}"
+        self.tables.append(f"{table} AS {found}")
+        self.conditions.append(f"{found}.attr = {self.value(declared.no)}")
+        self.conditions.append(f"{found}.value {_OPS[bound.op]} {self.value(value)}")
+        self.conditions.append(f"{found}.entity = {alias}.no")
+        if bound.variable == self.plan.first and bound.op == "=":
+            self.number[bound.variable] = f"{found}.entity"
+
+    def _declared(self, bound: Bound) -> Attribute | None:
+        """The one attribute that is meant; None when it is not the same for all types, or not indexed."""
+        kinds = [self.reader.ontology.by_id[number] for number in self.plan.types(bound.variable)]
+        found = {kind.attributes[bound.attribute].no for kind in kinds if bound.attribute in kind.attributes}
+        if len(found) != 1 or any(kind.protected for kind in kinds):
+            return None
+        return next(kind.attributes[bound.attribute] for kind in kinds if bound.attribute in kind.attributes)
+
+    def finish(self) -> Compiled:
+        columns: dict[str, int] = {}
+        chosen: list[str] = []
+        for name in self.plan.names:
+            columns[name] = len(chosen)
+            if name in self.place:
+                alias = self.place[name]
+                chosen += [f"{alias}.no", f"{alias}.id", f"{alias}.type", f"{alias}.attrs", f"{alias}.tick"]
+            else:
+                chosen.append(self.number[name])
+        first = self.number[self.plan.first]
+        if self.wanted.after is not None:
+            self.conditions.append(f"{first} > {self.value(self.wanted.after)}")
+        if self.wanted.since is not None:
+            since = self.value(self.wanted.since)
+            self.conditions.append("(" + " OR ".join(f"{a}.tick > {since}" for a in self.place.values()) + ")")
+        # Made of names from this file and numbers; whatever a user wrote is a parameter.
+        text = f"SELECT {', '.join(chosen)} FROM {', '.join(self.tables)}"  # noqa: S608
+        if self.conditions:
+            text += f" WHERE {' AND '.join(self.conditions)}"
+        # Events count downwards, to be told from entities.
+        text += f" ORDER BY {first}{' DESC' if self.plan.types(self.plan.first) <= _EVENTS else ''}"
+        if self.wanted.limit is not None:
+            text += f" LIMIT {self.value(self.wanted.limit)}"
+        whole = [(name, at) for name, at in columns.items() if name in self.place]
+        return Compiled(text, self.params, columns, whole, self.never)
+
+
+def indexed(value: str | int | float | bool) -> tuple[str, str | float]:
+    """Where a value is indexed and as what."""
+    if isinstance(value, str):
+        return "mew_txt", value[:PREFIX]
+    return "mew_num", float(value)
+
+
+def _comparable(declared: Attribute, value: object) -> bool:
+    kind = kind_of(value)
+    numbers = ("Int", "Float")
+    if declared.scalar in numbers and kind in numbers:
+        return True
+    if declared.scalar == kind:
+        return True
+    raise faults.wrong_type(f"'{declared.name}' is {declared.scalar} and cannot be compared with {kind}")
+
+
+class Row(msgspec.Struct, eq=False):
+    """One match: entities by variable, and the numbers that tell it from every other."""
+
+    names: dict[str, Entity]
+    key: tuple[int, ...]
+
+
+class Page(msgspec.Struct):
+    """Matches among `looked` candidates; `last` is the first element of the last candidate."""
+
+    rows: list[Row] = []
+    looked: int = 0
+    last: int = 0
+
+
+def page(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted) -> Page:
+    """Some candidates, and which of them match: what WHERE drops still counts as looked at."""
+    found = Page()
+    first = plan_.names.index(plan_.first)
+    for candidate, kept in _candidates(reader, plan_, where, wanted):
+        found.looked += 1
+        found.last = candidate.key[first]
+        if kept:
+            found.rows.append(candidate)
+    return found
+
+
+def match(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted = Wanted()) -> Iterator[Row]:  # noqa: B008
+    """Matches in the order in which their first element arrived."""
+    return (row for row, kept in _candidates(reader, plan_, where, wanted) if kept)
+
+
+def _candidates(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted) -> Iterator[tuple[Row, bool]]:
+    compiled = _Query(reader, plan_, where, wanted).finish()
+    if compiled.never:
+        return
+    scope = Scope({}, reader.now, reader.tick, lambda exists, names: _exists(reader, exists, names))
+    for found in reader.session.query(compiled.text, compiled.params):
+        names = {name: reader.entity(found[at : at + 5]) for name, at in compiled.whole}
+        row = Row(names, tuple(found[at] for at in compiled.columns.values()))
+        yield row, holds(where, scope.with_names(names))
+
+
+def scope_of(reader: Reader, names: Mapping[str, Entity]) -> Scope:
+    return Scope(names, reader.now, reader.tick, lambda exists, here: _exists(reader, exists, here))
+
+
+def _exists(reader: Reader, exists: s.Exists, names: Mapping[str, Entity]) -> bool:
+    """Whether the inner pattern has a match in which the names of the outer one stay what they are."""
+    outer = {name: entity for name, entity in names.items() if not name.startswith("~")}
+    inner = plan(exists.pattern, reader.ontology, frozenset(outer))
+    nodes = {name: kinds for name, kinds in inner.nodes.items() if name not in outer}
+    first = inner.first if inner.first not in outer else next(iter([*nodes, *(edge.name for edge in inner.edges)]), "")
+    if not first:
+        return True
+    inner = Plan(nodes, inner.edges, inner.variables, first)
+    compiled = _Query(reader, inner, exists.where, Wanted({name: entity.no for name, entity in outer.items()})).finish()
+    if compiled.never:
+        return False
+    for found in reader.session.query(compiled.text, compiled.params):
+        here = {name: reader.entity(found[at : at + 5]) for name, at in compiled.whole}
+        if holds(exists.where, scope_of(reader, {**outer, **here})):
+            return True
+    return False

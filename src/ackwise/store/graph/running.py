@@ -1,0 +1,345 @@
+"""The commands of a session, each in one turn: run, tell the watches, or take everything back."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from ackwise.core import limits
+from ackwise.core.graph import faults, spelling
+from ackwise.core.graph import syntax as s
+from ackwise.core.graph.commands import (
+    Asked,
+    AskGraph,
+    Done,
+    EndGraphSession,
+    Fetched,
+    FetchGraph,
+    Opened,
+    OpenGraphSession,
+    Ran,
+    ReleaseGraph,
+    RunGraph,
+    Step,
+    TypeRow,
+    minted,
+)
+from ackwise.core.graph.faults import GraphError
+from ackwise.core.graph.ontology import FIRST_USER_TYPE, Ontology
+from ackwise.core.graph.patterns import check_names, plan
+from ackwise.core.graph.projecting import limit_of, plain, project
+from ackwise.core.graph.values import Entity
+from ackwise.core.limits import MICROS
+from ackwise.store.graph import events, matching, pools, settling, standing, watching
+from ackwise.store.graph.events import watch_from
+from ackwise.store.graph.handing import Handing
+from ackwise.store.graph.matching import Wanted
+from ackwise.store.graph.mutating import Mutator
+from ackwise.store.graph.reading import Reader
+from ackwise.store.graph.tracking import Difference, Tracker
+from ackwise.store.graph.writing import Graph
+from ackwise.store.session import Session
+from ackwise.store.turn.context import Turn, lease_from
+
+ORPHANED_AFTER = 60 * MICROS
+_AT_ONCE = 200
+
+
+def run(turn: Turn, command: RunGraph) -> Ran:
+    """All steps or none. A dry run leaves nothing but what watches with `visibility: immediate` are shown."""
+    expire_due(turn)
+    turn.savepoint()
+    try:
+        graph = Graph(turn)
+        done, shown = _run_steps(graph, command)
+        if not command.dry:
+            finish(graph)
+            _show(graph, shown)
+    except BaseException:
+        turn.undo()
+        standing.forget(turn.session)
+        raise
+    if command.dry:
+        turn.undo()
+        if any(one.events for one in shown):
+            late = Graph(turn)
+            _show(late, shown)
+    else:
+        turn.keep()
+    return Ran(done)
+
+
+def _run_steps(graph: Graph, command: RunGraph) -> tuple[list[Done], list[Difference]]:
+    done: list[Done] = []
+    shown: list[Difference] = []
+    for number, step in enumerate(command.steps):
+        last = number == len(command.steps) - 1
+        impatient = Tracker(graph, graph.watches.immediate) if last and not command.replay else None
+        if impatient is not None:
+            graph.trackers.append(impatient)
+        try:
+            one = _step(graph, command, step)
+        except GraphError as problem:
+            problem.details["step"] = number
+            raise
+        if one.refused is not None and (command.dry or command.replay):
+            raise one.refused
+        if impatient is not None:
+            graph.trackers.remove(impatient)
+            shown = impatient.differences()
+        done.append(one)
+    return done, shown
+
+
+def _step(graph: Graph, command: RunGraph, step: Step) -> Done:
+    graph.begin_step(step.mint, step.now if step.now is not None else graph.turn.now)
+    statement = step.statement
+    done = Done()
+    match statement:
+        case s.Spawn() | s.Link() | s.Set() | s.Kill() | s.Unlink():
+            made = Mutator(graph, done).run(statement, {})
+            done.bindings = {name: entity.id for name, entity in made.items()}
+        case s.Match():
+            done = _match(graph, statement)
+        case s.Inspect():
+            done = _asked(inspect(graph, statement))
+        case s.Ontology():
+            done = _declare(graph, statement)
+        case s.Tick():
+            done = _tick(graph, statement)
+        case s.Settle():
+            done = settling.settle(graph, statement)
+        case s.Watch():
+            found = minted("_Watch", step.mint)
+            done = watching.create(graph, command.session, statement, command.most_watches, found)
+        case s.Manage():
+            done = watching.manage(graph, command.session, statement)
+        case s.Alter():
+            done = watching.alter(graph, command.session, statement)
+        case s.Begin() | s.Commit() | s.Rollback():
+            raise faults.constraint("a transaction is the session's business", statement.at)
+        case _:
+            assert_never(statement)
+    if command.awaited and not command.awaited.isdisjoint(done.bindings):
+        watching.found_letters(graph, command.session, done.bindings)
+    done.tick = graph.tick
+    return done
+
+
+def finish(graph: Graph) -> None:
+    """Constraints, then what watches are told, then the tick."""
+    if not graph.changed:
+        return
+    Mutator(graph, Done()).check_cardinality()
+    for found in graph.trackers[0].differences():
+        if found.watch.pool:
+            pools.reconcile(graph, found)
+        else:
+            _tell(graph, found)
+    graph.session.run("mew_tick", {"tick": graph.tick})
+
+
+def _show(graph: Graph, shown: list[Difference]) -> None:
+    for found in shown:
+        _tell(graph, found)
+
+
+def _tell(graph: Graph, found: Difference) -> None:
+    if not events.tell(graph, found.watch.no, found.events):
+        row = events.watch(graph, found.watch.no)
+        if row is not None:
+            watching.cancel(graph, row)
+            events.notice(graph, row, faults.buffer_overflow(row.shown, row.spec.buffer))
+
+
+def _declare(graph: Graph, statement: s.Ontology) -> Done:
+    """Declarations one by one on top of what is known; one that was made before, and alike, is no news."""
+    done = Done()
+    ontology = Ontology(())
+    ontology.aliases.update(graph.ontology.aliases)
+    ontology.nodes.update(graph.ontology.nodes)
+    ontology.edges.update(graph.ontology.edges)
+    ontology.by_id.update(graph.ontology.by_id)
+    ontology.declared.update(graph.ontology.declared)
+    rows = graph.session.rows("mew_types")
+    number = max([FIRST_USER_TYPE - 1, *(row[0] for row in rows)])
+    for declaration in statement.declarations:
+        if not ontology.is_new(declaration):
+            continue
+        number += 1
+        ontology.add(number, declaration)
+        graph.session.run(
+            "mew_type_insert",
+            {"id": number, "name": declaration.name, "declared": _stored(declaration)},
+        )
+        word = {"AliasDecl": "alias", "NodeDecl": "node", "EdgeDecl": "edge"}[type(declaration).__name__]
+        done.declared[word] = done.declared.get(word, 0) + 1
+    if done.declared:
+        graph.declare(ontology)
+        graph.changed = True
+    return done
+
+
+def _stored(declaration: s.Declaration) -> str:
+    return msgspec.json.encode(declaration).decode()
+
+
+def _tick(graph: Graph, statement: s.Tick) -> Done:
+    if statement.amount <= 0:
+        raise faults.bad_tick(statement.amount, statement.at)
+    graph.tick = graph.state.tick + statement.amount
+    graph.session.run("mew_ticked", {"tick": graph.tick, "now": graph.turn.now})
+    for row in graph.session.rows("mew_watches_standing"):
+        watch = watch_from(row)
+        if watch.spec.deliver_on == "tick":
+            events.ring(graph, watch)
+    graph.changed = True
+    return Done()
+
+
+def _match(graph: Graph, statement: s.Match) -> Done:
+    if not statement.mutations:
+        return _asked(ask_match(graph, statement))
+    looked = plan(statement.pattern, graph.ontology)
+    check_names(statement.where, looked, graph.ontology)
+    done = Done()
+    mutator = Mutator(graph, done)
+    for row in list(matching.match(graph, looked, statement.where)):
+        names: dict[str, Entity] = dict(row.names)
+        if any(graph.by_no(entity.no) is None for entity in names.values()):
+            continue  # an earlier row's mutation took it away
+        for mutation in statement.mutations:
+            # As they are after the mutations before it.
+            names = {name: graph.by_no(entity.no) or entity for name, entity in names.items()}
+            names |= mutator.run(mutation, names)
+    return done
+
+
+def _asked(asked: Asked) -> Done:
+    return Done(columns=asked.columns, rows=asked.rows, found=asked.found)
+
+
+# looking
+
+
+def ask(session: Session, now: int, query: AskGraph) -> Asked:
+    reader = Reader(session, now)
+    if isinstance(query.statement, s.Inspect):
+        return inspect(reader, query.statement)
+    return ask_match(reader, query.statement)
+
+
+def describe(session: Session) -> list[TypeRow]:
+    reader = Reader(session, 0)
+    counts = {row[0]: row[1] for row in session.rows("mew_counts")}
+    found = []
+    for name, declared in reader.ontology.declared.items():
+        if not name.startswith("_"):
+            kind = reader.ontology.nodes.get(name) or reader.ontology.edges.get(name)
+            found.append(TypeRow(name, spelling.declaration(declared), counts.get(kind.id, 0) if kind else 0))
+    return found
+
+
+def ask_match(reader: Reader, statement: s.Match) -> Asked:
+    if statement.returns is None:
+        raise faults.constraint("a MATCH that only looks ends with RETURN", statement.at)
+    looked = plan(statement.pattern, reader.ontology)
+    check_names(statement.where, looked, reader.ontology)
+    aliases = {one.alias for one in statement.returns.projections if one.alias}
+    for expr in (*(one.of for one in statement.returns.projections), *statement.order):
+        if isinstance(expr, s.Sorted) and isinstance(expr.by, s.Name) and expr.by.name in aliases:
+            continue
+        check_names(expr, looked, reader.ontology)
+    limit = limit_of(statement) if statement.where is None else None
+    rows = (row.names for row in matching.match(reader, looked, statement.where, Wanted(limit=limit)))
+    columns, values = project(statement, looked.variables, rows, matching.scope_of(reader, {}))
+    return Asked(columns, values)
+
+
+def inspect(reader: Reader, statement: s.Inspect) -> Asked:
+    entity = reader.by_id(statement.ref.id)
+    if entity is None:
+        return Asked([], [], found=False)
+    if statement.returns is None:
+        shown = entity.shown()
+        return Asked(list(shown), [list(shown.values())], found=True)
+    columns, row = [], []
+    for projection in statement.returns.projections:
+        if projection.of is None:
+            shown = entity.shown()
+            columns += list(shown)
+            row += list(shown.values())
+        elif isinstance(projection.of, s.Name):
+            columns.append(projection.name)
+            row.append(plain(entity.value(projection.of.name, projection.of.at)))
+        else:
+            raise faults.constraint("INSPECT returns attributes by their names", statement.at)
+    return Asked(columns, [row], found=True)
+
+
+# sessions and time
+
+
+def open_session(turn: Turn, command: OpenGraphSession) -> Opened:
+    limits.name(command.session, "session")
+    graph = Graph(turn)
+    return Opened(watching.open_session(graph, command.session).no)
+
+
+def end_session(turn: Turn, command: EndGraphSession) -> Done:
+    expire_due(turn)
+    graph = Graph(turn)
+    watching.end_session(graph, command.session, lost=command.lost)
+    finish(graph)
+    return Done()
+
+
+def release(turn: Turn, command: ReleaseGraph) -> Done:
+    expire_due(turn)
+    graph = Graph(turn)
+    for text in command.deliveries:
+        settling.release_one(graph, text)
+    finish(graph)
+    return Done()
+
+
+def fetch(turn: Turn, command: FetchGraph) -> Fetched:
+    expire_due(turn)
+    graph = Graph(turn)
+    graph.tick = graph.state.tick
+    row = graph.session.row("mew_session_by_id", {"id": command.session})
+    if row is None:
+        return Fetched([])
+    rows = [watch_from(one) for one in graph.session.rows("mew_watches_of_session", {"session": row[0]})]
+    if command.watch is not None:
+        rows = [one for one in rows if one.id == command.watch]
+    fetched = Handing(graph, command).run(rows)
+    finish(graph)
+    return fetched
+
+
+def expire_due(turn: Turn, limit: int = _AT_ONCE) -> int:
+    """Deliveries whose time is up, before anything else is done in this turn."""
+    if turn.graph_expired:
+        return 0
+    rows = turn.session.rows("mew_leases_expired", {"now": turn.now, "limit": limit})
+    turn.graph_expired = len(rows) < limit
+    for row in rows:
+        graph = Graph(turn)
+        settling.expire(graph, turn.lease(row[0]) or lease_from(row))
+        finish(graph)
+    return len(rows)
+
+
+def sweep(turn: Turn, limit: int) -> int:
+    """What time alone makes due in the graph: expiry, and sessions of brokers that are gone."""
+    turn.session.lock_graph()
+    done = expire_due(turn, limit)
+    where = {"own": turn.instance, "before": turn.now - ORPHANED_AFTER, "limit": limit}
+    for no, _ in turn.session.rows("mew_sessions_orphaned", where):
+        graph = Graph(turn)
+        watching.abandon_session(graph, no)
+        finish(graph)
+        done += 1
+    return done

@@ -1,0 +1,216 @@
+"""The watches that stand, found by what they look at: a commit asks only those that its changes may concern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from ackwise.core.graph.ontology import Ontology
+from ackwise.core.graph.patterns import Plan, bounds, exists_in, plan
+from ackwise.core.graph.values import Entity
+from ackwise.core.graph.watching import WatchSpec
+from ackwise.store.session import Session
+
+SPEC: msgspec.json.Decoder[WatchSpec] = msgspec.json.Decoder(WatchSpec)
+Key = tuple[object, ...]
+
+
+class Standing(msgspec.Struct, eq=False):
+    """A pattern somebody waits for: a watch of mode watch, or the pool of a group of consumers."""
+
+    no: int
+    spec: WatchSpec
+    plan: Plan
+    pool: bool = False
+    alone: bool = False
+    """One node and nothing else: a change is judged without asking the database."""
+    everywhere: bool = False
+    """With exists() a match may depend on entities it does not contain."""
+
+
+def standing(no: int, spec: WatchSpec, ontology: Ontology, *, pool: bool = False) -> Standing:
+    found = plan(spec.pattern, ontology)
+    everywhere = any(exists_in(spec.condition))
+    alone = len(found.nodes) == 1 and not found.edges and not everywhere
+    return Standing(no, spec, found, pool, alone, everywhere)
+
+
+class Bucket:
+    """The watches that look at one type: those that want a certain value or neighbour by that, the others plainly."""
+
+    def __init__(self) -> None:
+        self.plain: dict[tuple[int, bool], tuple[Standing, set[str]]] = {}
+        self.keyed: dict[Key, dict[tuple[int, bool], tuple[Standing, set[str]]]] = {}
+        self.attributes: dict[str, int] = {}
+        self.slots: dict[int, int] = {}
+        self.via = 0
+
+    def count(self, key: Key, by: int) -> None:
+        match key:
+            case ("attr", str(name), _):
+                self.attributes[name] = self.attributes.get(name, 0) + by
+                if not self.attributes[name]:
+                    del self.attributes[name]
+            case ("end", int(slot), _):
+                self.slots[slot] = self.slots.get(slot, 0) + by
+                if not self.slots[slot]:
+                    del self.slots[slot]
+            case _:
+                self.via += by
+
+
+class Index:
+    """Who has to be asked about a change of an entity."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, Bucket] = {}
+        self._places: dict[tuple[int, bool], list[tuple[int, str, Key | None]]] = {}
+        self._everywhere: dict[int, dict[tuple[int, bool], Standing]] = {}
+        self.members: dict[tuple[int, bool], Standing] = {}
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def add(self, watch: Standing, ontology: Ontology) -> None:
+        name = watch.no, watch.pool
+        self.remove(watch.no, pool=watch.pool)
+        self.members[name] = watch
+        if watch.everywhere:
+            for kind in self._kinds(watch, ontology):
+                self._everywhere.setdefault(kind, {})[name] = watch
+            return
+        places = self._places[name] = []
+        for variable in watch.plan.names:
+            key = _key(watch, variable)
+            for kind in watch.plan.types(variable):
+                bucket = self._buckets.setdefault(kind, Bucket())
+                where = bucket.plain if key is None else bucket.keyed.setdefault(key, {})
+                where.setdefault(name, (watch, set()))[1].add(variable)
+                if key is not None:
+                    bucket.count(key, 1)
+                places.append((kind, variable, key))
+
+    def remove(self, no: int, *, pool: bool) -> None:
+        name = no, pool
+        if self.members.pop(name, None) is None:
+            return
+        for watches in self._everywhere.values():
+            watches.pop(name, None)
+        for kind, _, key in self._places.pop(name, ()):
+            bucket = self._buckets[kind]
+            if key is None:
+                bucket.plain.pop(name, None)
+            else:
+                bucket.count(key, -1)
+                if key in bucket.keyed:
+                    bucket.keyed[key].pop(name, None)
+                    if not bucket.keyed[key]:
+                        del bucket.keyed[key]
+
+    def _kinds(self, watch: Standing, ontology: Ontology) -> set[int]:
+        kinds = {kind for name in watch.plan.names for kind in watch.plan.types(name)}
+        for exists in exists_in(watch.spec.condition):
+            inner = plan(exists.pattern, ontology, frozenset(watch.plan.names))
+            kinds |= {kind for name in inner.names for kind in inner.types(name)}
+        return kinds
+
+    def everywhere(self, kind: int) -> Iterable[Standing]:
+        return self._everywhere.get(kind, {}).values()
+
+    def concerned(self, entity: Entity, neighbours: Neighbours) -> Iterator[tuple[Standing, set[str]]]:
+        """The watches that may contain the entity as it is now, each with the variables it may be."""
+        bucket = self._buckets.get(entity.type.id)
+        if bucket is None:
+            return
+        yield from list(bucket.plain.values())
+        for key in self._keys(bucket, entity, neighbours):
+            yield from list(bucket.keyed.get(key, {}).values())
+
+    def _keys(self, bucket: Bucket, entity: Entity, neighbours: Neighbours) -> Iterator[Key]:
+        for name in bucket.attributes:
+            yield "attr", name, entity.attrs.get(name)
+        for slot in bucket.slots:
+            if slot < len(entity.target_ids):
+                yield "end", slot, entity.target_ids[slot]
+        if bucket.via:
+            yield from neighbours(entity)
+
+
+class Neighbours:
+    """The edges of a node as keys: ("via", edge type, own slot, other slot, other id)."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __call__(self, entity: Entity) -> list[Key]:
+        found: set[Key] = set()
+        for edge, slot, kind in self._session.rows("mew_edges_of_node", {"node": entity.no}):
+            ends = self._session.rows("mew_ends_of_edge", {"edge": edge})
+            found |= {("via", kind, slot, other, end[1]) for other, end in enumerate(ends) if other != slot}
+        return list(found)
+
+
+def _key(watch: Standing, variable: str) -> Key | None:
+    """What makes a match with this variable unlikely enough to look for; None when nothing does."""
+    for bound in bounds(watch.spec.where):
+        if bound.variable == variable and bound.op == "=" and bound.attribute not in ("id", "_id", "_type"):
+            value = bound.value
+            return "attr", bound.attribute, int(value) if isinstance(value, int) else value
+    for edge in watch.plan.edges:
+        if "symmetric" in edge.type.flags:
+            continue
+        fixed = [(slot, end.id) for slot, end in enumerate(edge.ends) if not isinstance(end, str) and end is not None]
+        if fixed and edge.name == variable:
+            return "end", *fixed[0]
+        own = next((slot for slot, end in enumerate(edge.ends) if end == variable), None)
+        if fixed and own is not None:
+            return "via", edge.type.id, own, *fixed[0]
+    return None
+
+
+class Watches:
+    """What stands, as this connection last read it."""
+
+    def __init__(self) -> None:
+        self.version = -1
+        self.committed = Index()
+        self.immediate = Index()
+
+    def add(self, no: int, spec: WatchSpec, pool: int | None, ontology: Ontology) -> None:
+        """A watch; for a consumer its pool is what is looked at."""
+        if pool is None:
+            index = self.immediate if spec.visibility == "immediate" else self.committed
+            index.add(standing(no, spec, ontology), ontology)
+
+    def add_pool(self, no: int, spec: WatchSpec, ontology: Ontology) -> None:
+        self.committed.add(standing(no, msgspec.structs.replace(spec, filter=None), ontology, pool=True), ontology)
+
+    def remove(self, no: int) -> None:
+        self.committed.remove(no, pool=False)
+        self.immediate.remove(no, pool=False)
+
+    def remove_pool(self, no: int) -> None:
+        self.committed.remove(no, pool=True)
+
+
+_known: WeakKeyDictionary[Session, Watches] = WeakKeyDictionary()
+
+
+def watches_of(session: Session, version: int, ontology: Ontology) -> Watches:
+    """Read again only when somebody else, or a turn that was rolled back, changed them."""
+    known = _known.get(session)
+    if known is None or known.version != version:
+        known = _known[session] = Watches()
+        known.version = version
+        for row in session.rows("mew_watches_standing"):
+            known.add(row[0], SPEC.decode(row[5]), row[3], ontology)
+        for row in session.rows("mew_pools"):
+            known.add_pool(row[0], SPEC.decode(row[2]), ontology)
+    return known
+
+
+def forget(session: Session) -> None:
+    """What was remembered may be half of a change that was taken back."""
+    _known.pop(session, None)

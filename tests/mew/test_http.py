@@ -1,0 +1,198 @@
+"""`POST /mew` and the stream of events, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Iterator
+from socket import SHUT_RDWR
+from typing import Any
+
+import httpx2
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from ackwise.mew import AsyncSession, MewError, Session
+from ackwise.store.clock import ManualClock
+from tests.server.running import Running
+
+JOBS = "node Job { title: String, size: Int = 1 } "
+CONSUME = 'w = WATCH j: Job [mode: consume, group: "g"] RETURN j'
+
+
+@pytest.fixture
+def server(graph_url: str, clock: ManualClock) -> Iterator[Running]:
+    with Running(graph_url, clock) as running:
+        yield running
+
+
+@pytest.fixture
+def http(server: Running) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=server.url, timeout=30) as client:
+        yield client
+
+
+def post(http: httpx2.Client, text: str, session: str | None = None, **more: Any) -> dict[str, Any]:
+    answer = http.post("/mew", json={"text": text, "session": session, **more})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+@contextlib.contextmanager
+def stream(server: Running, session: str) -> Iterator[ClientConnection]:
+    with connect(f"ws{server.url.removeprefix('http')}/mew/events?session={session}") as socket:
+        yield socket
+
+
+def break_off(socket: ClientConnection) -> None:
+    """The connection ends without a goodbye."""
+    socket.socket.shutdown(SHUT_RDWR)
+
+
+def read(socket: ClientConnection) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(socket.recv(timeout=20))
+    return found
+
+
+def test_a_text_is_answered_line_by_line(http: httpx2.Client) -> None:
+    first = post(http, JOBS + "SPAWN a: Job { title = $title }", params={"title": "A"})
+    assert [line["statement"] for line in first["lines"]] == ["NODE", "SPAWN"]
+    assert first["lines"][1] == {
+        "kind": "result", "n": 2, "line": 1, "statement": "SPAWN", "created": 1, "linked": 0, "modified": 0,
+        "deleted": 0, "unlinked": 0, "bindings": {"a": first["lines"][1]["bindings"]["a"]}, "columns": [], "rows": [],
+        "handle": None,
+    }  # fmt: skip
+    session = first["session"]
+    again = post(http, "INSPECT #a", session)
+    assert again["lines"][0]["found"] is True
+    watch = post(http, CONSUME, session)["lines"]
+    assert [line["kind"] for line in watch] == ["result", "event", "event"]
+    assert watch[2]["type"] == "consumed"
+    acked = post(http, "ACK $delivery_id", session)["lines"][0]
+    assert (acked["outcome"], acked["delivery_id"]) == ("acked", watch[2]["delivery_id"])
+
+
+def test_an_error_is_a_line(http: httpx2.Client) -> None:
+    answer = post(http, JOBS + "\nACK\n")
+    assert [line["kind"] for line in answer["lines"]] == ["result", "error"]
+    assert (answer["lines"][1]["code"], answer["lines"][1]["line"]) == ("parse_error", 2)
+    assert answer["fine"] is False
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"text": 1}', b'{"colour": "red"}', b'{"events": -1}', b'{"wait": 1e9}'])
+def test_a_bad_body_is_refused(http: httpx2.Client, body: bytes) -> None:
+    answer = http.post("/mew", content=body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_input")
+
+
+def test_a_poll_waits_for_its_event(http: httpx2.Client, server: Running) -> None:
+    session = post(http, JOBS + CONSUME)["session"]
+    with Session(server.url) as producer:
+        producer.run('SPAWN a: Job { title = "A" }')
+    lines = post(http, "", session, wait=20)["lines"]
+    assert [line["match"]["title"] for line in lines] == ["A"]
+
+
+def test_events_come_through_the_socket(server: Running, http: httpx2.Client) -> None:
+    session = post(http, JOBS)["session"]
+    with stream(server, session) as socket:
+        assert [line["kind"] for line in post(http, CONSUME, session)["lines"]] == ["result"]
+        assert read(socket) == {"kind": "event", "watch": "#w", "type": "initial", "matches": [], "tick": 2}
+        post(http, 'SPAWN a: Job { title = "A" }', session)
+        event = read(socket)
+        assert (event["type"], event["match"]["title"], event["attempt"]) == ("consumed", "A", 1)
+        post(http, "NACK $delivery_id", session)
+        assert read(socket)["attempt"] == 2
+
+
+def test_a_closed_socket_releases_and_a_broken_one_counts(server: Running, http: httpx2.Client) -> None:
+    post(http, JOBS + 'SPAWN a: Job { title = "A" }')
+    attempts = []
+    for number in range(3):
+        session = post(http, CONSUME, f"life_{number}", events=0)["session"]
+        with stream(server, session) as socket:
+            assert read(socket)["type"] == "initial"
+            event = read(socket)
+            attempts.append(event["attempt"])
+            if number:
+                break_off(socket)
+        until_ended(http, event["delivery_id"])
+    assert attempts == [1, 2, 3]
+    watcher = post(http, CONSUME, "last")["lines"]
+    assert watcher[-1]["attempt"] == 4
+    # Two lost connections are two failures, the clean end was none: the next one is the third and final.
+    dead = post(http, "NACK $delivery_id", "last")["lines"][0]
+    assert (dead["outcome"], dead["reason"], dead["attempts"]) == ("deleted", "max_redeliveries_exceeded", 4)
+
+
+def until_ended(http: httpx2.Client, delivery_id: str) -> None:
+    """Until the server has noticed that the socket is gone."""
+    for _ in range(2000):
+        rows = post(http, "MATCH w: _Watch RETURN w.status", "onlooker")["lines"][0]["rows"]
+        if all(row == ["cancelled"] for row in rows):
+            return
+    raise AssertionError(f"{delivery_id} is still held")
+
+
+def test_a_reliable_watch_survives_a_lost_connection(server: Running, http: httpx2.Client) -> None:
+    session = post(http, JOBS)["session"]
+    with stream(server, session) as socket:
+        post(http, "r = WATCH j: Job [delivery: reliable] RETURN j.title b = WATCH j: Job RETURN j.title", session)
+        assert [read(socket)["watch"], read(socket)["watch"]] == ["#r", "#b"]
+        break_off(socket)
+    for _ in range(2000):
+        if post(http, 'MATCH w: _Watch WHERE w.status = "cancelled" RETURN w', "onlooker")["lines"][0]["rows"]:
+            break
+    post(http, 'SPAWN a: Job { title = "while away" }', "onlooker")
+    with stream(server, session) as again:
+        event = read(again)
+        assert (event["watch"], event["type"], event["match"]) == ("#r", "added", {"j.title": "while away"})
+
+
+def test_a_socket_without_a_session_is_refused(server: Running) -> None:
+    for path in ("mew/events", "mew/events?session=x&batch=0", "elsewhere"):
+        with pytest.raises(InvalidStatus, match="403"), connect(f"ws{server.url.removeprefix('http')}/{path}"):
+            pass
+
+
+def test_python_sessions_over_http(server: Running) -> None:
+    with Session(server.url) as session:
+        session.run(JOBS + 'SPAWN a: Job { title = "A" } SPAWN b: Job { title = "B" }')
+        assert session.query("MATCH j: Job RETURN j.title") == [{"j.title": "A"}, {"j.title": "B"}]
+        with pytest.raises(MewError, match="not found or already processed"):
+            session.ack("nope")
+        seen = []
+        for event in session.watch(CONSUME, wait=0):
+            if event.type == "consumed":
+                assert event.match is not None
+                seen.append(event.match["title"])
+                session.ack(event)
+        assert seen == ["A", "B"]
+        assert session.query("MATCH j: Job RETURN COUNT(j) AS n") == [{"n": 0}]
+
+
+def test_async_sessions(server: Running, graph_url: str, clock: ManualClock) -> None:
+    async def consume(url: str) -> list[str]:
+        seen: list[str] = []
+        async with AsyncSession(url) as session:
+            await session.run(JOBS + 'SPAWN a: Job { title = "A" } SPAWN b: Job { title = "B" }')
+            async for event in session.watch("WATCH j: Job [mode: consume] RETURN j.title AS title", wait=0):
+                if event.match is not None:
+                    seen.append(event.match["title"])
+                    await session.ack(event)
+        return seen
+
+    assert asyncio.run(consume(server.url)) == ["A", "B"]
+
+
+def test_a_hung_up_poll_gives_back_what_it_was_handed(server: Running, http: httpx2.Client) -> None:
+    session = post(http, JOBS + CONSUME)["session"]
+    with httpx2.Client(base_url=server.url, timeout=0.2) as impatient, pytest.raises(httpx2.TimeoutException):
+        impatient.post("/mew", json={"text": "", "session": session, "wait": 30})
+    post(http, 'SPAWN a: Job { title = "A" }', "producer")
+    line = post(http, "", session, wait=10)["lines"][0]
+    post(http, "ACK $delivery_id", session)
+    assert line["match"]["title"] == "A"

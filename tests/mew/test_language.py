@@ -1,0 +1,173 @@
+"""The text: what is understood, and what is said about what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from ackwise.core.graph import syntax as s
+from ackwise.dialects.mew.language import parse
+from ackwise.dialects.mew.language.durations import milliseconds
+
+
+def one(text: str) -> s.Statement:
+    parsed = parse(text)
+    assert parsed.error is None, parsed.error
+    (statement,) = parsed.statements
+    return statement
+
+
+def test_keywords_are_case_insensitive_and_names_are_not() -> None:
+    spawn = one("spawn A: Job { Title = TRUE }")
+    assert isinstance(spawn, s.Spawn)
+    assert (spawn.items[0].name, spawn.items[0].values) == ("A", (("Title", s.Literal("bool", True)),))
+
+
+WORDS = "group mode filter status tick order type watch ack nack pause resume cancel alter limit match set node"
+
+
+@pytest.mark.parametrize("word", WORDS.split())
+def test_words_of_the_language_may_name_attributes(word: str) -> None:
+    node = one(f"node T {{ a: Int = 1 {word}: Int }}")
+    assert isinstance(node, s.Ontology)
+    one(f"SPAWN x: T {{ {word} = 1 }}")
+    one(f"SET #x.{word} = 2")
+    one(f"MATCH t: T WHERE t.{word} = 1 and t.{word} < 3 RETURN t.{word} AS x ORDER BY t.{word} DESC LIMIT 1")
+    one(f"WATCH t: T WHERE t.{word} = 1 [filter: t.{word} > 0] RETURN t.{word}")
+
+
+def test_comments_and_terminators() -> None:
+    parsed = parse('-- a line\n--- a doc\n/* a\nblock */ TICK; TICK 3;; ACK "x" -- the end')
+    assert [type(statement).__name__ for statement in parsed.statements] == ["Tick", "Tick", "Settle"]
+
+
+def test_strings_have_escapes() -> None:
+    settle = one(r'ACK "a\"b\\c\/d\n\u00e9"')
+    assert isinstance(settle, s.Settle)
+    assert settle.delivery == s.Literal("string", 'a"b\\c/d\n\u00e9')
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("250ms", 250), ("30s", 30_000), ("5m", 300_000), ("2h", 7_200_000), ("1d", 86_400_000), ("1.5s", 1500),
+        ("30.seconds", 30_000), ("1.second", 1000), ("500.ms", 500), ("500.milliseconds", 500), ("5.min", 300_000),
+        ("5.minutes", 300_000), ("2.h", 7_200_000), ("2.hours", 7_200_000), ("1.day", 86_400_000),
+        ("2.weeks", 1_209_600_000),
+    ],
+)  # fmt: skip
+def test_durations(text: str, wanted: int) -> None:
+    assert milliseconds(text) == wanted
+    watch = one(f"WATCH j: Job [mode: consume, ack_timeout: {text}] RETURN j")
+    assert isinstance(watch, s.Watch)
+    assert watch.options[1].value == s.Literal("duration", wanted, text)
+
+
+def test_a_timestamp_is_milliseconds() -> None:
+    match = one("MATCH j: Job WHERE j.at > @2024-01-15T10:30:00Z and j.at < @2024-01-16 RETURN j")
+    assert isinstance(match, s.Match)
+    assert "1705314600000" in repr(match.where)
+
+
+def test_every_modifier_spelling_of_a_node() -> None:
+    for text in ("abstract sealed node A {}", "[abstract, sealed] node A {}", "node A [abstract, sealed] {}"):
+        declared = one(text)
+        assert isinstance(declared, s.Ontology)
+        assert declared.declarations[0] == s.NodeDecl("A", (), (), ("abstract", "sealed"), (1, 1))
+
+
+def test_a_mutation_after_match_belongs_to_it() -> None:
+    parsed = parse("MATCH j: Job SET j.size = 2 LINK done(j, #q) ; SPAWN x: Job")
+    match = parsed.statements[0]
+    assert isinstance(match, s.Match)
+    assert [type(mutation).__name__ for mutation in match.mutations] == ["Set", "Link"]
+    assert isinstance(parsed.statements[1], s.Spawn)
+
+
+def test_options_follow_a_where_that_ends_in_a_call() -> None:
+    watch = one('WATCH j: Job WHERE starts_with(j.title, "a") [mode: consume] RETURN j')
+    assert isinstance(watch, s.Watch)
+    assert [option.key for option in watch.options] == ["mode"]
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "message", "hint"),
+    [
+        ("ACK $d [no_retry]", (1, 8), "unexpected '['", "[no_retry] belongs to NACK only"),
+        ("NACK $d [retry]", (1, 10), "unexpected 'retry'", "NO_RETRY"),
+        ("SPAWM a: Job", (1, 7), "unexpected 'a'", "did you mean SPAWN?"),
+        ("WATCH j: Job", (1, 13), "the statement ends too early", "a WATCH ends with RETURN"),
+        ("SPAWN a: Job {\n  x = 1 y = 2\n}", (2, 9), "unexpected 'y'", "',', '}'"),
+        ('ACK "open', (1, 5), "unexpected '\"'", "a string"),
+        ("SPAWN a: Job { x = 1, x = 2 }", (1, 14), "attribute 'x' is given twice", ""),
+        ('ACK "\\q"', (1, 5), "escape", ""),
+        ("TICK 99999999999999999999 MATCH", (1, 32), "the statement ends too early", "a name"),
+        ("MATCH j: Job WHERE j.size = 99999999999999999999 RETURN j", (1, 29), "64 bits", ""),
+        ("MATCH j: Job WHERE j.at = @2024-13-99 RETURN j", (1, 27), "not a moment", ""),
+    ],
+)
+def test_errors_point_at_the_place(text: str, at: tuple[int, int], message: str, hint: str) -> None:
+    error = parse(text).error
+    assert error is not None
+    assert (error.word, error.at) == ("parse_error", at)
+    assert message in error.message
+    assert hint in error.hint
+    line = text.splitlines()[at[0] - 1]
+    assert (error.details["source"], error.details["caret"]) == (line, " " * (at[1] - 1) + "^")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("WALK FROM #a", "WALK"),
+        ("OPTIONAL MATCH a: A RETURN a", "OPTIONAL MATCH"),
+        ("EXPLAIN MATCH a: A RETURN a", "EXPLAIN"),
+        ("PROFILE MATCH a: A RETURN a", "PROFILE"),
+        ("SAVEPOINT x", "SAVEPOINT"),
+        ("SNAPSHOT x", "versioning"),
+        ("BRANCH x", "versioning"),
+        ("MATCH a: A, e(a, b)+ RETURN a", "transitive"),
+        ("MATCH a: A, e(a, b)* RETURN a", "transitive"),
+        ("MATCH a: A, e(a, b) [depth: 3] RETURN a", "depth"),
+        ("ON MATCH a: A DO SPAWN b: B", "trigger"),
+    ],
+)
+def test_what_is_left_out_is_said_by_name(text: str, what: str) -> None:
+    error = parse(text).error
+    assert error is not None
+    assert error.word == "not_supported"
+    assert what in error.message
+
+
+def test_what_stands_before_an_error_is_there_and_one_may_go_on_after_it() -> None:
+    text = "TICK 1;\nSPAWN a Job;\nTICK 2\n"
+    parsed = parse(text)
+    assert [type(statement).__name__ for statement in parsed.statements] == ["Tick"]
+    rest = parse(text[parsed.resume :])
+    assert [type(statement).__name__ for statement in rest.statements] == ["Tick"]
+
+
+def test_rules_are_read_over_with_their_place() -> None:
+    text = """node A { x: Int }
+constraint positive: a: A => a.x > 0
+rule double: a: A WHERE a.x = 1 =>
+    SET a.x = 2
+policy p {
+  allow SPAWN
+}
+SPAWN a: A { x = 1 }
+"""
+    parsed = parse(text)
+    assert [(skipped.word, skipped.name, skipped.at) for skipped in parsed.skipped] == [
+        ("constraint", "positive", (2, 1)),
+        ("rule", "double", (3, 1)),
+        ("policy", "p", (5, 1)),
+    ]
+    assert [type(statement).__name__ for statement in parsed.statements] == ["Ontology", "Spawn"]
+    assert parsed.statements[1].at == (8, 1)
+
+
+def test_deep_nesting_is_an_error_not_a_crash() -> None:
+    error = parse("MATCH a: A WHERE " + "(" * 5000 + "true" + ")" * 5000 + " RETURN a").error
+    assert error is None or error.word == "parse_error"
+    error = parse("MATCH a: A WHERE " + "not " * 5000 + "true RETURN a").error
+    assert error is None or error.word == "parse_error"

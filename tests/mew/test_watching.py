@@ -1,0 +1,249 @@
+"""Watches: their options, their events, who may manage them, and how many there may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ackwise.mew import Session
+from ackwise.store.clock import ManualClock
+from tests.mew.prompt import Prompt, raised
+
+GRAPH = """
+node Person { name: String, age: Int = 30 }
+node Team { name: String }
+edge member(person: Person, team: Team) { since: Int = 2020 }
+"""
+
+
+@pytest.fixture
+def people(prompt: Prompt) -> Prompt:
+    prompt.ok(GRAPH)
+    prompt.ok('SPAWN red: Team { name = "red" } SPAWN ann: Person { name = "ann" } LINK m: member(#ann, #red)')
+    return prompt
+
+
+@pytest.fixture
+def few(lite: Prompt) -> Prompt:
+    lite.ok(GRAPH)
+    return lite
+
+
+def told(prompt: Prompt) -> list[tuple[Any, ...]]:
+    return [(event["watch"], event["type"], event.get("match")) for event in prompt.events]
+
+
+def test_a_join_is_watched_through_each_of_its_parts(people: Prompt) -> None:
+    people.ok("v = WATCH p: Person, member(p, t) AS m, t: Team WHERE m.since > 2000 RETURN p.name, t.name, m.since")
+    assert people.events[0]["matches"] == [{"p.name": "ann", "t.name": "red", "m.since": 2020}]
+    people.ok('SET #red.name = "crimson"')
+    assert [(e["type"], e["match"]["t.name"], e["prev"]["t.name"]) for e in people.events] == [
+        ("changed", "crimson", "red")
+    ]
+    people.ok("SET #m.since = 1990")
+    assert [event["type"] for event in people.events] == ["removed"]
+    people.ok("SET #m.since = 2021")
+    assert [event["type"] for event in people.events] == ["added"]
+    people.ok('SPAWN bob: Person { name = "bob" }')
+    assert people.events == []
+    people.ok("LINK member(#bob, #red)")
+    assert [(event["type"], event["match"]["p.name"]) for event in people.events] == [("added", "bob")]
+    people.ok("KILL #red")
+    assert sorted(event["match"]["p.name"] for event in people.events) == ["ann", "bob"]
+    assert {event["type"] for event in people.events} == {"removed"}
+
+
+def test_a_transaction_is_one_change(people: Prompt) -> None:
+    people.ok("v = WATCH p: Person RETURN p.name, p.age")
+    people.ok('BEGIN SPAWN bob: Person { name = "bob" } SET #bob.age = 7 SET #ann.age = 1 SET #ann.age = 30 COMMIT')
+    assert told(people) == [("#v", "added", {"p.name": "bob", "p.age": 7})]
+    people.ok('BEGIN SPAWN eve: Person { name = "eve" } KILL #eve COMMIT')
+    assert people.events == []
+
+
+def test_exists_is_watched_through_what_it_looks_at(people: Prompt) -> None:
+    people.ok("v = WATCH p: Person WHERE not exists(member(p, t)) RETURN p.name")
+    assert people.events[0]["matches"] == []
+    people.ok("UNLINK member(#ann, #red)")
+    assert told(people) == [("#v", "added", {"p.name": "ann"})]
+    people.ok("LINK member(#ann, #red)")
+    assert told(people) == [("#v", "removed", {"p.name": "ann"})]
+
+
+def test_a_consumer_of_what_nobody_else_points_at(people: Prompt) -> None:
+    people.ok("w = WATCH p: Person WHERE not exists(member(p, t)) [mode: consume] RETURN p.name")
+    assert people.consumed == []
+    people.ok("UNLINK member(#ann, #red)")
+    assert [event["match"] for event in people.consumed] == [{"p.name": "ann"}]
+
+
+def test_a_filter_is_one_more_condition(people: Prompt) -> None:
+    people.ok('v = WATCH p: Person WHERE p.age > 10 [filter: starts_with(p.name, "a")] RETURN p.name')
+    assert people.events[0]["matches"] == [{"p.name": "ann"}]
+    people.ok(
+        'SPAWN b: Person { name = "bob" } SPAWN c: Person { name = "al", age = 5 } SPAWN d: Person { name = "al" }'
+    )
+    assert told(people) == [("#v", "added", {"p.name": "al"})]
+    people.ok("w = WATCH p: Person [mode: consume, filter: p.age < 10] RETURN p.age")
+    assert [event["match"] for event in people.consumed] == [{"p.age": 5}]
+
+
+def test_subtypes_are_watched_too(prompt: Prompt) -> None:
+    prompt.ok("abstract node Shape { size: Int = 1 } node Square: Shape {} node Circle: Shape { r: Int = 2 }")
+    prompt.ok("v = WATCH s: Shape RETURN s._type, s.size")
+    prompt.ok("SPAWN a: Square SPAWN b: Circle { size = 3 }")
+    assert [event["match"] for event in prompt.events] == [
+        {"s._type": "Square", "s.size": 1},
+        {"s._type": "Circle", "s.size": 3},
+    ]
+
+
+def test_deliver_on_tick_waits_for_a_tick(people: Prompt) -> None:
+    people.ok("v = WATCH p: Person [deliver_on: tick] RETURN p.name")
+    assert [event["type"] for event in people.events] == ["initial"]
+    people.ok('SPAWN b: Person { name = "bob" } SPAWN c: Person { name = "cid" }')
+    assert people.events == []
+    people.ok("TICK")
+    assert [event["match"] for event in people.events] == [{"p.name": "bob"}, {"p.name": "cid"}]
+    people.ok("w = WATCH t: Team [mode: consume, deliver_on: tick, initial: none] RETURN t.name")
+    people.ok('SPAWN blue: Team { name = "blue" }')
+    assert people.consumed == []
+    people.ok("TICK 3")
+    assert [event["match"] for event in people.consumed] == [{"t.name": "blue"}]
+
+
+def test_ticks(people: Prompt) -> None:
+    before = people.rows("MATCH p: Person RETURN logical_time()")[0][0]
+    people.ok('TICK 5 SPAWN b: Person { name = "b" }')
+    assert people.rows("MATCH p: Person RETURN logical_time() LIMIT 1") == [[before + 6]]
+    for amount in ("0", "-3"):
+        message = f"INVALID_TICK_AMOUNT: Tick amount must be positive, got {amount}"
+        people.refused(f"TICK {amount}", "E9001", message)
+
+
+def test_initial_since_a_tick(people: Prompt) -> None:
+    tick = people.rows("MATCH p: Person RETURN logical_time() LIMIT 1")[0][0]
+    people.ok('SPAWN b: Person { name = "bob" }')
+    people.ok(
+        f"v = WATCH p: Person [initial: since({tick})] RETURN p.name n = WATCH p: Person [initial: none] RETURN p"
+    )
+    assert [(event["watch"], event["matches"]) for event in people.events] == [("#v", [{"p.name": "bob"}])]
+
+
+def test_a_full_buffer_drops_the_oldest(people: Prompt) -> None:
+    people.ok("v = WATCH p: Person [buffer: 2] RETURN p.name PAUSE WATCH #v")
+    people.ok(" ".join(f'SPAWN s{n}: Person {{ name = "{n}" }}' for n in range(5)))
+    people.ok("RESUME WATCH #v")
+    assert [event["match"]["p.name"] for event in people.events] == ["3", "4"]
+
+
+def test_a_full_buffer_that_blocks_holds_the_producer_up(people: Prompt) -> None:
+    people.ok("v = WATCH p: Person [buffer: 2, on_full: block, initial: none] RETURN p.name PAUSE WATCH #v")
+    people.ok('SPAWN a: Person { name = "1" } SPAWN b: Person { name = "2" }')
+    people.refused('SPAWN c: Person { name = "3" }', "constraint", "holds this statement up")
+    assert people.rows('MATCH p: Person WHERE p.name = "3" RETURN p') == []
+    people.ok("RESUME WATCH #v")
+    assert [event["match"]["p.name"] for event in people.events] == ["1", "2"]
+    people.ok('SPAWN c: Person { name = "3" }')
+    assert [event["match"]["p.name"] for event in people.events] == ["3"]
+
+
+def test_a_full_buffer_that_errs_cancels_the_watch(people: Prompt) -> None:
+    people.ok("v = WATCH p: Person [buffer: 1, on_full: error, initial: none] RETURN p.name PAUSE WATCH #v")
+    people.ok('SPAWN a: Person { name = "1" } SPAWN b: Person { name = "2" }')
+    assert people.rows("MATCH w: _Watch WHERE w.id = #v RETURN w.status") == [["cancelled"]]
+    people.refused("RESUME WATCH #v", "E8002")
+
+
+def test_counts_of_a_watch(people: Prompt) -> None:
+    people.ok("v = WATCH p: Person RETURN p.name PAUSE WATCH #v")
+    people.ok('SPAWN b: Person { name = "b" }')
+    counts = "MATCH w: _Watch WHERE w.id = #v RETURN w.status, w.events_pending, w.events_delivered"
+    assert people.rows(counts) == [["paused", 1, 1]]
+    people.ok("RESUME WATCH #v")
+    assert people.rows(counts) == [["active", 0, 2]]
+
+
+def test_others_may_not_manage_a_watch(people: Prompt) -> None:
+    people.ok("v = WATCH p: Person RETURN p")
+    found = people.session.names["v"]
+    other = people.another()
+    for text in ("PAUSE WATCH", "RESUME WATCH", "CANCEL WATCH"):
+        other.refused(f'{text} #"{found}"', "E8010", "is not owned by current session")
+    other.refused(f'ALTER WATCH #"{found}" SET [buffer: 2]', "E8010", "WATCH_ACCESS_DENIED")
+    other.refused("PAUSE WATCH #red", "E8002")
+    other.session.close()
+
+
+def test_the_limit_of_watches(graph_url: str, clock: ManualClock) -> None:
+    with Session(graph_url, clock=clock, max_watches=2) as session:
+        session.run(GRAPH + "a = WATCH p: Person RETURN p b = WATCH p: Person RETURN p")
+        error = raised(session, "WATCH p: Person RETURN p")
+        assert (error.word, error.name) == ("E8006", "WATCH_LIMIT_EXCEEDED")
+        assert session.query("MATCH w: _Watch RETURN COUNT(w) AS n") == [{"n": 2}]
+        session.run("CANCEL WATCH #a WATCH p: Person RETURN p")
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("mode: sometimes", "watch or consume"),
+        ("group: 5", "a string"),
+        ('group: ""', "a string"),
+        ("ordering: random", "arrival, causal or attribute"),
+        ("delivery: never", "best_effort or reliable"),
+        ("visibility: half", "committed or immediate"),
+        ("buffer: 0", "at least 1"),
+        ('buffer: "5"', "whole number"),
+        ("on_full: explode", "drop or block or error"),
+        ("max_redeliveries: -1", "whole number"),
+        ("dead_letter: 5", "a node"),
+        ("initial: some", "full, none or since(tick)"),
+        ("initial: since(-1)", "full, none or since(tick)"),
+        ("filter: 5", "a condition"),
+        ("deliver_on: monday", "commit or tick"),
+        ("colour: red", "one of the options"),
+    ],
+)
+def test_bad_options_are_refused_and_nothing_is_made(few: Prompt, option: str, expected: str) -> None:
+    few.refused(f"WATCH p: Person [{option}] RETURN p", "E8009", expected)
+    assert few.rows("MATCH w: _Watch RETURN COUNT(w)") == [[0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("WATCH p: Nobody RETURN p", "there is no node type 'Nobody'"),
+        ("WATCH p: Person, knows(p, q) RETURN p", "there is no edge type 'knows'"),
+        ("WATCH p: Person, member(p) RETURN p", "has 2 ends, not 1"),
+        ("WATCH p: Person WHERE p.size = 1 RETURN p", "'Person' has no attribute 'size'"),
+        ("WATCH p: Person WHERE q.age = 1 RETURN p", "'q' is not known here"),
+        ("WATCH p: Person RETURN p.size", "'Person' has no attribute 'size'"),
+        ("WATCH p: Person [filter: p.size = 1] RETURN p", "'Person' has no attribute 'size'"),
+        ("WATCH p: Person [ordering: attribute(p.size)] RETURN p", "'Person' has no attribute 'size'"),
+    ],
+)
+def test_bad_patterns_are_refused(few: Prompt, text: str, message: str) -> None:
+    few.refused(text, "constraint", message)
+    assert few.rows("MATCH w: _Watch RETURN COUNT(w)") == [[0]]
+
+
+def test_layer_0_is_protected(people: Prompt) -> None:
+    people.ok("v = WATCH p: Person RETURN p")
+    for kind in ("_Watch", "_WatchEvent", "_DeadLetter", "_Session", "_TickState"):
+        people.refused(f"SPAWN x: {kind}", "constraint", f"Cannot create protected type '{kind}'")
+    people.refused("LINK _watch_dead_letter(#v, #v)", "constraint", "Cannot create protected type")
+    people.refused('SET #v.status = "cancelled"', "constraint", "protected")
+    people.refused("KILL #v", "constraint", "protected")
+    people.refused("MATCH s: _Session KILL s", "constraint", "protected")
+    people.refused("MATCH _session_has_watch(s, w) AS e UNLINK e", "constraint", "protected")
+    people.refused("node _Mine { a: Int }", "constraint", "reserved")
+    people.refused("edge likes(a: Person, w: _Watch) LINK likes(#ann, #v)", "constraint", "protected")
+
+
+def test_a_session_that_ends_cancels_its_watches_and_leaves_their_nodes(people: Prompt) -> None:
+    other = people.another()
+    other.ok("v = WATCH p: Person RETURN p")
+    other.session.close()
+    assert people.rows("MATCH w: _Watch RETURN w.status") == [["cancelled"]]
