@@ -141,6 +141,19 @@ def test_a_restart_after_everything_was_settled_reads_nothing(local_desk: Desk, 
     assert numbers(again.batch()) == [3]
 
 
+def test_a_batch_whose_claim_the_store_has_forgotten_is_over(local_desk: Desk, query: Make) -> None:
+    """A claim under its number would take other records, and a pipeline would think that they were written."""
+    local_desk.number(3)
+    first = query(local_desk.url)
+    local_desk.settle(first.batch())
+    first.log.append({**first.log[-1], "claim": first.log[-1]["claim"] + 1})  # tombstones are kept for seven days
+    local_desk.number(2, first=3)
+    again = query(local_desk.url, first.log)
+    assert again.rows() == []
+    assert local_desk.counts() == {"acked": 3, "unread": 2}
+    assert numbers(again.batch()) == [3, 4]
+
+
 def test_retries_come_in_a_later_claim_with_their_attempt(desk: Desk, url: str, query: Make) -> None:
     desk.configure(retry_limit=3)
     desk.number(4)

@@ -322,6 +322,10 @@ class _Claims:
         """The claim that was just made; after a restart the same claim again, with what of it is not settled."""
         number = self._take_up(end)
         if self._planned is None or self._planned[0] != number:
+            if not any(one.key == self._key(number) for one in self._leases(live_only=False)):
+                # Made so long ago that the store has forgotten it: a claim under its number would take other records,
+                # and what was done for the batch would be taken for done with them. Its own come in a later claim.
+                return []
             self._planned = number, self._claim(number, self._options.rows_per_trigger, self._options.lease)
         claimed = self._planned[1]
         if not claimed.grants:
