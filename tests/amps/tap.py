@@ -105,13 +105,13 @@ class Tap:
             while data := client.recv(65536):
                 frames.feed(data)
                 while (frame := frames.next()) is not None:
-                    instead = self.answer(frame[0])
-                    if instead is None:
-                        server.sendall(packed(*frame))
                     with self._news:
                         self.said.append(frame[0])
                         self._news.notify_all()
-                    if instead is not None:
+                    instead = self.answer(frame[0])
+                    if instead is None:
+                        server.sendall(packed(*frame))
+                    else:
                         client.sendall(packed(instead))
         _hang_up(server, client)
 
