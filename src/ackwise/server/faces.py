@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from ackwise.server.serving import Settings
 
 
-def all_routes(broker: AsyncBroker, settings: Settings, mew: MewFace) -> list[Route]:
+def all_routes(broker: AsyncBroker, settings: Settings, mew: MewFace | None = None) -> list[Route]:
     return [
         *queen_routes(broker, upstream=settings.queen_defaults == "upstream", start=settings.default_subscription),
         *native_routes(broker),
-        *mew.routes(),
+        *(mew or MewFace(broker)).routes(),
     ]
