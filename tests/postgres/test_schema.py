@@ -48,6 +48,8 @@ def test_a_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener,
         connection.execute("ALTER TABLE cursor DROP COLUMN settled_at")
         connection.execute("ALTER TABLE lease DROP COLUMN yields")
         connection.execute("DROP INDEX dead_message")
+        for (table,) in connection.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'mew\\_%'").fetchall():
+            connection.execute(f"DROP TABLE {table} CASCADE".encode())
         connection.execute("UPDATE meta SET value = '1' WHERE key = 'schema'")
     store = opened()
     (claimed,) = store.transact([Claim(queue="q")])
