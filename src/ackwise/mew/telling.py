@@ -39,7 +39,7 @@ def _result(line: Result) -> str:
     if done.outcome is not None:
         words.insert(0, done.outcome.replace("_", "-"))
         words += [done.reason] if done.reason else []
-        words.append(f"attempt {done.attempts}" + (f" of {done.limit}" if done.limit else ""))
+        words.append(_attempt(done.attempts, done.failures, done.limit))
     text = f"ok {line.statement}" + (f": {', '.join(words)}" if words else "")
     return f"{text}\n{table(done.columns, done.rows)}" if done.columns else text
 
@@ -52,10 +52,17 @@ def _event(line: Event) -> str:
         case "changed":
             return f"{head} {cell(line.match)}, before {cell(line.prev)}"
         case "consumed":
-            limit = f" of {line.limit}" if line.limit else ""
-            return f"{head} {cell(line.match)}\n    delivery {line.delivery_id}, attempt {line.attempt}{limit}"
+            attempt = _attempt(line.attempt, line.failures, line.limit)
+            return f"{head} {cell(line.match)}\n    delivery {line.delivery_id}, {attempt}"
         case _:
             return f"{head} {cell(line.match)}"
+
+
+def _attempt(deliveries: int | None, failures: int | None, limit: int | None) -> str:
+    """Which try this is of those that count: a delivery that was released was none."""
+    if failures is None or limit is None:
+        return f"attempt {deliveries}"
+    return f"attempt {failures + 1} of {limit}"
 
 
 def _note(line: Note) -> str:

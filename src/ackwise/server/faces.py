@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from ackwise.server.serving import Settings
 
 
-def all_routes(broker: AsyncBroker, settings: Settings, sinks: Sinks, mew: MewFace) -> list[Route]:
+def all_routes(
+    broker: AsyncBroker, settings: Settings, sinks: Sinks, mew: MewFace | None = None
+) -> list[Route]:
     return [
         *queen_routes(broker, upstream=settings.queen_defaults == "upstream", start=settings.default_subscription),
         *pushpop_routes(broker, default_priority=settings.pushpop_default_priority),
         *registering.routes(sinks),
         *native_routes(broker),
-        *mew.routes(),
+        *(mew or MewFace(broker)).routes(),
     ]

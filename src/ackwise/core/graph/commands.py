@@ -114,8 +114,9 @@ class Done(msgspec.Struct):
     delivery_id: str | None = None
     outcome: Literal["acked", "requeued", "dead_lettered", "deleted"] | None = None
     attempts: int | None = None
+    failures: int | None = None
     limit: int | None = None
-    """Of a NACK: how many failures the watch allows."""
+    """How many failures the watch allows."""
     reason: str | None = None
     refused: BadInput | None = None
     """The statement took effect and is an error all the same (E8007)."""
@@ -147,6 +148,7 @@ class WatchEvent(msgspec.Struct):
     prev: dict[str, Any] | None = None
     delivery_id: str | None = None
     attempt: int | None = None
+    failures: int | None = None
     limit: int | None = None
     code: str | None = None
     name: str | None = None

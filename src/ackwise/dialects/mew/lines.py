@@ -68,6 +68,7 @@ class Event(msgspec.Struct):
     prev: Object | None = None
     delivery_id: str | None = None
     attempt: int | None = None
+    failures: int | None = None
     limit: int | None = None
 
     def as_object(self) -> Object:
@@ -149,6 +150,7 @@ def event_line(event: WatchEvent, shown: str) -> Event | Note:
         event.prev,
         event.delivery_id,
         event.attempt,
+        event.failures,
         event.limit,
     )
 

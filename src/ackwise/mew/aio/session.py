@@ -102,7 +102,7 @@ class AsyncSession:
         desk = await self._opened()
         return await desk.run(text, params or {}, emit, above=above, keep_going=keep_going, events=events)
 
-    async def run(self, text: str, params: Mapping[str, Any] | None = None, **named: Any) -> list[Result]:
+    async def run(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
         """Run a text; the first statement that fails raises `MewError`, and those before it stay done."""
         lines: list[Line] = []
         await self.stream(text, lines.append, {**(params or {}), **named})
@@ -112,7 +112,7 @@ class AsyncSession:
                 raise error_of(line)
         return [line for line in lines if isinstance(line, Result)]
 
-    async def query(self, text: str, params: Mapping[str, Any] | None = None, **named: Any) -> list[dict[str, Any]]:
+    async def query(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[dict[str, Any]]:
         """The rows of the text's last statement, by column."""
         results = await self.run(text, params, **named)
         return results[-1].records if results else []
@@ -144,7 +144,7 @@ class AsyncSession:
         return [line for line in lines if isinstance(line, Event)]
 
     def watch(
-        self, text: str, params: Mapping[str, Any] | None = None, *, wait: float | None = None, **named: Any
+        self, text: str, params: Mapping[str, Any] | None = None, /, *, wait: float | None = None, **named: Any
     ) -> AsyncWatching:
         """Run a WATCH and go through its events, one handed over at a time.
 

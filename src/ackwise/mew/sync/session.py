@@ -103,7 +103,7 @@ class Session:
         desk = self._opened()
         return desk.run(text, params or {}, emit, above=above, keep_going=keep_going, events=events)
 
-    def run(self, text: str, params: Mapping[str, Any] | None = None, **named: Any) -> list[Result]:
+    def run(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
         """Run a text; the first statement that fails raises `MewError`, and those before it stay done."""
         lines: list[Line] = []
         self.stream(text, lines.append, {**(params or {}), **named})
@@ -113,7 +113,7 @@ class Session:
                 raise error_of(line)
         return [line for line in lines if isinstance(line, Result)]
 
-    def query(self, text: str, params: Mapping[str, Any] | None = None, **named: Any) -> list[dict[str, Any]]:
+    def query(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[dict[str, Any]]:
         """The rows of the text's last statement, by column."""
         results = self.run(text, params, **named)
         return results[-1].records if results else []
@@ -145,7 +145,7 @@ class Session:
         return [line for line in lines if isinstance(line, Event)]
 
     def watch(
-        self, text: str, params: Mapping[str, Any] | None = None, *, wait: float | None = None, **named: Any
+        self, text: str, params: Mapping[str, Any] | None = None, /, *, wait: float | None = None, **named: Any
     ) -> Watching:
         """Run a WATCH and go through its events, one handed over at a time.
 

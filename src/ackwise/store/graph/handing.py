@@ -153,6 +153,15 @@ class Handing:
         events.save(self.graph, row)
         limit = max(1, row.spec.max_redeliveries)
         self.events.append(
-            WatchEvent(row.id, "consumed", tick, match, delivery_id=delivery_id, attempt=deliveries, limit=limit)
+            WatchEvent(
+                row.id,
+                "consumed",
+                tick,
+                match,
+                delivery_id=delivery_id,
+                attempt=deliveries,
+                failures=held.fails,
+                limit=limit,
+            )
         )
         self.room -= 1

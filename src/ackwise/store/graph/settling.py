@@ -59,7 +59,8 @@ def settle(graph: Graph, statement: s.Settle) -> Done:
     if not isinstance(text, str):
         raise faults.wrong_type("a delivery id is a string", statement.at)
     held = find(graph, text, statement.at)
-    done = Done(delivery_id=text, attempts=held.stands.delivs, limit=max(1, held.watch.spec.max_redeliveries))
+    done = Done(delivery_id=text, attempts=held.stands.delivs, failures=held.stands.fails)
+    done.limit = max(1, held.watch.spec.max_redeliveries)
     if statement.verb == "ACK":
         _ack(graph, held, done, statement.at)
     elif statement.no_retry:

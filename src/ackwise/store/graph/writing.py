@@ -22,7 +22,6 @@ from ackwise.store.graph.tracking import Tracker
 from ackwise.store.session import Row
 from ackwise.store.turn.context import Turn
 
-
 FIRST_MINTED = 36**11
 """Ids are of one length."""
 

@@ -118,7 +118,7 @@ def _items(stack: list[Any]) -> list[Tree[Token]]:
 def _explained(problem: UnexpectedInput, text: str, last: int) -> tuple[GraphError, int]:
     """lark's error in our words."""
     if isinstance(problem, UnexpectedCharacters):
-        place = problem.pos_in_stream or 0
+        place = getattr(problem, "pos_in_stream", None) or 0
         found, expected = text[place : place + 1], set[str](problem.allowed or ())
     elif isinstance(problem, UnexpectedToken):
         place = len(text.rstrip()) if problem.token.type == "$END" else (problem.token.start_pos or 0)

@@ -1,0 +1,31 @@
+"""The pages about MEW print what they say they print; the grammar's reference is the grammar."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mew.pages import plain, run_page
+from tools import mew_grammar
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "```mew\n" in page.read_text()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_print_what_the_page_shows(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ran = list(run_page(page.read_text(), tmp_path, monkeypatch, capfd))
+    assert ran
+    for one in ran:
+        assert plain(one.printed) == plain(one.shown), one.command
+
+
+def test_there_are_pages() -> None:
+    assert [page.stem for page in PAGES] == ["mew"]
+
+
+def test_the_grammar_reference_is_the_grammar() -> None:
+    assert mew_grammar.PAGE.read_text() == mew_grammar.page(), "run .venv/bin/python tools/mew_grammar.py"
