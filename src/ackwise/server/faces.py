@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from ackwise.server.serving import Settings
 
 
-def all_routes(
-    broker: AsyncBroker, settings: Settings, sinks: Sinks, mew: MewFace | None = None
-) -> list[Route]:
+def all_routes(broker: AsyncBroker, settings: Settings, sinks: Sinks, mew: MewFace | None = None) -> list[Route]:
     return [
         *queen_routes(broker, upstream=settings.queen_defaults == "upstream", start=settings.default_subscription),
         *pushpop_routes(broker, default_priority=settings.pushpop_default_priority),
