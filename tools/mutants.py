@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant("probation forgotten", "core/claiming.py", "if span.probation and not bulk:", "if False:"),
     Mutant("exclusivity ignored", "core/claiming.py", "return exclusive_owner == owner", "return True"),
     Mutant("foreign tag accepted", "store/turn/settle.py", "lease.tag != key.tag or", "False or"),
-    Mutant("no fencing", "store/turn/ending.py", "if s.lease == holder and s.lo", "if s.lo"),
+    Mutant("no fencing", "store/turn/ending.py", " if span.lease == holder]", "]"),
     Mutant("half a range is called whole", "store/turn/ending.py", "if target.whole and", "if False and"),
     Mutant("nothing is yielded", "store/turn/settle.py", "if lease.yields and", "if False and"),
     Mutant("what nobody holds cannot be settled", "store/turn/settle.py", "if selector.unheld and", "if False and"),
@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "lost retry row",
         "store/turn/ending.py",
-        "turn.replace_span(span, [piece, *rest])",
-        "turn.replace_span(span, rest)",
+        "return [piece, *rest]",
+        "return rest",
     ),
     Mutant("atomic settle not undone", "store/turn/settle.py", "    turn.undo()\n", "    turn.keep()\n"),
     Mutant("transaction not undone", "store/turn/transaction.py", "        turn.undo()\n", "        turn.keep()\n"),
@@ -152,9 +152,9 @@ MUTANTS = (
     ),
     Mutant(
         "drain spends a failure",
-        "broker/threads.py",
-        "outcome=Outcome.RELEASE)\n            released",
-        "outcome=Outcome.RETRY)\n            released",
+        "core/commands.py",
+        "outcome=Outcome.RELEASE) for one in lease_ids",
+        "outcome=Outcome.RETRY) for one in lease_ids",
         ("tests/broker",),
     ),
     Mutant(

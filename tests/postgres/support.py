@@ -13,6 +13,7 @@ from ackwise.core.commands import ByLease, Claim, Push, Settle, Settlement
 from ackwise.core.messages import NewMessage, Receipt
 from ackwise.core.settlement import Outcome
 from ackwise.store.postgres import PostgresStore
+from tests.postgres.conftest import Raw
 
 T = TypeVar("T")
 PATIENCE = 20.0
@@ -63,3 +64,12 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.005)
+
+
+def waiting(raw: Raw) -> bool:
+    """Whether a store waits for a row lock."""
+    with raw() as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND database IS NOT DISTINCT FROM database"
+        ).fetchone()
+    return bool(row and row[0])

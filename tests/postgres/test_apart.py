@@ -12,16 +12,7 @@ from ackwise.core.commands import Claim, ConfigureGroup, Push
 from ackwise.core.errors import StoreLocked
 from ackwise.core.messages import QUEUE_MODE
 from tests.postgres.conftest import Opener, Raw
-from tests.postgres.support import PATIENCE, claim, push, text, until
-
-
-def waiting(raw: Raw) -> bool:
-    """Whether a store waits for a row lock."""
-    with raw() as connection:
-        row = connection.execute(
-            "SELECT count(*) FROM pg_locks WHERE NOT granted AND database IS NOT DISTINCT FROM database"
-        ).fetchone()
-    return bool(row and row[0])
+from tests.postgres.support import PATIENCE, claim, push, text, until, waiting
 
 
 def lock_partition(connection: psycopg.Connection[tuple[object, ...]], name: str) -> None:

@@ -16,8 +16,8 @@ from ackwise.core.queries import ListLeases
 from ackwise.core.settlement import Outcome
 from ackwise.store.postgres.queueing import LEAST, Queueing
 from tests.postgres.conftest import Opener, Raw
-from tests.postgres.support import PATIENCE, claim, push, text, together, until
-from tests.postgres.test_apart import lock_partition, waiting
+from tests.postgres.support import PATIENCE, claim, push, text, together, until, waiting
+from tests.postgres.test_apart import lock_partition
 
 
 def one_push(body: str, partition: str, queue: str = "q") -> Push:

@@ -22,6 +22,7 @@ ONLY_HERE: dict[str, dict[str, object]] = {
     "footprint_parts": {"uuids": ["x", "y"]},
     "footprint_dead": {"uuids": ["x", "y"]},
     "leases_lock": {"leases": [77, 78], "pieces": [78]},
+    "leases_read": {"leases": [78]},
     "leases_parts": {"leases": [77, 78]},
     "leases_expired_lock": {"leases": [77, 78], "now": 1},
     "leases_forget": {"below": 9, "cutoff": 1, "floor": 1, "limit": 100},

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from ackwise.core.answers import Claimed, Settled
 from ackwise.core.commands import (
     AdvanceGroup,
+    ByKey,
     ByLease,
     ByRange,
     Claim,
@@ -16,15 +19,18 @@ from ackwise.core.commands import (
     ConfigureQueue,
     DeleteGroup,
     DeleteQueue,
+    Push,
     Redrive,
     Settle,
     Settlement,
 )
 from ackwise.core.errors import AckwiseError
+from ackwise.core.messages import PlainBatch
 from ackwise.core.queries import ListCursors, ListDead, ListGroups, ListLanes
 from ackwise.core.settlement import Outcome, Verdict
+from ackwise.store.postgres import PostgresStore, locks
 from tests.postgres.conftest import Opener, Raw
-from tests.postgres.support import claim, places, push, settle_lease, text, together
+from tests.postgres.support import claim, places, push, settle_lease, text, together, until, waiting
 
 
 @pytest.mark.parametrize("exclusivity", ["none", "partition", "queue"])
@@ -73,6 +79,20 @@ def test_one_transaction_id_from_everywhere(opened: Opener) -> None:
         assert len({r.message_id for r in receipts}) == 1
 
 
+def test_a_transaction_id_whose_push_is_under_way_is_waited_for(opened: Opener, raw: Raw) -> None:
+    """Also in a turn of several pushes, which asks for all their transaction ids at once."""
+    one, other = opened(), opened()
+    push(one, text("first"))
+    under_way = one.prepare([Push(queue="q", messages=PlainBatch([b"1"], ["x"]))])
+    again = [Push(queue="q", messages=PlainBatch([b"1"], [name])) for name in ("x", "y")]
+    with ThreadPoolExecutor(1) as beside:
+        asked = beside.submit(other.transact, again)
+        until(lambda: waiting(raw))
+        under_way.commit()
+        answers = asked.result(30)
+    assert [[receipt.status for receipt in answer] for answer in answers] == [["duplicate"], ["queued"]]
+
+
 def test_a_new_queue_is_made_once(opened: Opener) -> None:
     stores = [opened(), opened()]
     receipts = together(8, lambda n: push(stores[n % 2], text(str(n), partition="p"), queue="new", shard=n // 2)[0])
@@ -107,10 +127,11 @@ def test_one_lease_is_settled_once(opened: Opener) -> None:
         assert Counter(verdicts) == {Verdict.ACKED: 1, Verdict.ALREADY: 7}
 
 
-def test_parts_of_one_lease_are_settled_at_once_and_end_it_once(opened: Opener) -> None:
+@pytest.mark.parametrize("bulk", [False, True])
+def test_parts_of_one_lease_are_settled_at_once_and_end_it_once(opened: Opener, bulk: bool) -> None:
     stores = [opened("shards=8"), opened("shards=8")]
     push(stores[0], *(text("x", partition=str(i)) for i in range(8)))
-    taken = claim(stores[0], Claim(queue="q", most=8))
+    taken = claim(stores[0], Claim(queue="q", most=8, bulk=bulk, exclusivity="partition", owner="o"))
 
     def work(number: int) -> Settled:
         grant = taken.grants[number]
@@ -122,6 +143,83 @@ def test_parts_of_one_lease_are_settled_at_once_and_end_it_once(opened: Opener) 
     settled = together(8, work)
     assert {s.verdict for s in settled} == {Verdict.ACKED}
     assert sum(s.lease_ended for s in settled) == 1
+
+
+def two_halves(store: PostgresStore, **more: Any) -> tuple[Claimed, list[Settlement]]:
+    """A bulk claim of two messages in each of two partitions, and what acks each partition's."""
+    push(store, *(text("x", partition=part) for part in "aabb"))
+    taken = claim(store, Claim(queue="q", most=9, bulk=True, exclusivity="partition", owner="o", **more))
+    ranges = [ByRange(taken.lease_id, one.lane, one.lo, one.hi) for one in taken.grants]
+    return taken, [Settlement(selector=one, outcome=Outcome.ACK) for one in ranges]
+
+
+def test_who_finishes_a_bulk_lease_second_ends_it(opened: Opener, raw: Raw) -> None:
+    one, other = opened(), opened()
+    _, (first, second) = two_halves(one)
+    under_way = one.prepare([Settle(entries=[first])])
+    with ThreadPoolExecutor(1) as beside:
+        asked = beside.submit(other.transact, [Settle(entries=[second])])
+        until(lambda: waiting(raw))
+        under_way.commit()
+        ((done,),) = asked.result(30)
+    ((before,),) = under_way.results
+    assert [(answer.verdict, answer.lease_ended) for answer in (before, done)] == [
+        (Verdict.ACKED, False),
+        (Verdict.ACKED, True),
+    ]
+    assert one.audit() == []
+
+
+def test_pieces_of_a_bulk_lease_are_settled_side_by_side(opened: Opener) -> None:
+    one, other = opened(), opened()
+    taken, _ = two_halves(one)
+    pieces = [
+        Settlement(selector=ByRange(taken.lease_id, grant.lane, grant.lo, grant.lo + 1), outcome=Outcome.ACK)
+        for grant in taken.grants
+    ]
+    under_way = one.prepare([Settle(entries=pieces[:1])])
+    ((done,),) = other.transact([Settle(entries=pieces[1:])])
+    assert done.verdict is Verdict.ACKED
+    under_way.commit()
+    assert one.audit() == []
+
+
+def test_a_bulk_lease_is_taken_over_while_a_piece_of_it_is_settled(opened: Opener, raw: Raw) -> None:
+    one, other = opened(), opened()
+    old, (first, second) = two_halves(one, key="k/1")
+    under_way = one.prepare([Settle(entries=[first])])
+    again = Claim(queue="q", most=9, bulk=True, exclusivity="partition", owner="o", key="k/1")
+    with ThreadPoolExecutor(1) as beside:
+        asked = beside.submit(other.transact, [again])
+        until(lambda: waiting(raw))
+        under_way.commit()
+        (taken,) = asked.result(30)
+    assert isinstance(taken, Claimed)
+    assert places(taken) == places(old)[2:]
+    (late,) = one.transact([Settle(entries=[first, second])])
+    assert [answer.verdict for answer in late] == [Verdict.ALREADY, Verdict.STALE]
+    assert one.audit() == []
+
+
+def test_a_claim_that_changes_hands_while_it_is_settled_by_its_key(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = opened(), opened()
+    push(one, *(text("x") for _ in range(4)))
+    keyed = Claim(queue="q", most=2, key="k")
+    claim(one, keyed)
+    learned = locks._leases_of_keys
+    once = iter([lambda: claim(other, keyed)])
+
+    def learn(*named: Any) -> set[int]:
+        found = learned(*named)
+        next(once, list)()
+        return found
+
+    monkeypatch.setattr(locks, "_leases_of_keys", learn)
+    ((done,),) = one.transact([Settle(entries=[Settlement(selector=ByKey("q", "k"), outcome=Outcome.ACK)])])
+    assert (done.verdict, done.count) == (Verdict.ACKED, 2)
+    assert one.audit() == []
 
 
 def test_one_claim_key_from_everywhere_is_one_claim(opened: Opener) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,8 @@ from ackwise.core.answers import Claimed
 from ackwise.core.messages import NewMessage
 from ackwise.core.settlement import Outcome
 from ackwise.spark import settling
+from ackwise.spark.pipelines import mapping
+from ackwise.spark.pipelines.records import Answer, Failed
 from ackwise.spark.settling import Row, Settler, gathered
 from tests.spark.stores import Desk, desk, local_desk, local_url, url
 
@@ -202,3 +206,82 @@ def test_neighbours_are_one_range() -> None:
     stretches, single = gathered(rows)
     assert [(one.lo, one.hi) for one in stretches] == [(1, 5), (9, 10)]
     assert single == []
+
+
+class Chunks:
+    """What tasks make of the deliveries of a claim, cut into chunks as Spark would."""
+
+    def __init__(self, desk: Desk, sizes: dict[str, int]) -> None:
+        for partition, size in sizes.items():
+            desk.number(size, partition=partition)
+        answer: Claimed = desk.do(
+            c.Claim(queue="q", group="g", most=1000, bulk=True, exclusivity="partition", owner="spark")
+        )
+        self.rows = [
+            (ids.delivery_id(answer.lease_no, answer.tag, grant.lane, seq), f"{grant.lane}-{seq}", grant.partition)
+            for grant in sorted(answer.grants, key=lambda grant: (grant.lane, grant.lo))
+            for seq in range(grant.lo, grant.hi)
+        ]
+
+    def worked(self, answers: Sequence[Answer], size: int) -> list[mapping.Worked]:
+        names = ("delivery_id", "message_id", "partition")
+        return [
+            (
+                pa.record_batch(list(map(pa.array, zip(*self.rows[at : at + size], strict=True))), names=names),
+                list(part),
+            )
+            for at in range(0, len(self.rows), size)
+            if (part := answers[at : at + size])
+        ]
+
+
+def settled(desk: Desk, chunks: list[mapping.Worked], produce: str | None = "out") -> dict[str, int]:
+    task = mapping.MapTask(desk.url, "token", None, "g", produce, None, False)  # type: ignore[arg-type]
+    return dict(mapping._Settling(task)._settle(chunks))
+
+
+REJECTED = Failed(Outcome.REJECT, None, "never", "Bad")
+
+
+def test_chunks_that_waited_are_one_commit(local_desk: Desk) -> None:
+    made = Chunks(local_desk, {"a": 7, "b": 5})
+    answers: list[Answer] = [b"1", [b"2", b"3"], None, REJECTED, [], b"4", b"5", b"6", REJECTED, b"7", b"8", b"9"]
+    counts = settled(local_desk, made.worked(answers, 3))
+    assert counts == {"acked": 10, "dead": 2, "outputs": 9, "rows": 12}
+    assert local_desk.counts() == {"acked": 10, "dead": 2}
+    assert sorted(map(int, local_desk.payloads("out"))) == list(range(1, 10))
+    assert settled(local_desk, made.worked(answers, 4)) == {"already": 12, "outputs_before": 9, "rows": 12}
+
+
+def test_what_was_settled_before_is_not_pushed(local_desk: Desk) -> None:
+    made = Chunks(local_desk, {"a": 10})
+    assert settle(local_desk, [Row(made.rows[4][0], Outcome.RETRY, 3_600_000_000), Row(made.rows[7][0])])
+    counts = settled(local_desk, made.worked([b"%d" % at for at in range(10)], 5))
+    assert counts == {"acked": 8, "already": 2, "outputs": 8, "outputs_before": 2, "rows": 10}
+    assert sorted(map(int, local_desk.payloads("out"))) == [0, 1, 2, 3, 5, 6, 8, 9]
+
+
+def test_an_output_that_no_queue_takes_is_its_own_records_fault(local_desk: Desk) -> None:
+    local_desk.do(c.ConfigureQueue(queue="out", policy={"max_payload_bytes": 100}))
+    made = Chunks(local_desk, {"a": 6})
+    answers: list[Answer] = [b"1", b"2", b'"%s"' % (b"x" * 200), b"4", b"5", b"6"]
+    assert settled(local_desk, made.worked(answers, 2)) == {"acked": 5, "dead": 1, "outputs": 5, "rows": 6}
+    assert sorted(map(int, local_desk.payloads("out"))) == [1, 2, 4, 5, 6]
+
+
+def test_more_than_a_commit_should_hold(local_desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (mapping, settling):
+        monkeypatch.setattr(module, "MOST_BYTES", 10)
+    made = Chunks(local_desk, {"a": 9})
+    counts = settled(local_desk, made.worked([b"1234"] * 8 + [b'"123456789"'], 3))
+    assert counts == {"acked": 9, "outputs": 9, "rows": 9}
+
+
+@pytest.mark.parametrize("order", [[0, 2, 1, 3], [0, 1, 3], [3, 2, 1, 0]])
+def test_only_neighbours_are_a_stretch(local_desk: Desk, order: list[int]) -> None:
+    made = Chunks(local_desk, {"a": 4})
+    made.rows = [made.rows[at] for at in order]
+    answers: list[Answer] = [REJECTED if at == 2 else b"%d" % at for at in order]
+    settled(local_desk, made.worked(answers, 4))
+    assert sorted(map(int, local_desk.payloads("out"))) == sorted(at for at in order if at != 2)
+    assert [letter.transaction_id for letter in local_desk.dead()] == ["t2"] * (2 in order)

@@ -24,7 +24,7 @@ def home(python: str, *, local: bool) -> Path:
     real = Path(pyspark.__file__).parent
     if not local or python != sys.executable or not (real / "jars").is_dir():
         return real
-    name = f"spark-{pyspark.__version__}-{hashlib.sha256(str(real).encode()).hexdigest()[:16]}"
+    name = f"spark-home-{pyspark.__version__}-{hashlib.sha256(str(real).encode()).hexdigest()[:16]}"
     for folder in folders():
         try:
             return made_once(folder / name, lambda draft: _link(real, draft))
@@ -34,5 +34,5 @@ def home(python: str, *, local: bool) -> Path:
 
 
 def _link(real: Path, folder: Path) -> None:
-    for name in ("bin", "jars"):
+    for name in ("bin", "conf", "jars"):  # nobody has a conf before he makes it
         (folder / name).symlink_to(real / name)

@@ -9,7 +9,7 @@ import msgspec
 
 from ackwise.core import limits
 from ackwise.core.answers import Settled
-from ackwise.core.commands import ByDelivery, ByLease, Extend, Selector, Settle, Settlement, Transaction
+from ackwise.core.commands import ByDelivery, ByKey, ByLease, Extend, Selector, Settle, Settlement, Transaction
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import Receipt
 from ackwise.core.native import pushing
@@ -38,12 +38,16 @@ class SettleBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class ExtendBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Hold a lease for `lease_seconds` from now, or `add_seconds` longer than it would be."""
+    """Hold a lease for `lease_seconds` from now, or `add_seconds` longer than it would be.
 
-    lease_id: str
+    A claim that was made under a key may be named by it instead of its lease.
+    """
+
+    lease_id: str = ""
     lease_seconds: float | None = None
     add_seconds: float | None = None
     keep_later: bool = False
+    claim: ByKey | None = None
 
 
 class ReleaseBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -158,11 +162,14 @@ def _verdict(entry: Entry, verdict: Verdict) -> DeliveryVerdict | LeaseVerdict |
 
 
 def extend(body: ExtendBody) -> Extend:
+    if bool(body.lease_id) == (body.claim is not None):
+        raise BadInput("an extension names one of lease_id and claim")
     return Extend(
         lease_id=body.lease_id,
         lease=None if body.lease_seconds is None else limits.lease_micros(body.lease_seconds),
         add=None if body.add_seconds is None else limits.lease_micros(body.add_seconds),
         keep_later=body.keep_later,
+        claim=body.claim,
     )
 
 
@@ -172,6 +179,7 @@ def extend_body(command: Extend) -> ExtendBody:
         None if command.lease is None else command.lease / limits.MICROS,
         None if command.add is None else command.add / limits.MICROS,
         command.keep_later,
+        command.claim,
     )
 
 

@@ -101,7 +101,7 @@ class Runner:
         seen, since = self._at[0], time.monotonic()
         while not self._readable():
             if self._dead():
-                return _DEAD
+                return None if self._readable() else _DEAD
             now = time.monotonic()
             if self._at[0] != seen:
                 seen, since = self._at[0], now

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ackwise.core.messages import NewMessage, PlainBatch
 from ackwise.core.settlement import Outcome
@@ -154,11 +155,19 @@ class _Settling:
         return counts
 
 
+def _rising(names: pa.Array) -> bool:
+    """Whether deliveries of one lane are in order: the longer one's number is the larger, of two alike the later."""
+    before, after = names[:-1], names[1:]
+    shorter, longer = pc.binary_length(before), pc.binary_length(after)
+    later = pc.and_(pc.equal(shorter, longer), pc.less(before, after))
+    return pc.all(pc.or_(pc.less(shorter, longer), later), min_count=0).as_py() is True
+
+
 def _neighbours(chunk: pa.RecordBatch, answers: list[Answer], group: str, produce: str | None) -> Neighbours | None:
     """What a chunk nearly always is: neighbours in one lane, for none of which more is made than needed."""
     names = chunk.column("delivery_id")
     whole = Stretch.between(names[0].as_py(), names[-1].as_py(), len(names))
-    if whole is None:
+    if whole is None or not _rising(names):
         return None
     failed = [(seq, one) for seq, one in enumerate(answers, whole.lo) if isinstance(one, Failed)]
     acked = whole.without(seq for seq, _ in failed)

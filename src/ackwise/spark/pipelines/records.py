@@ -159,6 +159,8 @@ class Handler:
         if self._returns is None:
             try:
                 return _encoded(value)
+            except WrongType:
+                raise
             except (TypeError, ValueError, RecursionError) as problem:
                 raise WrongType(f"the function returned what is not JSON: {problem}") from None
         if self._type is None:

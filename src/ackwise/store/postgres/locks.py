@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from ackwise.core.commands import Command, Push
 from ackwise.store.postgres.footprint import Footprint, changes_graph
 from ackwise.store.postgres.session import PostgresSession
-from ackwise.store.session import Row
+from ackwise.store.session import Outdated, Row
 from ackwise.store.turn.catalog import queue_policy
 
 MOST_LANES_KNOWN = 100_000
@@ -25,8 +25,9 @@ def lock(session: PostgresSession, commands: Sequence[Command], known: LaneParts
     footprint = Footprint(commands)
     if len(footprint.pushed) <= 1 and all(isinstance(command, Push) for command in commands):
         return []  # whoever pushes to one lane only locks it on the way
-    if footprint.keys:
-        _learn_leases(session, footprint)
+    claims = _leases_of_keys(session, footprint)
+    footprint.leases |= claims
+    footprint.whole_leases |= claims
     queues, parts = _named(session, footprint)
     groups, missing = _groups(session, footprint)
     if queues or missing:
@@ -41,9 +42,21 @@ def lock(session: PostgresSession, commands: Sequence[Command], known: LaneParts
         session.lock_parts(sorted(parts))
         if footprint.pushed:
             _learn_lanes(session, parts)
+    if claims != _leases_of_keys(session, footprint):
+        raise Outdated("a claim changed hands meanwhile")
+    return _own_leases(session, footprint)
+
+
+def _own_leases(session: PostgresSession, footprint: Footprint) -> list[Row]:
     leases = sorted(footprint.leases | footprint.pieces)
+    if not leases:
+        return []
     pieces = sorted(footprint.pieces - footprint.leases)
-    return session.rows("leases_lock", {"leases": leases, "pieces": pieces}) if leases else []
+    rows = session.rows("leases_lock", {"leases": leases, "pieces": pieces})
+    # Read when the others are owned: who waited for them would see these as they were before.
+    owned = {row[0] for row in rows}
+    bulk = [lease for lease in pieces if lease not in owned]
+    return rows + session.rows("leases_read", {"leases": bulk}) if bulk else rows
 
 
 def _learn_lanes(session: PostgresSession, parts: set[int]) -> None:
@@ -53,11 +66,13 @@ def _learn_lanes(session: PostgresSession, parts: set[int]) -> None:
         session.remember("lane_of_part", {"part": part, "prio": prio}, (lane, head))
 
 
-def _learn_leases(session: PostgresSession, footprint: Footprint) -> None:
+def _leases_of_keys(session: PostgresSession, footprint: Footprint) -> set[int]:
+    """Of claims that are named by their keys."""
+    if not footprint.keys:
+        return set()
     queues, groups, keys = zip(*footprint.keys, strict=True)
     rows = session.rows("footprint_keys", {"queues": list(queues), "groups": list(groups), "keys": list(keys)})
-    footprint.leases |= {row[0] for row in rows}
-    footprint.whole_leases |= {row[0] for row in rows}
+    return {row[0] for row in rows}
 
 
 def _named(session: PostgresSession, footprint: Footprint) -> tuple[set[int], set[int]]:

@@ -62,19 +62,17 @@ JOIN lease AS l ON l.grp = g.id AND l.key = w.key;
 -- name: footprint_parts: partitions by their uuid
 SELECT id FROM part WHERE uuid = ANY(CAST(:uuids AS text[]));
 
--- name: leases_lock: own leases; but tasks settle pieces of a bulk lease side by side: their partitions are enough
-WITH owned AS (
-  SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-    ended_at, end_kind, lost, yields
-  FROM lease
-  WHERE no = ANY(CAST(:leases AS bigint[])) AND (bulk = 0 OR no <> ALL(CAST(:pieces AS bigint[])))
-  ORDER BY no FOR UPDATE
-)
-SELECT * FROM owned
-UNION ALL
+-- name: leases_lock: own leases, but not bulk ones of which pieces are settled: their partitions are enough
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
   ended_at, end_kind, lost, yields
-FROM lease WHERE no = ANY(CAST(:pieces AS bigint[])) AND bulk <> 0;
+FROM lease
+WHERE no = ANY(CAST(:leases AS bigint[])) AND (bulk = 0 OR no <> ALL(CAST(:pieces AS bigint[])))
+ORDER BY no FOR UPDATE;
+
+-- name: leases_read: leases that are not owned
+SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  ended_at, end_kind, lost, yields
+FROM lease WHERE no = ANY(CAST(:leases AS bigint[]));
 
 -- name: lease_by_no: a lease, living or not; owned from now on, because two turns may settle parts of it
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,

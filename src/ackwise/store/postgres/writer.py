@@ -20,7 +20,7 @@ from ackwise.store.turn import engine
 from ackwise.store.turn.context import Tally, Turn, added
 
 LEDGER_EVERY = 1_000_000
-TRIES = 6
+TRIES = 12
 
 
 class Writer:

@@ -102,7 +102,7 @@ class Ending:
         self._spans = SpanEdit(spans)
         self._cursors: dict[int, Cursor] = {}
         self._beside: list[Cursor] | None = None
-        self._burials: list[tuple[Cursor, dead.Burial]] = []
+        self._burials: dict[int, list[dead.Burial]] = {}
         self._settled = 0
 
     @classmethod
@@ -188,7 +188,7 @@ class Ending:
             return (Verdict.RELEASED if entry.outcome is Outcome.RELEASE else Verdict.RETRIED), None, fate.failures
         if fate.state is State.DEAD:
             burial = dead.Burial(piece, fate, entry.error or "", entry.error_type or "", letters)
-            self._burials.append((cursor, burial))
+            self._burials.setdefault(cursor.lane, []).append(burial)
         return Verdict.DEAD, fate.reason, fate.failures
 
     def close(self) -> bool:
@@ -196,8 +196,8 @@ class Ending:
         if not self._settled:
             return False
         turn, held, lease = self._turn, self._held, self._lease
-        for cursor in self._cursors.values():
-            dead.bury(turn, held.queue, held.group, cursor, [one for at, one in self._burials if at is cursor])
+        for lane, burials in self._burials.items():
+            dead.bury(turn, held.queue, held.group, self._cursors[lane], burials)
         self._spans.write(turn)
         granted = sum(hi - lo for lane, lo, hi in lease.granted if lane == self._lane)
         emptied = self._lane is None or self._settled == granted
@@ -280,6 +280,8 @@ def let_go(
         return False
     if kind == "settled":
         turn.own_lease(lease)
+        if lease.ended_at is not None:
+            return True
     elsewhere = any(lane not in cursors for lane, _, _ in lease.granted)
     if elsewhere and turn.session.row("span_held", {"lease": lease.no}) is not None:
         return False

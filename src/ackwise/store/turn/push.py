@@ -40,7 +40,7 @@ class Appender:
         """Many pushes: their transaction ids are looked for together where that is what costs."""
         if len(commands) < 2 or not self._turn.dedupe.asks:
             return
-        hashes: list[int] = []
+        found: list[tuple[int, list[str]]] = []
         for command in commands:
             batch = command.messages
             if not isinstance(batch, PlainBatch) or not batch.transaction_ids:
@@ -51,8 +51,10 @@ class Appender:
                 continue  # refused when its turn comes
             part = catalog.find_part(self._turn.session, owner, batch.partition) if owner is not None else None
             if part is not None and all(batch.transaction_ids):
-                hashes += reading.hashes(self._turn, part, 0, batch.transaction_ids)
-        self._turn.dedupe.expect(hashes)
+                found.append((part, batch.transaction_ids))
+        # Only of what is owned does the answer stay true.
+        self._turn.session.lock_parts(sorted({part for part, _ in found}))
+        self._turn.dedupe.expect([h for part, names in found for h in reading.hashes(self._turn, part, 0, names)])
 
     def push(self, command: Push, *, on_duplicate: str = "ok") -> Receipts:
         """Place every message; with `on_duplicate="fail"` a duplicate refuses the whole call."""

@@ -131,7 +131,8 @@ def _follows(entries: list[Settlement], run: Run, index: int, target: Target) ->
 
 
 def _together(turn: Turn, runs: list[Run]) -> Iterator[list[Run]]:
-    """Runs in one lane under one lease, wherever they stand; who has the last entry comes last and ends the lease."""
+    """Runs in one lane under one lease, wherever they stand. Who has the last entry comes last, settles last, and is
+    told that the lease has ended; if that entry was refused it is told to another one of its lane."""
     groups: dict[tuple[int, int], list[Run]] = {}
     for run in runs:
         target = run[0][1]

@@ -57,6 +57,7 @@ def expire(turn: Turn, limit: int) -> int:
         if touched >= limit:
             break
         lease = turn.lease(row[0]) or lease_from(row)
+        turn.own_lease(lease)
         if not lease.live(turn.now) and lease.ended_at is None and lock_lease(turn, lease.no):
             touched += max(1, expire_lease(turn, lease, limit - touched))
     return touched
