@@ -97,7 +97,7 @@ def test_settlements(entries: list[Settlement], atomic: bool) -> None:
 @given(names.filter(bool), st.none() | leases, st.none() | leases, st.booleans())
 def test_extensions(lease_id: str, lease: int | None, add: int | None, keep_later: bool) -> None:
     for who in ({"lease_id": lease_id}, {"claim": ByKey("q", lease_id, "g")}):
-        command = Extend(lease=lease, add=add, keep_later=keep_later, **who)  # type: ignore[arg-type]
+        command = Extend(lease=lease, add=add, keep_later=keep_later, **who)
         assert settling.extend(over(settling.ExtendBody, settling.extend_body(command))) == command
 
 
