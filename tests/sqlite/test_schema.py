@@ -78,13 +78,13 @@ def test_a_file_of_schema_one_goes_on_where_it_was(path: Path) -> None:
     push(old, "a", "b")
     (claimed,) = old.transact([c.Claim(queue="q")])
     old.close()
+    graph = rows(path, "SELECT type, name FROM sqlite_schema WHERE name LIKE 'mew_%' AND type IN ('table', 'view')")
+    for kind, name in sorted(graph, reverse=True):
+        rows(path, f"DROP {kind} {name}")
     for undo in (
         "ALTER TABLE cursor DROP COLUMN settled_at",
         "ALTER TABLE lease DROP COLUMN yields",
         "DROP INDEX dead_message",
-    graph = rows(path, "SELECT type, name FROM sqlite_schema WHERE name LIKE 'mew_%' AND type IN ('table', 'view')")
-    for kind, name in sorted(graph, reverse=True):
-        rows(path, f"DROP {kind} {name}")
         "PRAGMA user_version = 1",
     ):
         rows(path, undo)

@@ -61,7 +61,6 @@ class Handing:
             row.sent = row.head
         if found:
             events.save(self.graph, row)
-            self.graph.turn.wake("mew:room", 1)
 
     def _hand_out(self, row: WatchRow) -> bool:
         """The next item for a consumer; False when there is none, or it has enough."""

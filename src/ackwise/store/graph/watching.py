@@ -52,14 +52,25 @@ def end_session(graph: Graph, found: str, *, lost: bool) -> None:
         else:
             cancel(graph, watch, lost=lost)
     if not stays:
-        graph.session.run("mew_session_end", {"no": row[0], "now": graph.turn.now})
+        _forget(graph, row[0])
+
+
+def _forget(graph: Graph, no: int) -> None:
+    """A session that had watches is kept with them, to be looked at; of one that had none nothing stays."""
+    if graph.session.row("mew_watch_any", {"session": no}) is not None:
+        graph.session.run("mew_session_end", {"no": no, "now": graph.turn.now})
+        return
+    graph.session.run("mew_session_delete", {"no": no})
+    node = graph.by_no(no)
+    if node is not None:
+        graph.remove(node)
 
 
 def abandon_session(graph: Graph, no: int) -> None:
     """Its broker is gone: the watches are cancelled, what they were handed keeps its deadline."""
     for one in graph.session.rows("mew_watches_of_session", {"session": no}):
         _stop(graph, watch_from(one))
-    graph.session.run("mew_session_end", {"no": no, "now": graph.turn.now})
+    _forget(graph, no)
     graph.changed = True
 
 
@@ -79,7 +90,7 @@ def create(graph: Graph, session: str, watch: s.Watch, most: int, found: str) ->
     graph.session.run(
         "mew_watch_insert", {"no": node.no, "id": node.id, "session": owner.no, "pool": pool, "spec": text}
     )
-    made = WatchRow(node.no, node.id, owner.no, pool, "active", spec, 0, 0, 0, 0, 0, None)
+    made = WatchRow(node.no, node.id, owner.no, pool, "active", spec, 0, 0, 0, 0, None)
     _begin(graph, made)
     graph.watches.add(node.no, spec, pool, graph.ontology)
     graph.watches_changed()

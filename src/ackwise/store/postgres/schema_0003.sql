@@ -23,9 +23,9 @@ CREATE INDEX mew_session_living ON ackwise.mew_session (instance) WHERE ended_at
 CREATE TABLE ackwise.mew_watch (
   no bigint PRIMARY KEY, id text NOT NULL, session bigint NOT NULL, pool bigint, status text NOT NULL,
   spec text NOT NULL, head bigint NOT NULL, sent bigint NOT NULL, delivered bigint NOT NULL, held bigint NOT NULL,
-  asked_at bigint NOT NULL, last_event_at bigint,
+  last_event_at bigint,
   CHECK (status IN ('active', 'paused', 'cancelled')), CHECK (held >= 0 AND sent <= head)) WITH (fillfactor = 50);
-CREATE INDEX mew_watch_session ON ackwise.mew_watch (session) WHERE status <> 'cancelled';
+CREATE INDEX mew_watch_session ON ackwise.mew_watch (session, no);
 CREATE INDEX mew_watch_pool ON ackwise.mew_watch (pool) WHERE status <> 'cancelled';
 CREATE INDEX mew_watch_standing ON ackwise.mew_watch (no) WHERE status <> 'cancelled';
 CREATE TABLE ackwise.mew_event (

@@ -23,9 +23,9 @@ CREATE INDEX mew_session_living ON mew_session (instance) WHERE ended_at IS NULL
 CREATE TABLE mew_watch (
   no INTEGER PRIMARY KEY, id TEXT NOT NULL, session INTEGER NOT NULL, pool INTEGER, status TEXT NOT NULL,
   spec TEXT NOT NULL, head INTEGER NOT NULL, sent INTEGER NOT NULL, delivered INTEGER NOT NULL, held INTEGER NOT NULL,
-  asked_at INTEGER NOT NULL, last_event_at INTEGER,
+  last_event_at INTEGER,
   CHECK (status IN ('active', 'paused', 'cancelled')), CHECK (held >= 0 AND sent <= head));
-CREATE INDEX mew_watch_session ON mew_watch (session) WHERE status <> 'cancelled';
+CREATE INDEX mew_watch_session ON mew_watch (session, no);
 CREATE INDEX mew_watch_pool ON mew_watch (pool) WHERE status <> 'cancelled';
 CREATE INDEX mew_watch_standing ON mew_watch (no) WHERE status <> 'cancelled';
 CREATE TABLE mew_event (
