@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ackwise.core.commands import Command
+from ackwise.core.commands import Command, Sweep
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.closing import Bindings, closed
@@ -184,6 +184,10 @@ class Session:
         if self._transaction is None:
             if isinstance(ready, s.Match | s.Inspect) and looks:
                 asked: Asked = yield AskGraph(statement=ready, session=self.id)
+                while asked.due:
+                    # What time alone has made so is so before it is looked at.
+                    yield Sweep(duties=("graph",))
+                    asked = yield AskGraph(statement=ready, session=self.id)
                 return Done(columns=asked.columns, rows=asked.rows, found=asked.found)
             step = Step(ready, _mint())
             if isinstance(ready, s.Watch):

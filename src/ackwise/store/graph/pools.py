@@ -15,7 +15,7 @@ from ackwise.core.graph.values import Entity
 from ackwise.core.graph.watching import WatchSpec
 from ackwise.store.graph import matching, redriving
 from ackwise.store.graph.matching import Row, Wanted
-from ackwise.store.graph.standing import SPEC, Standing, standing
+from ackwise.store.graph.standing import Standing, spec_from, standing
 from ackwise.store.graph.tracking import Difference
 from ackwise.store.graph.writing import Graph
 
@@ -169,7 +169,7 @@ def pool_of(graph: Graph, no: int) -> Standing | None:
     known = graph.watches.committed.members.get((no, True))
     if known is None:
         row = graph.session.row("mew_pool_get", {"id": no})
-        known = standing(no, SPEC.decode(row[2]), graph.ontology, pool=True) if row else None
+        known = standing(no, spec_from(row[2]), graph.ontology, pool=True) if row else None
     return known
 
 

@@ -224,6 +224,8 @@ def _asked(asked: Asked) -> Done:
 
 
 def ask(session: Session, now: int, query: AskGraph) -> Asked:
+    if session.row("mew_leases_expired", {"now": now, "limit": 1}) is not None:
+        return Asked([], [], due=True)
     reader = Reader(session, now)
     if isinstance(query.statement, s.Inspect):
         return inspect(reader, query.statement)
