@@ -152,8 +152,11 @@ def test_a_full_buffer_that_blocks_holds_the_producer_up(people: Prompt) -> None
 def test_a_full_buffer_that_errs_cancels_the_watch(people: Prompt) -> None:
     people.ok("v = WATCH p: Person [buffer: 1, on_full: error, initial: none] RETURN p.name PAUSE WATCH #v")
     people.ok('SPAWN a: Person { name = "1" } SPAWN b: Person { name = "2" }')
+    assert [(note["code"], note["watch"]) for note in people.notices] == [("E8005", "#v")]
+    assert people.events == []
     assert people.rows("MATCH w: _Watch WHERE w.id = #v RETURN w.status") == [["cancelled"]]
     people.refused("RESUME WATCH #v", "E8002")
+    assert people.notices == []
 
 
 def test_counts_of_a_watch(people: Prompt) -> None:

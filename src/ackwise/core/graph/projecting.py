@@ -114,6 +114,20 @@ def _whole(expr: s.Expr | None, what: str) -> int | None:
     return expr.value
 
 
+def count_asked(match: s.Match, variables: Iterable[str]) -> str | None:
+    """The column of a query that asks only how many matches there are; None for any other."""
+    if match.returns is None or len(match.returns.projections) != 1 or match.order or match.limit or match.offset:
+        return None
+    column = match.returns.projections[0]
+    match column.of:
+        case s.Call(name=name, star=True, distinct=False, where=None) if name.lower() == "count":
+            return column.name
+        case s.Call(name=name, args=(s.Name(name=variable),), distinct=False, where=None) if name.lower() == "count":
+            return column.name if variable in variables else None
+        case _:
+            return None
+
+
 def limit_of(match: s.Match) -> int | None:
     """How many rows are enough; None when all have to be seen."""
     if match.order or match.limit is None or match.returns is None or match.returns.distinct:

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from ackwise.core import ids
-from ackwise.core.graph import faults
 from ackwise.core.graph.commands import Fetched, FetchGraph, WatchEvent
 from ackwise.core.graph.evaluating import holds
 from ackwise.core.graph.projecting import match_of
@@ -35,7 +34,7 @@ class Handing:
 
     def run(self, rows: list[WatchRow]) -> Fetched:
         for row in rows:
-            if row.status == "active":
+            if row.status != "paused":
                 self._buffered(row)
         members = [row for row in rows if row.status == "active" and row.pool is not None]
         while members and self.room > 0:
@@ -77,11 +76,8 @@ class Handing:
         if found is None:
             return False
         if full:
-            watching.cancel(self.graph, row)
-            error = faults.buffer_overflow(row.shown, row.spec.buffer)
-            self.events.append(
-                WatchEvent(row.id, "notice", self.graph.tick, code=error.word, name=error.name, message=error.message)
-            )
+            watching.overflow(self.graph, row)
+            self._buffered(events.watch(self.graph, row.no) or row)
             return False
         self._lease(row, pool, *found)
         return True

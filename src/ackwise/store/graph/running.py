@@ -28,7 +28,7 @@ from ackwise.core.graph.commands import (
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.ontology import FIRST_USER_TYPE, Ontology
 from ackwise.core.graph.patterns import check_names, plan
-from ackwise.core.graph.projecting import limit_of, plain, project
+from ackwise.core.graph.projecting import count_asked, limit_of, plain, project
 from ackwise.core.graph.values import Entity
 from ackwise.core.limits import MICROS
 from ackwise.store.graph import events, matching, pools, settling, standing, watching
@@ -149,8 +149,7 @@ def _tell(graph: Graph, found: Difference) -> None:
     if not events.tell(graph, found.watch.no, found.events):
         row = events.watch(graph, found.watch.no)
         if row is not None:
-            watching.cancel(graph, row)
-            events.notice(graph, row, faults.buffer_overflow(row.shown, row.spec.buffer))
+            watching.overflow(graph, row)
 
 
 def _declare(graph: Graph, statement: s.Ontology) -> Done:
@@ -253,7 +252,12 @@ def ask_match(reader: Reader, statement: s.Match) -> Asked:
         if isinstance(expr, s.Sorted) and isinstance(expr.by, s.Name) and expr.by.name in aliases:
             continue
         check_names(expr, looked, reader.ontology)
-    limit = limit_of(statement) if statement.where is None else None
+    counted = count_asked(statement, looked.variables)
+    if counted is not None and (number := matching.count(reader, looked, statement.where)) is not None:
+        return Asked([counted], [[number]])
+    limit = limit_of(statement)
+    if limit is not None and not matching.is_exact(reader, looked, statement.where):
+        limit = None
     rows = (row.names for row in matching.match(reader, looked, statement.where, Wanted(limit=limit)))
     columns, values = project(statement, looked.variables, rows, matching.scope_of(reader, {}))
     return Asked(columns, values)

@@ -47,6 +47,8 @@ def end_session(graph: Graph, found: str, *, lost: bool) -> None:
     stays = False
     for one in graph.session.rows("mew_watches_of_session", {"session": row[0]}):
         watch = watch_from(one)
+        if watch.status == "cancelled":
+            continue
         if lost and watch.spec.delivery == "reliable" and not watch.spec.consumes:
             stays = True
         else:
@@ -69,7 +71,8 @@ def _forget(graph: Graph, no: int) -> None:
 def abandon_session(graph: Graph, no: int) -> None:
     """Its broker is gone: the watches are cancelled, what they were handed keeps its deadline."""
     for one in graph.session.rows("mew_watches_of_session", {"session": no}):
-        _stop(graph, watch_from(one))
+        if watch_from(one).status != "cancelled":
+            _stop(graph, watch_from(one))
     _forget(graph, no)
     graph.changed = True
 
@@ -77,7 +80,8 @@ def abandon_session(graph: Graph, no: int) -> None:
 def create(graph: Graph, session: str, watch: s.Watch, most: int, found: str) -> Done:
     spec = spec_of(watch, graph.ontology)
     owner = open_session(graph, session)
-    own = len(graph.session.rows("mew_watches_of_session", {"session": owner.no}))
+    rows = graph.session.rows("mew_watches_of_session", {"session": owner.no})
+    own = sum(1 for one in rows if watch_from(one).status != "cancelled")
     if own >= most:
         raise faults.too_many_watches(own, most, watch.at)
     row = graph.session.row("mew_watches_count")
@@ -163,6 +167,7 @@ def alter(graph: Graph, session: str, statement: s.Alter) -> Done:
     graph.session.run("mew_watch_spec", {"no": row.no, "spec": msgspec.json.encode(spec).decode()})
     graph.watches.add(row.no, spec, row.pool, graph.ontology)
     graph.watches_changed()
+    events.ring(graph, row)
     graph.changed = True
     return Done()
 
@@ -183,7 +188,16 @@ def cancel(graph: Graph, row: WatchRow, *, lost: bool = False) -> None:
     settling.release(graph, row, lost=lost)
     _stop(graph, row)
     graph.session.run("mew_events_forget", {"watch": row.no, "sent": row.sent})
+    graph.session.run("mew_watch_emptied", {"no": row.no})
     graph.changed = True
+
+
+def overflow(graph: Graph, row: WatchRow) -> None:
+    """Its buffer is full and it wants that to be an error: cancelled, and told so."""
+    cancel(graph, row)
+    stopped = events.watch(graph, row.no)
+    assert stopped is not None
+    events.notice(graph, stopped, faults.buffer_overflow(row.shown, row.spec.buffer))
 
 
 def _stop(graph: Graph, row: WatchRow) -> None:

@@ -114,9 +114,9 @@ FROM mew_watch WHERE no = :no;
 SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
 FROM mew_watch WHERE status <> 'cancelled' ORDER BY no;
 
--- name: mew_watches_of_session: a session's watches that are not cancelled
+-- name: mew_watches_of_session: a session's watches that stand, or have something left to say
 SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
-FROM mew_watch WHERE session = :session AND status <> 'cancelled' ORDER BY no;
+FROM mew_watch WHERE session = :session AND (status <> 'cancelled' OR sent < head) ORDER BY no;
 
 -- name: mew_watches_of_pool: the members of a group
 SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
@@ -140,6 +140,9 @@ UPDATE mew_watch SET spec = :spec WHERE no = :no;
 -- name: mew_watch_count: events came, went out or were settled
 UPDATE mew_watch SET head = :head, sent = :sent, delivered = :delivered, held = :held, last_event_at = :last_event_at
 WHERE no = :no;
+
+-- name: mew_watch_emptied: nothing is left to be sent
+UPDATE mew_watch SET sent = head WHERE no = :no;
 
 -- name: mew_watch_settled: one delivery less is outstanding
 UPDATE mew_watch SET held = held - 1 WHERE no = :no AND held > 0;
