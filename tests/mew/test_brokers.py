@@ -64,6 +64,21 @@ def test_sessions_of_a_broker_that_is_gone_are_cancelled_and_their_deliveries_ru
         left.ack(again)
 
 
+def test_events_of_a_cancelled_watch_are_kept_for_a_week(graph_url: str, clock: ManualClock) -> None:
+    with Session(graph_url, clock=clock) as session:
+        session.run(GRAPH + " v = WATCH j: Job RETURN j.n SPAWN j: Job { n = 1 } CANCEL WATCH #v")
+        broker = session._desk.broker  # type: ignore[union-attr]
+        count = "MATCH e: _WatchEvent, _watch_event(#v, e) RETURN COUNT(e) AS n"
+        before = session.query(count)
+        clock.advance(6 * 24 * 3600)
+        broker.send(Sweep(duties=("graph",)))
+        assert session.query(count) == before
+        clock.advance(2 * 24 * 3600)
+        broker.send(Sweep(duties=("graph",)))
+        assert session.query(count) == [{"n": 0}]
+        assert session.query("MATCH w: _Watch RETURN w.status") == [{"w.status": "cancelled"}]
+
+
 def test_a_session_without_watches_leaves_nothing_behind(graph_url: str, clock: ManualClock) -> None:
     with Session(graph_url, clock=clock) as one:
         for _ in range(3):

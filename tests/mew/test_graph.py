@@ -256,6 +256,14 @@ def test_rules_are_read_over_with_a_notice(prompt: Prompt) -> None:
     assert [(n["code"], n["line"]) for n in prompt.notices] == [("not_supported", 2)]
 
 
+def test_a_transaction_has_one_now(prompt: Prompt) -> None:
+    prompt.ok("node N { at: Timestamp = now() }")
+    prompt.ok("BEGIN SPAWN a: N")
+    prompt.clock.advance(5)
+    prompt.ok("SPAWN b: N COMMIT")
+    assert prompt.rows("MATCH a: N, b: N WHERE a.id = #a and b.id = #b RETURN b.at - a.at = 0s") == [[True]]
+
+
 def test_statements_in_a_transaction_see_what_came_before(prompt: Prompt) -> None:
     prompt.ok("node N { t: Int }")
     prompt.ok("BEGIN SPAWN a: N { t = 1 } SET #a.t = 2")

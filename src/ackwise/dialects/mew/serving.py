@@ -18,7 +18,7 @@ import msgspec
 from ackwise.broker import AsyncBroker
 from ackwise.broker.duties import complain
 from ackwise.core import limits
-from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.core.errors import AckwiseError, BadInput, Overloaded
 from ackwise.core.graph.commands import Fetched, ReleaseGraph
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.dialects.http import Answer, Call, Receive, Route, Scope, Send, answer
@@ -115,7 +115,7 @@ class MewFace:
         seat = self._seats.get(found) if found is not None else None
         if seat is None:
             if len(self._seats) >= MOST_SESSIONS:
-                raise AckwiseError("too many sessions; end some")
+                raise Overloaded("too many sessions; end some, or wait for idle ones to be forgotten")
             seat = Seat(Session(found, actor=actor, most_watches=self._most_watches))
             self._seats[seat.session.id] = seat
             if self._tidying is None:

@@ -197,7 +197,8 @@ class Session:
             return ran.done[-1]
         if isinstance(ready, s.Watch | s.Manage | s.Alter | s.Tick):
             raise faults.not_supported(f"{word_of(ready)} inside a transaction", statement.at)
-        now = yield Now()
+        # One instant for the whole transaction.
+        now = self._transaction[0].now if self._transaction else (yield Now())
         step = Step(ready, _mint(), now)
         ran = yield from self._patiently(self._command((*self._transaction, step), dry=True))
         if not looks:

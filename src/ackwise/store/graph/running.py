@@ -43,6 +43,8 @@ from ackwise.store.session import Session
 from ackwise.store.turn.context import Turn, lease_from
 
 ORPHANED_AFTER = 60 * MICROS
+EVENTS_KEPT_FOR = 7 * 24 * 3600 * MICROS
+"""Of a watch that was cancelled; its node stays."""
 _AT_ONCE = 200
 
 
@@ -339,7 +341,7 @@ def expire_due(turn: Turn, limit: int = _AT_ONCE) -> int:
 
 
 def sweep(turn: Turn, limit: int) -> int:
-    """What time alone makes due in the graph: expiry, and sessions of brokers that are gone."""
+    """What time alone makes due in the graph: expiry, sessions of brokers that are gone, old events."""
     turn.session.lock_graph()
     done = expire_due(turn, limit)
     where = {"own": turn.instance, "before": turn.now - ORPHANED_AFTER, "limit": limit}
@@ -348,4 +350,7 @@ def sweep(turn: Turn, limit: int) -> int:
         watching.abandon_session(graph, no)
         finish(graph)
         done += 1
+    for (no,) in turn.session.rows("mew_watches_over", {"before": turn.now - EVENTS_KEPT_FOR, "limit": limit}):
+        done += turn.session.run("mew_events_expire", {"watch": no})
+        turn.session.run("mew_watch_quiet", {"no": no})
     return done

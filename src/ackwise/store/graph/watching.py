@@ -25,7 +25,8 @@ class SessionRow(msgspec.Struct):
 
 
 def open_session(graph: Graph, found: str) -> SessionRow:
-    """A session's node, made when it is not there."""
+    """A session's node, made when it is not there. Its broker is alive, which others have to know."""
+    graph.session.run("instance_beat", {"id": graph.turn.instance, "now": graph.turn.now})
     row = graph.session.row("mew_session_by_id", {"id": found})
     if row is not None:
         known = SessionRow(*row)

@@ -28,6 +28,7 @@ CREATE TABLE ackwise.mew_watch (
 CREATE INDEX mew_watch_session ON ackwise.mew_watch (session, no);
 CREATE INDEX mew_watch_pool ON ackwise.mew_watch (pool) WHERE status <> 'cancelled';
 CREATE INDEX mew_watch_standing ON ackwise.mew_watch (no) WHERE status <> 'cancelled';
+CREATE INDEX mew_watch_over ON ackwise.mew_watch (last_event_at) WHERE status = 'cancelled';
 CREATE TABLE ackwise.mew_event (
   no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, watch bigint NOT NULL, position bigint NOT NULL, kind text NOT NULL,
   tick bigint NOT NULL, delivery_id text COLLATE "C", lease bigint, created_at bigint NOT NULL, body text NOT NULL,

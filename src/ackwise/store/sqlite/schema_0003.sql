@@ -28,6 +28,7 @@ CREATE TABLE mew_watch (
 CREATE INDEX mew_watch_session ON mew_watch (session, no);
 CREATE INDEX mew_watch_pool ON mew_watch (pool) WHERE status <> 'cancelled';
 CREATE INDEX mew_watch_standing ON mew_watch (no) WHERE status <> 'cancelled';
+CREATE INDEX mew_watch_over ON mew_watch (last_event_at) WHERE status = 'cancelled';
 CREATE TABLE mew_event (
   no INTEGER PRIMARY KEY AUTOINCREMENT, watch INTEGER NOT NULL, position INTEGER NOT NULL, kind TEXT NOT NULL,
   tick INTEGER NOT NULL, delivery_id TEXT, lease INTEGER, created_at INTEGER NOT NULL, body TEXT NOT NULL, UNIQUE (watch, position));

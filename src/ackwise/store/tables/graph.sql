@@ -159,6 +159,15 @@ WHERE watch = :watch AND position > :sent AND (tick <= :tick OR kind = 'initial'
 DELETE FROM mew_event WHERE watch = :watch AND position <= :upto AND (lease IS NULL OR NOT EXISTS (
   SELECT 1 FROM mew_delivery AS d WHERE d.watch = mew_event.watch AND d.lease = mew_event.lease));
 
+-- name: mew_watches_over: watches that were cancelled long ago and still have events
+SELECT no FROM mew_watch WHERE status = 'cancelled' AND last_event_at < :before LIMIT :limit;
+
+-- name: mew_events_expire: the events of a watch that was cancelled long ago
+DELETE FROM mew_event WHERE watch = :watch;
+
+-- name: mew_watch_quiet: nothing is left of its events
+UPDATE mew_watch SET last_event_at = NULL WHERE no = :no;
+
 -- name: mew_events_forget: the buffer of a cancelled watch
 DELETE FROM mew_event WHERE watch = :watch AND position > :sent AND kind <> 'notice';
 
