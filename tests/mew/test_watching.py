@@ -232,6 +232,20 @@ def test_bad_patterns_are_refused(few: Prompt, text: str, message: str) -> None:
     assert few.rows("MATCH w: _Watch RETURN COUNT(w)") == [[0]]
 
 
+def test_a_watch_that_cannot_be_judged_fails_nobody_else(people: Prompt) -> None:
+    people.ok("v = WATCH p: Person WHERE 10 / (p.age - 7) > 1 [initial: none] RETURN p.name, 1 / (p.age - 8) AS x")
+    people.ok(
+        "w = WATCH p: Person WHERE 10 / (p.age - 7) > 1 [mode: consume, ordering: attribute(1 / (p.age - 8))] RETURN p"
+    )
+    people.ok('SPAWN a: Person { name = "seven", age = 7 } SPAWN b: Person { name = "eight", age = 8 }')
+    assert [event["match"]["p.name"] for event in people.events if event["watch"] == "#v"] == ["eight"]
+    assert [event["match"]["name"] for event in people.consumed] == ["eight"]
+    assert [event["match"]["x"] for event in people.events if event["watch"] == "#v"] == [None]
+    # Who makes it is told when it cannot be judged now.
+    people.refused("WATCH p: Person [filter: 1 / (p.age - 7) > 0] RETURN p.name", "constraint", "division by zero")
+    assert people.rows("MATCH p: Person RETURN COUNT(p)") == [[3]]
+
+
 def test_layer_0_is_protected(people: Prompt) -> None:
     people.ok("v = WATCH p: Person RETURN p")
     for kind in ("_Watch", "_WatchEvent", "_DeadLetter", "_Session", "_TickState"):

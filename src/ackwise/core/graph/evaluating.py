@@ -43,6 +43,14 @@ def holds(expr: s.Expr | None, scope: Scope) -> bool:
     raise faults.wrong_type(f"a condition is true or false, not {kind_of(value)}")
 
 
+def surely_holds(expr: s.Expr | None, scope: Scope) -> bool:
+    """The same for a standing query: what cannot be judged does not match, and is nobody else's trouble."""
+    try:
+        return holds(expr, scope)
+    except faults.GraphError:
+        return False
+
+
 def evaluate(expr: s.Expr, scope: Scope) -> Any:
     match expr:
         case s.Binary():

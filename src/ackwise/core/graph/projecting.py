@@ -74,11 +74,19 @@ def match_of(returns: s.Return, variables: Iterable[str], names: Names, scope: S
     """What a watch's event carries: one whole node flat, anything else by column."""
     columns = columns_of(returns, variables)
     here = scope.with_names(names)
-    values = [plain(evaluate(column.of, here)) for column in columns if column.of is not None]
+    values = [_shown(column.of, here) for column in columns if column.of is not None]
     if len(columns) == 1 and isinstance(columns[0].of, s.Name) and columns[0].alias is None:
         found: dict[str, Any] = values[0]
         return found
     return {column.name: value for column, value in zip(columns, values, strict=True)}
+
+
+def _shown(expr: s.Expr, scope: Scope) -> Any:
+    """What cannot be worked out is null: an event must not fail whoever caused it."""
+    try:
+        return plain(evaluate(expr, scope))
+    except faults.GraphError:
+        return None
 
 
 def project(match: s.Match, variables: Iterable[str], rows: Iterable[Names], scope: Scope) -> tuple[list[str], Rows]:

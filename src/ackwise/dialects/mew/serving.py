@@ -28,7 +28,7 @@ from ackwise.dialects.mew.talk import Session
 
 IDLE = 300.0
 """Seconds after which a session that has no socket, and is not used, counts as lost."""
-LOOK_EVERY = 1.0
+LOOK_EVERY = 5.0
 TIDY_EVERY = 5.0
 MOST_EVENTS = 1000
 MOST_SESSIONS = 10_000

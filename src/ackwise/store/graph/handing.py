@@ -8,7 +8,7 @@ import msgspec
 
 from ackwise.core import ids
 from ackwise.core.graph.commands import Fetched, FetchGraph, WatchEvent
-from ackwise.core.graph.evaluating import holds
+from ackwise.core.graph.evaluating import surely_holds
 from ackwise.core.graph.projecting import match_of
 from ackwise.core.spans import Lease
 from ackwise.store.graph import events, matching, pools, watching
@@ -107,7 +107,7 @@ class Handing:
             newest = max(one.tick for one in matched.names.values())
             if newest > self.graph.state.ticked:
                 return None
-        kept = holds(row.spec.filter, matching.scope_of(self.graph, matched.names))
+        kept = surely_holds(row.spec.filter, matching.scope_of(self.graph, matched.names))
         return matched if kept else None
 
     def _left_to_others(self, row: WatchRow, stands: Delivery) -> bool:

@@ -3,14 +3,14 @@ constant. What SQL cannot say as the language means it is decided afterwards, ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from ackwise.core.graph import faults, system
 from ackwise.core.graph import syntax as s
-from ackwise.core.graph.evaluating import Scope, holds
+from ackwise.core.graph.evaluating import Scope, holds, surely_holds
 from ackwise.core.graph.ontology import Attribute
 from ackwise.core.graph.patterns import Bound, EdgePart, Plan, bounds, conjuncts, plan
 from ackwise.core.graph.values import Entity, kind_of
@@ -246,11 +246,16 @@ class Page(msgspec.Struct):
     last: int = 0
 
 
+def standing_match(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted = Wanted()) -> Iterator[Row]:  # noqa: B008
+    """Matches of a standing query: a candidate that cannot be judged is none."""
+    return (row for row, kept in _candidates(reader, plan_, where, wanted, surely_holds) if kept)
+
+
 def page(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted) -> Page:
-    """Some candidates, and which of them match: what WHERE drops still counts as looked at."""
+    """Some candidates of a standing query, and which of them match: what WHERE drops still counts as looked at."""
     found = Page()
     first = plan_.names.index(plan_.first)
-    for candidate, kept in _candidates(reader, plan_, where, wanted):
+    for candidate, kept in _candidates(reader, plan_, where, wanted, surely_holds):
         found.looked += 1
         found.last = candidate.key[first]
         if kept:
@@ -263,7 +268,13 @@ def match(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted = Wa
     return (row for row, kept in _candidates(reader, plan_, where, wanted) if kept)
 
 
-def _candidates(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted) -> Iterator[tuple[Row, bool]]:
+def _candidates(
+    reader: Reader,
+    plan_: Plan,
+    where: s.Expr | None,
+    wanted: Wanted,
+    judge: Callable[[s.Expr | None, Scope], bool] = holds,
+) -> Iterator[tuple[Row, bool]]:
     compiled = _Query(reader, plan_, where, wanted).finish()
     if compiled.never:
         return
@@ -271,7 +282,7 @@ def _candidates(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wante
     for found in reader.session.query(compiled.text, compiled.params):
         names = {name: reader.entity(found[at : at + 5]) for name, at in compiled.whole}
         row = Row(names, tuple(found[at] for at in compiled.columns.values()))
-        yield row, holds(where, scope.with_names(names))
+        yield row, judge(where, scope.with_names(names))
 
 
 def scope_of(reader: Reader, names: Mapping[str, Entity]) -> Scope:
