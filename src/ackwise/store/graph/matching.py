@@ -19,6 +19,8 @@ from ackwise.store.graph.reading import Reader
 PREFIX = 128
 """So many characters of a text are indexed."""
 _EVENTS = frozenset({system.EVENT, system.WATCH_EVENT})
+MOST_BOUNDS = 8
+"""Bounds beyond so many narrow the search no further and are judged row by row: SQLite joins 64 tables at most."""
 _EXACT = 1 << 53
 _OPS = {"=": "=", "<": "<=", "<=": "<=", ">": ">=", ">=": ">="}
 
@@ -58,7 +60,7 @@ class _Query:
         self._add_nodes()
         for edge in plan_.edges:
             self._add_edge(edge)
-        said = [self._add_bound(bound) for bound in bounds(where)]
+        said = [number < MOST_BOUNDS and self._add_bound(bound) for number, bound in enumerate(bounds(where))]
         self.exact = all(said) and len(said) == len(list(conjuncts(where)))
         """Whether the statement alone says what matches: nothing is left to be decided row by row."""
 
