@@ -28,7 +28,7 @@ def page() -> str:
 def _plain(rules: str) -> str:
     """Rules without what only concerns the tree that is built from them."""
     lines = [line for line in rules.splitlines() if not line.startswith(("//", "%", "not_for_ack"))]
-    lines = [line.replace(" not_for_ack?", "") for line in lines]
+    lines = [line.replace("(no_retry not_for_ack?)?", "no_retry?").replace(" not_for_ack?", "") for line in lines]
     text = re.sub(r"\s*-> \w+(?=\s*(\||$))", "", "\n".join(lines), flags=re.MULTILINE)
     return re.sub(r"^\?(?=\w+:)", "", re.sub(r"(?<=[A-Z])\.\d(?=:)", "", text), flags=re.MULTILINE).strip()
 

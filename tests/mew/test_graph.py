@@ -256,6 +256,12 @@ def test_rules_are_read_over_with_a_notice(prompt: Prompt) -> None:
     assert [(n["code"], n["line"]) for n in prompt.notices] == [("not_supported", 2)]
 
 
+def test_an_attribute_of_a_named_entity(prompt: Prompt) -> None:
+    prompt.ok("node N { n: Int } SPAWN a: N { n = 1 } SPAWN b: N { n = #a.n + 1 } SET #a.n = #b.n * 10")
+    assert prompt.rows("MATCH x: N WHERE x.n > #b.n RETURN x.n, #b.n AS b") == [[20, 2]]
+    prompt.refused("SET #a.n = #gone.n", "constraint", "there is nothing with the id '#gone'")
+
+
 def test_a_transaction_has_one_now(prompt: Prompt) -> None:
     prompt.ok("node N { at: Timestamp = now() }")
     prompt.ok("BEGIN SPAWN a: N")

@@ -94,6 +94,7 @@ def test_options_follow_a_where_that_ends_in_a_call() -> None:
     ("text", "at", "message", "hint"),
     [
         ("ACK $d [no_retry]", (1, 8), "unexpected '['", "[no_retry] belongs to NACK only"),
+        ("NACK $d [no_retry] [no_retry]", (1, 20), "unexpected '['", "once"),
         ("NACK $d [retry]", (1, 10), "unexpected 'retry'", "NO_RETRY"),
         ("SPAWM a: Job", (1, 7), "unexpected 'a'", "did you mean SPAWN?"),
         ("WATCH j: Job", (1, 13), "the statement ends too early", "a WATCH ends with RETURN"),

@@ -117,6 +117,9 @@ def test_ticks(people: Prompt) -> None:
     before = people.rows("MATCH p: Person RETURN logical_time()")[0][0]
     people.ok('TICK 5 SPAWN b: Person { name = "b" }')
     assert people.rows("MATCH p: Person RETURN logical_time() LIMIT 1") == [[before + 6]]
+    assert people.rows("MATCH t: _TickState RETURN t.global_tick, t.last_tick_at") == [
+        [before + 6, people.clock.now() // 1000]
+    ]
     for amount in ("0", "-3"):
         message = f"INVALID_TICK_AMOUNT: Tick amount must be positive, got {amount}"
         people.refused(f"TICK {amount}", "E9001", message)

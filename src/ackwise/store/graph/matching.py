@@ -280,7 +280,7 @@ def _candidates(
     compiled = _Query(reader, plan_, where, wanted).finish()
     if compiled.never:
         return
-    scope = Scope({}, reader.now, reader.tick, lambda exists, names: _exists(reader, exists, names))
+    scope = scope_of(reader, {})
     for found in reader.session.query(compiled.text, compiled.params):
         names = {name: reader.entity(found[at : at + 5]) for name, at in compiled.whole}
         row = Row(names, tuple(found[at] for at in compiled.columns.values()))
@@ -288,7 +288,7 @@ def _candidates(
 
 
 def scope_of(reader: Reader, names: Mapping[str, Entity]) -> Scope:
-    return Scope(names, reader.now, reader.tick, lambda exists, here: _exists(reader, exists, here))
+    return Scope(names, reader.now, reader.tick, lambda exists, here: _exists(reader, exists, here), reader.by_id)
 
 
 def _exists(reader: Reader, exists: s.Exists, names: Mapping[str, Entity]) -> bool:

@@ -7,6 +7,7 @@ CREATE TABLE ackwise.mew_type (id bigint PRIMARY KEY, name text COLLATE "C" NOT 
 CREATE TABLE ackwise.mew_entity (
   no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text COLLATE "C" NOT NULL UNIQUE, type bigint NOT NULL,
   attrs text NOT NULL, tick bigint NOT NULL);
+INSERT INTO ackwise.mew_entity (id, type, attrs, tick) VALUES ('tick_state', 5, '{}', 0);
 CREATE INDEX mew_entity_type ON ackwise.mew_entity (type, no);
 CREATE TABLE ackwise.mew_end (
   edge bigint NOT NULL, slot bigint NOT NULL, node bigint NOT NULL, type bigint NOT NULL, PRIMARY KEY (edge, slot));

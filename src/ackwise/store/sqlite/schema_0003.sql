@@ -7,6 +7,7 @@ CREATE TABLE mew_type (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, declar
 CREATE TABLE mew_entity (
   no INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, type INTEGER NOT NULL, attrs TEXT NOT NULL,
   tick INTEGER NOT NULL);
+INSERT INTO mew_entity (id, type, attrs, tick) VALUES ('tick_state', 5, '{}', 0);
 CREATE INDEX mew_entity_type ON mew_entity (type, no);
 CREATE TABLE mew_end (
   edge INTEGER NOT NULL, slot INTEGER NOT NULL, node INTEGER NOT NULL, type INTEGER NOT NULL,
