@@ -249,6 +249,11 @@ def test_a_watch_that_cannot_be_judged_fails_nobody_else(people: Prompt) -> None
     assert people.rows("MATCH p: Person RETURN COUNT(p)") == [[3]]
 
 
+def test_a_watch_looks_at_its_own_pattern_only(people: Prompt) -> None:
+    for text in ("WHERE p.age > #ann.age RETURN p", "[filter: p.age > #ann.age] RETURN p", "RETURN p.age + #ann.age"):
+        people.refused(f"WATCH p: Person {text}", "not_supported", "put its node into the pattern")
+
+
 def test_layer_0_is_protected(people: Prompt) -> None:
     people.ok("v = WATCH p: Person RETURN p")
     for kind in ("_Watch", "_WatchEvent", "_DeadLetter", "_Session", "_TickState"):

@@ -144,6 +144,21 @@ def _constant(expr: s.Expr) -> str | int | float | bool | None:
             return None
 
 
+def looks_elsewhere(expr: s.Expr | None) -> bool:
+    """Whether an attribute of `#name` is in it: an entity that is no part of the match."""
+    match expr:
+        case s.Attr(of=of):
+            return isinstance(of, s.IdRef) or looks_elsewhere(of)
+        case s.Binary(left=left, right=right):
+            return looks_elsewhere(left) or looks_elsewhere(right)
+        case s.Unary(of=of) | s.IsNull(of=of) | s.Sorted(by=of) | s.Exists(where=of):
+            return looks_elsewhere(of)
+        case s.Call(args=items) | s.ListOf(items=items):
+            return any(map(looks_elsewhere, items))
+        case _:
+            return False
+
+
 def exists_in(expr: s.Expr | None) -> Iterator[s.Exists]:
     """Every exists() of an expression."""
     match expr:
