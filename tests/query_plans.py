@@ -58,6 +58,25 @@ HOT: dict[str, dict[str, object]] = {
     "dead_of_message": {"part": 7, "txid": "t"},
     "dead_in_range": {**LANE, "epoch": 0, "lo": 3, "hi": 9},
     "scheduled_by_no": {"no": 7},
+    # the graph
+    "mew_entity_by_id": {"id": "x"},
+    "mew_entity_by_no": {"no": 7},
+    "mew_entity_last": {},
+    "mew_ends_of_edge": {"edge": 7},
+    "mew_edges_of_node": {"node": 7},
+    "mew_edges_in_slot": {"node": 7, "type": 100, "slot": 0},
+    "mew_num_with": {"attr": 1, "value": 1.0},
+    "mew_txt_with": {"attr": 1, "value": "x"},
+    "mew_items_next": {"pool": 1, "rank": "", "entity": 0, "limit": 20},
+    "mew_pools_of": {"entity": 7},
+    "mew_delivery_get": {"entity": 7},
+    "mew_deliveries_of_watch": {"watch": 7},
+    "mew_leases_expired": {"now": 1, "limit": 200},
+    "mew_watches_of_session": {"session": 7},
+    "mew_watches_of_pool": {"pool": 1},
+    "mew_watch_any": {"session": 7},
+    "mew_events_next": {"watch": 7, "sent": 3, "tick": 9, "limit": 10},
+    "mew_events_prune": {"watch": 7, "upto": 3},
 }
 LISTS: dict[str, dict[str, object]] = {
     "group_totals": {"queue": 1, "grp": 1},
@@ -73,4 +92,7 @@ LISTS: dict[str, dict[str, object]] = {
 }
 """They read a whole queue or group, which may be most of a table, but never what belongs to another."""
 
-BIG = ("segment", "husk", "span", "cursor", "lane", "part", "lease", "dead", "scheduled", "dedupe")
+BIG = (
+    *("segment", "husk", "span", "cursor", "lane", "part", "lease", "dead", "scheduled", "dedupe"),
+    *("mew_entity", "mew_end", "mew_num", "mew_txt", "mew_item", "mew_delivery", "mew_event", "mew_watch"),
+)

@@ -207,6 +207,23 @@ def test_queries(prompt: Prompt) -> None:
     assert prompt.rows("MATCH x: N WHERE x.k = $k and x.f = 0.5 RETURN COUNT(x)", k="b") == [[2]]
 
 
+def test_what_the_database_counts_is_what_matches(prompt: Prompt) -> None:
+    prompt.ok("node N { t: String, n: Int, b: Bool = true }")
+    long = "x" * 200
+    for number, text in enumerate(["a", "ab", long, long + "y", "a"]):
+        prompt.ok("SPAWN s: N { t = $t, n = $n }", t=text, n=number)
+    for where, wanted in (
+        ('x.t = "a"', 2), (f'x.t = "{long}"', 1), ("x.n >= 3", 2), ("x.n > 3", 1), ("x.n <= 1", 2), ("x.n < 1", 1),
+        ("x.b = true", 5), ('x.t = "a" and x.n = 4', 1), ('x.t = "a" or x.n = 1', 3), ("x.n = 2.0", 1),
+        ("x.n = 2.5", 0), ("not x.b", 0), ('starts_with(x.t, "a")', 3),
+    ):  # fmt: skip
+        assert prompt.rows(f"MATCH x: N WHERE {where} RETURN COUNT(x)") == [[wanted]], where
+        assert len(prompt.rows(f"MATCH x: N WHERE {where} RETURN x.n")) == wanted, where
+        assert len(prompt.rows(f"MATCH x: N WHERE {where} RETURN x.n LIMIT 1")) == min(1, wanted), where
+    assert prompt.rows("MATCH x: N, y: N RETURN COUNT(*) AS pairs") == [[25]]
+    prompt.refused('MATCH x: N WHERE x.n = "a" RETURN COUNT(x)', "constraint", "cannot be compared")
+
+
 def test_text_functions(lite: Prompt) -> None:
     lite.ok('node N { t: String } SPAWN a: N { t = "  Hello  " }')
     text = (
@@ -237,6 +254,20 @@ def test_declaring_the_same_again_is_no_news(prompt: Prompt) -> None:
 def test_rules_are_read_over_with_a_notice(prompt: Prompt) -> None:
     prompt.ok("node N { t: Int }\nconstraint c: n: N => n.t > 0\nSPAWN n: N { t = 0 }")
     assert [(n["code"], n["line"]) for n in prompt.notices] == [("not_supported", 2)]
+
+
+def test_an_attribute_of_a_named_entity(prompt: Prompt) -> None:
+    prompt.ok("node N { n: Int } SPAWN a: N { n = 1 } SPAWN b: N { n = #a.n + 1 } SET #a.n = #b.n * 10")
+    assert prompt.rows("MATCH x: N WHERE x.n > #b.n RETURN x.n, #b.n AS b") == [[20, 2]]
+    prompt.refused("SET #a.n = #gone.n", "constraint", "there is nothing with the id '#gone'")
+
+
+def test_a_transaction_has_one_now(prompt: Prompt) -> None:
+    prompt.ok("node N { at: Timestamp = now() }")
+    prompt.ok("BEGIN SPAWN a: N")
+    prompt.clock.advance(5)
+    prompt.ok("SPAWN b: N COMMIT")
+    assert prompt.rows("MATCH a: N, b: N WHERE a.id = #a and b.id = #b RETURN b.at - a.at = 0s") == [[True]]
 
 
 def test_statements_in_a_transaction_see_what_came_before(prompt: Prompt) -> None:

@@ -7,6 +7,7 @@ import pytest
 from ackwise.core.graph import syntax as s
 from ackwise.dialects.mew.language import parse
 from ackwise.dialects.mew.language.durations import milliseconds
+from tests.mew.prompt import Prompt
 
 
 def one(text: str) -> s.Statement:
@@ -93,6 +94,7 @@ def test_options_follow_a_where_that_ends_in_a_call() -> None:
     ("text", "at", "message", "hint"),
     [
         ("ACK $d [no_retry]", (1, 8), "unexpected '['", "[no_retry] belongs to NACK only"),
+        ("NACK $d [no_retry] [no_retry]", (1, 20), "unexpected '['", "once"),
         ("NACK $d [retry]", (1, 10), "unexpected 'retry'", "NO_RETRY"),
         ("SPAWM a: Job", (1, 7), "unexpected 'a'", "did you mean SPAWN?"),
         ("WATCH j: Job", (1, 13), "the statement ends too early", "a WATCH ends with RETURN"),
@@ -164,6 +166,25 @@ SPAWN a: A { x = 1 }
     ]
     assert [type(statement).__name__ for statement in parsed.statements] == ["Ontology", "Spawn"]
     assert parsed.statements[1].at == (8, 1)
+
+
+@pytest.mark.parametrize("count", [200, 400, 900, 5000])
+def test_deep_expressions_are_an_error_not_a_crash(lite: Prompt, count: int) -> None:
+    lite.ok("node A { n: Int = 1 }")
+    for chain in (" and ".join(["true"] * count), " + ".join(["1"] * count) + " > 0", "not " * count + "true"):
+        lite.refused(f"MATCH a: A WHERE {chain} RETURN a", "parse_error", "nested too deeply")
+    assert lite.rows("MATCH a: A WHERE " + " and ".join(["a.n = 1"] * 100) + " RETURN COUNT(a)") == [[0]]
+    lite.ok("SPAWN a: A")
+    assert lite.rows("MATCH a: A WHERE " + " and ".join(["a.n = 1"] * 100) + " RETURN COUNT(a)") == [[1]]
+    lite.ok("edge e(a: A, b: A)")
+    pattern = ", ".join(f"e(x{n}, x{n + 1})" for n in range(40))
+    lite.refused(f"MATCH {pattern} RETURN x0", "constraint", "the pattern is too large")
+    lite.refused(f"WATCH {pattern} [mode: consume] RETURN x0", "constraint", "the pattern is too large")
+
+
+def test_long_texts_are_read() -> None:
+    parsed = parse("TICK;\n" * 20_000)
+    assert (len(parsed.statements), parsed.error) == (20_000, None)
 
 
 def test_deep_nesting_is_an_error_not_a_crash() -> None:

@@ -12,7 +12,7 @@ DEEP = os.environ.get("ACKWISE_HYPOTHESIS") == "deep"
 
 TestConsumers = Consumers.TestCase
 TestConsumers.settings = settings(
-    max_examples=300 if DEEP else 20,
+    max_examples=300 if DEEP else 15,
     stateful_step_count=50 if DEEP else 30,
     derandomize=not DEEP,
     database=None,

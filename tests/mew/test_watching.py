@@ -117,6 +117,9 @@ def test_ticks(people: Prompt) -> None:
     before = people.rows("MATCH p: Person RETURN logical_time()")[0][0]
     people.ok('TICK 5 SPAWN b: Person { name = "b" }')
     assert people.rows("MATCH p: Person RETURN logical_time() LIMIT 1") == [[before + 6]]
+    assert people.rows("MATCH t: _TickState RETURN t.global_tick, t.last_tick_at") == [
+        [before + 6, people.clock.now() // 1000]
+    ]
     for amount in ("0", "-3"):
         message = f"INVALID_TICK_AMOUNT: Tick amount must be positive, got {amount}"
         people.refused(f"TICK {amount}", "E9001", message)
@@ -152,8 +155,11 @@ def test_a_full_buffer_that_blocks_holds_the_producer_up(people: Prompt) -> None
 def test_a_full_buffer_that_errs_cancels_the_watch(people: Prompt) -> None:
     people.ok("v = WATCH p: Person [buffer: 1, on_full: error, initial: none] RETURN p.name PAUSE WATCH #v")
     people.ok('SPAWN a: Person { name = "1" } SPAWN b: Person { name = "2" }')
+    assert [(note["code"], note["watch"]) for note in people.notices] == [("E8005", "#v")]
+    assert people.events == []
     assert people.rows("MATCH w: _Watch WHERE w.id = #v RETURN w.status") == [["cancelled"]]
     people.refused("RESUME WATCH #v", "E8002")
+    assert people.notices == []
 
 
 def test_counts_of_a_watch(people: Prompt) -> None:
@@ -227,6 +233,25 @@ def test_bad_options_are_refused_and_nothing_is_made(few: Prompt, option: str, e
 def test_bad_patterns_are_refused(few: Prompt, text: str, message: str) -> None:
     few.refused(text, "constraint", message)
     assert few.rows("MATCH w: _Watch RETURN COUNT(w)") == [[0]]
+
+
+def test_a_watch_that_cannot_be_judged_fails_nobody_else(people: Prompt) -> None:
+    people.ok("v = WATCH p: Person WHERE 10 / (p.age - 7) > 1 [initial: none] RETURN p.name, 1 / (p.age - 8) AS x")
+    people.ok(
+        "w = WATCH p: Person WHERE 10 / (p.age - 7) > 1 [mode: consume, ordering: attribute(1 / (p.age - 8))] RETURN p"
+    )
+    people.ok('SPAWN a: Person { name = "seven", age = 7 } SPAWN b: Person { name = "eight", age = 8 }')
+    assert [event["match"]["p.name"] for event in people.events if event["watch"] == "#v"] == ["eight"]
+    assert [event["match"]["name"] for event in people.consumed] == ["eight"]
+    assert [event["match"]["x"] for event in people.events if event["watch"] == "#v"] == [None]
+    # Who makes it is told when it cannot be judged now.
+    people.refused("WATCH p: Person [filter: 1 / (p.age - 7) > 0] RETURN p.name", "constraint", "division by zero")
+    assert people.rows("MATCH p: Person RETURN COUNT(p)") == [[3]]
+
+
+def test_a_watch_looks_at_its_own_pattern_only(people: Prompt) -> None:
+    for text in ("WHERE p.age > #ann.age RETURN p", "[filter: p.age > #ann.age] RETURN p", "RETURN p.age + #ann.age"):
+        people.refused(f"WATCH p: Person {text}", "not_supported", "put its node into the pattern")
 
 
 def test_layer_0_is_protected(people: Prompt) -> None:

@@ -49,6 +49,15 @@ INSERT INTO scheduled (queue, part, prio, due_at, created_at, body)
 INSERT INTO dead (uuid, queue, part, lane, seq, epoch, grp, grp_name, txid, reason, error, etype, fails, delivs,
     history, snapshot, born_at, dead_at)
   SELECT i, 1, i, i, 1, 0, 1, 'g', '', '', '', '', 1, 1, '', 'x', 0, i FROM generate_series(1, 10000) i;
+INSERT INTO mew_entity (id, type, attrs, tick) SELECT 'e' || i, 100 + i % 3, '{}', i FROM generate_series(1, 20000) i;
+INSERT INTO mew_end SELECT i, s, i / 2 + s, 101 FROM generate_series(1, 10000) i, generate_series(0, 1) s;
+INSERT INTO mew_num SELECT 1 + i % 4, i, i FROM generate_series(1, 20000) i;
+INSERT INTO mew_txt SELECT 1 + i % 4, 't' || i, i FROM generate_series(1, 20000) i;
+INSERT INTO mew_watch SELECT i, 'w', i, i, 'active', '{}', 9, 0, 0, 0 FROM generate_series(1, 5000) i;
+INSERT INTO mew_event (watch, position, kind, tick, created_at, body)
+  SELECT i, p, 'added', p, 0, '{}' FROM generate_series(1, 2000) i, generate_series(1, 9) p;
+INSERT INTO mew_item SELECT 1 + i % 3, i, i % 2, '' FROM generate_series(1, 20000) i;
+INSERT INTO mew_delivery SELECT i, i, 0, 1, i % 5000, 0, 0 FROM generate_series(1, 20000) i;
 INSERT INTO dedupe SELECT hashint8(i), i, i FROM generate_series(1, 50000) i;
 ANALYZE;
 """

@@ -167,3 +167,5 @@ class Asked(msgspec.Struct):
     columns: list[str]
     rows: list[list[Any]]
     found: bool | None = None
+    due: bool = False
+    """Deliveries have run out and nobody has dealt with them yet: sweep, and ask again."""

@@ -18,7 +18,7 @@ AGGREGATES = ("count", "sum", "avg", "min", "max")
 class Scope:
     """What names stand for, and what time it is."""
 
-    __slots__ = ("exists", "names", "now", "tick")
+    __slots__ = ("exists", "find", "names", "now", "tick")
 
     def __init__(
         self,
@@ -26,11 +26,12 @@ class Scope:
         now: int = 0,
         tick: int = 0,
         exists: Callable[[s.Exists, Mapping[str, Entity]], bool] | None = None,
+        find: Callable[[str], Entity | None] | None = None,
     ) -> None:
-        self.names, self.now, self.tick, self.exists = names, now, tick, exists
+        self.names, self.now, self.tick, self.exists, self.find = names, now, tick, exists, find
 
     def with_names(self, names: Mapping[str, Entity]) -> Scope:
-        return Scope(names, self.now, self.tick, self.exists)
+        return Scope(names, self.now, self.tick, self.exists, self.find)
 
 
 def holds(expr: s.Expr | None, scope: Scope) -> bool:
@@ -43,10 +44,20 @@ def holds(expr: s.Expr | None, scope: Scope) -> bool:
     raise faults.wrong_type(f"a condition is true or false, not {kind_of(value)}")
 
 
+def surely_holds(expr: s.Expr | None, scope: Scope) -> bool:
+    """The same for a standing query: what cannot be judged does not match, and is nobody else's trouble."""
+    try:
+        return holds(expr, scope)
+    except faults.GraphError:
+        return False
+
+
 def evaluate(expr: s.Expr, scope: Scope) -> Any:
     match expr:
         case s.Binary():
             return _binary(expr, scope)
+        case s.Attr(of=s.IdRef(id=found, shown=shown), name=name, at=at):
+            return _attribute(_found(scope, found, shown, at), name, at)
         case s.Attr(of=of, name=name, at=at):
             return _attribute(evaluate(of, scope), name, at)
         case s.Literal():
@@ -75,6 +86,13 @@ def evaluate(expr: s.Expr, scope: Scope) -> Any:
             raise faults.wrong_type("_ has no value")
         case _:
             assert_never(expr)
+
+
+def _found(scope: Scope, found: str, shown: str, at: At) -> Entity:
+    entity = scope.find(found) if scope.find is not None else None
+    if entity is None:
+        raise faults.unknown(f"there is nothing with the id '{shown or found}'", at)
+    return entity
 
 
 def named(scope: Scope, name: str, at: At = NOWHERE) -> Entity:

@@ -11,6 +11,9 @@ from ackwise.core.graph import syntax as s
 from ackwise.core.graph.evaluating import literal
 from ackwise.core.graph.ontology import EdgeType, NodeType, Ontology, own_attribute
 
+MOST_PARTS = 50
+"""Every part is a table to be joined, and databases join a few dozen."""
+
 
 class EdgePart(msgspec.Struct, frozen=True):
     """An edge of a pattern: its variable (made up when it has none) and what stands at its ends."""
@@ -81,6 +84,10 @@ def plan(pattern: tuple[s.Element, ...], ontology: Ontology, outer: frozenset[st
             if element.alias:
                 shown.append(element.alias)
             edges.append(EdgePart(name, edge, tuple(ends)))
+    if len(nodes) + sum(len(edge.ends) + 1 for edge in edges) > MOST_PARTS:
+        raise faults.constraint(
+            f"the pattern is too large: at most {MOST_PARTS} nodes, edges and their ends", pattern[0].at
+        )
     start = pattern[0]
     if isinstance(start, s.EdgeElement):
         first = edges[0].name
@@ -135,6 +142,21 @@ def _constant(expr: s.Expr) -> str | int | float | bool | None:
             return found
         case _:
             return None
+
+
+def looks_elsewhere(expr: s.Expr | None) -> bool:
+    """Whether an attribute of `#name` is in it: an entity that is no part of the match."""
+    match expr:
+        case s.Attr(of=of):
+            return isinstance(of, s.IdRef) or looks_elsewhere(of)
+        case s.Binary(left=left, right=right):
+            return looks_elsewhere(left) or looks_elsewhere(right)
+        case s.Unary(of=of) | s.IsNull(of=of) | s.Sorted(by=of) | s.Exists(where=of):
+            return looks_elsewhere(of)
+        case s.Call(args=items) | s.ListOf(items=items):
+            return any(map(looks_elsewhere, items))
+        case _:
+            return False
 
 
 def exists_in(expr: s.Expr | None) -> Iterator[s.Exists]:

@@ -74,11 +74,19 @@ def match_of(returns: s.Return, variables: Iterable[str], names: Names, scope: S
     """What a watch's event carries: one whole node flat, anything else by column."""
     columns = columns_of(returns, variables)
     here = scope.with_names(names)
-    values = [plain(evaluate(column.of, here)) for column in columns if column.of is not None]
+    values = [_shown(column.of, here) for column in columns if column.of is not None]
     if len(columns) == 1 and isinstance(columns[0].of, s.Name) and columns[0].alias is None:
         found: dict[str, Any] = values[0]
         return found
     return {column.name: value for column, value in zip(columns, values, strict=True)}
+
+
+def _shown(expr: s.Expr, scope: Scope) -> Any:
+    """What cannot be worked out is null: an event must not fail whoever caused it."""
+    try:
+        return plain(evaluate(expr, scope))
+    except faults.GraphError:
+        return None
 
 
 def project(match: s.Match, variables: Iterable[str], rows: Iterable[Names], scope: Scope) -> tuple[list[str], Rows]:
@@ -112,6 +120,20 @@ def _whole(expr: s.Expr | None, what: str) -> int | None:
     if expr.value < 0:
         raise faults.constraint(f"{what} must not be negative")
     return expr.value
+
+
+def count_asked(match: s.Match, variables: Iterable[str]) -> str | None:
+    """The column of a query that asks only how many matches there are; None for any other."""
+    if match.returns is None or len(match.returns.projections) != 1 or match.order or match.limit or match.offset:
+        return None
+    column = match.returns.projections[0]
+    match column.of:
+        case s.Call(name=name, star=True, distinct=False, where=None) if name.lower() == "count":
+            return column.name
+        case s.Call(name=name, args=(s.Name(name=variable),), distinct=False, where=None) if name.lower() == "count":
+            return column.name if variable in variables else None
+        case _:
+            return None
 
 
 def limit_of(match: s.Match) -> int | None:

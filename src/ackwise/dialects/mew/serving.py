@@ -18,7 +18,7 @@ import msgspec
 from ackwise.broker import AsyncBroker
 from ackwise.broker.duties import complain
 from ackwise.core import limits
-from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.core.errors import AckwiseError, BadInput, Overloaded
 from ackwise.core.graph.commands import Fetched, ReleaseGraph
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.dialects.http import Answer, Call, Receive, Route, Scope, Send, answer
@@ -28,10 +28,12 @@ from ackwise.dialects.mew.talk import Session
 
 IDLE = 300.0
 """Seconds after which a session that has no socket, and is not used, counts as lost."""
-LOOK_EVERY = 1.0
+LOOK_EVERY = 5.0
 TIDY_EVERY = 5.0
 MOST_EVENTS = 1000
 MOST_SESSIONS = 10_000
+MOST_TEXT = 64 << 10
+"""Longer ones would keep everybody else waiting while they are read."""
 LONGEST_WAIT = 60.0
 _CLEAN = (1000, 1001, 1005, 1012)
 
@@ -83,6 +85,8 @@ class MewFace:
         limits.count(body.events, "events", least=0, most=MOST_EVENTS)
         if not 0.0 <= body.wait <= LONGEST_WAIT:
             raise BadInput(f"wait must be between 0 and {LONGEST_WAIT:g} seconds")
+        if len(body.text) > MOST_TEXT:
+            raise BadInput(f"the text is longer than {MOST_TEXT} characters; send it in pieces")
         seat = self._seat(body.session, body.actor)
         lines: list[Object] = []
         fine = True
@@ -115,7 +119,7 @@ class MewFace:
         seat = self._seats.get(found) if found is not None else None
         if seat is None:
             if len(self._seats) >= MOST_SESSIONS:
-                raise AckwiseError("too many sessions; end some")
+                raise Overloaded("too many sessions; end some, or wait for idle ones to be forgotten")
             seat = Seat(Session(found, actor=actor, most_watches=self._most_watches))
             self._seats[seat.session.id] = seat
             if self._tidying is None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ackwise.core.commands import Command
+from ackwise.core.commands import Command, Sweep
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.closing import Bindings, closed
@@ -184,6 +184,10 @@ class Session:
         if self._transaction is None:
             if isinstance(ready, s.Match | s.Inspect) and looks:
                 asked: Asked = yield AskGraph(statement=ready, session=self.id)
+                while asked.due:
+                    # What time alone has made so is so before it is looked at.
+                    yield Sweep(duties=("graph",))
+                    asked = yield AskGraph(statement=ready, session=self.id)
                 return Done(columns=asked.columns, rows=asked.rows, found=asked.found)
             step = Step(ready, _mint())
             if isinstance(ready, s.Watch):
@@ -193,7 +197,8 @@ class Session:
             return ran.done[-1]
         if isinstance(ready, s.Watch | s.Manage | s.Alter | s.Tick):
             raise faults.not_supported(f"{word_of(ready)} inside a transaction", statement.at)
-        now = yield Now()
+        # One instant for the whole transaction.
+        now = self._transaction[0].now if self._transaction else (yield Now())
         step = Step(ready, _mint(), now)
         ran = yield from self._patiently(self._command((*self._transaction, step), dry=True))
         if not looks:

@@ -16,7 +16,7 @@ from ackwise.dialects.mew.lines import line_from
 from ackwise.dialects.mew.talk import Session
 from ackwise.mew.reaching import AsyncBell, AsyncBroker, AsyncWire
 
-LOOK_EVERY = 1.0
+LOOK_EVERY = 5.0
 """A net below the bells: how long a wait lasts before looking again."""
 POLL = 20.0
 PATIENCE = 60.0

@@ -9,7 +9,7 @@ import msgspec
 from ackwise.core.graph import faults
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import WatchSpec
-from ackwise.store.graph.standing import SPEC
+from ackwise.store.graph.standing import spec_from
 from ackwise.store.graph.writing import Graph
 from ackwise.store.session import Row
 
@@ -31,7 +31,6 @@ class WatchRow(msgspec.Struct):
     sent: int
     delivered: int
     held: int
-    asked_at: int
     last_event_at: int | None
 
     @property
@@ -44,8 +43,8 @@ class WatchRow(msgspec.Struct):
 
 
 def watch_from(row: Row) -> WatchRow:
-    no, found, session, pool, status, spec, head, sent, delivered, held, asked_at, last = row
-    return WatchRow(no, found, session, pool, status, SPEC.decode(spec), head, sent, delivered, held, asked_at, last)
+    no, found, session, pool, status, spec, head, sent, delivered, held, last = row
+    return WatchRow(no, found, session, pool, status, spec_from(spec), head, sent, delivered, held, last)
 
 
 def watch(graph: Graph, no: int) -> WatchRow | None:

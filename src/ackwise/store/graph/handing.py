@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 
 from ackwise.core import ids
-from ackwise.core.graph import faults
 from ackwise.core.graph.commands import Fetched, FetchGraph, WatchEvent
-from ackwise.core.graph.evaluating import holds
+from ackwise.core.graph.evaluating import surely_holds
 from ackwise.core.graph.projecting import match_of
 from ackwise.core.spans import Lease
 from ackwise.store.graph import events, matching, pools, watching
@@ -35,7 +34,7 @@ class Handing:
 
     def run(self, rows: list[WatchRow]) -> Fetched:
         for row in rows:
-            if row.status == "active":
+            if row.status != "paused":
                 self._buffered(row)
         members = [row for row in rows if row.status == "active" and row.pool is not None]
         while members and self.room > 0:
@@ -61,7 +60,6 @@ class Handing:
             row.sent = row.head
         if found:
             events.save(self.graph, row)
-            self.graph.turn.wake("mew:room", 1)
 
     def _hand_out(self, row: WatchRow) -> bool:
         """The next item for a consumer; False when there is none, or it has enough."""
@@ -78,11 +76,8 @@ class Handing:
         if found is None:
             return False
         if full:
-            watching.cancel(self.graph, row)
-            error = faults.buffer_overflow(row.shown, row.spec.buffer)
-            self.events.append(
-                WatchEvent(row.id, "notice", self.graph.tick, code=error.word, name=error.name, message=error.message)
-            )
+            watching.overflow(self.graph, row)
+            self._buffered(events.watch(self.graph, row.no) or row)
             return False
         self._lease(row, pool, *found)
         return True
@@ -112,7 +107,7 @@ class Handing:
             newest = max(one.tick for one in matched.names.values())
             if newest > self.graph.state.ticked:
                 return None
-        kept = holds(row.spec.filter, matching.scope_of(self.graph, matched.names))
+        kept = surely_holds(row.spec.filter, matching.scope_of(self.graph, matched.names))
         return matched if kept else None
 
     def _left_to_others(self, row: WatchRow, stands: Delivery) -> bool:

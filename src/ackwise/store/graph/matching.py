@@ -3,22 +3,25 @@ constant. What SQL cannot say as the language means it is decided afterwards, ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from ackwise.core.graph import faults, system
 from ackwise.core.graph import syntax as s
-from ackwise.core.graph.evaluating import Scope, holds
+from ackwise.core.graph.evaluating import Scope, holds, surely_holds
 from ackwise.core.graph.ontology import Attribute
-from ackwise.core.graph.patterns import Bound, EdgePart, Plan, bounds, plan
+from ackwise.core.graph.patterns import Bound, EdgePart, Plan, bounds, conjuncts, plan
 from ackwise.core.graph.values import Entity, kind_of
 from ackwise.store.graph.reading import Reader
 
 PREFIX = 128
 """So many characters of a text are indexed."""
 _EVENTS = frozenset({system.EVENT, system.WATCH_EVENT})
+MOST_BOUNDS = 8
+"""Bounds beyond so many narrow the search no further and are judged row by row: SQLite joins 64 tables at most."""
+_EXACT = 1 << 53
 _OPS = {"=": "=", "<": "<=", "<=": "<=", ">": ">=", ">=": ">="}
 
 
@@ -57,8 +60,9 @@ class _Query:
         self._add_nodes()
         for edge in plan_.edges:
             self._add_edge(edge)
-        for bound in bounds(where):
-            self._add_bound(bound)
+        said = [number < MOST_BOUNDS and self._add_bound(bound) for number, bound in enumerate(bounds(where))]
+        self.exact = all(said) and len(said) == len(list(conjuncts(where)))
+        """Whether the statement alone says what matches: nothing is left to be decided row by row."""
 
     def value(self, value: Any) -> str:
         name = f"p{len(self.params)}"
@@ -128,17 +132,18 @@ class _Query:
         else:
             self.conditions.append(f"{alias}.node = {self.value(self.wanted.fixed[end])}")
 
-    def _add_bound(self, bound: Bound) -> None:
+    def _add_bound(self, bound: Bound) -> bool:
+        """Narrow the search; whether that says all that the bound says."""
         alias = self.place.get(bound.variable)
         if alias is None:
-            return
+            return False
         if bound.attribute in ("id", "_id") and bound.op == "=":
             if isinstance(bound.value, str):
                 self.conditions.append(f"{alias}.id = {self.value(bound.value)}")
-            return
+            return isinstance(bound.value, str)
         declared = self._declared(bound)
         if declared is None or not _comparable(declared, bound.value):
-            return
+            return False
         table, value = indexed(bound.value)
         found = f"v{len(self.tables)}"
         self.tables.append(f"{table} AS {found}")
@@ -147,6 +152,7 @@ class _Query:
         self.conditions.append(f"{found}.entity = {alias}.no")
         if bound.variable == self.plan.first and bound.op == "=":
             self.number[bound.variable] = f"{found}.entity"
+        return _exact(bound)
 
     def _declared(self, bound: Bound) -> Attribute | None:
         """The one attribute that is meant; None when it is not the same for all types, or not indexed."""
@@ -155,6 +161,14 @@ class _Query:
         if len(found) != 1 or any(kind.protected for kind in kinds):
             return None
         return next(kind.attributes[bound.attribute] for kind in kinds if bound.attribute in kind.attributes)
+
+    def count(self) -> int:
+        """How many matches there are, where the statement says it all."""
+        # Made of names from this file and numbers; whatever a user wrote is a parameter.
+        text = f"SELECT count(*) FROM {', '.join(self.tables)}"  # noqa: S608
+        if self.conditions:
+            text += f" WHERE {' AND '.join(self.conditions)}"
+        return 0 if self.never else int(self.reader.session.query(text, self.params)[0][0])
 
     def finish(self) -> Compiled:
         columns: dict[str, int] = {}
@@ -184,6 +198,13 @@ class _Query:
         return Compiled(text, self.params, columns, whole, self.never)
 
 
+def _exact(bound: Bound) -> bool:
+    """Texts are indexed by their beginning, numbers as floats, and bounds of ranges are included."""
+    if isinstance(bound.value, str):
+        return bound.op == "=" and len(bound.value) < PREFIX
+    return bound.op in ("=", "<=", ">=") and abs(bound.value) < _EXACT
+
+
 def indexed(value: str | int | float | bool) -> tuple[str, str | float]:
     """Where a value is indexed and as what."""
     if isinstance(value, str):
@@ -208,6 +229,17 @@ class Row(msgspec.Struct, eq=False):
     key: tuple[int, ...]
 
 
+def count(reader: Reader, plan_: Plan, where: s.Expr | None) -> int | None:
+    """How many matches there are, counted by the database; None when it cannot know."""
+    query = _Query(reader, plan_, where, Wanted())
+    return query.count() if query.exact else None
+
+
+def is_exact(reader: Reader, plan_: Plan, where: s.Expr | None) -> bool:
+    """Whether the database alone can tell which are the first matches."""
+    return where is None or _Query(reader, plan_, where, Wanted()).exact
+
+
 class Page(msgspec.Struct):
     """Matches among `looked` candidates; `last` is the first element of the last candidate."""
 
@@ -216,11 +248,16 @@ class Page(msgspec.Struct):
     last: int = 0
 
 
+def standing_match(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted = Wanted()) -> Iterator[Row]:  # noqa: B008
+    """Matches of a standing query: a candidate that cannot be judged is none."""
+    return (row for row, kept in _candidates(reader, plan_, where, wanted, surely_holds) if kept)
+
+
 def page(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted) -> Page:
-    """Some candidates, and which of them match: what WHERE drops still counts as looked at."""
+    """Some candidates of a standing query, and which of them match: what WHERE drops still counts as looked at."""
     found = Page()
     first = plan_.names.index(plan_.first)
-    for candidate, kept in _candidates(reader, plan_, where, wanted):
+    for candidate, kept in _candidates(reader, plan_, where, wanted, surely_holds):
         found.looked += 1
         found.last = candidate.key[first]
         if kept:
@@ -233,19 +270,25 @@ def match(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted = Wa
     return (row for row, kept in _candidates(reader, plan_, where, wanted) if kept)
 
 
-def _candidates(reader: Reader, plan_: Plan, where: s.Expr | None, wanted: Wanted) -> Iterator[tuple[Row, bool]]:
+def _candidates(
+    reader: Reader,
+    plan_: Plan,
+    where: s.Expr | None,
+    wanted: Wanted,
+    judge: Callable[[s.Expr | None, Scope], bool] = holds,
+) -> Iterator[tuple[Row, bool]]:
     compiled = _Query(reader, plan_, where, wanted).finish()
     if compiled.never:
         return
-    scope = Scope({}, reader.now, reader.tick, lambda exists, names: _exists(reader, exists, names))
+    scope = scope_of(reader, {})
     for found in reader.session.query(compiled.text, compiled.params):
         names = {name: reader.entity(found[at : at + 5]) for name, at in compiled.whole}
         row = Row(names, tuple(found[at] for at in compiled.columns.values()))
-        yield row, holds(where, scope.with_names(names))
+        yield row, judge(where, scope.with_names(names))
 
 
 def scope_of(reader: Reader, names: Mapping[str, Entity]) -> Scope:
-    return Scope(names, reader.now, reader.tick, lambda exists, here: _exists(reader, exists, here))
+    return Scope(names, reader.now, reader.tick, lambda exists, here: _exists(reader, exists, here), reader.by_id)
 
 
 def _exists(reader: Reader, exists: s.Exists, names: Mapping[str, Entity]) -> bool:

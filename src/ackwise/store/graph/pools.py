@@ -8,20 +8,23 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ackwise.core.graph import system
-from ackwise.core.graph.evaluating import evaluate, holds
+from ackwise.core.graph.evaluating import evaluate, surely_holds
+from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.ordering import sort_text
 from ackwise.core.graph.patterns import plan
 from ackwise.core.graph.values import Entity
 from ackwise.core.graph.watching import WatchSpec
 from ackwise.store.graph import matching, redriving
 from ackwise.store.graph.matching import Row, Wanted
-from ackwise.store.graph.standing import SPEC, Standing, standing
+from ackwise.store.graph.standing import Standing, spec_from, standing
 from ackwise.store.graph.tracking import Difference
 from ackwise.store.graph.writing import Graph
 
 BEYOND = 1 << 62
 """Everything was looked through, and every change is looked at."""
 CHUNK = 500
+LAST = "~"
+"""Behind every place that can be worked out."""
 
 
 class Delivery(NamedTuple):
@@ -125,7 +128,10 @@ def _rank(graph: Graph, pool: Standing, matched: Row) -> str:
     if not pool.spec.ordering:
         return ""
     scope = matching.scope_of(graph, matched.names)
-    return sort_text((evaluate(one.by, scope), one.descending) for one in pool.spec.ordering)
+    try:
+        return sort_text((evaluate(one.by, scope), one.descending) for one in pool.spec.ordering)
+    except GraphError:
+        return LAST  # it has no place of its own
 
 
 def first_match(graph: Graph, pool: Standing, entity: int) -> Row | None:
@@ -135,9 +141,9 @@ def first_match(graph: Graph, pool: Standing, entity: int) -> Row | None:
         if found is None or found.type.id not in pool.plan.types(pool.plan.first):
             return None
         names: dict[str, Entity] = {pool.plan.first: found}
-        return Row(names, (entity,)) if holds(pool.spec.where, matching.scope_of(graph, names)) else None
+        return Row(names, (entity,)) if surely_holds(pool.spec.where, matching.scope_of(graph, names)) else None
     wanted = Wanted({pool.plan.first: entity})
-    return next(iter(matching.match(graph, pool.plan, pool.spec.where, wanted)), None)
+    return next(iter(matching.standing_match(graph, pool.plan, pool.spec.where, wanted)), None)
 
 
 def look_ahead(graph: Graph, pool: Standing) -> bool:
@@ -169,7 +175,7 @@ def pool_of(graph: Graph, no: int) -> Standing | None:
     known = graph.watches.committed.members.get((no, True))
     if known is None:
         row = graph.session.row("mew_pool_get", {"id": no})
-        known = standing(no, SPEC.decode(row[2]), graph.ontology, pool=True) if row else None
+        known = standing(no, spec_from(row[2]), graph.ontology, pool=True) if row else None
     return known
 
 

@@ -28,7 +28,7 @@ from ackwise.core.graph.commands import (
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.ontology import FIRST_USER_TYPE, Ontology
 from ackwise.core.graph.patterns import check_names, plan
-from ackwise.core.graph.projecting import limit_of, plain, project
+from ackwise.core.graph.projecting import count_asked, limit_of, plain, project
 from ackwise.core.graph.values import Entity
 from ackwise.core.limits import MICROS
 from ackwise.store.graph import events, matching, pools, settling, standing, watching
@@ -43,6 +43,8 @@ from ackwise.store.session import Session
 from ackwise.store.turn.context import Turn, lease_from
 
 ORPHANED_AFTER = 60 * MICROS
+EVENTS_KEPT_FOR = 7 * 24 * 3600 * MICROS
+"""Of a watch that was cancelled; its node stays."""
 _AT_ONCE = 200
 
 
@@ -149,8 +151,7 @@ def _tell(graph: Graph, found: Difference) -> None:
     if not events.tell(graph, found.watch.no, found.events):
         row = events.watch(graph, found.watch.no)
         if row is not None:
-            watching.cancel(graph, row)
-            events.notice(graph, row, faults.buffer_overflow(row.shown, row.spec.buffer))
+            watching.overflow(graph, row)
 
 
 def _declare(graph: Graph, statement: s.Ontology) -> Done:
@@ -224,6 +225,8 @@ def _asked(asked: Asked) -> Done:
 
 
 def ask(session: Session, now: int, query: AskGraph) -> Asked:
+    if session.row("mew_leases_expired", {"now": now, "limit": 1}) is not None:
+        return Asked([], [], due=True)
     reader = Reader(session, now)
     if isinstance(query.statement, s.Inspect):
         return inspect(reader, query.statement)
@@ -251,7 +254,12 @@ def ask_match(reader: Reader, statement: s.Match) -> Asked:
         if isinstance(expr, s.Sorted) and isinstance(expr.by, s.Name) and expr.by.name in aliases:
             continue
         check_names(expr, looked, reader.ontology)
-    limit = limit_of(statement) if statement.where is None else None
+    counted = count_asked(statement, looked.variables)
+    if counted is not None and (number := matching.count(reader, looked, statement.where)) is not None:
+        return Asked([counted], [[number]])
+    limit = limit_of(statement)
+    if limit is not None and not matching.is_exact(reader, looked, statement.where):
+        limit = None
     rows = (row.names for row in matching.match(reader, looked, statement.where, Wanted(limit=limit)))
     columns, values = project(statement, looked.variables, rows, matching.scope_of(reader, {}))
     return Asked(columns, values)
@@ -333,7 +341,7 @@ def expire_due(turn: Turn, limit: int = _AT_ONCE) -> int:
 
 
 def sweep(turn: Turn, limit: int) -> int:
-    """What time alone makes due in the graph: expiry, and sessions of brokers that are gone."""
+    """What time alone makes due in the graph: expiry, sessions of brokers that are gone, old events."""
     turn.session.lock_graph()
     done = expire_due(turn, limit)
     where = {"own": turn.instance, "before": turn.now - ORPHANED_AFTER, "limit": limit}
@@ -342,4 +350,7 @@ def sweep(turn: Turn, limit: int) -> int:
         watching.abandon_session(graph, no)
         finish(graph)
         done += 1
+    for (no,) in turn.session.rows("mew_watches_over", {"before": turn.now - EVENTS_KEPT_FOR, "limit": limit}):
+        done += turn.session.run("mew_events_expire", {"watch": no})
+        turn.session.run("mew_watch_quiet", {"no": no})
     return done

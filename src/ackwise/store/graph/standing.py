@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -13,8 +14,14 @@ from ackwise.core.graph.values import Entity
 from ackwise.core.graph.watching import WatchSpec
 from ackwise.store.session import Session
 
-SPEC: msgspec.json.Decoder[WatchSpec] = msgspec.json.Decoder(WatchSpec)
+_SPEC: msgspec.json.Decoder[WatchSpec] = msgspec.json.Decoder(WatchSpec)
 Key = tuple[object, ...]
+
+
+@lru_cache(maxsize=10_000)
+def spec_from(text: str) -> WatchSpec:
+    """What a watch is, from its stored text; read with every fetch."""
+    return _SPEC.decode(text)
 
 
 class Standing(msgspec.Struct, eq=False):
@@ -205,9 +212,9 @@ def watches_of(session: Session, version: int, ontology: Ontology) -> Watches:
         known = _known[session] = Watches()
         known.version = version
         for row in session.rows("mew_watches_standing"):
-            known.add(row[0], SPEC.decode(row[5]), row[3], ontology)
+            known.add(row[0], spec_from(row[5]), row[3], ontology)
         for row in session.rows("mew_pools"):
-            known.add_pool(row[0], SPEC.decode(row[2]), ontology)
+            known.add_pool(row[0], spec_from(row[2]), ontology)
     return known
 
 

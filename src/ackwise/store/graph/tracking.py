@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ackwise.core.graph.evaluating import holds
+from ackwise.core.graph.evaluating import surely_holds
 from ackwise.core.graph.projecting import match_of
 from ackwise.core.graph.values import Entity
 from ackwise.store.graph import matching
@@ -139,16 +139,18 @@ class Tracker:
         """Matches of the watch that contain the entity."""
         if watch.alone:
             names = {watch.plan.first: entity}
-            kept = holds(watch.spec.condition, matching.scope_of(self._graph, names))
+            kept = surely_holds(watch.spec.condition, matching.scope_of(self._graph, names))
             return [Row(names, (entity.no,))] if kept else []
         found: dict[tuple[int, ...], Row] = {}
         for variable in variables:
-            for row in matching.match(self._graph, watch.plan, watch.spec.condition, Wanted({variable: entity.no})):
+            for row in matching.standing_match(
+                self._graph, watch.plan, watch.spec.condition, Wanted({variable: entity.no})
+            ):
                 found[row.key] = row
         return found.values()
 
     def _all(self, watch: Standing) -> list[Row]:
-        return list(matching.match(self._graph, watch.plan, watch.spec.condition))
+        return list(matching.standing_match(self._graph, watch.plan, watch.spec.condition))
 
     def _shown(self, watch: Standing, row: Row) -> dict[str, Any]:
         scope = matching.scope_of(self._graph, row.names)

@@ -25,7 +25,8 @@ class SessionRow(msgspec.Struct):
 
 
 def open_session(graph: Graph, found: str) -> SessionRow:
-    """A session's node, made when it is not there."""
+    """A session's node, made when it is not there. Its broker is alive, which others have to know."""
+    graph.session.run("instance_beat", {"id": graph.turn.instance, "now": graph.turn.now})
     row = graph.session.row("mew_session_by_id", {"id": found})
     if row is not None:
         known = SessionRow(*row)
@@ -47,26 +48,41 @@ def end_session(graph: Graph, found: str, *, lost: bool) -> None:
     stays = False
     for one in graph.session.rows("mew_watches_of_session", {"session": row[0]}):
         watch = watch_from(one)
+        if watch.status == "cancelled":
+            continue
         if lost and watch.spec.delivery == "reliable" and not watch.spec.consumes:
             stays = True
         else:
             cancel(graph, watch, lost=lost)
     if not stays:
-        graph.session.run("mew_session_end", {"no": row[0], "now": graph.turn.now})
+        _forget(graph, row[0])
+
+
+def _forget(graph: Graph, no: int) -> None:
+    """A session that had watches is kept with them, to be looked at; of one that had none nothing stays."""
+    if graph.session.row("mew_watch_any", {"session": no}) is not None:
+        graph.session.run("mew_session_end", {"no": no, "now": graph.turn.now})
+        return
+    graph.session.run("mew_session_delete", {"no": no})
+    node = graph.by_no(no)
+    if node is not None:
+        graph.remove(node)
 
 
 def abandon_session(graph: Graph, no: int) -> None:
     """Its broker is gone: the watches are cancelled, what they were handed keeps its deadline."""
     for one in graph.session.rows("mew_watches_of_session", {"session": no}):
-        _stop(graph, watch_from(one))
-    graph.session.run("mew_session_end", {"no": no, "now": graph.turn.now})
+        if watch_from(one).status != "cancelled":
+            _stop(graph, watch_from(one))
+    _forget(graph, no)
     graph.changed = True
 
 
 def create(graph: Graph, session: str, watch: s.Watch, most: int, found: str) -> Done:
     spec = spec_of(watch, graph.ontology)
     owner = open_session(graph, session)
-    own = len(graph.session.rows("mew_watches_of_session", {"session": owner.no}))
+    rows = graph.session.rows("mew_watches_of_session", {"session": owner.no})
+    own = sum(1 for one in rows if watch_from(one).status != "cancelled")
     if own >= most:
         raise faults.too_many_watches(own, most, watch.at)
     row = graph.session.row("mew_watches_count")
@@ -79,7 +95,7 @@ def create(graph: Graph, session: str, watch: s.Watch, most: int, found: str) ->
     graph.session.run(
         "mew_watch_insert", {"no": node.no, "id": node.id, "session": owner.no, "pool": pool, "spec": text}
     )
-    made = WatchRow(node.no, node.id, owner.no, pool, "active", spec, 0, 0, 0, 0, 0, None)
+    made = WatchRow(node.no, node.id, owner.no, pool, "active", spec, 0, 0, 0, 0, None)
     _begin(graph, made)
     graph.watches.add(node.no, spec, pool, graph.ontology)
     graph.watches_changed()
@@ -152,6 +168,7 @@ def alter(graph: Graph, session: str, statement: s.Alter) -> Done:
     graph.session.run("mew_watch_spec", {"no": row.no, "spec": msgspec.json.encode(spec).decode()})
     graph.watches.add(row.no, spec, row.pool, graph.ontology)
     graph.watches_changed()
+    events.ring(graph, row)
     graph.changed = True
     return Done()
 
@@ -172,7 +189,16 @@ def cancel(graph: Graph, row: WatchRow, *, lost: bool = False) -> None:
     settling.release(graph, row, lost=lost)
     _stop(graph, row)
     graph.session.run("mew_events_forget", {"watch": row.no, "sent": row.sent})
+    graph.session.run("mew_watch_emptied", {"no": row.no})
     graph.changed = True
+
+
+def overflow(graph: Graph, row: WatchRow) -> None:
+    """Its buffer is full and it wants that to be an error: cancelled, and told so."""
+    cancel(graph, row)
+    stopped = events.watch(graph, row.no)
+    assert stopped is not None
+    events.notice(graph, stopped, faults.buffer_overflow(row.shown, row.spec.buffer))
 
 
 def _stop(graph: Graph, row: WatchRow) -> None:

@@ -7,6 +7,7 @@ CREATE TABLE ackwise.mew_type (id bigint PRIMARY KEY, name text COLLATE "C" NOT 
 CREATE TABLE ackwise.mew_entity (
   no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text COLLATE "C" NOT NULL UNIQUE, type bigint NOT NULL,
   attrs text NOT NULL, tick bigint NOT NULL);
+INSERT INTO ackwise.mew_entity (id, type, attrs, tick) VALUES ('tick_state', 5, '{}', 0);
 CREATE INDEX mew_entity_type ON ackwise.mew_entity (type, no);
 CREATE TABLE ackwise.mew_end (
   edge bigint NOT NULL, slot bigint NOT NULL, node bigint NOT NULL, type bigint NOT NULL, PRIMARY KEY (edge, slot));
@@ -23,11 +24,12 @@ CREATE INDEX mew_session_living ON ackwise.mew_session (instance) WHERE ended_at
 CREATE TABLE ackwise.mew_watch (
   no bigint PRIMARY KEY, id text NOT NULL, session bigint NOT NULL, pool bigint, status text NOT NULL,
   spec text NOT NULL, head bigint NOT NULL, sent bigint NOT NULL, delivered bigint NOT NULL, held bigint NOT NULL,
-  asked_at bigint NOT NULL, last_event_at bigint,
+  last_event_at bigint,
   CHECK (status IN ('active', 'paused', 'cancelled')), CHECK (held >= 0 AND sent <= head)) WITH (fillfactor = 50);
-CREATE INDEX mew_watch_session ON ackwise.mew_watch (session) WHERE status <> 'cancelled';
+CREATE INDEX mew_watch_session ON ackwise.mew_watch (session, no);
 CREATE INDEX mew_watch_pool ON ackwise.mew_watch (pool) WHERE status <> 'cancelled';
 CREATE INDEX mew_watch_standing ON ackwise.mew_watch (no) WHERE status <> 'cancelled';
+CREATE INDEX mew_watch_over ON ackwise.mew_watch (last_event_at) WHERE status = 'cancelled';
 CREATE TABLE ackwise.mew_event (
   no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, watch bigint NOT NULL, position bigint NOT NULL, kind text NOT NULL,
   tick bigint NOT NULL, delivery_id text COLLATE "C", lease bigint, created_at bigint NOT NULL, body text NOT NULL,

@@ -7,6 +7,7 @@ CREATE TABLE mew_type (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, declar
 CREATE TABLE mew_entity (
   no INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, type INTEGER NOT NULL, attrs TEXT NOT NULL,
   tick INTEGER NOT NULL);
+INSERT INTO mew_entity (id, type, attrs, tick) VALUES ('tick_state', 5, '{}', 0);
 CREATE INDEX mew_entity_type ON mew_entity (type, no);
 CREATE TABLE mew_end (
   edge INTEGER NOT NULL, slot INTEGER NOT NULL, node INTEGER NOT NULL, type INTEGER NOT NULL,
@@ -23,11 +24,12 @@ CREATE INDEX mew_session_living ON mew_session (instance) WHERE ended_at IS NULL
 CREATE TABLE mew_watch (
   no INTEGER PRIMARY KEY, id TEXT NOT NULL, session INTEGER NOT NULL, pool INTEGER, status TEXT NOT NULL,
   spec TEXT NOT NULL, head INTEGER NOT NULL, sent INTEGER NOT NULL, delivered INTEGER NOT NULL, held INTEGER NOT NULL,
-  asked_at INTEGER NOT NULL, last_event_at INTEGER,
+  last_event_at INTEGER,
   CHECK (status IN ('active', 'paused', 'cancelled')), CHECK (held >= 0 AND sent <= head));
-CREATE INDEX mew_watch_session ON mew_watch (session) WHERE status <> 'cancelled';
+CREATE INDEX mew_watch_session ON mew_watch (session, no);
 CREATE INDEX mew_watch_pool ON mew_watch (pool) WHERE status <> 'cancelled';
 CREATE INDEX mew_watch_standing ON mew_watch (no) WHERE status <> 'cancelled';
+CREATE INDEX mew_watch_over ON mew_watch (last_event_at) WHERE status = 'cancelled';
 CREATE TABLE mew_event (
   no INTEGER PRIMARY KEY AUTOINCREMENT, watch INTEGER NOT NULL, position INTEGER NOT NULL, kind TEXT NOT NULL,
   tick INTEGER NOT NULL, delivery_id TEXT, lease INTEGER, created_at INTEGER NOT NULL, body TEXT NOT NULL, UNIQUE (watch, position));

@@ -91,29 +91,35 @@ UPDATE mew_session SET instance = :instance, ended_at = NULL WHERE no = :no;
 -- name: mew_session_end: a connection has gone
 UPDATE mew_session SET ended_at = :now WHERE no = :no;
 
+-- name: mew_session_delete: it left nothing behind
+DELETE FROM mew_session WHERE no = :no;
+
+-- name: mew_watch_any: whether a session ever had a watch
+SELECT 1 FROM mew_watch WHERE session = :session LIMIT 1;
+
 -- name: mew_sessions_orphaned: sessions of brokers that have not been heard of
 SELECT s.no, s.id FROM mew_session AS s LEFT JOIN instance AS i ON i.id = s.instance
 WHERE s.ended_at IS NULL AND s.instance <> :own AND (i.heartbeat_at IS NULL OR i.heartbeat_at < :before)
 ORDER BY s.no LIMIT :limit;
 
 -- name: mew_watch_insert: a standing query
-INSERT INTO mew_watch (no, id, session, pool, status, spec, head, sent, delivered, held, asked_at)
-VALUES (:no, :id, :session, :pool, 'active', :spec, 0, 0, 0, 0, 0);
+INSERT INTO mew_watch (no, id, session, pool, status, spec, head, sent, delivered, held)
+VALUES (:no, :id, :session, :pool, 'active', :spec, 0, 0, 0, 0);
 
 -- name: mew_watch_get: a watch
-SELECT no, id, session, pool, status, spec, head, sent, delivered, held, asked_at, last_event_at
+SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
 FROM mew_watch WHERE no = :no;
 
 -- name: mew_watches_standing: everything that is not cancelled
-SELECT no, id, session, pool, status, spec, head, sent, delivered, held, asked_at, last_event_at
+SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
 FROM mew_watch WHERE status <> 'cancelled' ORDER BY no;
 
--- name: mew_watches_of_session: a session's watches that are not cancelled
-SELECT no, id, session, pool, status, spec, head, sent, delivered, held, asked_at, last_event_at
-FROM mew_watch WHERE session = :session AND status <> 'cancelled' ORDER BY no;
+-- name: mew_watches_of_session: a session's watches that stand, or have something left to say
+SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
+FROM mew_watch WHERE session = :session AND (status <> 'cancelled' OR sent < head) ORDER BY no;
 
 -- name: mew_watches_of_pool: the members of a group
-SELECT no, id, session, pool, status, spec, head, sent, delivered, held, asked_at, last_event_at
+SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
 FROM mew_watch WHERE pool = :pool AND status <> 'cancelled' ORDER BY no;
 
 -- name: mew_watch_pool_left: whether a pool has another member
@@ -135,6 +141,9 @@ UPDATE mew_watch SET spec = :spec WHERE no = :no;
 UPDATE mew_watch SET head = :head, sent = :sent, delivered = :delivered, held = :held, last_event_at = :last_event_at
 WHERE no = :no;
 
+-- name: mew_watch_emptied: nothing is left to be sent
+UPDATE mew_watch SET sent = head WHERE no = :no;
+
 -- name: mew_watch_settled: one delivery less is outstanding
 UPDATE mew_watch SET held = held - 1 WHERE no = :no AND held > 0;
 
@@ -149,6 +158,15 @@ WHERE watch = :watch AND position > :sent AND (tick <= :tick OR kind = 'initial'
 -- name: mew_events_prune: what is older than the buffer, unless it waits to be settled
 DELETE FROM mew_event WHERE watch = :watch AND position <= :upto AND (lease IS NULL OR NOT EXISTS (
   SELECT 1 FROM mew_delivery AS d WHERE d.watch = mew_event.watch AND d.lease = mew_event.lease));
+
+-- name: mew_watches_over: watches that were cancelled long ago and still have events
+SELECT no FROM mew_watch WHERE status = 'cancelled' AND last_event_at < :before LIMIT :limit;
+
+-- name: mew_events_expire: the events of a watch that was cancelled long ago
+DELETE FROM mew_event WHERE watch = :watch;
+
+-- name: mew_watch_quiet: nothing is left of its events
+UPDATE mew_watch SET last_event_at = NULL WHERE no = :no;
 
 -- name: mew_events_forget: the buffer of a cancelled watch
 DELETE FROM mew_event WHERE watch = :watch AND position > :sent AND kind <> 'notice';

@@ -378,7 +378,7 @@ class Builder:
 
     def _not_for_ack(self, tree: Tree[Token], c: Children) -> None:
         error = GraphError("parse_error", "unexpected '['", at=_at(tree))
-        error.hint = "[no_retry] belongs to NACK only"
+        error.hint = "[no_retry] belongs to NACK only, once"
         raise error
 
     def _ack(self, tree: Tree[Token], c: Children) -> s.Settle:

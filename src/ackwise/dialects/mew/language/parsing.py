@@ -22,7 +22,11 @@ _START = re.compile(
     r"(?im)^[ \t]*(?:ontology|type|node|edge|abstract|sealed|spawn|link|set|kill|unlink|match|inspect|begin|commit"
     r"|rollback|tick|watch|ack|nack|pause|resume|cancel|alter|\w+[ \t]*=[ \t]*watch)\b"
 )
-LONGEST = 1 << 20
+LONGEST = 8 << 20
+SHORT = 4 << 10
+"""Texts up to this length are remembered."""
+DEEPEST = 150
+"""So far may an expression be nested."""
 
 
 class Parsed(msgspec.Struct):
@@ -44,9 +48,17 @@ def _lark() -> Lark:
     return Lark(grammar(), parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
-@lru_cache(maxsize=1024)
 def parse(text: str) -> Parsed:
-    """Cached: the same statements come again and again, with other parameters."""
+    """Short texts are remembered: the same statements come again and again, with other parameters."""
+    return _remembered(text) if len(text) <= SHORT else _parse(text)
+
+
+@lru_cache(maxsize=1024)
+def _remembered(text: str) -> Parsed:
+    return _parse(text)
+
+
+def _parse(text: str) -> Parsed:
     if len(text) > LONGEST:
         return Parsed([], GraphError("parse_error", f"the text is longer than {LONGEST} characters"), len(text))
     blanked, skipped = blank_skipped(text)
@@ -55,7 +67,7 @@ def parse(text: str) -> Parsed:
     statements: list[s.Statement] = []
     for tree in trees:
         try:
-            statements.append(_statement(builder.build(tree)))
+            statements.append(_shallow(_statement(builder.build(tree)), _at(tree)))
         except GraphError as refusal:
             end = tree.meta.end_pos if not tree.meta.empty else len(text)
             return Parsed(statements, pointed(refusal, text), end, skipped)
@@ -72,6 +84,28 @@ def parse(text: str) -> Parsed:
 
 def _too_deep() -> GraphError:
     return GraphError("parse_error", "the statement is nested too deeply")
+
+
+def _shallow(statement: s.Statement, at: At) -> s.Statement:
+    """Refuse what is nested so deeply that looking at it would end in a crash."""
+    ahead: list[tuple[Any, int]] = [(statement, 0)]
+    while ahead:
+        node, depth = ahead.pop()
+        if depth > DEEPEST:
+            raise GraphError("parse_error", "the statement is nested too deeply", at=at)
+        if isinstance(node, tuple):
+            ahead += [(one, depth) for one in node if isinstance(one, tuple | msgspec.Struct)]
+        else:
+            ahead += [
+                (value, depth + 1)
+                for field in node.__struct_fields__
+                if isinstance(value := getattr(node, field), tuple | msgspec.Struct)
+            ]
+    return statement
+
+
+def _at(tree: Tree[Token]) -> At:
+    return (tree.meta.line, tree.meta.column) if not tree.meta.empty else (0, 0)
 
 
 def _statement(built: Any) -> s.Statement:

@@ -1,0 +1,87 @@
+"""Several brokers over one graph: who hears of what, and what becomes of a broker's sessions when it is gone."""
+
+from __future__ import annotations
+
+import threading
+
+from ackwise.core.commands import Sweep
+from ackwise.mew import Event, Session
+from ackwise.store.clock import ManualClock
+
+GRAPH = "node Job { n: Int }"
+CONSUME = "w = WATCH j: Job [mode: consume] RETURN j.n"
+
+
+def test_a_commit_of_another_broker_wakes_who_waits(graph_url: str) -> None:
+    found: list[Event] = []
+    with Session(graph_url) as consumer, Session(graph_url) as producer:
+        producer.run(GRAPH)
+        consumer.run(CONSUME + " v = WATCH j: Job RETURN j.n")
+        consumer.events()
+
+        def wait() -> None:
+            while len(found) < 2:
+                found.extend(consumer.events(wait=20))
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        producer.run("SPAWN j: Job { n = 1 }")
+        thread.join(20)
+        assert sorted(event.type for event in found) == ["added", "consumed"]
+        assert producer.ack(next(event for event in found if event.delivery_id)).done.deleted == 1
+
+
+def test_types_and_watches_of_another_broker_are_known(graph_url: str, clock: ManualClock) -> None:
+    with Session(graph_url, clock=clock) as one, Session(graph_url, clock=clock) as two:
+        one.run(GRAPH)
+        two.run("SPAWN j: Job { n = 1 } v = WATCH j: Job RETURN j.n")
+        one.run("SPAWN j: Job { n = 2 } node Other { n: Int }")
+        assert [event.match for event in two.events() if event.type == "added"] == [{"j.n": 2}]
+        two.run("SPAWN o: Other { n = 3 }")
+        assert one.query("MATCH o: Other RETURN o.n") == [{"o.n": 3}]
+
+
+def test_sessions_of_a_broker_that_is_gone_are_cancelled_and_their_deliveries_run_out(
+    graph_url: str, clock: ManualClock
+) -> None:
+    gone = Session(graph_url, clock=clock)
+    gone.run(GRAPH + " SPAWN j: Job { n = 1 } " + CONSUME)
+    (delivery,) = [event for event in gone.events() if event.delivery_id]
+    gone._desk.broker.close()  # type: ignore[union-attr]
+    with Session(graph_url, clock=clock) as left:
+        left.run("")
+        broker = left._desk.broker  # type: ignore[union-attr]
+        broker.send(Sweep(duties=("graph",)))
+        status = "MATCH w: _Watch RETURN w.status"
+        assert left.query(status) == [{"w.status": "active"}]
+        clock.advance(20)
+        assert left.nack(delivery).done.outcome == "requeued"
+        clock.advance(100)
+        broker.send(Sweep(duties=("graph",)))
+        assert left.query(status) == [{"w.status": "cancelled"}]
+        (again,) = [event for event in left.watch(CONSUME, wait=0) if event.delivery_id]
+        assert again.attempt == 2
+        left.ack(again)
+
+
+def test_events_of_a_cancelled_watch_are_kept_for_a_week(graph_url: str, clock: ManualClock) -> None:
+    with Session(graph_url, clock=clock) as session:
+        session.run(GRAPH + " v = WATCH j: Job RETURN j.n SPAWN j: Job { n = 1 } CANCEL WATCH #v")
+        broker = session._desk.broker  # type: ignore[union-attr]
+        count = "MATCH e: _WatchEvent, _watch_event(#v, e) RETURN COUNT(e) AS n"
+        before = session.query(count)
+        clock.advance(6 * 24 * 3600)
+        broker.send(Sweep(duties=("graph",)))
+        assert session.query(count) == before
+        clock.advance(2 * 24 * 3600)
+        broker.send(Sweep(duties=("graph",)))
+        assert session.query(count) == [{"n": 0}]
+        assert session.query("MATCH w: _Watch RETURN w.status") == [{"w.status": "cancelled"}]
+
+
+def test_a_session_without_watches_leaves_nothing_behind(graph_url: str, clock: ManualClock) -> None:
+    with Session(graph_url, clock=clock) as one:
+        for _ in range(3):
+            with one.another() as other:
+                other.run("TICK")
+        assert one.query("MATCH s: _Session RETURN s.id") == [{"s.id": one.id}]
