@@ -55,6 +55,9 @@ async def take(broker: AsyncBroker, claim: Claim) -> Handed:
 def routes(broker: AsyncBroker) -> list[Route]:
     async def pop(call: Call) -> Answer:
         claim, lock_id = claim_of(call)
+        await call.body()
+        if call.gone:
+            raise Gone
         try:
             handed = await take(broker, claim)
         except UnknownQueue:
