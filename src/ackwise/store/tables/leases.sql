@@ -37,6 +37,11 @@ SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_a
   ended_at, end_kind, lost, yields
 FROM lease WHERE grp = :grp AND ended_at IS NULL;
 
+-- name: leases_expired_in_group: leases of a group that ran out and were not ended
+SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  ended_at, end_kind, lost, yields
+FROM lease WHERE grp = :grp AND ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit;
+
 -- name: leases_count_expired: one more lease of a group ran out
 UPDATE grp SET expired_leases = expired_leases + 1 WHERE id = :grp;
 

@@ -17,9 +17,11 @@ from ackwise.store.session import Outdated
 from ackwise.store.turn import catalog, places, reading
 from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
+from ackwise.store.turn.expiry import expire_own
 from ackwise.store.turn.finding import Finder
 
 SPAN_PAGE = 500
+MOST_OWN_EXPIRED = 200
 
 
 def check(command: Claim) -> None:
@@ -122,6 +124,7 @@ class _Claiming:
             return again
         if self.queue.paused:
             return Claimed(self.group.name, [], empty=EmptyReason.PAUSED)
+        expire_own(self.turn, MOST_OWN_EXPIRED, self.group.id)
         if self._shut_out():
             return self._empty()
         finder = Finder(self.turn, self.command, self.queue, self.group.id, self.owner, strict=self.strict)
