@@ -45,6 +45,13 @@ PUSHES = {
     "one of items no object": {"items": [{"item": {}}, {"item": 7}]},
     "one of items with a bad priority": {"items": [{"item": {}}, {"item": {}, "priority": False}]},
     "item and items": {"item": {}, "items": [{"item": {}}]},
+    "a number beyond a double": b'{"item": {"a": 1e999}}',
+    "a negative one": b'{"item": {"a": [{"b": -1.8E+308}]}}',
+    "many digits": b'{"item": {"a": ' + b"9" * 309 + b"}}",
+    "many digits and an exponent": b'{"item": {"a": ' + b"9" * 250 + b"e99}}",
+    "so many digits that no number has": b'{"item": {"a": ' + b"9" * 5000 + b"}}",
+    "one of items beyond a double": b'{"items": [{"item": {}}, {"item": {"a": 1e309}}]}',
+    "nearly too deep": b'{"item": ' + b'{"a":' * 950 + b"1" + b"}" * 951,
     "deep beyond reason": b'{"item": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001,
 }
 POPS = {
@@ -70,6 +77,23 @@ def test_a_push_that_is_wrong(desk: Desk, body: Any) -> None:
     desk.push(1)
     flat(desk.post("push", body))
     assert desk.depth == {"0": 1}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        b'{"a":1e308,"b":1.7976931348623157e+308,"c":0e999,"d":1e-999,"e":0.0001e310}',
+        b'{"a":"1e999","1e999":"' + b"9" * 400 + b'"}',
+        b'{"a":123456789012345678901234567890}',
+        b'{"a":' + b"[" * 800 + b"]" * 800 + b"}",
+        b'{"a":[' + b",".join([b"[]"] * 3000) + b"]}",
+    ],
+    ids=["large numbers", "text", "a large integer", "deep", "wide"],
+)
+def test_what_a_reader_can_read_is_passed_on(desk: Desk, item: bytes) -> None:
+    assert desk.post("push", b'{"item":' + item + b"}").status == 200
+    answer = desk.http.post(f"/queue/{desk.queue}/pop")
+    assert answer.content == b'{"items":[' + item + b'],"count":1}'
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in POPS.items() for text in texts])
