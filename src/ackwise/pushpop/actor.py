@@ -241,6 +241,6 @@ def _shaped(said: Said, **shape: Kinds) -> Answered:
         body = _read(said.body)
     except (msgspec.DecodeError, RecursionError):
         body = {}
-    if not body and shape or not all(isinstance(body.get(name), kinds) for name, kinds in shape.items()):
+    if (not body and shape) or not all(isinstance(body.get(name), kinds) for name, kinds in shape.items()):
         raise StoreError(f"the answer {said.status} is not a PushPop server's")
     return body

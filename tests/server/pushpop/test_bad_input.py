@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.server.pushpop.desk import INVALID, Desk
+from tests.server.running import Running
+from tests.server.wire import Wire
 
 PUSHES = {
     "no body": b"",
@@ -116,6 +118,28 @@ def test_queue_ids_are_letters_digits_and_two_signs(http: httpx2.Client, queue: 
     assert answer.status_code == 400
     assert set(answer.json()) == {"success", "message"}
     assert answer.json()["success"] is False
+
+
+@pytest.mark.parametrize("path", ["/queue//push", "/queue//pop", "/queue//metadata", "/queue//sink/http/register"])
+def test_an_empty_queue_id(server: Running, path: str) -> None:
+    with Wire(server.address) as wire:
+        wire.ask("GET" if path.endswith("metadata") else "POST", path, b'{"item": {}}')
+        answer = wire.reply()
+    assert answer is not None
+    assert (answer.status, set(answer.json), answer.json["success"]) == (400, {"success", "message"}, False)
+    assert "queue_id" in answer.json["message"]
+
+
+def test_paths_and_methods_that_are_not_there(desk: Desk) -> None:
+    assert desk.post("shove") == (404, {"success": False, "message": "There is nothing at this path."})
+    assert desk.post("push/twice").status == 404
+    answer = desk.http.get(f"/queue/{desk.queue}/pop")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert answer.json() == {"success": False, "message": "GET is not allowed here"}
+    answer = desk.http.options(f"/queue/{desk.queue}/pop")
+    assert (answer.status_code, answer.headers["allow"]) == (204, "POST")
+    for path in ("/elsewhere", "/queues/x"):
+        assert set(desk.http.get(path).json()) == {"error", "code"}
 
 
 @pytest.mark.parametrize("queue", ["a", "Z9", "-", "_", "a-b_c", "a" * 64])

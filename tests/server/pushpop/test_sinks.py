@@ -237,9 +237,7 @@ def test_registrations_at_the_same_time_leave_one_sink(any_store: str) -> None:
     asyncio.run(on_a_store(any_store, work))
 
 
-def test_a_sink_that_may_not_post_from_here_is_mentioned_once(
-    any_store: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_sink_that_may_not_post_from_here_is_mentioned_once(any_store: str, caplog: pytest.LogCaptureFixture) -> None:
     async def work(broker: AsyncBroker, sinks: Sinks) -> None:
         await sinks.register("q", Target("http://hooks.example.com/"))
         elsewhere = Sinks(broker)

@@ -19,6 +19,7 @@ LONGEST_LOCK_ID = 128
 POLICY = QueuePolicy(lease_seconds=DEFAULT_TTL, retry_limit=None, delivery_limit=None, exclusivity="queue")
 """A lock may run out any number of times: the item always returns."""
 
+BAD_QUEUE_ID = "queue_id has 1 to 64 letters, digits, - and _"
 LOCKED = "Queue is locked pending acknowledgement"
 REQUIRED = "lock_id is required"
 INVALID = "Invalid lock_id"
@@ -36,7 +37,7 @@ def queue_id(call: Call) -> str:
     """The queue that the path names."""
     text = call.params[0]
     if not is_queue_id(text):
-        raise BadInput("queue_id has 1 to 64 letters, digits, - and _")
+        raise BadInput(BAD_QUEUE_ID)
     return text
 
 
