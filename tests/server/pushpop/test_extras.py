@@ -138,6 +138,17 @@ def test_a_dead_letter_is_one_like_any_other(desk: Desk) -> None:
     assert desk.drained() == [1, 3]
 
 
+def test_where_a_failure_rewinds_only_the_first_item_dies(desk: Desk) -> None:
+    desk.push(1, 2, 3)
+    policy = {"type": "configure_queue", "queue": desk.queue, "policy": {"on_failure": "rewind"}}
+    assert desk.http.post("/v1/admin", json=policy).status_code == 200
+    status, body = desk.post("deadletter", {"lock_id": desk.lock(count=3)["lock_id"]})
+    assert (status, body["message"]) == (200, "1 items dead-lettered, 2 returned")
+    (letter,) = desk.http.get("/api/v1/dlq", params={"queue": desk.queue}).json()["messages"]
+    assert (body["dlq_id"], letter["data"]) == (letter["id"], {"n": 1})
+    assert desk.drained() == [2, 3]
+
+
 def test_every_item_of_a_lock_becomes_a_dead_letter(desk: Desk) -> None:
     desk.push(1, 2, 3)
     held = desk.lock(count=3)

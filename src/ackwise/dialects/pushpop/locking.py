@@ -49,12 +49,13 @@ class Locks:
         settled = await self._settle(lock[0], Outcome.REJECT)
         if not settled.verdict.settled:
             return await self._not_there(lock[0], settled.verdict)
+        returned = settled.count - settled.dead
         found = {
             "success": True,
-            "message": f"{settled.count} items dead-lettered",
+            "message": f"{settled.dead} items dead-lettered" + (f", {returned} returned" if returned else ""),
             "dlq_id": settled.dead_ids[0] if settled.dead_ids else None,
         }
-        return answer(found if settled.count == 1 else {**found, "dlq_ids": settled.dead_ids})
+        return answer(found if settled.dead == 1 else {**found, "dlq_ids": settled.dead_ids})
 
     async def extend(self, call: Call) -> Answer:
         lock = await _lock(call)
