@@ -121,6 +121,15 @@ def test_a_day_from_now_is_the_most(desk: Desk) -> None:
     assert desk.look()["lock"]["expires_at"] == held["lock_expires_at"]
 
 
+def test_who_wants_the_queue_alone_hears_of_the_lock_that_ends_last(desk: Desk) -> None:
+    desk.push(1, 2, 3)
+    for ttl in (20, 300, 60):
+        desk.lock(ttl_seconds=ttl, allow_competing_consumers="true")
+    for held in ("true", "false"):
+        status, body = desk.post("pop", require_ack=held)
+        assert (status, body["lock_expires_at"]) == (423, desk.now + 300)
+
+
 # dead letters
 
 

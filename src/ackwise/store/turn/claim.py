@@ -125,8 +125,8 @@ class _Claiming:
         if self.queue.paused:
             return Claimed(self.group.name, [], empty=EmptyReason.PAUSED)
         expire_own(self.turn, MOST_OWN_EXPIRED, self.group.id)
-        if self._shut_out():
-            return self._empty()
+        if (until := self._shut_out()) is not None:
+            return Claimed(self.group.name, [], empty=EmptyReason.LOCKED, until=until)
         finder = Finder(self.turn, self.command, self.queue, self.group.id, self.owner, strict=self.strict)
         for part, lanes in finder.candidates(lambda: bool(self.picked)):
             self._visit(part, lanes)
@@ -172,19 +172,16 @@ class _Claiming:
         assert cursor is not None
         return cursor
 
-    def _shut_out(self) -> bool:
-        """Whether somebody holds the whole queue, or this claim wants it whole and somebody holds anything."""
+    def _shut_out(self) -> int | None:
+        """Until when somebody holds the whole queue, or anything of it if this claim wants it whole."""
         where = {"grp": self.group.id, "owner": self.owner, "now": self.turn.now}
         if self.exclusivity == "queue":
             holder = self.session.row("lease_other", where)
         elif self.turn.nobody_has_all(self.group.id):
-            return False
+            return None
         else:
             holder = self.session.row("lease_whole_queue", where)
-        if holder is None:
-            return False
-        self.blocked, self.until = EmptyReason.LOCKED, holder[1]
-        return True
+        return None if holder is None else int(holder[1])
 
     def _visit(self, part: int, lanes: set[int] | None) -> None:
         cursors = [Cursor(*row) for row in self.session.rows("cursors_of_part", {"part": part, "grp": self.group.id})]
