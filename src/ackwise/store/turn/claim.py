@@ -114,6 +114,8 @@ class _Claiming:
         self.room = command.most
         self.picked: list[tuple[Cursor, list[Take]]] = []
         self.parts: set[int] = set()
+        self.lanes: set[int] = set()
+        self.places: dict[int, dict[int, Cursor] | None] = {}
         self.solo = False
         self.blocked: EmptyReason | None = None
         self.until: int | None = None
@@ -184,17 +186,25 @@ class _Claiming:
         return None if holder is None else int(holder[1])
 
     def _visit(self, part: int, lanes: set[int] | None) -> None:
-        cursors = [Cursor(*row) for row in self.session.rows("cursors_of_part", {"part": part, "grp": self.group.id})]
-        if not self._may_enter(cursors):
+        if (here := self._entered(part)) is None:
             self.blocked = EmptyReason.LOCKED
-            self._close_doors(cursors)
             return
-        already = {cursor.lane for cursor, _ in self.picked}
-        for cursor in cursors:
-            wanted = lanes is None or cursor.lane in lanes
-            wanted = wanted and (self.command.priorities is None or cursor.prio in self.command.priorities)
-            if wanted and self.room and not self.solo and cursor.lane not in already:
+        for lane in here if lanes is None else lanes & here.keys():
+            cursor = here[lane]
+            wanted = self.command.priorities is None or cursor.prio in self.command.priorities
+            if wanted and self.room and not self.solo and lane not in self.lanes:
                 self._take(cursor)
+
+    def _entered(self, part: int) -> dict[int, Cursor] | None:
+        """The group's places in a partition by lane, read once for each claim; None if others keep this claim out."""
+        if part not in self.places:
+            rows = self.session.rows("cursors_of_part", {"part": part, "grp": self.group.id})
+            cursors = [Cursor(*row) for row in rows]
+            may = self._may_enter(cursors)
+            self.places[part] = {cursor.lane: cursor for cursor in cursors} if may else None
+            if not may:
+                self._close_doors(cursors)
+        return self.places[part]
 
     def _close_doors(self, cursors: list[Cursor]) -> None:
         """Free lanes beside an exclusively held one are not ready until that hold ends, which opens them again."""
@@ -233,6 +243,7 @@ class _Claiming:
         if plan.takes:
             self.picked.append((cursor, plan.takes))
             self.parts.add(cursor.part)
+            self.lanes.add(cursor.lane)
             self.room -= sum(take.hi - take.lo for take in plan.takes)
             self.solo = plan.solo
             return
