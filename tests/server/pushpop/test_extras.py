@@ -130,6 +130,16 @@ def test_who_wants_the_queue_alone_hears_of_the_lock_that_ends_last(desk: Desk) 
         assert (status, body["lock_expires_at"]) == (423, desk.now + 300)
 
 
+def test_a_pop_of_large_items_stops_at_sixteen_mebibytes(desk: Desk) -> None:
+    large = {"x": "x" * (6 << 20)}
+    for _ in range(4):
+        desk.push(large)
+    held = desk.lock(count=100)
+    assert held["count"] == 2
+    assert desk.ack(held["lock_id"]).body["items_acknowledged"] == 2
+    assert desk.post("pop", count=100).body["count"] == 2
+
+
 # dead letters
 
 

@@ -31,6 +31,7 @@ def claim_of(call: Call) -> tuple[Claim, str | None]:
     claim = Claim(
         queue=queue,
         most=most,
+        most_bytes=words.MOST_POPPED_BYTES,
         lease=ttl * MICROS,
         exclusivity="none" if competing else "queue",
         order="relaxed" if competing else "strict",

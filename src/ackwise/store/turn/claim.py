@@ -47,6 +47,8 @@ def check(command: Claim) -> None:
     for priority in command.priorities or ():
         limits.count(priority, "priority", least=0, most=limits.MAX_PRIORITY)
     limits.count(command.most, "max")
+    if command.most_bytes is not None:
+        limits.count(command.most_bytes, "max_bytes", most=limits.MAX_CLAIM_BYTES)
     if command.most_partitions is not None:
         limits.count(command.most_partitions, "max_partitions")
     if command.lease is not None:
@@ -112,6 +114,7 @@ class _Claiming:
         self.no = 0
         self.owner = command.owner or ""
         self.room = command.most
+        self.bytes_left = command.most_bytes if command.most > 1 else None
         self.picked: list[tuple[Cursor, list[Take]]] = []
         self.parts: set[int] = set()
         self.lanes: set[int] = set()
@@ -241,10 +244,12 @@ class _Claiming:
             bulk=self.command.bulk,
         )
         if plan.takes:
-            self.picked.append((cursor, plan.takes))
-            self.parts.add(cursor.part)
-            self.lanes.add(cursor.lane)
-            self.room -= sum(take.hi - take.lo for take in plan.takes)
+            takes = plan.takes if self.bytes_left is None else self._light_enough(cursor.lane, plan.takes)
+            if takes:
+                self.picked.append((cursor, takes))
+                self.parts.add(cursor.part)
+                self.lanes.add(cursor.lane)
+            self.room = 0 if takes != plan.takes else self.room - sum(take.hi - take.lo for take in takes)
             self.solo = plan.solo
             return
         if plan.blocked is None and cursor.held and not self.strict:
@@ -256,6 +261,18 @@ class _Claiming:
             self.blocked = plan.blocked
             if plan.until is not None and (self.until is None or plan.until < self.until):
                 self.until = plan.until
+
+    def _light_enough(self, lane: int, takes: list[Take]) -> list[Take]:
+        """As much as there are bytes left for, segment by segment: a large message has one of its own."""
+        assert self.bytes_left is not None
+        found: list[Take] = []
+        for take in takes:
+            for first, size in reading.sizes(self.session, lane, take.lo, take.hi):
+                if size > self.bytes_left and (self.picked or found or first > take.lo):
+                    return [*found, Take(take.lo, first, take.span)] if first > take.lo else found
+                self.bytes_left -= size
+            found.append(take)
+        return found
 
     def _mark_again(self, cursor: Cursor) -> None:
         """A lane that gave nothing goes where it belongs in the order of ready lanes; the next looks elsewhere."""
