@@ -86,10 +86,10 @@ class Locks:
             await self._broker.send(Sweep(duties=("expire",)))
             return answer(words.EXPIRED, 410)
         try:
-            (depth,) = await self._broker.ask(q.ListDepths(queue=claim.queue))
+            held = await self._broker.ask(q.IsHeld(queue=claim.queue))
         except UnknownQueue:
-            depth = None
-        if depth is not None and depth.leases:
+            held = False
+        if held:
             return bad(words.INVALID)
         return answer({"success": False, "message": words.NOT_FOUND}, 404)
 
