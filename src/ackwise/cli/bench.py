@@ -23,9 +23,7 @@ def bench() -> None:
 def pushpop(
     users: Annotated[int, typer.Option("--users", "-u", min=1, help="Each has a connection and a queue.")] = 40,
     iterations: Annotated[int, typer.Option("--iterations", "-i", min=2, help="Items that each user pushes.")] = 10_000,
-    ramp_up: Annotated[
-        float, typer.Option("--ramp-up", "-r", min=0, help="Users a second; 0: all at once.")
-    ] = 0.0,
+    ramp_up: Annotated[float, typer.Option("--ramp-up", "-r", min=0, help="Users a second; 0: all at once.")] = 0.0,
     url: Annotated[str | None, typer.Option(help="A server that runs already, instead of one of its own.")] = None,
     store: Annotated[
         str | None, typer.Option(help="The store of its own server.", show_default="a SQLite file")
