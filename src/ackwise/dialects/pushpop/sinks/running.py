@@ -53,6 +53,8 @@ class Sinks:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            # What sinks claimed and did not post is on its way back.
+            await asyncio.gather(*self._posts, return_exceptions=True)
         if self._http is not None:
             await self._http.close()
 
