@@ -10,12 +10,13 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ackwise.core.errors import BadInput, BadStoreURL, Draining, OutcomeUnknown, StoreUnavailable
+from ackwise.core.errors import BadInput, BadStoreURL, Draining, OutcomeUnknown, StoreError, StoreUnavailable
 from ackwise.pushpop import PushPop, PushPopActor, QueueLocked
 from ackwise.store.clock import ManualClock
 from tests.server.running import Running
@@ -490,6 +491,157 @@ def test_a_closed_one_says_so(tmp_path: Path) -> None:
     made.close()
     with pytest.raises(Draining):
         made.Pop()
+
+
+def test_a_closed_actor_is_not_opened_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        actor = PushPopActor("a", f"sqlite:///{tmp_path}/closed.db")
+        beside = actor.another("b")
+        await actor.push({"id": 1})
+        await actor.close()
+        await actor.close()
+        for closed in (actor, beside):
+            with pytest.raises(Draining):
+                await closed.pop()
+            with pytest.raises(Draining):
+                async with closed:
+                    raise AssertionError
+
+    asyncio.run(main())
+
+
+def test_a_sync_one_where_an_event_loop_runs(tmp_path: Path) -> None:
+    async def main() -> None:
+        with PushPop("a", f"sqlite:///{tmp_path}/inside.db") as made:
+            made.push({"id": 1})
+            assert made.pop() == [{"id": 1}]
+        assert asyncio.get_running_loop().is_running()
+
+    asyncio.run(main())
+
+
+def test_whoever_is_inside_when_another_closes_it_hears_so(tmp_path: Path) -> None:
+    heard: list[BaseException] = []
+    for number in range(20):
+        made = PushPop("a", f"sqlite:///{tmp_path}/{number}.db?durability=normal")
+        begun = threading.Barrier(5)
+
+        def work(made: PushPop = made, begun: threading.Barrier = begun) -> None:
+            try:
+                made.pop()
+                begun.wait()
+                while True:
+                    made.pop()
+            except BaseException as problem:
+                heard.append(problem)
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        begun.wait()
+        made.close()
+        for thread in threads:
+            thread.join(20)
+            assert not thread.is_alive()
+    assert len(heard) == 80
+    assert {type(problem) for problem in heard} <= {Draining, OutcomeUnknown}, heard
+
+
+def test_a_call_that_is_cut_off_by_closing_may_have_happened() -> None:
+    with Silent() as silent:
+        made = PushPop("a", f"http://127.0.0.1:{silent.port}")
+        heard: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                made.pop()
+            except BaseException as problem:
+                heard.append(problem)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        silent.asked.wait()
+        made.close()
+        thread.join()
+    assert [type(problem) for problem in heard] == [OutcomeUnknown]
+
+
+class Silent:
+    """A server that never answers."""
+
+    def __enter__(self) -> Silent:
+        self.asked = threading.Event()
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._socket.getsockname()[1]
+        self._thread = threading.Thread(target=self._listen)
+        self._thread.start()
+        return self
+
+    def _listen(self) -> None:
+        connection, _ = self._socket.accept()
+        with connection:
+            while connection.recv(1000):
+                self.asked.set()
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+        self._socket.close()
+
+
+SAYINGS = {
+    "html": (502, b"<html>bad gateway</html>"),
+    "nothing": (200, b""),
+    "an empty object": (200, b"{}"),
+    "of another": (200, b'{"ok": true}'),
+    "not found by another": (404, b'{"error": "Not Found", "code": "no_such_route"}'),
+    "detail": (400, b'{"detail": "bad"}'),
+    "gone": (410, b"gone"),
+    "locked by another": (423, b"{}"),
+    "locked until some day": (423, b'{"message": "m", "lock_expires_at": "soon"}'),
+}
+
+
+@pytest.mark.parametrize("saying", SAYINGS.values(), ids=SAYINGS.keys())
+def test_what_is_not_said_by_a_pushpop_server(saying: tuple[int, bytes]) -> None:
+    with Saying(*saying) as url, PushPop("a", url) as made:
+        calls: list[Callable[[], object]] = [
+            lambda: made.push({}),
+            lambda: made.push_many([{}]),
+            made.pop,
+            made.pop_with_ack,
+            lambda: made.acknowledge("x"),
+            lambda: made.extend_lock("x"),
+            lambda: made.dead_letter("x"),
+        ]
+        for call in calls:
+            with pytest.raises(StoreError, match="not a PushPop server's"):
+                call()
+
+
+class Saying:
+    """A server that always says the same."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length") or 0))
+                self.send_response(status)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    def __enter__(self) -> str:
+        threading.Thread(target=self._server.serve_forever, args=(0.01,)).start()
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 @pytest.mark.parametrize("queue", ["", "a.b", "a" * 65, "é", "a b", None, 7])

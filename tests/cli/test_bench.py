@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from types import SimpleNamespace
+
 import httpx2
 import pytest
 
 from ackwise.bench import pushpop
+from ackwise.bench import users as users_module
 from ackwise.bench.latencies import Latencies
+from ackwise.bench.users import User, Users
 from tests.cli.conftest import Ackwise
 from tests.server.running import Running
 
@@ -38,13 +44,45 @@ def test_on_a_server_of_its_own(ackwise: Ackwise) -> None:
 
 def test_on_a_server_that_runs(ackwise: Ackwise, url: str) -> None:
     with Running(url) as server:
-        said = ackwise("bench", "pushpop", "-u", "3", "-i", "20", "-r", "100", "--url", server.url)
-        assert said.code == 0, said.err
+        for _ in range(2):
+            said = ackwise("bench", "pushpop", "-u", "3", "-i", "20", "-r", "100", "--url", server.url)
+            assert said.code == 0, said.err
         with httpx2.Client(base_url=server.url) as http:
             left = http.get("/queue").json()["queues"]
-    assert [(one["queue_id"], one["depth"]) for one in left] == [(f"bench-{n}", {}) for n in range(3)]
+    assert [one["depth"] for one in left] == [{}] * 6
+    runs = Counter(one["queue_id"].rpartition("-")[0] for one in left)
+    assert (list(runs.values()), all(run.startswith("bench-") for run in runs)) == ([3, 3], True)
     for text in (*OPERATIONS, "bytes per lock", "about 3,800/s, mean 10.5 ms", "3-5 ms", "200-500 bytes", "p99"):
         assert text in said.out
+
+
+@pytest.mark.parametrize("url", ["https://127.0.0.1:6632", "127.0.0.1:6632", "http://", "http://x:y", "sqlite:///x.db"])
+def test_only_plain_http_is_measured(ackwise: Ackwise, url: str) -> None:
+    said = ackwise("bench", "pushpop", "-u", "1", "-i", "2", "--url", url)
+    assert said.code != 0
+    assert "plain http" in said.err
+
+
+def test_users_arrive_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    async def push(user: User) -> None:
+        await user.timed("push", user.post("push", b'{"item":{}}'))
+
+    async def main(server: str) -> None:
+        users = await Users.arrive(server, 3, ramp_up=10)
+        await users.begin(1, push)
+        assert waited == [0.0, 0.1, 0.2]
+        await users.each(2, push)
+        assert len(waited) == 3
+        users.leave()
+
+    monkeypatch.setattr(users_module, "asyncio", SimpleNamespace(sleep=sleep, gather=asyncio.gather))
+    with Running(url) as server:
+        asyncio.run(main(server.url))
 
 
 @pytest.mark.parametrize("wrong", [("--users", "0"), ("--iterations", "1"), ("--ramp-up", "-1"), ("--users", "x")])

@@ -75,6 +75,8 @@ BAD: dict[str, tuple[c.Command, type[AckwiseError]]] = {
     "claim: none": (c.Claim(queue="q", most=0), BadInput),
     "claim: huge": (c.Claim(queue="q", most=HUGE), BadInput),
     "claim: NaN": (c.Claim(queue="q", most=NAN), BadInput),  # type: ignore[arg-type]
+    "claim: no bytes": (c.Claim(queue="q", most_bytes=0), BadInput),
+    "claim: bytes true": (c.Claim(queue="q", most_bytes=True), BadInput),
     "claim: true": (c.Claim(queue="q", most=True), BadInput),
     "claim: lease over a day": (c.Claim(queue="q", lease=DAY + 1), BadInput),
     "claim: no lease time": (c.Claim(queue="q", lease=0), BadInput),

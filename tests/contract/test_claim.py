@@ -181,3 +181,34 @@ def test_ten_thousand_messages_are_one_span(desk: Desk) -> None:
     assert [(g.lo, g.hi) for g in hand.grants] == [(0, 10_000)]
     assert desk.ack(c.ByLease(hand.lease_id)) == ["acked"]
     assert counts(desk.group()) == {"acked": 10_000}
+
+
+LARGE = "x" * 100_000
+SMALL = "y" * 1_000
+
+
+@pytest.mark.parametrize("auto_ack", [False, True], ids=["leased", "auto_ack"])
+def test_a_claim_stops_when_it_has_so_many_bytes(desk: Desk, auto_ack: bool) -> None:
+    desk.push(*(f"{LARGE}{n}" for n in range(5)))
+    desk.push(f"{LARGE}5", priority=1)
+    desk.push(*(f"{SMALL}{n}" for n in range(20)), priority=2)
+
+    def numbers(most_bytes: int, most: int = 9) -> list[str]:
+        hand = desk.claim(most, most_bytes=most_bytes, auto_ack=auto_ack)
+        return [body.strip("xy") for body in hand.bodies]
+
+    assert numbers(1) == ["0"]
+    assert numbers(1, most=1) == ["1"]
+    assert numbers(250_000) == ["2", "3"]
+    assert numbers(205_000) == ["4", "5"]
+    assert numbers(250_000, most=30) == [str(n) for n in range(20)]
+    assert desk.store.audit() == []
+
+
+def test_bytes_of_what_came_back_count_as_well(desk: Desk) -> None:
+    desk.push(*(f"{LARGE}{n}" for n in range(4)))
+    desk.release(*desk.claim(4).deliveries)
+    desk.release(*desk.claim(1).deliveries)
+    assert len(desk.claim(9, most_bytes=350_000)) == 3
+    assert [body.strip("x") for body in desk.claim(9, most_bytes=350_000).bodies] == ["3"]
+    assert desk.store.audit() == []

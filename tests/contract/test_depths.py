@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import BadInput, UnknownQueue
 from ackwise.core.messages import PlainBatch
+from ackwise.store import depths
 from tests.contract.support import Desk
 
 
@@ -96,3 +99,42 @@ def test_a_plain_batch_with_a_wrong_priority_is_refused(desk: Desk, priority: ob
     with pytest.raises(BadInput, match="priority"):
         desk.do(c.Push(queue="q", messages=PlainBatch([b"1"], priority=priority)))  # type: ignore[arg-type]
     assert desk.store.list_queues(q.ListQueues()) == []
+
+
+def test_every_queue_page_by_page(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("b", "B", "_", "a b", "é", "a"):
+        desk.push("x", queue=name)
+    looked: list[str] = []
+    one = depths._depth
+    monkeypatch.setattr(depths, "_depth", lambda *args: looked.append(args[1].name) or one(*args))
+
+    def names(**query: Any) -> list[str]:
+        looked.clear()
+        found = [depth.queue for depth in desk.store.list_depths(q.ListDepths(**query))]
+        assert looked == found
+        return found
+
+    assert names() == ["B", "_", "a", "a b", "b", "é"]
+    assert names(limit=2) == ["B", "_"]
+    assert names(after="_", limit=2) == ["a", "a b"]
+    assert names(after="b") == ["é"]
+    assert names(after="é", limit=2) == []
+    with pytest.raises(BadInput):
+        names(limit=-1)
+
+
+def test_whether_anybody_holds_anything(desk: Desk) -> None:
+    def held(**query: Any) -> bool:
+        return desk.store.is_held(q.IsHeld(queue="q", **query))
+
+    with pytest.raises(UnknownQueue):
+        held()
+    desk.push("a", "b")
+    assert not held()
+    first = desk.claim(1, seconds=5)
+    assert (held(), held(group="g")) == (True, False)
+    desk.ack(*first.deliveries)
+    assert not held()
+    desk.claim(1, seconds=5)
+    desk.advance(5)
+    assert not held()

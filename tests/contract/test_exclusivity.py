@@ -55,6 +55,25 @@ def test_queue_needs_the_queue_free_and_keeps_it(desk: Desk) -> None:
     assert len(desk.claim(9)) == 6
 
 
+def test_whoever_is_shut_out_hears_when_the_last_of_them_has_run_out(desk: Desk) -> None:
+    desk.claim(1, exclusivity="none", seconds=20)
+    long = desk.claim(1, exclusivity="none", seconds=300)
+    middle = desk.claim(1, exclusivity="none", seconds=60)
+    assert desk.claim(1, exclusivity="queue").claimed.until == long.claimed.deadline
+    desk.ack(*long.deliveries)
+    assert desk.claim(1, exclusivity="queue").claimed.until == middle.claimed.deadline
+    desk.advance(60)
+    assert len(desk.claim(1, exclusivity="queue")) == 1
+
+
+def test_a_delayed_retry_is_no_end_of_a_lock(desk: Desk) -> None:
+    desk.retry(desk.take(), delay=5)
+    mine = desk.claim(1, exclusivity="queue", seconds=100)
+    for exclusivity in ("none", "partition", "queue"):
+        other = desk.claim(1, exclusivity=exclusivity)
+        assert (other.why, other.claimed.until) == ("locked", mine.claimed.deadline)
+
+
 def test_the_queues_policy_is_the_default(desk: Desk) -> None:
     desk.configure(exclusivity="queue")
     desk.claim(1)

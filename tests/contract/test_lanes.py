@@ -7,6 +7,7 @@ import pytest
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import BadInput, UnknownQueue
+from ackwise.store.turn import claim
 from tests.contract.support import Desk
 
 
@@ -129,3 +130,17 @@ def test_a_superseded_claim_has_given_its_key_away(desk: Desk) -> None:
     (row,) = desk.store.list_leases(q.ListLeases(key_prefix="job/", live_only=False))
     assert (row.lease_id, row.held) == (new.lease_id, 1)
     assert desk.ack(c.ByLease(old.lease_id)) == ["stale"]
+
+
+def test_a_claim_reads_a_partition_once_however_many_lanes_it_visits(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for priority in range(40):
+        desk.push(str(priority), priority=priority)
+    entered: list[int] = []
+    may_enter = claim._Claiming._may_enter
+    monkeypatch.setattr(
+        claim._Claiming, "_may_enter", lambda self, cursors: entered.append(len(cursors)) or may_enter(self, cursors)
+    )
+    assert desk.claim(30).bodies == [str(n) for n in range(30)]
+    assert entered == [40]

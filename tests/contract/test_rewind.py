@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ackwise.core import commands as c
 from tests.contract.support import Delivery, Desk, counts, entry
 
 
@@ -103,3 +104,16 @@ def test_of_two_words_about_one_message_the_harder_counts(desk: Desk, held: list
     assert verdicts(desk, (held[1], "ack"), (held[1], "retry"), (held[0], "ack")) == ["acked", "retried", "acked"]
     assert counts(desk.group()) == {"acked": 1, "held": 5}
     assert [(d.body, d.failures) for d in desk.claim(9).deliveries][:2] == [("1", 1), ("2", 0)]
+
+
+def test_a_rejected_lease_names_what_died_of_it(desk: Desk) -> None:
+    desk.configure(on_failure="rewind", exclusivity="partition")
+    for name in ("a", "b"):
+        desk.push("0", "1", "2", partition=name)
+    lease = desk.claim(6)
+    (settled,) = desk.settle(entry(c.ByLease(lease.lease_id), "reject"))
+    assert (settled.count, settled.dead, settled.lease_ended) == (6, 2, True)
+    assert sorted(settled.dead_ids) == sorted(letter.id for letter in desk.dead())
+    assert sorted(desk.claim(9).bodies) == ["1", "1", "2", "2"]
+    (again,) = desk.settle(entry(c.ByLease(lease.lease_id), "reject"))
+    assert (again.verdict.settled, again.count, again.dead_ids) == (False, 0, [])

@@ -9,6 +9,7 @@ import pytest
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import BadInput
+from ackwise.core.limits import MICROS
 from ackwise.core.messages import QUEUE_MODE
 from tests.contract.support import Desk, counts
 
@@ -208,3 +209,16 @@ def test_a_clock_that_goes_back_loses_nothing(desk: Desk) -> None:
 def test_a_beat_is_remembered(desk: Desk) -> None:
     assert desk.do(c.Beat(instance="broker-1")).count == 1
     assert desk.do(c.Beat(instance="broker-1")).count == 1
+
+
+def test_a_claim_finds_what_is_due_however_many_leases_of_others_ran_out(desk: Desk) -> None:
+    desk.number(500, queue="busy")
+    desk.push("mine")
+    many = [c.Claim(queue="busy", most=1, lease=1 * MICROS) for _ in range(500)]
+    assert all(claimed.grants for claimed in desk.together(*many))
+    desk.take(seconds=2)
+    desk.advance(10)
+    assert desk.claim().bodies == ["mine"]
+    assert len(desk.store.list_leases(q.ListLeases(limit=1000))) == 500 - 200 + 1
+    assert desk.claim(queue="busy", most=500).bodies
+    assert desk.store.audit() == []

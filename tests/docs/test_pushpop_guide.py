@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,23 @@ def test_the_flow_runs_against_what_the_compose_file_starts(store: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "the acknowledgement flow works"
     assert done.stdout.count("ok      ") == 16
+
+
+def test_the_image_holds_what_is_installed_and_nothing_else(tmp_path: Path) -> None:
+    """What the compose file copies is enough to build the package, and is all that may be copied."""
+    copied = [line.split()[1:-1] for line in COMPOSE.read_text().splitlines() if line.strip().startswith("COPY ")]
+    names = [name for line in copied for name in line]
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert "*" in ignored
+    assert sorted(names) == sorted(line[1:] for line in ignored if line.startswith("!"))
+    for name in names:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name)
+        else:
+            shutil.copy(ROOT / name, tmp_path / name)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
+    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    assert len(list((tmp_path / "dist").glob("ackwise-*.whl"))) == 1
 
 
 def test_the_flow_notices_when_something_is_wrong(store: str) -> None:

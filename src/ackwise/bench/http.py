@@ -7,6 +7,7 @@ import re
 from urllib.parse import urlsplit
 
 from ackwise.bench.line import Line
+from ackwise.core.errors import BadInput
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
@@ -20,7 +21,13 @@ class Http(Line):
 
     @classmethod
     async def open(cls, url: str) -> Http:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            known = parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            known = False
+        if not known:
+            raise BadInput(f"{url!r}: servers are measured over plain http, as in http://127.0.0.1:6632")
         loop = asyncio.get_running_loop()
         return (await loop.create_connection(cls, parts.hostname or "", parts.port or 80))[1]
 

@@ -61,7 +61,7 @@ def measure(users: int, iterations: int, *, url: str | None, store: str | None, 
 async def _over_http(url: str, count: int, iterations: int, ramp_up: float) -> list[Row]:
     users = await Users.arrive(url, count, ramp_up)
     try:
-        await users.each(WARM_UP, _push)
+        await users.begin(WARM_UP, _push)
         await users.each(WARM_UP // 2, _pop)
         await users.each(WARM_UP // 2, _pop_with_ack)
         found = await users.each(iterations, _push)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from array import array
 from collections.abc import Awaitable, Callable
@@ -17,9 +18,9 @@ Step = Callable[["User"], Awaitable[None]]
 class User:
     """`timed` makes a call and notes how long it took, by the name of the operation."""
 
-    def __init__(self, number: int, http: Http) -> None:
+    def __init__(self, number: int, run: str, http: Http) -> None:
         self.number, self._http = number, http
-        self.queue = f"bench-{number}"
+        self.queue = f"bench-{run}-{number}"
         self.seconds: dict[str, array[float]] = {}
 
     async def timed(self, operation: str, request: bytes) -> bytes:
@@ -46,15 +47,20 @@ class Users:
 
     @classmethod
     async def arrive(cls, url: str, count: int, ramp_up: float = 0.0) -> Users:
-        """`ramp_up` is how many begin in a second; 0: all at once."""
-        return cls([User(number, await Http.open(url)) for number in range(count)], ramp_up)
+        """`ramp_up` is how many begin in a second; 0: all at once. Queues of an earlier run are left alone."""
+        run = secrets.token_hex(4)
+        return cls([User(number, run, await Http.open(url)) for number in range(count)], ramp_up)
 
-    async def each(self, times: int, step: Step) -> dict[str, Latencies]:
+    async def begin(self, times: int, step: Step) -> None:
+        """One after the other, as they arrive: what is measured is measured when all are there."""
+        await self.each(times, step, self._ramp_up)
+
+    async def each(self, times: int, step: Step, ramp_up: float = 0.0) -> dict[str, Latencies]:
         """Everybody does `step` so many times."""
 
         async def go(user: User) -> None:
-            if self._ramp_up:
-                await asyncio.sleep(user.number / self._ramp_up)
+            if ramp_up:
+                await asyncio.sleep(user.number / ramp_up)
             for _ in range(times):
                 await step(user)
 

@@ -106,6 +106,7 @@ def answer(store: Store, query: q.Query) -> Any:
         q.ListLeases: store.list_leases,
         q.ListHeld: store.list_held,
         q.ListDepths: store.list_depths,
+        q.IsHeld: store.is_held,
         q.ReadLedger: store.read_ledger,
         q.QueueStats: store.stats,
         q.ListStats: store.list_stats,

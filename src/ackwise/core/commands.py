@@ -35,6 +35,8 @@ class Claim(Command):
     partitions: tuple[str, ...] | None = None
     priorities: tuple[int, ...] | None = None
     most: int = 1
+    most_bytes: int | None = None
+    """One message in any case, and no more once they have about so many bytes together."""
     most_partitions: int | None = None
     lease: int | None = None
     exclusivity: Exclusivity | None = None

@@ -130,13 +130,22 @@ class ListHeld(Query):
 
 
 class ListDepths(Query):
-    """How many messages wait for a group, by priority, and who holds what; of a queue, or of every one.
+    """How many messages wait for a group, by priority, and who holds what; of a queue, or of every one by name.
 
     It is so now: what a lease held that ran out waits, swept or not. A group that is not there yet waits for
-    everything.
+    everything. Of every queue those whose names come after `after` are shown, `limit` of them.
     """
 
     queue: str | None = None
+    group: str = QUEUE_MODE
+    after: str = ""
+    limit: int | None = None
+
+
+class IsHeld(Query):
+    """Whether anybody holds anything of a queue for a group, under a lease that has not run out."""
+
+    queue: str
     group: str = QUEUE_MODE
 
 

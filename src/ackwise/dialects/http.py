@@ -68,6 +68,18 @@ class BodyTooSlow(errors.BadInput):
     code = "body_too_slow"
 
 
+class NoSuchRoute(errors.AckwiseError):
+    """There is nothing at this path."""
+
+    code = "no_such_route"
+
+
+class MethodNotAllowed(errors.AckwiseError):
+    """The path is known, but not so."""
+
+    code = "method_not_allowed"
+
+
 class Intake:
     """Bodies that are on their way in: how much of them there may be at once."""
 
@@ -248,6 +260,8 @@ class Route(NamedTuple):
 
 
 STATUS: dict[str, int] = {
+    "no_such_route": 404,
+    "method_not_allowed": 405,
     "body_too_large": 413,
     "body_too_slow": 408,
     "payload_too_large": 413,

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from ackwise.client.payloads import as_json
-from ackwise.core.errors import BadInput, Overloaded, PayloadTooLarge, StoreError, StoreUnavailable
+from ackwise.core.errors import BadInput, Draining, Overloaded, PayloadTooLarge, StoreError, StoreUnavailable
 from ackwise.dialects.pushpop.words import is_queue_id
 from ackwise.pushpop.doors import Door, Said, checked_url, open_door
 from ackwise.pushpop.locked import QueueLocked
@@ -20,9 +20,15 @@ from ackwise.store.url import Durability
 
 Item = dict[str, Any]
 Answered = dict[str, Any]
+Kinds = type | tuple[type, ...]
 
 _ERRORS = {400: BadInput, 413: PayloadTooLarge, 429: Overloaded, 503: StoreUnavailable}
-_LOCK_ANSWERS = (200, 400, 404, 410)
+_LOCK_REFUSALS = (400, 404, 410)
+_LOCK_ANSWERS: dict[str, dict[str, Kinds]] = {
+    "acknowledge": {"success": bool, "items_acknowledged": int},
+    "extend-lock": {"lock_id": str, "new_expires_at": (int, float)},
+    "deadletter": {"success": bool, "message": str},
+}
 _read = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -54,6 +60,7 @@ class PushPopActor:
         self._how = (clock, durability, default_priority)
         self._opening = asyncio.Lock()
         self._door: Door | None = None
+        self._closed = False
         self._root = self
 
     def another(self, queue: str) -> PushPopActor:
@@ -66,13 +73,13 @@ class PushPopActor:
 
     async def push(self, item: Item, priority: int | None = None) -> bool:
         """Add an item; 0 is served first. True once it is durable."""
-        await self._told("push", _body(item, priority))
+        await self._pushed(_body(item, priority))
         return True
 
     async def push_many(self, items: Iterable[Item | tuple[Item, int]]) -> int:
         """Add up to 1000 items, or (item, priority) pairs, in one commit: all of them or none."""
         listed = [_body(*one) if isinstance(one, tuple) else _body(one, None) for one in items]
-        answer = await self._told("push", {"items": listed})
+        answer = await self._pushed({"items": listed}, items_pushed=int)
         return int(answer["items_pushed"])
 
     # popping
@@ -80,10 +87,9 @@ class PushPopActor:
     async def pop(self, count: int = 1) -> list[Item]:
         """Take items away for good. `QueueLocked` while somebody holds the lock."""
         said = await self._ask("POST", "pop", _query(count=_whole(count, "count")))
-        body = _read(said.body)
         if said.status == 423:
-            raise QueueLocked(body["lock_expires_at"])
-        items: list[Item] = _good(said)["items"]
+            raise QueueLocked(_shaped(said, lock_expires_at=(int, float))["lock_expires_at"])
+        items: list[Item] = _good(said, items=list)["items"]
         return items
 
     async def pop_with_ack(
@@ -98,8 +104,8 @@ class PushPopActor:
         )
         said = await self._ask("POST", "pop", query)
         if said.status == 423:
-            return {"items": [], "count": 0, "locked": True, **_read(said.body)}
-        return _good(said)
+            return {"items": [], "count": 0, "locked": True, **_shaped(said, lock_expires_at=(int, float))}
+        return _good(said, items=list, locked=bool)
 
     # what is done with a lock
 
@@ -158,15 +164,19 @@ class PushPopActor:
         path = f"/queue/{self.queue}/{verb}".rstrip("/")
         return await door.ask(method, path, query, b"" if body is None else as_json(body))
 
-    async def _told(self, verb: str, body: object) -> Answered:
-        return _good(await self._ask("POST", verb, body=body))
+    async def _pushed(self, body: object, **shape: Kinds) -> Answered:
+        return _good(await self._ask("POST", "push", body=body), success=bool, **shape)
 
     async def _with_lock(self, verb: str, body: object) -> Answered:
         said = await self._ask("POST", verb, body=body)
-        return _read(said.body) if said.status in _LOCK_ANSWERS else _good(said)
+        if said.status in _LOCK_REFUSALS:
+            return _shaped(said, success=bool, message=str)
+        return _good(said, **_LOCK_ANSWERS[verb])
 
     async def _opened(self) -> Door:
         async with self._opening:
+            if self._closed:
+                raise Draining("it is closed")
             if self._door is None:
                 self._door = await open_door(self._url, *self._how)
             return self._door
@@ -174,6 +184,7 @@ class PushPopActor:
     async def close(self) -> None:
         """Locks stay as they are: they run out, or are acknowledged by whoever knows their id."""
         async with self._opening:
+            self._closed = True
             door, self._door = self._door, None
             if door is not None:
                 await door.close()
@@ -216,12 +227,20 @@ def _query(**options: object) -> str:
     return urlencode(options)
 
 
-def _good(said: Said) -> Answered:
+def _good(said: Said, **shape: Kinds) -> Answered:
     """The body of an answer that is no refusal."""
+    if said.status == 200:
+        return _shaped(said, **shape)
+    body = _shaped(said, success=bool, message=str)
+    raise _ERRORS.get(said.status, StoreError)(body["message"])
+
+
+def _shaped(said: Said, **shape: Kinds) -> Answered:
+    """A body with these fields; whoever says something else is no PushPop server, but perhaps a proxy before it."""
     try:
         body = _read(said.body)
-    except msgspec.DecodeError:
-        raise StoreError(f"the answer {said.status} is not a PushPop server's") from None
-    if said.status == 200:
-        return body
-    raise _ERRORS.get(said.status, StoreError)(str(body.get("message") or body.get("error") or said.status))
+    except (msgspec.DecodeError, RecursionError):
+        body = {}
+    if (not body and shape) or not all(isinstance(body.get(name), kinds) for name, kinds in shape.items()):
+        raise StoreError(f"the answer {said.status} is not a PushPop server's")
+    return body

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterable, Mapping
+from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ackwise.core.errors import Draining
+from ackwise.core.errors import Draining, OutcomeUnknown
 from ackwise.pushpop.actor import Answered, Item, PushPopActor
 from ackwise.store.clock import Clock
 from ackwise.store.url import Durability
@@ -17,25 +18,51 @@ T = TypeVar("T")
 
 
 class _Loop:
-    """An event loop that any number of threads hand work to."""
+    """An event loop that any number of threads hand work to. It is made, run and closed in its own thread."""
 
     def __init__(self) -> None:
-        self._runner = asyncio.Runner()
-        self._loop = self._runner.get_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="ackwise-pushpop", daemon=True)
+        self._ready: Future[asyncio.AbstractEventLoop] = Future()
+        self._thread = threading.Thread(target=self._serve, name="ackwise-pushpop", daemon=True)
         self._thread.start()
+        self._loop = self._ready.result()
+        self._handing = threading.Lock()
+        self._closing = False
+
+    def _serve(self) -> None:
+        try:
+            with asyncio.Runner() as runner:
+                loop = runner.get_loop()
+                self._ready.set_result(loop)
+                loop.run_forever()
+        except BaseException as problem:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(problem)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        if not self._thread.is_alive():
-            work.close()
-            raise Draining("it is closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        with self._handing:
+            if self._closing:
+                work.close()
+                raise Draining("it is closed")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return _result(future)
 
-    def stop(self) -> None:
-        if self._thread.is_alive():
+    def close(self, last: Coroutine[Any, Any, None]) -> None:
+        """Nothing more is begun; what is under way may be cut off once `last` is done."""
+        with self._handing:
+            self._closing = True
+        try:
+            _result(asyncio.run_coroutine_threadsafe(last, self._loop))
+        finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
-            self._runner.close()
+
+
+def _result(future: Future[T]) -> T:
+    try:
+        return future.result()
+    except CancelledError:
+        raise OutcomeUnknown("it was closed meanwhile, so it may or may not have happened") from None
 
 
 class PushPop:
@@ -127,10 +154,7 @@ class PushPop:
         """Locks stay as they are: they run out, or are acknowledged by whoever knows their id."""
         if self._owner:
             self._owner = False
-            try:
-                self._loop.run(self._actor.close())
-            finally:
-                self._loop.stop()
+            self._loop.close(self._actor.close())
 
     def __enter__(self) -> PushPop:
         return self

@@ -15,12 +15,13 @@ from ackwise.dialects.http import (
     Call,
     Gone,
     Intake,
+    MethodNotAllowed,
+    NoSuchRoute,
     Receive,
     Refuse,
     Route,
     Scope,
     Send,
-    encode,
     refusal,
 )
 from ackwise.server.routing import Table
@@ -73,7 +74,9 @@ class Application:
                 call.taken = method == "DELETE"
                 reply = await found[0](call)
             elif found:
-                reply = _not_allowed(method, found)
+                reply = self._not_allowed(scope, method, found)
+            elif _face(scope) in self._refusals:
+                raise NoSuchRoute(path=scope["path"])
             else:
                 await self._pages(scope, receive, send)
                 return
@@ -95,7 +98,15 @@ class Application:
             await self._send(reply, send)
 
     def _refuse(self, scope: Scope) -> Refuse:
-        return self._refusals.get(scope["path"].strip("/").partition("/")[0], refusal)
+        return self._refusals.get(_face(scope), refusal)
+
+    def _not_allowed(self, scope: Scope, method: str, known: frozenset[str]) -> Answer:
+        allow = ((b"allow", ", ".join(sorted(known)).encode()),)
+        if method == "OPTIONS":
+            return Answer(b"", 204, headers=allow)
+        reply = self._refuse(scope)(MethodNotAllowed(f"{method} is not allowed here"))
+        reply.headers = allow
+        return reply
 
     async def _send(self, reply: Answer, send: Send) -> None:
         headers: list[tuple[bytes, bytes]] = [*reply.headers, *self._cors]
@@ -106,13 +117,10 @@ class Application:
         await send({"type": "http.response.body", "body": b"" if reply.status == 204 else reply.body})
 
 
-def _not_allowed(method: str, known: frozenset[str]) -> Answer:
-    """The path is known, but not so."""
-    allow = ((b"allow", ", ".join(sorted(known)).encode()),)
-    if method == "OPTIONS":
-        return Answer(b"", 204, headers=allow)
-    body = {"error": f"{method} is not allowed here", "code": "method_not_allowed"}
-    return Answer(encode(body), 405, headers=allow)
+def _face(scope: Scope) -> str:
+    """The first segment of the path: which face it belongs to."""
+    path: str = scope["path"]
+    return path.strip("/").partition("/")[0]
 
 
 def _cors_headers(origin: str | None) -> tuple[tuple[bytes, bytes], ...]:

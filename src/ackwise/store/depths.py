@@ -16,7 +16,16 @@ def list_depths(session: Session, query: q.ListDepths, now: int) -> list[q.Depth
     if query.queue is not None:
         return [_depth(session, catalog.queue(session, query.queue), query.group, now)]
     rows = session.rows("queues_living", {"ns": None, "task": None})
-    return [_depth(session, queue, query.group, now) for queue in map(catalog.queue_from, rows)]
+    behind = sorted((row for row in rows if row[1] > query.after), key=lambda row: row[1])[: query.limit]
+    return [_depth(session, queue, query.group, now) for queue in map(catalog.queue_from, behind)]
+
+
+def is_held(session: Session, query: q.IsHeld, now: int) -> bool:
+    query.check()
+    group = catalog.find_group(session, catalog.queue(session, query.queue), query.group)
+    if group is None:
+        return False
+    return session.row("lease_other", {"grp": group.id, "owner": "", "now": now}) is not None
 
 
 def _depth(session: Session, queue: QueueRow, name: str, now: int) -> q.Depth:

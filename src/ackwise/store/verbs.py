@@ -81,6 +81,9 @@ class ReadVerbs:
     def list_depths(self, query: q.ListDepths) -> list[q.Depth]:
         return self._look(lambda session: depths.list_depths(session, query, self.now()))
 
+    def is_held(self, query: q.IsHeld) -> bool:
+        return self._look(lambda session: depths.is_held(session, query, self.now()))
+
     def read_ledger(self, query: q.ReadLedger) -> list[q.LedgerRow]:
         self.flush_ledger()
         return self._ask(reads.read_ledger, query)

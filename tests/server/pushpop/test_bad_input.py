@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.server.pushpop.desk import INVALID, Desk
+from tests.server.running import Running
+from tests.server.wire import Wire
 
 PUSHES = {
     "no body": b"",
@@ -45,6 +47,13 @@ PUSHES = {
     "one of items no object": {"items": [{"item": {}}, {"item": 7}]},
     "one of items with a bad priority": {"items": [{"item": {}}, {"item": {}, "priority": False}]},
     "item and items": {"item": {}, "items": [{"item": {}}]},
+    "a number beyond a double": b'{"item": {"a": 1e999}}',
+    "a negative one": b'{"item": {"a": [{"b": -1.8E+308}]}}',
+    "many digits": b'{"item": {"a": ' + b"9" * 309 + b"}}",
+    "many digits and an exponent": b'{"item": {"a": ' + b"9" * 250 + b"e99}}",
+    "so many digits that no number has": b'{"item": {"a": ' + b"9" * 5000 + b"}}",
+    "one of items beyond a double": b'{"items": [{"item": {}}, {"item": {"a": 1e309}}]}',
+    "nearly too deep": b'{"item": ' + b'{"a":' * 950 + b"1" + b"}" * 951,
     "deep beyond reason": b'{"item": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001,
 }
 POPS = {
@@ -72,6 +81,23 @@ def test_a_push_that_is_wrong(desk: Desk, body: Any) -> None:
     assert desk.depth == {"0": 1}
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        b'{"a":1e308,"b":1.7976931348623157e+308,"c":0e999,"d":1e-999,"e":0.0001e310}',
+        b'{"a":"1e999","1e999":"' + b"9" * 400 + b'"}',
+        b'{"a":123456789012345678901234567890}',
+        b'{"a":' + b"[" * 800 + b"]" * 800 + b"}",
+        b'{"a":[' + b",".join([b"[]"] * 3000) + b"]}",
+    ],
+    ids=["large numbers", "text", "a large integer", "deep", "wide"],
+)
+def test_what_a_reader_can_read_is_passed_on(desk: Desk, item: bytes) -> None:
+    assert desk.post("push", b'{"item":' + item + b"}").status == 200
+    answer = desk.http.post(f"/queue/{desk.queue}/pop")
+    assert answer.content == b'{"items":[' + item + b'],"count":1}'
+
+
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in POPS.items() for text in texts])
 @pytest.mark.parametrize("held", [True, False], ids=["with ack", "plain"])
 def test_an_option_that_cannot_be_read(desk: Desk, name: str, text: str, held: bool) -> None:
@@ -92,6 +118,28 @@ def test_queue_ids_are_letters_digits_and_two_signs(http: httpx2.Client, queue: 
     assert answer.status_code == 400
     assert set(answer.json()) == {"success", "message"}
     assert answer.json()["success"] is False
+
+
+@pytest.mark.parametrize("path", ["/queue//push", "/queue//pop", "/queue//metadata", "/queue//sink/http/register"])
+def test_an_empty_queue_id(server: Running, path: str) -> None:
+    with Wire(server.address) as wire:
+        wire.ask("GET" if path.endswith("metadata") else "POST", path, b'{"item": {}}')
+        answer = wire.reply()
+    assert answer is not None
+    assert (answer.status, set(answer.json), answer.json["success"]) == (400, {"success", "message"}, False)
+    assert "queue_id" in answer.json["message"]
+
+
+def test_paths_and_methods_that_are_not_there(desk: Desk) -> None:
+    assert desk.post("shove") == (404, {"success": False, "message": "There is nothing at this path."})
+    assert desk.post("push/twice").status == 404
+    answer = desk.http.get(f"/queue/{desk.queue}/pop")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert answer.json() == {"success": False, "message": "GET is not allowed here"}
+    answer = desk.http.options(f"/queue/{desk.queue}/pop")
+    assert (answer.status_code, answer.headers["allow"]) == (204, "POST")
+    for path in ("/elsewhere", "/queues/x"):
+        assert set(desk.http.get(path).json()) == {"error", "code"}
 
 
 @pytest.mark.parametrize("queue", ["a", "Z9", "-", "_", "a-b_c", "a" * 64])

@@ -121,6 +121,25 @@ def test_a_day_from_now_is_the_most(desk: Desk) -> None:
     assert desk.look()["lock"]["expires_at"] == held["lock_expires_at"]
 
 
+def test_who_wants_the_queue_alone_hears_of_the_lock_that_ends_last(desk: Desk) -> None:
+    desk.push(1, 2, 3)
+    for ttl in (20, 300, 60):
+        desk.lock(ttl_seconds=ttl, allow_competing_consumers="true")
+    for held in ("true", "false"):
+        status, body = desk.post("pop", require_ack=held)
+        assert (status, body["lock_expires_at"]) == (423, desk.now + 300)
+
+
+def test_a_pop_of_large_items_stops_at_sixteen_mebibytes(desk: Desk) -> None:
+    large = {"x": "x" * (6 << 20)}
+    for _ in range(4):
+        desk.push(large)
+    held = desk.lock(count=100)
+    assert held["count"] == 2
+    assert desk.ack(held["lock_id"]).body["items_acknowledged"] == 2
+    assert desk.post("pop", count=100).body["count"] == 2
+
+
 # dead letters
 
 
@@ -136,6 +155,17 @@ def test_a_dead_letter_is_one_like_any_other(desk: Desk) -> None:
     redriven = desk.http.post("/v1/admin", json={"type": "redrive", "ids": [dead["dlq_id"]]})
     assert redriven.status_code == 200, redriven.text
     assert desk.drained() == [1, 3]
+
+
+def test_where_a_failure_rewinds_only_the_first_item_dies(desk: Desk) -> None:
+    desk.push(1, 2, 3)
+    policy = {"type": "configure_queue", "queue": desk.queue, "policy": {"on_failure": "rewind"}}
+    assert desk.http.post("/v1/admin", json=policy).status_code == 200
+    status, body = desk.post("deadletter", {"lock_id": desk.lock(count=3)["lock_id"]})
+    assert (status, body["message"]) == (200, "1 items dead-lettered, 2 returned")
+    (letter,) = desk.http.get("/api/v1/dlq", params={"queue": desk.queue}).json()["messages"]
+    assert (body["dlq_id"], letter["data"]) == (letter["id"], {"n": 1})
+    assert desk.drained() == [2, 3]
 
 
 def test_every_item_of_a_lock_becomes_a_dead_letter(desk: Desk) -> None:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import count
 from typing import Any
 
 import httpx2
 import pytest
 
+from ackwise.broker import AsyncBroker
+from ackwise.connect import open_store
+from ackwise.core import queries as q
+from ackwise.core.answers import Handed
+from ackwise.core.commands import Claim
+from ackwise.core.errors import StoreUnavailable
+from ackwise.dialects.pushpop.pushing import push_of
 from ackwise.dialects.pushpop.sinks import pace, running
+from ackwise.dialects.pushpop.sinks.running import Sinks
+from ackwise.dialects.pushpop.sinks.targets import Target
 from ackwise.store.clock import ManualClock
 from tests.server.pushpop.desk import Desk
 from tests.server.pushpop.receiving import Receiver
@@ -196,6 +207,96 @@ def test_servers_on_one_database_share_their_sinks(
         eventually(lambda: not sinks._running)
         assert desk.drained() == [2]
         assert receiver.posts.empty()
+
+
+def at_work() -> list[Any]:
+    return [task for task in asyncio.all_tasks() if getattr(task.get_coro(), "__qualname__", "") == "Sink.run"]
+
+
+async def on_a_store(any_store: str, work: Callable[[AsyncBroker, Sinks], Awaitable[None]], *allowed: str) -> None:
+    broker = await AsyncBroker.start(open_store(any_store))
+    sinks = Sinks(broker, allowed)
+    await sinks.start()
+    try:
+        await work(broker, sinks)
+    finally:
+        await sinks.stop()
+        await broker.close()
+
+
+def test_registrations_at_the_same_time_leave_one_sink(any_store: str) -> None:
+    async def work(_: AsyncBroker, sinks: Sinks) -> None:
+        for _round in range(3):
+            await asyncio.gather(
+                *(sinks.register("q", Target(f"http://127.0.0.1:9/{n}")) for n in range(4)), sinks._take_up()
+            )
+        assert [sinks._running["q"]] == at_work()
+        await asyncio.gather(sinks.register("q", Target("http://127.0.0.1:9/")), sinks.unregister("q"))
+        assert at_work() == []
+
+    asyncio.run(on_a_store(any_store, work))
+
+
+def test_a_sink_that_may_not_post_from_here_is_mentioned_once(any_store: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def work(broker: AsyncBroker, sinks: Sinks) -> None:
+        await sinks.register("q", Target("http://hooks.example.com/"))
+        elsewhere = Sinks(broker)
+        for _ in range(3):
+            await elsewhere._take_up()
+            await asyncio.sleep(0)
+        assert elsewhere._running == {}
+
+    asyncio.run(on_a_store(any_store, work, "hooks.example.com"))
+    assert [one.getMessage() for one in caplog.records] == [
+        "the sink of q is not allowed to post to http://hooks.example.com/ from here"
+    ]
+
+
+def test_looking_for_sinks_of_others_goes_on_after_any_error(
+    pg_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(running, "LOOK_EVERY", 0.01)
+
+    async def work(_: AsyncBroker, sinks: Sinks) -> None:
+        looked = asyncio.Event()
+        tries = count()
+
+        async def take_up() -> None:
+            if next(tries) == 0:
+                raise ValueError("something unexpected")
+            looked.set()
+
+        monkeypatch.setattr(sinks, "_take_up", take_up)
+        await asyncio.wait_for(looked.wait(), 20)
+
+    asyncio.run(on_a_store(pg_url, work))
+    assert "something unexpected" in caplog.text
+
+
+def test_when_one_claim_fails_the_others_are_given_back(any_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(broker: AsyncBroker, sinks: Sinks) -> None:
+        await broker.send(push_of("q", [(b'{"n":%d}' % n, 0) for n in range(4)]))
+        claim, calls, asked = broker.claim, count(1), asyncio.Event()
+
+        async def flaky(command: Claim, wait: float = 0.0) -> Handed:
+            number = next(calls)
+            if number == 4:
+                asked.set()
+            if number == 3:
+                raise StoreUnavailable("gone for a moment")
+            return await claim(command, wait)
+
+        monkeypatch.setattr(pace, "LONGEST_EMPTY", 60.0)
+        monkeypatch.setattr(pace, "FLOWING", 30.0)
+        monkeypatch.setattr(broker, "claim", flaky)
+        await sinks.register("q", Target("http://127.0.0.1:9/", 4, 300))
+        await asyncio.wait_for(asked.wait(), 20)
+        await asyncio.sleep(0)
+        await asyncio.gather(*sinks._posts)
+        (depth,) = await broker.ask(q.ListDepths(queue="q"))
+        assert (depth.waiting, depth.leases) == ({0: 4}, [])
+
+    asyncio.run(on_a_store(any_store, work))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import sqlite3
 import threading
 import time
@@ -9,11 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
+from ackwise.broker import AsyncBroker
+from ackwise.connect import open_store
+from ackwise.core.answers import Handed
+from ackwise.core.commands import Claim
+from ackwise.core.errors import OutcomeUnknown
+from ackwise.dialects.http import Call, Gone
+from ackwise.dialects.pushpop import PATHS, pushpop_routes, refused
+from ackwise.dialects.pushpop.pushing import push_of
+from ackwise.server.app import Application
 from ackwise.store.clock import ManualClock
 from tests.server.process import ServerProcess
 from tests.server.pushpop.desk import Desk
 from tests.server.running import Running
+from tests.server.wire import Wire, request
 
 WORKERS = 8
 
@@ -54,6 +67,65 @@ def test_a_server_that_stops_hands_out_nothing_more(any_store: str, clock: Manua
         assert (answer.status_code, answer.json()["success"]) == (503, False)
         assert answer.headers["retry-after"] == "1"
         assert desk.depth == {"0": 1}
+
+
+def test_a_pop_takes_nothing_before_it_is_asked_for_completely(
+    any_store: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = threading.Event()
+    gathered = Call._gathered
+
+    async def watched(call: Call) -> bytes:
+        try:
+            return await gathered(call)
+        except Gone:
+            gone.set()
+            raise
+
+    monkeypatch.setattr(Call, "_gathered", watched)
+    with Running(any_store, clock) as server, httpx2.Client(base_url=server.url) as http:
+        desk = Desk(http, clock)
+        desk.push(1)
+        with Wire(server.address) as wire:
+            wire.send(request("POST", f"/queue/{desk.queue}/pop", None, "content-length: 50") + b"{")
+        assert gone.wait(20)
+        assert desk.drained() == [1]
+
+
+def test_a_pop_that_is_cut_off_may_have_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def nowhere(*_: Any) -> None:
+        raise AssertionError
+
+    async def main() -> None:
+        broker = await AsyncBroker.start(open_store(f"sqlite:///{tmp_path}/cut.db?durability=normal"))
+        await broker.send(push_of("q", [(b"{}", 0)]))
+        app = Application(lambda: pushpop_routes(broker), nowhere, refusals={PATHS: refused})
+        scope = {"type": "http", "method": "POST", "path": "/queue/q/pop", "raw_path": b"/queue/q/pop"}
+        claim, begun = broker.claim, asyncio.Event()
+
+        async def slow(command: Claim, wait: float = 0.0) -> Handed:
+            begun.set()
+            await asyncio.Event().wait()
+            return await claim(command, wait)
+
+        monkeypatch.setattr(broker, "claim", slow)
+        call = asyncio.create_task(app({**scope, "query_string": b"", "headers": []}, receive, send))
+        await begun.wait()
+        call.cancel()
+        await call
+        await broker.close()
+
+    asyncio.run(main())
+    assert told[0]["status"] == 500
+    assert json.loads(told[1]["body"]) == {"success": False, "message": OutcomeUnknown.__doc__}
 
 
 class Worker:

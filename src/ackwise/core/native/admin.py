@@ -53,6 +53,7 @@ AnyQuery = (
     | q.ListLeases
     | q.ListHeld
     | q.ListDepths
+    | q.IsHeld
     | q.ReadLedger
     | q.QueueStats
     | q.ListStats
@@ -83,6 +84,7 @@ _ANSWERS: dict[type[msgspec.Struct], Any] = {
     q.ListLeases: list[q.LeaseRow],
     q.ListHeld: list[q.HeldRow],
     q.ListDepths: list[q.Depth],
+    q.IsHeld: bool,
     q.ReadLedger: list[q.LedgerRow],
     q.QueueStats: q.Stats,
     q.ListStats: list[q.QueueSummary],

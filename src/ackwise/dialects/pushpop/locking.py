@@ -49,12 +49,13 @@ class Locks:
         settled = await self._settle(lock[0], Outcome.REJECT)
         if not settled.verdict.settled:
             return await self._not_there(lock[0], settled.verdict)
+        returned = settled.count - settled.dead
         found = {
             "success": True,
-            "message": f"{settled.count} items dead-lettered",
+            "message": f"{settled.dead} items dead-lettered" + (f", {returned} returned" if returned else ""),
             "dlq_id": settled.dead_ids[0] if settled.dead_ids else None,
         }
-        return answer(found if settled.count == 1 else {**found, "dlq_ids": settled.dead_ids})
+        return answer(found if settled.dead == 1 else {**found, "dlq_ids": settled.dead_ids})
 
     async def extend(self, call: Call) -> Answer:
         lock = await _lock(call)
@@ -85,10 +86,10 @@ class Locks:
             await self._broker.send(Sweep(duties=("expire",)))
             return answer(words.EXPIRED, 410)
         try:
-            (depth,) = await self._broker.ask(q.ListDepths(queue=claim.queue))
+            held = await self._broker.ask(q.IsHeld(queue=claim.queue))
         except UnknownQueue:
-            depth = None
-        if depth is not None and depth.leases:
+            held = False
+        if held:
             return bad(words.INVALID)
         return answer({"success": False, "message": words.NOT_FOUND}, 404)
 

@@ -36,10 +36,14 @@ class Looks:
     async def queues(self, call: Call) -> Answer:
         """All queues that PushPop can name, by name; `after` begins behind one, `limit` ends the page."""
         after, limit = option(call, "after") or "", max(1, min(number(call, "limit", PAGE), PAGE))
-        depths: list[q.Depth] = await self._broker.ask(q.ListDepths())
-        named = sorted((one for one in depths if words.is_queue_id(one.queue)), key=lambda one: one.queue)
-        page = [one for one in named if one.queue > after][:limit]
-        return answer({"queues": [self._shown(one) for one in page]})
+        page: list[q.Depth] = []
+        while len(page) < limit:
+            depths: list[q.Depth] = await self._broker.ask(q.ListDepths(after=after, limit=limit))
+            page += [one for one in depths if words.is_queue_id(one.queue)]
+            if len(depths) < limit:
+                break
+            after = depths[-1].queue
+        return answer({"queues": [self._shown(one) for one in page[:limit]]})
 
     async def queue(self, call: Call) -> Answer:
         return answer(self._shown(await self._depth(words.queue_id(call))))

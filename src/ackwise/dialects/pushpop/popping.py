@@ -31,6 +31,7 @@ def claim_of(call: Call) -> tuple[Claim, str | None]:
     claim = Claim(
         queue=queue,
         most=most,
+        most_bytes=words.MOST_POPPED_BYTES,
         lease=ttl * MICROS,
         exclusivity="none" if competing else "queue",
         order="relaxed" if competing else "strict",
@@ -55,6 +56,9 @@ async def take(broker: AsyncBroker, claim: Claim) -> Handed:
 def routes(broker: AsyncBroker) -> list[Route]:
     async def pop(call: Call) -> Answer:
         claim, lock_id = claim_of(call)
+        await call.body()
+        if call.gone:
+            raise Gone
         try:
             handed = await take(broker, claim)
         except UnknownQueue:

@@ -11,6 +11,7 @@ from ackwise.core.errors import BadInput
 from ackwise.core.messages import DEFAULT_PARTITION, NewMessage, PlainBatch
 from ackwise.dialects.http import Answer, Call, Route, answer, parse
 from ackwise.dialects.pushpop import words
+from ackwise.dialects.pushpop.readable import check_readable
 
 _NONE = msgspec.Raw()
 
@@ -37,6 +38,7 @@ def _payload(raw: msgspec.Raw, what: str) -> bytes:
         raise BadInput(f"{what} is required")
     if not text.startswith(b"{"):
         raise BadInput(f"{what} must be a JSON object")
+    check_readable(text, what)
     return text
 
 

@@ -13,12 +13,14 @@ from ackwise.dialects.http import Call
 DEFAULT_TTL = 30
 SHORTEST_TTL, LONGEST_TTL = 1, 300
 MOST_POPPED = 100
+MOST_POPPED_BYTES = 16 << 20
 MOST_PUSHED = 1000
 LONGEST_LOCK_ID = 128
 
 POLICY = QueuePolicy(lease_seconds=DEFAULT_TTL, retry_limit=None, delivery_limit=None, exclusivity="queue")
 """A lock may run out any number of times: the item always returns."""
 
+BAD_QUEUE_ID = "queue_id has 1 to 64 letters, digits, - and _"
 LOCKED = "Queue is locked pending acknowledgement"
 REQUIRED = "lock_id is required"
 INVALID = "Invalid lock_id"
@@ -36,7 +38,7 @@ def queue_id(call: Call) -> str:
     """The queue that the path names."""
     text = call.params[0]
     if not is_queue_id(text):
-        raise BadInput("queue_id has 1 to 64 letters, digits, - and _")
+        raise BadInput(BAD_QUEUE_ID)
     return text
 
 

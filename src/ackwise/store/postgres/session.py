@@ -55,7 +55,7 @@ class PostgresSession:
 
     def rows(self, name: str, params: Params = _NONE) -> list[Row]:
         found = self._cursor.execute(STATEMENTS[name], params).fetchall()
-        if found and name == "leases_expired":
+        if found and name in ("leases_expired", "leases_expired_in_group"):
             return self._own_expired([row[0] for row in found], params)
         return found
 

@@ -37,6 +37,11 @@ SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_a
   ended_at, end_kind, lost, yields
 FROM lease WHERE grp = :grp AND ended_at IS NULL;
 
+-- name: leases_expired_in_group: leases of a group that ran out and were not ended
+SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
+  ended_at, end_kind, lost, yields
+FROM lease WHERE grp = :grp AND ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit;
+
 -- name: leases_count_expired: one more lease of a group ran out
 UPDATE grp SET expired_leases = expired_leases + 1 WHERE id = :grp;
 
@@ -48,13 +53,14 @@ SELECT no FROM lease
 WHERE ended_at IS NULL AND instance = :instance
   AND substr(owner, 1, length(CAST(:prefix AS text))) = CAST(:prefix AS text) ORDER BY no;
 
--- name: lease_other: a lease of a group, not ended, of another owner
+-- name: lease_other: the last to run out of a group's leases of other owners
 SELECT no, deadline FROM lease
-WHERE grp = :grp AND ended_at IS NULL AND deadline > :now AND owner <> :owner ORDER BY deadline LIMIT 1;
+WHERE grp = :grp AND ended_at IS NULL AND deadline > :now AND owner <> :owner ORDER BY deadline DESC LIMIT 1;
 
 -- name: lease_whole_queue: the lease that excludes everybody else from the queue
 SELECT no, deadline, owner FROM lease
-WHERE grp = :grp AND ended_at IS NULL AND exclusivity = 'queue' AND deadline > :now AND owner <> :owner LIMIT 1;
+WHERE grp = :grp AND ended_at IS NULL AND exclusivity = 'queue' AND deadline > :now AND owner <> :owner
+ORDER BY deadline DESC LIMIT 1;
 
 -- name: lease_any_whole_queue: whether any lease of a group excludes others from the whole queue
 SELECT 1 FROM lease WHERE grp = :grp AND ended_at IS NULL AND exclusivity = 'queue' LIMIT 1;

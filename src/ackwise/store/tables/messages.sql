@@ -7,6 +7,9 @@ INSERT INTO segment (pos, first, created_at, body) VALUES (:pos, :first, :create
 -- name: segment_range: the segments that may hold seqs of [lo_pos, end_pos)
 SELECT pos, first, created_at, body FROM segment WHERE pos >= :lo_pos AND pos < :end_pos ORDER BY pos LIMIT :limit;
 
+-- name: segment_sizes: where segments begin and end, and how large they are
+SELECT pos, first, length(body) FROM segment WHERE pos >= :lo_pos AND pos < :end_pos ORDER BY pos LIMIT :limit;
+
 -- name: segment_at: the first segment at or after a place
 SELECT pos, first, created_at FROM segment WHERE pos >= :lo_pos AND pos < :end_pos ORDER BY pos LIMIT 1;
 

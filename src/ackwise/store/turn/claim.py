@@ -17,9 +17,11 @@ from ackwise.store.session import Outdated
 from ackwise.store.turn import catalog, places, reading
 from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
+from ackwise.store.turn.expiry import expire_own
 from ackwise.store.turn.finding import Finder
 
 SPAN_PAGE = 500
+MOST_OWN_EXPIRED = 200
 
 
 def check(command: Claim) -> None:
@@ -45,6 +47,8 @@ def check(command: Claim) -> None:
     for priority in command.priorities or ():
         limits.count(priority, "priority", least=0, most=limits.MAX_PRIORITY)
     limits.count(command.most, "max")
+    if command.most_bytes is not None:
+        limits.count(command.most_bytes, "max_bytes", most=limits.MAX_CLAIM_BYTES)
     if command.most_partitions is not None:
         limits.count(command.most_partitions, "max_partitions")
     if command.lease is not None:
@@ -110,8 +114,11 @@ class _Claiming:
         self.no = 0
         self.owner = command.owner or ""
         self.room = command.most
+        self.bytes_left = command.most_bytes if command.most > 1 else None
         self.picked: list[tuple[Cursor, list[Take]]] = []
         self.parts: set[int] = set()
+        self.lanes: set[int] = set()
+        self.places: dict[int, dict[int, Cursor] | None] = {}
         self.solo = False
         self.blocked: EmptyReason | None = None
         self.until: int | None = None
@@ -122,8 +129,9 @@ class _Claiming:
             return again
         if self.queue.paused:
             return Claimed(self.group.name, [], empty=EmptyReason.PAUSED)
-        if self._shut_out():
-            return self._empty()
+        expire_own(self.turn, MOST_OWN_EXPIRED, self.group.id)
+        if (until := self._shut_out()) is not None:
+            return Claimed(self.group.name, [], empty=EmptyReason.LOCKED, until=until)
         finder = Finder(self.turn, self.command, self.queue, self.group.id, self.owner, strict=self.strict)
         for part, lanes in finder.candidates(lambda: bool(self.picked)):
             self._visit(part, lanes)
@@ -169,32 +177,37 @@ class _Claiming:
         assert cursor is not None
         return cursor
 
-    def _shut_out(self) -> bool:
-        """Whether somebody holds the whole queue, or this claim wants it whole and somebody holds anything."""
+    def _shut_out(self) -> int | None:
+        """Until when somebody holds the whole queue, or anything of it if this claim wants it whole."""
         where = {"grp": self.group.id, "owner": self.owner, "now": self.turn.now}
         if self.exclusivity == "queue":
             holder = self.session.row("lease_other", where)
         elif self.turn.nobody_has_all(self.group.id):
-            return False
+            return None
         else:
             holder = self.session.row("lease_whole_queue", where)
-        if holder is None:
-            return False
-        self.blocked, self.until = EmptyReason.LOCKED, holder[1]
-        return True
+        return None if holder is None else int(holder[1])
 
     def _visit(self, part: int, lanes: set[int] | None) -> None:
-        cursors = [Cursor(*row) for row in self.session.rows("cursors_of_part", {"part": part, "grp": self.group.id})]
-        if not self._may_enter(cursors):
+        if (here := self._entered(part)) is None:
             self.blocked = EmptyReason.LOCKED
-            self._close_doors(cursors)
             return
-        already = {cursor.lane for cursor, _ in self.picked}
-        for cursor in cursors:
-            wanted = lanes is None or cursor.lane in lanes
-            wanted = wanted and (self.command.priorities is None or cursor.prio in self.command.priorities)
-            if wanted and self.room and not self.solo and cursor.lane not in already:
+        for lane in here if lanes is None else lanes & here.keys():
+            cursor = here[lane]
+            wanted = self.command.priorities is None or cursor.prio in self.command.priorities
+            if wanted and self.room and not self.solo and lane not in self.lanes:
                 self._take(cursor)
+
+    def _entered(self, part: int) -> dict[int, Cursor] | None:
+        """The group's places in a partition by lane, read once for each claim; None if others keep this claim out."""
+        if part not in self.places:
+            rows = self.session.rows("cursors_of_part", {"part": part, "grp": self.group.id})
+            cursors = [Cursor(*row) for row in rows]
+            may = self._may_enter(cursors)
+            self.places[part] = {cursor.lane: cursor for cursor in cursors} if may else None
+            if not may:
+                self._close_doors(cursors)
+        return self.places[part]
 
     def _close_doors(self, cursors: list[Cursor]) -> None:
         """Free lanes beside an exclusively held one are not ready until that hold ends, which opens them again."""
@@ -231,9 +244,12 @@ class _Claiming:
             bulk=self.command.bulk,
         )
         if plan.takes:
-            self.picked.append((cursor, plan.takes))
-            self.parts.add(cursor.part)
-            self.room -= sum(take.hi - take.lo for take in plan.takes)
+            takes = plan.takes if self.bytes_left is None else self._light_enough(cursor.lane, plan.takes)
+            if takes:
+                self.picked.append((cursor, takes))
+                self.parts.add(cursor.part)
+                self.lanes.add(cursor.lane)
+            self.room = 0 if takes != plan.takes else self.room - sum(take.hi - take.lo for take in takes)
             self.solo = plan.solo
             return
         if plan.blocked is None and cursor.held and not self.strict:
@@ -245,6 +261,18 @@ class _Claiming:
             self.blocked = plan.blocked
             if plan.until is not None and (self.until is None or plan.until < self.until):
                 self.until = plan.until
+
+    def _light_enough(self, lane: int, takes: list[Take]) -> list[Take]:
+        """As much as there are bytes left for, segment by segment: a large message has one of its own."""
+        assert self.bytes_left is not None
+        found: list[Take] = []
+        for take in takes:
+            for first, size in reading.sizes(self.session, lane, take.lo, take.hi):
+                if size > self.bytes_left and (self.picked or found or first > take.lo):
+                    return [*found, Take(take.lo, first, take.span)] if first > take.lo else found
+                self.bytes_left -= size
+            found.append(take)
+        return found
 
     def _mark_again(self, cursor: Cursor) -> None:
         """A lane that gave nothing goes where it belongs in the order of ready lanes; the next looks elsewhere."""

@@ -63,6 +63,10 @@ class Turn(Looking):
         """How many claims there are in this turn: so many lanes are looked for at once."""
         self.ready: dict[tuple[object, ...], dict[int, Row]] = {}
         """Ready lanes, by where was looked, that a claim of this turn found, owns and did not need."""
+        self.overdue = False
+        """Whether there are more leases that ran out than a turn with claims deals with."""
+        self.own_expired: set[int] = set()
+        """Groups whose leases that ran out were dealt with, for a claim of theirs."""
         self._lease_no = 0
         self.graph_expired = False
         """Whether deliveries of the graph that ran out were dealt with in this turn."""

@@ -35,7 +35,7 @@ from ackwise.core.errors import AckwiseError
 from ackwise.core.graph.commands import EndGraphSession, FetchGraph, OpenGraphSession, ReleaseGraph, RunGraph
 from ackwise.store.graph import running as graph
 from ackwise.store.session import Session
-from ackwise.store.turn import advance, catalog, claim, dead, losing, seek, settle, sweep, transaction
+from ackwise.store.turn import advance, catalog, claim, dead, expiry, losing, seek, settle, sweep, transaction
 from ackwise.store.turn.context import Tally, Turn
 from ackwise.store.turn.push import Appender
 
@@ -105,7 +105,7 @@ def run(turn: Turn, commands: Sequence[Command]) -> list[Result]:
             continue
         if phase == (Claim,):
             turn.claims = len(mine)
-            sweep.expire(turn, _HOUSEKEEPING_LIMIT)
+            expiry.expire_before_claims(turn, _HOUSEKEEPING_LIMIT)
             sweep.promote(turn, _HOUSEKEEPING_LIMIT)
         for index, command in mine:
             results[index] = _one(turn, command)

@@ -7,9 +7,8 @@ from ackwise.core.commands import Beat, Break
 from ackwise.core.errors import BadInput
 from ackwise.core.limits import MICROS
 from ackwise.store.turn.context import Turn
-from ackwise.store.turn.expiry import expire_lease
+from ackwise.store.turn.expiry import expire_lease, lock_lease
 from ackwise.store.turn.settle import find_lease
-from ackwise.store.turn.sweep import lock_lease
 
 SILENT_FOR = 30 * MICROS
 """A broker that has not beaten for so long is dead."""

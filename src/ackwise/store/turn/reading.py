@@ -19,6 +19,12 @@ def segments(session: Session, lane: int, lo: int, hi: int) -> list[Segment]:
     return [s for s in found if s.first < hi]
 
 
+def sizes(session: Session, lane: int, lo: int, hi: int) -> list[tuple[int, int]]:
+    """Where the segments that hold seqs of [lo, hi) begin, and how many bytes they have."""
+    rows = session.rows("segment_sizes", {**bounds(lane, lo, hi), "limit": max(0, hi - lo)})
+    return [(first, size) for _, first, size in rows if first < hi]
+
+
 NEAR = 256
 """Messages of a lane that are no further apart are read at once: they are in the same segment, or in the next."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from ackwise.core.answers import Settled
 from ackwise.core.commands import ByLease, Settlement
 from ackwise.core.settlement import Outcome, Verdict
@@ -82,5 +80,6 @@ def fail_lease(turn: Turn, held: Holding, lease: Lease, entry: Settlement) -> Se
     for lane, lo in sorted({span.lane: span.lo for span in reversed(spans)}.items()):
         (mine,) = settle_lane(turn, held, [(entry, Target(lease, lane, lo, lo + 1))])
         if mine.verdict.settled:
-            answer = Settled(mine.verdict, answer.count + mine.count, True, mine.reason, answer.dead + mine.dead)
-    return msgspec.structs.replace(answer, count=sum(map(len, spans)))
+            letters = answer.dead_ids + mine.dead_ids
+            answer = Settled(mine.verdict, sum(map(len, spans)), True, mine.reason, answer.dead + mine.dead, 0, letters)
+    return answer

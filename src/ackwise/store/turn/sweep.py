@@ -19,9 +19,9 @@ from ackwise.store.segment import Segment, place, place_seq, to_end
 from ackwise.store.session import Row
 from ackwise.store.turn import catalog, dead, places
 from ackwise.store.turn.catalog import GroupRow, QueueRow
-from ackwise.store.turn.context import Turn, lease_from
+from ackwise.store.turn.context import Turn
 from ackwise.store.turn.ending import Holding, finish
-from ackwise.store.turn.expiry import expire_lease
+from ackwise.store.turn.expiry import expire
 from ackwise.store.turn.push import Appender
 
 TOMBSTONES_KEPT_FOR = 7 * 24 * 3600 * MICROS
@@ -48,29 +48,6 @@ def next_due(turn: Turn) -> int | None:
     rows = (turn.session.row("lease_next_deadline"), turn.session.row("scheduled_next"))
     times = [row[0] for row in rows if row and row[0] is not None]
     return min(times) if times else None
-
-
-def expire(turn: Turn, limit: int) -> int:
-    """Leases past their deadline give back what they hold."""
-    touched = 0
-    for row in turn.session.rows("leases_expired", {"now": turn.now, "limit": limit}):
-        if touched >= limit:
-            break
-        lease = turn.lease(row[0]) or lease_from(row)
-        turn.own_lease(lease)
-        if not lease.live(turn.now) and lease.ended_at is None and lock_lease(turn, lease.no):
-            touched += max(1, expire_lease(turn, lease, limit - touched))
-    return touched
-
-
-def lock_lease(turn: Turn, no: int) -> bool:
-    """Own every partition the lease holds something in; False leaves it to whoever owns one now."""
-    parts = set()
-    for span in turn.spans("spans_of_lease", lease=no):
-        row = turn.session.row("lane_by_id", {"id": span.lane})
-        if row:
-            parts.add(row[1])
-    return turn.session.lock_parts(sorted(parts), skip=True) == parts
 
 
 def promote(turn: Turn, limit: int) -> int:

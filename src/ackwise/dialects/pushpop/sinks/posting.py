@@ -75,10 +75,7 @@ class Sink:
             target = noted(await self._broker.ask(q.GetQueue(queue=self._queue)))
         except UnknownQueue:
             return None
-        if target is not None and not may_post(target.url, self._allowed):
-            log.warning("the sink of %s is not allowed to post to %s", self._queue, target.url)
-            return None
-        return target
+        return target if target is not None and may_post(target.url, self._allowed) else None
 
     async def _round(self, target: Target) -> None:
         self._room.clear()
@@ -116,12 +113,19 @@ class Sink:
         first = await self._claim(target, self._pace.seconds)
         if not first[1].claimed.grants:
             return []
+        claims = [asyncio.create_task(self._claim(target, 0.0)) for _ in range(room - 1)]
         try:
-            rest = await asyncio.gather(*(self._claim(target, 0.0) for _ in range(room - 1)))
+            rest = await asyncio.gather(*claims)
         except BaseException:
-            self._keep(self._give_back(first[1]))
+            self._keep(self._give_back_all(first[1], claims))
             raise
         return [first, *(one for one in rest if one[1].claimed.grants)]
+
+    async def _give_back_all(self, first: Handed, claims: list[asyncio.Task[tuple[str, Handed]]]) -> None:
+        """One of several claims failed, or all were called off: what the others bring is not wanted."""
+        ended = await asyncio.gather(*claims, return_exceptions=True)
+        rest = [one[1] for one in ended if not isinstance(one, BaseException)]
+        await self._give_back(first, *(handed for handed in rest if handed.claimed.grants))
 
     async def _give_back(self, *taken: Handed) -> None:
         with contextlib.suppress(AckwiseError):

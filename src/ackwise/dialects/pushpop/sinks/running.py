@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 from collections.abc import Collection
 
 import aiohttp
@@ -11,10 +11,12 @@ import aiohttp
 from ackwise.broker import AsyncBroker
 from ackwise.core import queries as q
 from ackwise.core.commands import ConfigureQueue
-from ackwise.core.errors import AckwiseError, UnknownQueue
+from ackwise.core.errors import UnknownQueue
 from ackwise.dialects.pushpop import words
 from ackwise.dialects.pushpop.sinks.posting import Sink
-from ackwise.dialects.pushpop.sinks.targets import Target, noted, notes
+from ackwise.dialects.pushpop.sinks.targets import Target, may_post, noted, notes
+
+log = logging.getLogger("ackwise.pushpop")
 
 POST_WITHIN = 30.0
 LOOK_EVERY = 10.0
@@ -27,7 +29,11 @@ class Sinks:
     def __init__(self, broker: AsyncBroker, allowed: Collection[str] = ()) -> None:
         self.allowed = allowed
         self._broker = broker
+        self._changing = asyncio.Lock()
+        """One change at a time: of two that begin a sink each, one would be known to nobody."""
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._refused: set[tuple[str, str]] = set()
+        """Sinks of other servers that may not post from here, with their URLs: said once."""
         self._posts: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
         self._http: aiohttp.ClientSession | None = None
@@ -42,27 +48,32 @@ class Sinks:
 
     async def stop(self) -> None:
         """A post under way is left alone: its locks run out, unless the receiver acknowledges them."""
-        tasks = [*self._running.values(), *self._posts, *([self._watching] if self._watching is not None else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async with self._changing:
+            tasks = [*self._running.values(), *self._posts, *([self._watching] if self._watching is not None else [])]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            # What sinks claimed and did not post is on its way back.
+            await asyncio.gather(*self._posts, return_exceptions=True)
         if self._http is not None:
             await self._http.close()
 
     async def register(self, queue: str, target: Target) -> None:
-        await self._note(queue, target)
-        self._begin(queue)
+        async with self._changing:
+            await self._note(queue, target)
+            self._begin(queue)
 
     async def unregister(self, queue: str) -> bool:
         """False when there was none."""
-        try:
-            info = await self._broker.ask(q.GetQueue(queue=queue))
-        except UnknownQueue:
-            return False
-        if noted(info) is None:
-            return False
-        await self._note(queue, None)
-        return True
+        async with self._changing:
+            try:
+                info = await self._broker.ask(q.GetQueue(queue=queue))
+            except UnknownQueue:
+                return False
+            if noted(info) is None:
+                return False
+            await self._note(queue, None)
+            return True
 
     async def _note(self, queue: str, target: Target | None) -> None:
         await self._broker.send(ConfigureQueue(queue=queue, policy={"notes": notes(target)}, create=words.POLICY))
@@ -72,15 +83,26 @@ class Sinks:
             await asyncio.gather(running, return_exceptions=True)
 
     async def _take_up(self) -> None:
-        for info in await self._broker.ask(q.ListQueues()):
-            if noted(info) is not None and info.name not in self._running:
-                self._begin(info.name)
+        async with self._changing:
+            for info in await self._broker.ask(q.ListQueues()):
+                target = noted(info)
+                if target is not None and info.name not in self._running and self._may_post(info.name, target):
+                    self._begin(info.name)
+
+    def _may_post(self, queue: str, target: Target) -> bool:
+        allowed = may_post(target.url, self.allowed)
+        if not allowed and (queue, target.url) not in self._refused:
+            self._refused.add((queue, target.url))
+            log.warning("the sink of %s is not allowed to post to %s from here", queue, target.url)
+        return allowed
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            with contextlib.suppress(AckwiseError):
+            try:
                 await self._take_up()
+            except Exception as problem:
+                log.warning("looking for sinks of other servers will be tried again: %r", problem)
 
     def _begin(self, queue: str) -> None:
         assert self._http is not None
