@@ -14,6 +14,7 @@ from ackwise.core import limits
 from ackwise.core import queries as q
 from ackwise.core.commands import (
     ByDelivery,
+    ByKey,
     ByLease,
     ByRange,
     ByTransaction,
@@ -93,9 +94,9 @@ def test_settlements(entries: list[Settlement], atomic: bool) -> None:
     assert settling.settle(over(settling.SettleBody, settling.settle_body(command))) == command
 
 
-@given(names, st.none() | leases, st.none() | leases, st.booleans())
-def test_extensions(lease_id: str, lease: int | None, add: int | None, keep_later: bool) -> None:
-    command = Extend(lease_id=lease_id, lease=lease, add=add, keep_later=keep_later)
+@given(names, st.none() | leases, st.none() | leases, st.booleans(), st.none() | st.builds(ByKey, names, names))
+def test_extensions(lease_id: str, lease: int | None, add: int | None, keep_later: bool, claim: ByKey | None) -> None:
+    command = Extend(lease_id=lease_id, lease=lease, add=add, keep_later=keep_later, claim=claim)
     assert settling.extend(over(settling.ExtendBody, settling.extend_body(command))) == command
 
 
@@ -122,6 +123,7 @@ def test_transactions(entries: list[Settlement], pushed: list[Push], required: l
         partitions=st.none() | st.lists(names).map(tuple),
         priorities=st.none() | st.lists(st.integers()).map(tuple),
         most=st.integers(),
+        most_bytes=st.none() | st.integers(),
         most_partitions=st.none() | st.integers(),
         lease=st.none() | leases,
         exclusivity=st.sampled_from([None, "partition", "queue", "none"]),
@@ -141,7 +143,7 @@ def test_claims(claim: Claim) -> None:
 
 def test_every_field_of_a_command_goes_over() -> None:
     """A field that is added to the core has to be added here, or it is silently lost on its way."""
-    carried = {Push: 3, Claim: 19, Settlement: 6, Settle: 2, Extend: 4, Transaction: 5, NewMessage: 7, PlainBatch: 4}
+    carried = {Push: 3, Claim: 20, Settlement: 6, Settle: 2, Extend: 5, Transaction: 5, NewMessage: 7, PlainBatch: 5}
     assert {kind: len(kind.__struct_fields__) for kind in carried} == carried
 
 

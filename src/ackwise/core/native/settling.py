@@ -9,7 +9,7 @@ import msgspec
 
 from ackwise.core import limits
 from ackwise.core.answers import Settled
-from ackwise.core.commands import ByDelivery, ByLease, Extend, Selector, Settle, Settlement, Transaction
+from ackwise.core.commands import ByDelivery, ByKey, ByLease, Extend, Selector, Settle, Settlement, Transaction
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import Receipt
 from ackwise.core.native import pushing
@@ -44,6 +44,8 @@ class ExtendBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     lease_seconds: float | None = None
     add_seconds: float | None = None
     keep_later: bool = False
+    claim: ByKey | None = None
+    """The claim of this key, in place of a lease's id."""
 
 
 class ReleaseBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -163,6 +165,7 @@ def extend(body: ExtendBody) -> Extend:
         lease=None if body.lease_seconds is None else limits.lease_micros(body.lease_seconds),
         add=None if body.add_seconds is None else limits.lease_micros(body.add_seconds),
         keep_later=body.keep_later,
+        claim=body.claim,
     )
 
 
@@ -172,6 +175,7 @@ def extend_body(command: Extend) -> ExtendBody:
         None if command.lease is None else command.lease / limits.MICROS,
         None if command.add is None else command.add / limits.MICROS,
         command.keep_later,
+        command.claim,
     )
 
 
