@@ -11,10 +11,12 @@ from ackwise.core import queries as q
 from ackwise.core.errors import BadInput, UnknownQueue
 from ackwise.core.messages import PlainBatch
 from ackwise.store import depths
+from ackwise.store.session import Session
+from ackwise.store.turn.catalog import QueueRow
 from tests.contract.support import Desk
 
 
-def depth(desk: Desk, queue: str = "q", **rest: str) -> q.Depth:
+def depth(desk: Desk, queue: str = "q", **rest: Any) -> q.Depth:
     (found,) = desk.store.list_depths(q.ListDepths(queue=queue, **rest))
     return found
 
@@ -106,7 +108,12 @@ def test_every_queue_page_by_page(desk: Desk, monkeypatch: pytest.MonkeyPatch) -
         desk.push("x", queue=name)
     looked: list[str] = []
     one = depths._depth
-    monkeypatch.setattr(depths, "_depth", lambda *args: looked.append(args[1].name) or one(*args))
+
+    def noted(session: Session, queue: QueueRow, *rest: Any) -> q.Depth:
+        looked.append(queue.name)
+        return one(session, queue, *rest)
+
+    monkeypatch.setattr(depths, "_depth", noted)
 
     def names(**query: Any) -> list[str]:
         looked.clear()

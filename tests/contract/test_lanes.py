@@ -7,6 +7,7 @@ import pytest
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import BadInput, UnknownQueue
+from ackwise.core.spans import Cursor
 from ackwise.store.turn import claim
 from tests.contract.support import Desk
 
@@ -139,8 +140,11 @@ def test_a_claim_reads_a_partition_once_however_many_lanes_it_visits(
         desk.push(str(priority), priority=priority)
     entered: list[int] = []
     may_enter = claim._Claiming._may_enter
-    monkeypatch.setattr(
-        claim._Claiming, "_may_enter", lambda self, cursors: entered.append(len(cursors)) or may_enter(self, cursors)
-    )
+
+    def counted(claiming: claim._Claiming, cursors: list[Cursor]) -> bool:
+        entered.append(len(cursors))
+        return may_enter(claiming, cursors)
+
+    monkeypatch.setattr(claim._Claiming, "_may_enter", counted)
     assert desk.claim(30).bodies == [str(n) for n in range(30)]
     assert entered == [40]

@@ -130,6 +130,7 @@ def test_transactions(entries: list[Settlement], pushed: list[Push], required: l
         partitions=st.none() | st.lists(names).map(tuple),
         priorities=st.none() | st.lists(st.integers()).map(tuple),
         most=st.integers(),
+        most_bytes=st.none() | st.integers(),
         most_partitions=st.none() | st.integers(),
         lease=st.none() | leases,
         exclusivity=st.sampled_from([None, "partition", "queue", "none"]),
@@ -149,7 +150,7 @@ def test_claims(claim: Claim) -> None:
 
 def test_every_field_of_a_command_goes_over() -> None:
     """A field that is added to the core has to be added here, or it is silently lost on its way."""
-    carried = {Push: 3, Claim: 19, Settlement: 6, Settle: 2, Extend: 5, Transaction: 5, NewMessage: 7, PlainBatch: 5}
+    carried = {Push: 3, Claim: 20, Settlement: 6, Settle: 2, Extend: 5, Transaction: 5, NewMessage: 7, PlainBatch: 5}
     assert {kind: len(kind.__struct_fields__) for kind in carried} == carried
 
 

@@ -37,6 +37,7 @@ class ClaimBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     task: str | None = None
     group: str | None = None
     max: int = 1
+    max_bytes: int | None = None
     max_partitions: int | None = None
     partitions: tuple[str, ...] | None = None
     priorities: tuple[int, ...] | None = None
@@ -114,6 +115,7 @@ def command(body: ClaimBody) -> Claim:
         partitions=body.partitions,
         priorities=body.priorities,
         most=body.max,
+        most_bytes=body.max_bytes,
         most_partitions=body.max_partitions,
         lease=None if body.lease_seconds is None else limits.lease_micros(body.lease_seconds),
         exclusivity=body.exclusivity,
@@ -163,6 +165,7 @@ def body(claim: Claim) -> ClaimBody:
         task=claim.task,
         group=claim.group,
         max=claim.most,
+        max_bytes=claim.most_bytes,
         max_partitions=claim.most_partitions,
         partitions=claim.partitions,
         priorities=claim.priorities,

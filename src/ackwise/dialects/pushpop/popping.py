@@ -56,9 +56,7 @@ async def take(broker: AsyncBroker, claim: Claim) -> Handed:
 def routes(broker: AsyncBroker) -> list[Route]:
     async def pop(call: Call) -> Answer:
         claim, lock_id = claim_of(call)
-        await call.body()
-        if call.gone:
-            raise Gone
+        await _complete(call)
         try:
             handed = await take(broker, claim)
         except UnknownQueue:
@@ -82,6 +80,13 @@ def routes(broker: AsyncBroker) -> list[Route]:
         return Answer(_spelled(handed, rest))
 
     return [Route("POST", "/queue/{queue}/pop", pop)]
+
+
+async def _complete(call: Call) -> None:
+    """Items are not taken for a request of which something is missing, nor for nobody."""
+    await call.body()
+    if call.gone:
+        raise Gone
 
 
 def _spelled(handed: Handed, rest: bytes) -> bytes:
