@@ -174,6 +174,7 @@ class Share:
         try:
             size = member.deliver(handed)
         except Exception:
+            self.come_last(member)
             await self._take_back(claimed.lease_id)
             raise
         if size is None:
