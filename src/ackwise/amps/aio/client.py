@@ -21,8 +21,8 @@ class AsyncClient(AsyncConnecting):
     """A connection to one of several servers, made again when it breaks.
 
     Any number of tasks of one event loop may share it.
-    `on_ack_error(problem)` hears of acks that could not be sent and that nobody waits for; they are tried again. It also
-    hears of a subscription that the server does not take again after a reconnect; that one has ended.
+    `on_ack_error(problem)` hears of acks that could not be sent and that nobody waits for; they are tried again. It
+    also hears of a subscription that the server does not take again after a reconnect; that one has ended.
     `on_disconnect(problem, dropped)` hears that the connection was lost, and how many acks with it.
     """
 
@@ -109,6 +109,7 @@ class AsyncClient(AsyncConnecting):
             await self._acks.flush(lambda key: key[1] == name)
         finally:
             self._acks.caps.pop((found.topic, name), None)
+            self.dropped_acks += self._acks.drop(lambda key: key[1] == name)
             await self._reached().command(Header(c="unsubscribe", sub_id=name), self._timeout)
 
     async def __aenter__(self) -> AsyncClient:

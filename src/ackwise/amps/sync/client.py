@@ -22,8 +22,8 @@ class Client(Connecting):
     """A connection to one of several servers, made again when it breaks.
 
     any number of threads may share it.
-    `on_ack_error(problem)` hears of acks that could not be sent and that nobody waits for; they are tried again. It also
-    hears of a subscription that the server does not take again after a reconnect; that one has ended.
+    `on_ack_error(problem)` hears of acks that could not be sent and that nobody waits for; they are tried again. It
+    also hears of a subscription that the server does not take again after a reconnect; that one has ended.
     `on_disconnect(problem, dropped)` hears that the connection was lost, and how many acks with it.
     """
 
@@ -110,6 +110,7 @@ class Client(Connecting):
             self._acks.flush(lambda key: key[1] == name)
         finally:
             self._acks.caps.pop((found.topic, name), None)
+            self.dropped_acks += self._acks.drop(lambda key: key[1] == name)
             self._reached().command(Header(c="unsubscribe", sub_id=name), self._timeout)
 
     def __enter__(self) -> Client:

@@ -154,6 +154,11 @@ class Batcher(Generic[K, I, A]):
         with self._guard:
             self._under_way = max(0, self._under_way - count)
 
+    def drop(self, meant: Callable[[K], bool]) -> int:
+        """Forget what is gathered under some keys; how much that was."""
+        with self._guard:
+            return sum(len(self._buffers.pop(key).items) for key in [key for key in self._buffers if meant(key)])
+
     def clear(self) -> int:
         """Forget everything, also what is under way if it fails; how much that was."""
         with self._guard:
