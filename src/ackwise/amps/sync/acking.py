@@ -31,7 +31,7 @@ class AckVerbs(AckSettings):
         super().__init__()
         self.on_ack_error = on_ack_error
         self.dropped_acks = 0
-        """Acks that were gathered and could not be sent before their lease was gone: those messages are delivered again."""
+        """Acks that were gathered and not sent while their leases lived: those messages are delivered again."""
         self.ack_frames = 0
         """Ack frames sent so far."""
         self._timeout = timeout
