@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
+from collections.abc import Callable
 
 import pytest
 
 import ackwise
 from ackwise.amps import Client, CommandFailed, Disconnected
+from ackwise.amps.sync import connecting
+from ackwise.core.amps.headers import Header
+from ackwise.core.errors import AckwiseError
 from tests.amps.conftest import uri_of
 from tests.amps.inbox import PATIENCE, Inbox
 from tests.amps.tap import Tap, refusal
@@ -195,3 +200,76 @@ def test_one_server_dies_and_the_other_of_the_same_store_goes_on(server: Running
     finally:
         if other._thread.is_alive():
             other.stop()
+
+
+def test_acks_that_were_answered_are_not_counted_as_dropped(tap: Tap, client: Client) -> None:
+    """Two frames are under way, one is answered, the line breaks."""
+    bills = "queue://bills"
+    client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
+    inbox = Inbox()
+    for topic in (ORDERS, bills):
+        client.subscribe(topic, inbox)
+        client.publish(topic, "x")
+    inbox.until(2)
+    until_pending(client, 2)
+    inbox.hold.clear()
+    swallowed = Header(c="heartbeat")
+    tap.answer = lambda header: swallowed if header.command == "ack" and header.subject == ORDERS else None
+    failed: list[AckwiseError] = []
+
+    def flush() -> None:
+        try:
+            client.flush_acks()
+        except AckwiseError as problem:
+            failed.append(problem)
+
+    flushing = threading.Thread(target=flush)
+    flushing.start()
+    until_so(lambda: client._acks._under_way == 1)
+    tap.answer = lambda header: None
+    tap.cut()
+    flushing.join(PATIENCE)
+    until_so(lambda: client.dropped_acks > 0)
+    assert (client.dropped_acks, len(failed)) == (1, 1)
+    inbox.hold.set()
+
+
+def test_a_uri_that_cannot_be_looked_up_is_passed_over(tap: Tap, uri: str) -> None:
+    nowhere = "tcp://a..b:9007/amps/json"
+    with Client().connect([nowhere, uri]).logon() as client:
+        assert client.uri == uri
+    with Client().connect([tap.uri, nowhere]).logon() as client:
+        tap.cut()
+        tap.until(lambda: sum(one.command == "logon" for one in tap.said) == 2)
+        assert client.wait_connected(PATIENCE)
+
+
+def test_a_subscription_that_is_refused_for_good_does_not_keep_the_others_out(
+    tap: Tap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "MOST_REFUSALS", 2)
+    problems: list[AckwiseError] = []
+    with Client(on_ack_error=problems.append).connect(tap.uri).logon() as client:
+        inbox = Inbox()
+        client.subscribe(ORDERS, inbox)
+        other = client.subscribe("queue://other")
+        tap.answer = lambda header: (
+            refusal(header, "not any more")
+            if header.command == "subscribe" and header.subject == "queue://other"
+            else None
+        )
+        tap.cut()
+        until_so(lambda: problems != [])
+        assert client.wait_connected(PATIENCE)
+        assert "queue://other ended: not any more" in problems[0].message
+        assert list(other) == [], "it has ended"
+        client.publish(ORDERS, "a")
+        inbox.until(1)
+        assert len(problems) == 1
+
+
+def until_so(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.005)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -9,12 +10,15 @@ import time
 import pytest
 
 import ackwise
-from ackwise.amps import Client, CommandFailed, Disconnected, Message
+from ackwise.amps import Client, CommandFailed, Disconnected, Message, NoAnswer
+from ackwise.amps.sync import acking
+from ackwise.core.amps.frames import LONGEST_HEADER
 from ackwise.core.amps.headers import Header
 from ackwise.core.errors import AckwiseError
 from ackwise.store.clock import ManualClock
 from tests.amps.inbox import PATIENCE, Inbox
 from tests.amps.tap import Tap, named, refusal
+from tests.server.running import Running
 
 ORDERS, NEWS = "queue://orders", "news"
 
@@ -108,6 +112,9 @@ def test_the_defaults(uri: str) -> None:
         client.set_ack_batch_size(-1)
     with pytest.raises(ackwise.errors.BadInput):
         client.set_ack_timeout("soon")  # type: ignore[arg-type]
+    for never in (float("inf"), 1e12):
+        with pytest.raises(ackwise.errors.BadInput, match="0 turns the timer off"):
+            client.set_ack_timeout(never)
 
 
 def test_without_auto_ack_nothing_is_acked(client: Client, tap: Tap) -> None:
@@ -369,3 +376,95 @@ def until_pending(client: Client, count: int) -> None:
             return
         done.wait(0.002)
     raise AssertionError(client.pending_acks)
+
+
+def test_a_list_that_a_server_would_refuse_is_sent_in_several_frames(
+    client: Client, tap: Tap, orders: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.set_auto_ack(True).set_ack_batch_size(100).set_ack_timeout(0)
+    inbox = Inbox()
+    client.subscribe(ORDERS, inbox)
+    for number in range(10):
+        client.publish(ORDERS, str(number))
+    found = [one.bookmark for one in inbox.until(10)]
+    until_pending(client, 10)
+    monkeypatch.setattr(acking, "MOST_IN_A_FRAME", 3 * (max(map(len, found)) + 1))
+    client.flush_acks()
+    assert [mark for some in tap.bookmarks() for mark in some] == found
+    assert [len(some) for some in tap.bookmarks()] == [3, 3, 3, 1]
+    assert (client.pending_acks, lag(orders)) == (0, 0)
+    assert acking.MOST_IN_A_FRAME < LONGEST_HEADER
+
+
+def test_a_batch_is_full_when_the_server_delivers_no_more_without_it(
+    client: Client, tap: Tap, orders: ackwise.Connection
+) -> None:
+    orders.create_queue("orders", notes={"amps_max_backlog": 3})
+    client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
+    inbox = Inbox()
+    client.subscribe(ORDERS, inbox)
+    for number in range(6):
+        client.publish(ORDERS, str(number))
+    inbox.until(6)
+    tap.until(lambda: sum(one.command == "ack" for one in tap.said) == 2)
+    assert [len(some) for some in tap.bookmarks()] == [3, 3]
+
+
+def test_a_refused_flush_does_not_keep_a_subscription_alive(
+    client: Client, tap: Tap, orders: ackwise.Connection
+) -> None:
+    client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
+    inbox = Inbox()
+    subscription = client.subscribe(ORDERS, inbox)
+    client.publish(ORDERS, "a")
+    inbox.until(1)
+    until_pending(client, 1)
+    tap.answer = lambda header: refusal(header, "not now") if header.command == "ack" else None
+    with pytest.raises(CommandFailed, match="not now"):
+        client.unsubscribe(subscription)
+    assert (client.pending_acks, client.dropped_acks) == (0, 1)
+    (again,) = orders.claim("orders", wait=PATIENCE)
+    assert again.failures == 0
+
+
+def test_a_refused_flush_does_not_keep_a_client_from_saying_goodbye(tap: Tap, orders: ackwise.Connection) -> None:
+    client = Client("tested").connect(tap.uri).logon()
+    client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
+    inbox = Inbox()
+    client.subscribe(ORDERS, inbox)
+    client.publish(ORDERS, "a")
+    inbox.until(1)
+    until_pending(client, 1)
+    tap.answer = lambda header: refusal(header, "not now") if header.command == "ack" else None
+    with pytest.raises(CommandFailed, match="not now"):
+        client.close()
+    (again,) = orders.claim("orders", wait=PATIENCE)
+    assert again.failures == 0
+
+
+def test_a_subscription_whose_answer_did_not_come_is_taken_back(
+    server: Running, tap: Tap, orders: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has it: what it was handed goes back."""
+    orders.push("orders", "a")
+    assert server.server.amps is not None
+    face, late = server.server.amps._face, threading.Event()
+    terms = face.terms
+
+    async def slow(queue: str) -> tuple[int, bool]:
+        while not late.is_set():
+            await asyncio.sleep(0.01)
+        return await terms(queue)
+
+    monkeypatch.setattr(face, "terms", slow)
+    with Client("tested", timeout=0.5).connect(tap.uri).logon() as client:
+        with pytest.raises(NoAnswer):
+            client.subscribe(ORDERS, Inbox())
+        late.set()
+        tap.until(lambda: any(one.command == "unsubscribe" for one in tap.said))
+        client._timeout = PATIENCE
+        client.flush()
+        (session,) = face.sessions
+        assert session.subscriptions == {}
+        (again,) = orders.claim("orders", wait=PATIENCE)
+        assert again.failures == 0

@@ -239,3 +239,33 @@ def test_what_is_under_way_when_all_is_forgotten_does_not_come_back() -> None:
         asyncio.run(batcher.flush())
     assert len(batcher) == 0
     assert far.sent == []
+
+
+def test_a_key_has_its_own_bound_and_is_forgotten_when_it_is_empty() -> None:
+    far = Far()
+    batcher = far.batcher(size=10, timeout=None)
+    batcher.caps["small"] = 2
+    for key in ("small", "large"):
+        batcher.add(key, 1)
+        batcher.add(key, 2)
+    assert batcher.pause() == 0
+    asyncio.run(batcher.flush_due())
+    assert far.sent == [("small", [1, 2])]
+    batcher.discard(1, lambda key: True)
+    batcher.discard(2, lambda key: True)
+    assert batcher._buffers == {}
+
+
+def test_what_has_arrived_is_not_dropped() -> None:
+    batcher: AsyncBatcher[str, int, int]
+
+    async def send(batches: Batches) -> list[Sequence[int] | AckwiseError]:
+        batcher.arrived(1)
+        assert (batcher.clear(), batcher.clear()) == (2, 0)
+        return [Overloaded("lost")]
+
+    batcher = AsyncBatcher(send)
+    for number in range(3):
+        batcher.add("k", number)
+    with pytest.raises(Overloaded):
+        asyncio.run(batcher.flush())

@@ -7,6 +7,7 @@ import logging
 import queue
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -86,6 +87,14 @@ class Running:
 
     def __enter__(self) -> Running:
         return self
+
+    def do(self, work: Callable[[], object]) -> None:
+        """In the server's thread; returns when it is done."""
+
+        async def there() -> None:
+            work()
+
+        asyncio.run_coroutine_threadsafe(there(), self._loop).result(PATIENCE)
 
     def until_waiting(self, count: int = 1) -> None:
         """Until exactly so many polls wait."""

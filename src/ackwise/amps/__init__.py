@@ -10,7 +10,7 @@ Usage::
 """
 
 from ackwise.amps.aio import AsyncClient, AsyncSubscription
-from ackwise.amps.errors import CommandFailed, Disconnected
+from ackwise.amps.errors import CommandFailed, Disconnected, NoAnswer
 from ackwise.amps.message import Message
 from ackwise.amps.sync import Client, Subscription
 
@@ -21,5 +21,6 @@ __all__ = [
     "CommandFailed",
     "Disconnected",
     "Message",
+    "NoAnswer",
     "Subscription",
 ]

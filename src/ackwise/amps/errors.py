@@ -11,6 +11,12 @@ class CommandFailed(AckwiseError):
     code = "command_failed"
 
 
+class NoAnswer(CommandFailed):
+    """The server did not answer in time: whether it has done it is not known."""
+
+    code = "no_answer"
+
+
 class Disconnected(AckwiseError):
     """There is no connection to a server."""
 

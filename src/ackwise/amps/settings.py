@@ -52,6 +52,8 @@ class AckSettings:
         value: object = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
             raise BadInput("ack_timeout must be a number of seconds or a timedelta")
+        if value > limits.MAX_DELAY_SECONDS:
+            raise BadInput(f"ack_timeout is at most {limits.MAX_DELAY_SECONDS:.0f} seconds; 0 turns the timer off")
         self._ack_timeout = max(0.0, float(value))
         self._changed()
         return self

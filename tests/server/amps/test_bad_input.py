@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Iterator
@@ -10,7 +11,12 @@ from typing import Any
 import pytest
 
 import ackwise
+from ackwise.core.amps import bookmarks
+from ackwise.core.commands import Push
+from ackwise.core.errors import OutcomeUnknown
+from ackwise.dialects.amps import acking
 from ackwise.dialects.amps import connection as lines
+from ackwise.dialects.amps import session as sessions
 from ackwise.dialects.http import Intake
 from tests.server.amps.conftest import Meet
 from tests.server.amps.peer import Peer, frame
@@ -251,3 +257,89 @@ def test_there_is_a_bound_on_connections(store_url: str) -> None:
                 assert time.monotonic() < end
         for peer in (second, third, fourth):
             peer.close()
+
+
+def only_connection(server: Running) -> lines.Connection:
+    assert server.server.amps is not None
+    (session,) = server.server.amps._face.sessions
+    return session.connection
+
+
+def test_who_never_pauses_is_not_taken_for_slow(meet: Meet, server: Running) -> None:
+    """The time that a frame may take begins with that frame, and stands still while nothing is read."""
+    peer, half = meet(), frame(b'{"c":"p","t":"queue://q"}x')
+    flush = frame(b'{"c":"flush","cid":"f","a":"processed"}')
+    peer.send(flush + half[:9])
+    peer.read()
+    first = only_connection(server)._timers["frame"]
+    peer.send(half[9:] + flush + half[:9])
+    peer.read()
+    connection = only_connection(server)
+    assert connection._timers["frame"] is not first
+    assert first.cancelled()
+    server.do(lambda: connection.hold("test"))
+    assert "frame" not in connection._timers
+    server.do(lambda: connection.release("test"))
+    assert "frame" in connection._timers
+
+
+@pytest.mark.parametrize("heavy", ["body", "header"])
+def test_there_is_a_bound_on_what_one_client_has_under_way(
+    heavy: str, meet: Meet, server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the store takes its time, so much is read and no more."""
+    peer = meet()
+    session = only_connection(server).session
+    broker, go = session.face.broker, asyncio.Event()
+    send = broker.send
+
+    async def slow(command: Any) -> Any:
+        if isinstance(command, Push):
+            await go.wait()
+        return await send(command)
+
+    monkeypatch.setattr(broker, "send", slow)
+    body, cid = (b"x" * 500_000, b"") if heavy == "body" else (b"", b"x" * 500_000)
+    said = frame(b'{"c":"p","t":"queue://q","cid":"%b"}%b' % (cid, body))
+    peer.socket.settimeout(1)
+    with pytest.raises(TimeoutError):
+        peer.send(said * 200)
+    assert sessions.MOST_BYTES < session._weight < 2 * sessions.MOST_BYTES
+    server.do(go.set)
+
+
+def test_a_batch_whose_outcome_is_unknown_is_not_published_again(
+    meet: Meet, server: Running, http: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    http.create_queue("q")
+    peer = meet()
+    broker = only_connection(server).session.face.broker
+    send = broker.send
+
+    async def unsure(command: Any) -> Any:
+        done = await send(command)
+        if isinstance(command, Push):
+            raise OutcomeUnknown("the commit was not answered")
+        return done
+
+    monkeypatch.setattr(broker, "send", unsure)
+    peer.send(b"".join(frame(b'{"c":"p","cid":%d,"t":"queue://q","a":"persisted"}x' % number) for number in range(3)))
+    assert [peer.read()["status"] for _ in range(3)] == ["failure"] * 3
+    assert http.stats("q").messages == 3
+
+
+def test_an_ack_of_very_many_bookmarks_leaves_the_loop_to_others(
+    meet: Meet, server: Running, monkeypatch: pytest.MonkeyPatch, witness: Peer
+) -> None:
+    """They are looked at in slices; each is worked off before the next is looked at."""
+    peer, most = meet(), [0]
+    ranges = bookmarks.ranges
+
+    def counted(texts: Any) -> Any:
+        most[0] = max(most[0], len(texts))
+        return ranges(texts)
+
+    monkeypatch.setattr(bookmarks, "ranges", counted)
+    peer.say({"c": "ack", "cid": "m", "a": "processed", "t": Q, "bm": ",".join(f"1|{n}|" for n in range(0, 20_000, 2))})
+    done = peer.read()
+    assert (done["status"], done["records_deleted"], most[0]) == ("success", 0, acking.MOST_IN_A_TURN)

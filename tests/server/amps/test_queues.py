@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -10,10 +11,16 @@ from typing import Any
 import pytest
 
 import ackwise
+from ackwise.core.answers import Handed
+from ackwise.core.commands import Push
+from ackwise.core.errors import Overloaded, StoreError
 from ackwise.core.limits import MICROS
+from ackwise.dialects.amps import AmpsFace, acking
+from ackwise.dialects.amps.subscription import EXPIRES_AT, Subscription
 from ackwise.store.clock import ManualClock
 from tests.server.amps.conftest import Meet
-from tests.server.amps.peer import Frame, Peer
+from tests.server.amps.peer import Frame, Peer, frame
+from tests.server.running import Running
 
 Q = "queue://q"
 
@@ -25,6 +32,11 @@ def store_url(any_store: str) -> str:
 
 def bodies(frames: list[Frame]) -> list[str]:
     return [one.body.decode() for one in frames]
+
+
+def face(server: Running) -> AmpsFace:
+    assert server.server.amps is not None
+    return server.server.amps._face
 
 
 def numbered(count: int) -> list[bytes]:
@@ -341,3 +353,114 @@ def test_replace_begins_a_subscription_anew(meet: Meet) -> None:
     assert refused.outcome == ("processed", "failure")
     one.subscribe(Q, sub_id="1", opts="replace,max_backlog=3")
     assert bodies(one.deliveries(3)) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("then", ["unsubscribe", "subscribe"])
+def test_an_ack_counts_that_came_right_before_its_subscription_ended(
+    then: str, meet: Meet, server: Running, http: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the store takes longer for it."""
+    broker = face(server).broker
+    send_all = broker.send_all
+
+    async def later(commands: Any) -> Any:
+        await asyncio.sleep(0.05)
+        return await send_all(commands)
+
+    monkeypatch.setattr(broker, "send_all", later)
+    one = meet()
+    one.publish(Q, *numbered(20))
+    one.subscribe(Q, 20)
+    marks = ",".join(each["bm"] for each in one.deliveries(20))
+    one.send(
+        frame(b'{"c":"ack","cid":"k","a":"processed","t":"queue://q","bm":"%b","sub_id":"1"}' % marks.encode())
+        + frame(b'{"c":"%b","cid":"u","sub_id":"1","t":"queue://q","o":"replace","a":"processed"}' % then.encode())
+    )
+    assert [one.read().header.get("records_deleted"), one.read()["status"]] == [20, "success"]
+    assert sum(group.lag for group in http.groups("q")) == 0
+
+
+@pytest.mark.parametrize("before", ["publish", "flush"])
+def test_what_a_lost_connection_held_does_not_wait_for_what_it_published(
+    before: str, meet: Meet, server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store takes nothing for a while: the message goes over meanwhile, and what was published is kept."""
+    one, other = meet(), meet()
+    one.publish(Q, b"held")
+    one.subscribe(Q, 1)
+    one.deliveries(1)
+    other.subscribe(Q, 1)
+    broker, full = face(server).broker, [True]
+    send = broker.send
+
+    async def refuse(command: Any) -> Any:
+        if full[0] and isinstance(command, Push):
+            raise Overloaded("too much waits")
+        return await send(command)
+
+    monkeypatch.setattr(broker, "send", refuse)
+    one.say({"c": "p", "t": "queue://late"}, b"kept")
+    if before == "flush":
+        one.say({"c": "flush", "cid": "f", "a": "completed"})
+    one.close()
+    assert other.deliveries(1)[0].body == b"held"
+    full[0] = False
+    other.subscribe("queue://late", 1, sub_id="2")
+    assert other.deliveries(1)[0].body == b"kept"
+
+
+def test_a_users_own_headers_are_left_alone(meet: Meet, http: ackwise.Connection) -> None:
+    http.push("q", "mine", headers={"expires_at": "1"})
+    http.push("q", "long", headers={EXPIRES_AT: "1" * 5000})
+    one = meet()
+    one.subscribe(Q, 5)
+    assert bodies(one.deliveries(2)) == ['"mine"', '"long"']
+
+
+def test_what_cannot_be_handed_over_goes_back_and_the_others_get_theirs(
+    meet: Meet, server: Running, http: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliver, broken = Subscription.deliver, [True]
+
+    def fail(self: Subscription, handed: Handed) -> int | None:
+        if broken[0] and self.sub_id == "bad":
+            raise RuntimeError("cannot be handed over")
+        return deliver(self, handed)
+
+    monkeypatch.setattr(Subscription, "deliver", fail)
+    bad, good = meet(), meet()
+    bad.subscribe(Q, 1, sub_id="bad")
+    good.subscribe(Q, 1, sub_id="good")
+    http.push_many("q", ["a", "b"])
+    (first,) = good.deliveries(1)
+    assert good.ack(Q, first["bm"]) == 1
+    (second,) = good.deliveries(1)
+    assert {first.body, second.body} == {b'"a"', b'"b"'}
+    assert all("cannot be handed over" in one for one in server._errors.seen)
+    server._errors.seen.clear()
+    broken[0] = False
+    bad.goodbye()
+
+
+def test_what_one_turn_of_a_large_ack_did_stays_done(
+    meet: Meet, server: Running, http: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acking, "MOST_IN_A_TURN", 10)
+    one = meet()
+    one.publish(Q, *numbered(60))
+    one.subscribe(Q, 40)
+    marks = [each["bm"] for each in one.deliveries(40)]
+    broker, turns = face(server).broker, [0]
+    send_all = broker.send_all
+
+    async def fail_second(commands: Any) -> Any:
+        turns[0] += 1
+        if turns[0] == 2:
+            raise StoreError("the disk is gone")
+        return await send_all(commands)
+
+    monkeypatch.setattr(broker, "send_all", fail_second)
+    one.say({"c": "ack", "cid": "k", "a": "processed", "t": Q, "bm": ",".join(marks[::2])})
+    found = [one.read() for _ in range(11)]
+    assert sorted(each["c"] for each in found) == ["ack"] + ["p"] * 10, "ten are acked, so there is room for ten"
+    assert next(each for each in found if each["c"] == "ack")["status"] == "failure"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ackwise.amps.aio.link import AsyncLink
 from ackwise.amps.aio.subscription import AsyncSubscription
@@ -17,6 +17,8 @@ from ackwise.core.errors import AckwiseError
 
 log = logging.getLogger("ackwise.amps")
 
+MOST_IN_A_FRAME = 512 << 10
+"""Characters of bookmarks: a server refuses headers that are much longer."""
 Key = tuple[str, str]
 """Topic and subscription: acks are gathered under it."""
 
@@ -28,7 +30,7 @@ class AsyncAckVerbs(AckSettings):
         super().__init__()
         self.on_ack_error = on_ack_error
         self.dropped_acks = 0
-        """Acks that were gathered and not sent when a connection was lost: those messages are delivered again."""
+        """Acks that were gathered and not sent while their leases lived: those messages are delivered again."""
         self.ack_frames = 0
         """Ack frames sent so far."""
         self._timeout = timeout
@@ -104,17 +106,30 @@ class AsyncAckVerbs(AckSettings):
                 await self._complain(refused)
 
     async def _send_acks(self, batches: Sequence[tuple[Key, Sequence[str]]]) -> list[Sequence[int] | AckwiseError]:
-        """One frame for each key."""
+        """One frame for each key, unless that would be too long."""
         link = self._link
         if link is None:
             return [Disconnected() for _ in batches]
-        headers = [_ack(topic, ",".join(bookmarks), sub_id, None) for (topic, sub_id), bookmarks in batches]
-        self.ack_frames += len(headers)
-        answers = await link.commands(headers, self._timeout)
-        return [
-            answer if isinstance(answer, AckwiseError) else [1] * len(items)
-            for answer, (_, items) in zip(answers, batches, strict=True)
+        headers = [
+            [_ack(topic, bookmarks, sub_id, None) for bookmarks in _lists(items)] for (topic, sub_id), items in batches
         ]
+        flat = [header for some in headers for header in some]
+        self.ack_frames += len(flat)
+        answers = iter(await link.commands(flat, self._timeout, on_success=self._acked))
+        outcomes: list[Sequence[int] | AckwiseError] = []
+        for some, (_, items) in zip(headers, batches, strict=True):
+            problems = [answer for _ in some if isinstance(answer := next(answers), AckwiseError)]
+            outcomes.append(problems[0] if problems else [1] * len(items))
+        return outcomes
+
+    def _acked(self, header: Header) -> None:
+        self._acks.arrived(len(header.bookmarks))
+
+    def granted(self, subscription: AsyncSubscription, answer: Header) -> None:
+        """A batch is full when the server delivers no more without it, however large it was meant to be."""
+        given = answer.options.get("max_backlog", "")
+        if given.isdecimal():
+            self._acks.caps[subscription.topic, subscription.sub_id] = max(1, int(given))
 
     def _changed(self) -> None:
         self._acks.size = self.ack_batch_size
@@ -130,7 +145,7 @@ class AsyncAckVerbs(AckSettings):
                 await self._complain(problem)
 
     async def _complain(self, problem: AckwiseError) -> None:
-        log.warning("acks could not be sent: %s", problem)
+        log.warning("%s", problem)
         if self.on_ack_error is not None:
             await self._tell(self.on_ack_error, problem)
 
@@ -143,6 +158,19 @@ class AsyncAckVerbs(AckSettings):
 
 def _ack(topic: str, bookmarks: str, sub_id: str | None, option: str | None) -> Header:
     return Header(c="ack", t=topic, bm=bookmarks, sub_id=sub_id or None, opts=option)
+
+
+def _lists(bookmarks: Sequence[str]) -> Iterator[str]:
+    """With commas between them, each as long as a frame takes."""
+    some: list[str] = []
+    size = 0
+    for one in bookmarks:
+        if some and size + len(one) >= MOST_IN_A_FRAME:
+            yield ",".join(some)
+            some, size = [], 0
+        some.append(one)
+        size += len(one) + 1
+    yield ",".join(some)
 
 
 def _named(what: Message | str, bookmark: str, sub_id: str | None) -> tuple[str, str, str | None]:

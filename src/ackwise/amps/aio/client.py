@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 
 from ackwise.amps.aio.connecting import AsyncConnecting
 from ackwise.amps.aio.subscription import AsyncSubscription, Handler, OnError
-from ackwise.amps.errors import CommandFailed
+from ackwise.amps.errors import CommandFailed, Disconnected
 from ackwise.amps.message import body_of
 from ackwise.core.amps.frames import packed
 from ackwise.core.amps.headers import Header
@@ -20,7 +21,8 @@ class AsyncClient(AsyncConnecting):
     """A connection to one of several servers, made again when it breaks.
 
     Any number of tasks of one event loop may share it.
-    `on_ack_error(problem)` hears of acks that could not be sent and that nobody waits for; they are tried again.
+    `on_ack_error(problem)` hears of acks that could not be sent and that nobody waits for; they are tried again. It
+    also hears of a subscription that the server does not take again after a reconnect; that one has ended.
     `on_disconnect(problem, dropped)` hears that the connection was lost, and how many acks with it.
     """
 
@@ -77,10 +79,13 @@ class AsyncClient(AsyncConnecting):
         made = AsyncSubscription(self, topic, name, ",".join(parts), handler, on_error)
         self._subscriptions[name] = made
         try:
-            await link.command(made.command(), self._timeout)
+            self.granted(made, await link.command(made.command(), self._timeout))
         except BaseException:
             self._subscriptions.pop(name, None)
             made.end()
+            # The server may have it all the same, or be about to.
+            with suppress(Disconnected):
+                await link.send(packed(Header(c="unsubscribe", sub_id=name)))
             raise
         return made
 
@@ -100,8 +105,12 @@ class AsyncClient(AsyncConnecting):
             raise CommandFailed(f"there is no subscription {name!r}")
         found.end()
         await found.join(self._timeout)
-        await self._acks.flush(lambda key: key[1] == name)
-        await self._reached().command(Header(c="unsubscribe", sub_id=name), self._timeout)
+        try:
+            await self._acks.flush(lambda key: key[1] == name)
+        finally:
+            self._acks.caps.pop((found.topic, name), None)
+            self.dropped_acks += self._acks.drop(lambda key: key[1] == name)
+            await self._reached().command(Header(c="unsubscribe", sub_id=name), self._timeout)
 
     async def __aenter__(self) -> AsyncClient:
         return self

@@ -11,7 +11,8 @@ from typing import Self
 from ackwise.amps.addresses import Address, addresses
 from ackwise.amps.aio.acking import AsyncAckVerbs
 from ackwise.amps.aio.link import AsyncLink
-from ackwise.amps.errors import CommandFailed, Disconnected
+from ackwise.amps.aio.subscription import AsyncSubscription
+from ackwise.amps.errors import CommandFailed, Disconnected, NoAnswer
 from ackwise.amps.message import Message
 from ackwise.client.beside.aio import AsyncSignal, AsyncWorker
 from ackwise.core.amps.headers import Header
@@ -20,6 +21,8 @@ from ackwise.core.errors import AckwiseError
 log = logging.getLogger("ackwise.amps")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+MOST_REFUSALS = 6
+"""How often in a row a subscription may be refused when it is made again."""
 
 
 class AsyncConnecting(AsyncAckVerbs):
@@ -141,7 +144,7 @@ class AsyncConnecting(AsyncAckVerbs):
             with self._guard:
                 self._link = link
             for subscription in list(self._subscriptions.values()):
-                await link.command(subscription.command(), self._timeout)
+                await self._subscribe_again(link, subscription)
             with self._guard:
                 # It may have been lost while nobody knew it for ours.
                 if link.lost or self._closed:
@@ -156,6 +159,23 @@ class AsyncConnecting(AsyncAckVerbs):
                 await link.close()
             return False
         return True
+
+    async def _subscribe_again(self, link: AsyncLink, subscription: AsyncSubscription) -> None:
+        """What is refused again and again is given up, so that the others go on; a refusal may also pass."""
+        try:
+            self.granted(subscription, await link.command(subscription.command(), self._timeout))
+            subscription.refusals = 0
+        except NoAnswer:
+            raise
+        except CommandFailed as refused:
+            subscription.refusals += 1
+            if subscription.refusals < MOST_REFUSALS:
+                raise
+            self._subscriptions.pop(subscription.sub_id, None)
+            subscription.end()
+            await self._complain(
+                CommandFailed(f"subscription {subscription.sub_id} to {subscription.topic} ended: {refused.message}")
+            )
 
     def _arrived(self, message: Message) -> None:
         """What nobody subscribed to is nobody's, and is never acked."""
@@ -175,9 +195,11 @@ class AsyncConnecting(AsyncAckVerbs):
         try:
             link = self._link
             if link is not None and self._acker is not None:
-                await self._acks.flush()
-                self._closed = True
-                await link.command(Header(c="disconnect"), self._timeout)
+                try:
+                    await self._acks.flush()
+                finally:
+                    self._closed = True
+                    await link.command(Header(c="disconnect"), self._timeout)
         except Disconnected:
             log.warning("the connection was lost before it was closed")
         finally:

@@ -6,10 +6,11 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from ackwise.amps.addresses import Address
-from ackwise.amps.errors import CommandFailed, Disconnected
+from ackwise.amps.errors import CommandFailed, Disconnected, NoAnswer
 from ackwise.amps.lines.aio import AsyncLine
 from ackwise.amps.message import Message
 from ackwise.client.beside.aio import AsyncSignal, AsyncWorker
@@ -33,15 +34,17 @@ class AsyncLost(Protocol):
 class _Waiting:
     """A command until it is answered."""
 
-    __slots__ = ("answer", "kind", "signal")
+    __slots__ = ("_on_success", "answer", "kind", "signal")
 
-    def __init__(self, kind: str) -> None:
-        self.kind, self.signal = kind, AsyncSignal()
+    def __init__(self, kind: str, on_success: Callable[[], object]) -> None:
+        self.kind, self.signal, self._on_success = kind, AsyncSignal(), on_success
         self.answer: Header | AckwiseError | None = None
 
     def over(self, answer: Header | AckwiseError) -> None:
         if self.answer is None:
             self.answer = answer
+            if isinstance(answer, Header):
+                self._on_success()
             self.signal.set()
 
 
@@ -63,7 +66,7 @@ class AsyncLink:
     async def open(cls, address: Address, on_message: Callable[[Message], None], on_lost: AsyncLost) -> AsyncLink:
         try:
             line = await AsyncLine.open(address.host, address.port)
-        except OSError as problem:
+        except (OSError, UnicodeError) as problem:
             raise Disconnected(f"no server answers at {address}: {str(problem) or 'no answer in time'}") from None
         return cls(address, line, on_message, on_lost)
 
@@ -75,10 +78,15 @@ class AsyncLink:
         return answer
 
     async def commands(
-        self, headers: Sequence[Header], timeout: float, body: bytes = b"", kind: str = "processed"
+        self,
+        headers: Sequence[Header],
+        timeout: float,
+        body: bytes = b"",
+        kind: str = "processed",
+        on_success: Callable[[Header], object] = lambda header: None,
     ) -> list[Header | AckwiseError]:
-        """Several at once; the answer to each, or why there is none."""
-        waiting = [self._named(header, kind) for header in headers]
+        """Several at once; the answer to each, or why there is none. `on_success` hears at once which was done."""
+        waiting = [self._named(header, kind, partial(on_success, header)) for header in headers]
         try:
             await self.send(b"".join(packed(header, body) for header in headers))
             return [await self._answer(one, timeout) for one in waiting]
@@ -94,9 +102,9 @@ class AsyncLink:
         except OSError as problem:
             raise Disconnected(f"the connection to {self.address} is lost: {problem}") from None
 
-    def _named(self, header: Header, kind: str) -> _Waiting:
+    def _named(self, header: Header, kind: str, on_success: Callable[[], object]) -> _Waiting:
         header.cid, header.a = str(next(self._names)), kind
-        waiting = _Waiting(kind)
+        waiting = _Waiting(kind, on_success)
         with self._guard:
             if self.lost:
                 waiting.over(Disconnected(f"the connection to {self.address} is lost"))
@@ -105,7 +113,7 @@ class AsyncLink:
 
     async def _answer(self, waiting: _Waiting, timeout: float) -> Header | AckwiseError:
         await waiting.signal.wait(timeout)
-        return waiting.answer or CommandFailed(f"{self.address} did not answer within {timeout:g} seconds")
+        return waiting.answer or NoAnswer(f"{self.address} did not answer within {timeout:g} seconds")
 
     async def _read(self) -> None:
         """Until the end; nothing here waits for a user's code."""

@@ -34,6 +34,8 @@ class AsyncSubscription:
         self._messages: deque[Message] = deque()
         self._arrived = AsyncSignal()
         self._ended = False
+        self.refusals = 0
+        """In a row, when it was to be made again."""
         self.current: Message | None = None
         """What is being worked on."""
         self._worker = AsyncWorker(self._work, f"amps {topic}") if handler is not None else None

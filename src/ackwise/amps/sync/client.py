@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 
-from ackwise.amps.errors import CommandFailed
+from ackwise.amps.errors import CommandFailed, Disconnected
 from ackwise.amps.message import body_of
 from ackwise.amps.sync.connecting import Connecting
 from ackwise.amps.sync.subscription import Handler, OnError, Subscription
@@ -21,7 +22,8 @@ class Client(Connecting):
     """A connection to one of several servers, made again when it breaks.
 
     any number of threads may share it.
-    `on_ack_error(problem)` hears of acks that could not be sent and that nobody waits for; they are tried again.
+    `on_ack_error(problem)` hears of acks that could not be sent and that nobody waits for; they are tried again. It
+    also hears of a subscription that the server does not take again after a reconnect; that one has ended.
     `on_disconnect(problem, dropped)` hears that the connection was lost, and how many acks with it.
     """
 
@@ -78,10 +80,13 @@ class Client(Connecting):
         made = Subscription(self, topic, name, ",".join(parts), handler, on_error)
         self._subscriptions[name] = made
         try:
-            link.command(made.command(), self._timeout)
+            self.granted(made, link.command(made.command(), self._timeout))
         except BaseException:
             self._subscriptions.pop(name, None)
             made.end()
+            # The server may have it all the same, or be about to.
+            with suppress(Disconnected):
+                link.send(packed(Header(c="unsubscribe", sub_id=name)))
             raise
         return made
 
@@ -101,8 +106,12 @@ class Client(Connecting):
             raise CommandFailed(f"there is no subscription {name!r}")
         found.end()
         found.join(self._timeout)
-        self._acks.flush(lambda key: key[1] == name)
-        self._reached().command(Header(c="unsubscribe", sub_id=name), self._timeout)
+        try:
+            self._acks.flush(lambda key: key[1] == name)
+        finally:
+            self._acks.caps.pop((found.topic, name), None)
+            self.dropped_acks += self._acks.drop(lambda key: key[1] == name)
+            self._reached().command(Header(c="unsubscribe", sub_id=name), self._timeout)
 
     def __enter__(self) -> Client:
         return self

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable
 from typing import Self
 
 from ackwise.amps.addresses import Address, addresses
-from ackwise.amps.errors import CommandFailed, Disconnected
+from ackwise.amps.errors import CommandFailed, Disconnected, NoAnswer
 from ackwise.amps.message import Message
 from ackwise.amps.sync.acking import AckVerbs
 from ackwise.amps.sync.link import Link
+from ackwise.amps.sync.subscription import Subscription
 from ackwise.client.beside.threads import Signal, Worker
 from ackwise.core.amps.headers import Header
 from ackwise.core.errors import AckwiseError
@@ -21,6 +22,8 @@ from ackwise.core.errors import AckwiseError
 log = logging.getLogger("ackwise.amps")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+MOST_REFUSALS = 6
+"""How often in a row a subscription may be refused when it is made again."""
 
 
 class Connecting(AckVerbs):
@@ -142,7 +145,7 @@ class Connecting(AckVerbs):
             with self._guard:
                 self._link = link
             for subscription in list(self._subscriptions.values()):
-                link.command(subscription.command(), self._timeout)
+                self._subscribe_again(link, subscription)
             with self._guard:
                 # It may have been lost while nobody knew it for ours.
                 if link.lost or self._closed:
@@ -157,6 +160,23 @@ class Connecting(AckVerbs):
                 link.close()
             return False
         return True
+
+    def _subscribe_again(self, link: Link, subscription: Subscription) -> None:
+        """What is refused again and again is given up, so that the others go on; a refusal may also pass."""
+        try:
+            self.granted(subscription, link.command(subscription.command(), self._timeout))
+            subscription.refusals = 0
+        except NoAnswer:
+            raise
+        except CommandFailed as refused:
+            subscription.refusals += 1
+            if subscription.refusals < MOST_REFUSALS:
+                raise
+            self._subscriptions.pop(subscription.sub_id, None)
+            subscription.end()
+            self._complain(
+                CommandFailed(f"subscription {subscription.sub_id} to {subscription.topic} ended: {refused.message}")
+            )
 
     def _arrived(self, message: Message) -> None:
         """What nobody subscribed to is nobody's, and is never acked."""
@@ -176,9 +196,11 @@ class Connecting(AckVerbs):
         try:
             link = self._link
             if link is not None and self._acker is not None:
-                self._acks.flush()
-                self._closed = True
-                link.command(Header(c="disconnect"), self._timeout)
+                try:
+                    self._acks.flush()
+                finally:
+                    self._closed = True
+                    link.command(Header(c="disconnect"), self._timeout)
         except Disconnected:
             log.warning("the connection was lost before it was closed")
         finally:

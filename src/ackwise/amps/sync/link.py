@@ -7,10 +7,11 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from ackwise.amps.addresses import Address
-from ackwise.amps.errors import CommandFailed, Disconnected
+from ackwise.amps.errors import CommandFailed, Disconnected, NoAnswer
 from ackwise.amps.lines.threads import Line
 from ackwise.amps.message import Message
 from ackwise.client.beside.threads import Signal, Worker
@@ -34,15 +35,17 @@ class Lost(Protocol):
 class _Waiting:
     """A command until it is answered."""
 
-    __slots__ = ("answer", "kind", "signal")
+    __slots__ = ("_on_success", "answer", "kind", "signal")
 
-    def __init__(self, kind: str) -> None:
-        self.kind, self.signal = kind, Signal()
+    def __init__(self, kind: str, on_success: Callable[[], object]) -> None:
+        self.kind, self.signal, self._on_success = kind, Signal(), on_success
         self.answer: Header | AckwiseError | None = None
 
     def over(self, answer: Header | AckwiseError) -> None:
         if self.answer is None:
             self.answer = answer
+            if isinstance(answer, Header):
+                self._on_success()
             self.signal.set()
 
 
@@ -62,7 +65,7 @@ class Link:
     def open(cls, address: Address, on_message: Callable[[Message], None], on_lost: Lost) -> Link:
         try:
             line = Line.open(address.host, address.port)
-        except OSError as problem:
+        except (OSError, UnicodeError) as problem:
             raise Disconnected(f"no server answers at {address}: {str(problem) or 'no answer in time'}") from None
         return cls(address, line, on_message, on_lost)
 
@@ -74,10 +77,15 @@ class Link:
         return answer
 
     def commands(
-        self, headers: Sequence[Header], timeout: float, body: bytes = b"", kind: str = "processed"
+        self,
+        headers: Sequence[Header],
+        timeout: float,
+        body: bytes = b"",
+        kind: str = "processed",
+        on_success: Callable[[Header], object] = lambda header: None,
     ) -> list[Header | AckwiseError]:
-        """Several at once; the answer to each, or why there is none."""
-        waiting = [self._named(header, kind) for header in headers]
+        """Several at once; the answer to each, or why there is none. `on_success` hears at once which was done."""
+        waiting = [self._named(header, kind, partial(on_success, header)) for header in headers]
         try:
             self.send(b"".join(packed(header, body) for header in headers))
             return [self._answer(one, timeout) for one in waiting]
@@ -93,9 +101,9 @@ class Link:
         except OSError as problem:
             raise Disconnected(f"the connection to {self.address} is lost: {problem}") from None
 
-    def _named(self, header: Header, kind: str) -> _Waiting:
+    def _named(self, header: Header, kind: str, on_success: Callable[[], object]) -> _Waiting:
         header.cid, header.a = str(next(self._names)), kind
-        waiting = _Waiting(kind)
+        waiting = _Waiting(kind, on_success)
         with self._guard:
             if self.lost:
                 waiting.over(Disconnected(f"the connection to {self.address} is lost"))
@@ -104,7 +112,7 @@ class Link:
 
     def _answer(self, waiting: _Waiting, timeout: float) -> Header | AckwiseError:
         waiting.signal.wait(timeout)
-        return waiting.answer or CommandFailed(f"{self.address} did not answer within {timeout:g} seconds")
+        return waiting.answer or NoAnswer(f"{self.address} did not answer within {timeout:g} seconds")
 
     def _read(self) -> None:
         """Until the end; nothing here waits for a user's code."""

@@ -35,6 +35,8 @@ class Subscription:
         self._messages: deque[Message] = deque()
         self._arrived = Signal()
         self._ended = False
+        self.refusals = 0
+        """In a row, when it was to be made again."""
         self.current: Message | None = None
         """What is being worked on."""
         self._worker = Worker(self._work, f"amps {topic}") if handler is not None else None

@@ -64,6 +64,8 @@ class AsyncBatcher(Generic[K, I, A]):
         self._send, self._clock = send, clock
         self.size = 1
         self.timeout: float | None = 1.0
+        self.caps: dict[K, int] = {}
+        """Keys of which there are never `size` at once."""
         self._guard = threading.Lock()
         self._sending = AsyncLock()
         self._asked: dict[K, list[_Asked[I, A]]] = {}
@@ -131,32 +133,51 @@ class AsyncBatcher(Generic[K, I, A]):
         with self._guard:
             buffer = self._buffers.setdefault(key, _Buffer())
             buffer.items.setdefault(item, self._clock())
-            return len(buffer.items) >= self.size or len(buffer.items) == 1
+            return len(buffer.items) >= self._size(key) or len(buffer.items) == 1
+
+    def _size(self, key: K) -> int:
+        return min(self.size, self.caps.get(key, self.size))
 
     def discard(self, item: I, meant: Callable[[K], bool]) -> None:
         """It was sent in another way."""
         with self._guard:
-            for key, buffer in self._buffers.items():
-                if meant(key):
-                    buffer.items.pop(item, None)
+            for key in [key for key in self._buffers if meant(key)]:
+                self._buffers[key].items.pop(item, None)
+                self._forget(key)
+
+    def _forget(self, key: K) -> None:
+        """Keys come and go: one with nothing under it is not kept."""
+        if not self._buffers[key].items:
+            del self._buffers[key]
+
+    def arrived(self, count: int) -> None:
+        """So many of what is under way are known to have been sent, before the whole of it is."""
+        with self._guard:
+            self._under_way = max(0, self._under_way - count)
+
+    def drop(self, meant: Callable[[K], bool]) -> int:
+        """Forget what is gathered under some keys; how much that was."""
+        with self._guard:
+            return sum(len(self._buffers.pop(key).items) for key in [key for key in self._buffers if meant(key)])
 
     def clear(self) -> int:
         """Forget everything, also what is under way if it fails; how much that was."""
         with self._guard:
             dropped = self._under_way + sum(len(buffer.items) for buffer in self._buffers.values())
             self._buffers.clear()
+            self._under_way = 0
             self._epoch += 1
             return dropped
 
     def pause(self) -> float | None:
         """Seconds until something is due by its age; None when nothing will be."""
         with self._guard:
-            times = [self._due_at(buffer) for buffer in self._buffers.values() if buffer.items]
+            times = [self._due_at(key, buffer) for key, buffer in self._buffers.items()]
         known = [at for at in times if at is not None]
         return max(0.0, min(known) - self._clock()) if known else None
 
-    def _due_at(self, buffer: _Buffer[I]) -> float | None:
-        if len(buffer.items) >= self.size:
+    def _due_at(self, key: K, buffer: _Buffer[I]) -> float | None:
+        if len(buffer.items) >= self._size(key):
             return buffer.not_before
         return None if self.timeout is None else max(buffer.not_before, buffer.since + self.timeout)
 
@@ -164,7 +185,7 @@ class AsyncBatcher(Generic[K, I, A]):
         """Send what is there, one batch for each key in sorted order; what is under way is waited for."""
         async with self._sending:
             with self._guard:
-                there = [key for key in sorted(self._buffers) if meant(key) and self._buffers[key].items]
+                there = [key for key in sorted(self._buffers) if meant(key)]
                 epoch = self._take(batches := [(key, dict(self._buffers[key].items)) for key in there])
             problems = await self._send_taken(batches, epoch)
         if problems:
@@ -175,27 +196,30 @@ class AsyncBatcher(Generic[K, I, A]):
         async with self._sending:
             now = self._clock()
             with self._guard:
-                due = [key for key in sorted(self._buffers) if self._is_due(self._buffers[key], now)]
-                batches = [(key, items) for key in due for items in self._pieces(self._buffers[key], now)]
+                due = [key for key in sorted(self._buffers) if self._is_due(key, now)]
+                batches = [(key, items) for key in due for items in self._pieces(key, now)]
                 epoch = self._take(batches)
             return await self._send_taken(batches, epoch)
 
-    def _is_due(self, buffer: _Buffer[I], now: float) -> bool:
-        at = self._due_at(buffer) if buffer.items else None
+    def _is_due(self, key: K, now: float) -> bool:
+        at = self._due_at(key, self._buffers[key])
         return at is not None and at <= now
 
-    def _pieces(self, buffer: _Buffer[I], now: float) -> list[dict[I, float]]:
+    def _pieces(self, key: K, now: float) -> list[dict[I, float]]:
         """Never more than `size` at once; what is left over waits, unless it is old enough."""
+        buffer, size = self._buffers[key], self._size(key)
         items = list(buffer.items.items())
-        pieces = [dict(items[at : at + self.size]) for at in range(0, len(items), self.size)]
+        pieces = [dict(items[at : at + size]) for at in range(0, len(items), size)]
         old = self.timeout is not None and buffer.since + self.timeout <= now
-        return pieces if old or len(pieces[-1]) == self.size else pieces[:-1]
+        return pieces if old or len(pieces[-1]) == size else pieces[:-1]
 
     def _take(self, batches: list[tuple[K, dict[I, float]]]) -> int:
         """Out of the buffers and under way, all in one step with having been looked for."""
         for key, items in batches:
             for item in items:
                 del self._buffers[key].items[item]
+        for key in {key for key, _ in batches}:
+            self._forget(key)
         self._under_way = sum(len(items) for _, items in batches)
         return self._epoch
 

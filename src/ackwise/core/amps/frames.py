@@ -38,6 +38,8 @@ class Frames:
         self._largest = largest
         self._data = bytearray()
         self._at = 0
+        self.size = 0
+        """Of the last frame, in bytes."""
 
     def feed(self, data: bytes) -> None:
         if self._at:
@@ -56,7 +58,7 @@ class Frames:
             raise BadFrame(f"a frame of {size} bytes is over the limit of {self._largest}")
         if have < _PREFIX + size:
             return None
-        end = start + size
+        self.size, end = size, start + size
         raw = bytes(memoryview(self._data)[start:end])
         self._at = end
         return split(raw)

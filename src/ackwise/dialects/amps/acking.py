@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from ackwise.core.amps import bookmarks
@@ -23,66 +24,71 @@ Named = list[tuple[int, ByRange]]
 """What is settled, each with the number of its lease."""
 
 
-async def settle_all(session: Session, acks: Sequence[Header]) -> None:
-    """Acks that came together, in one turn; each is answered for itself. What nobody holds any more is passed over."""
-    waiting: list[tuple[Header, list[Settle], list[Named]]] = []
-    for header in acks:
-        try:
-            named = _named(session, header)
-        except AckwiseError as problem:
-            session.refuse(header, problem)
-            continue
-        outcome, error = _outcome(header)
-        if outcome is not Outcome.ACK:
-            await _step_back(session, named)
-        pieces = [named[at : at + MOST_IN_A_TURN] for at in range(0, len(named), MOST_IN_A_TURN)]
-        waiting.append((header, [_settle(piece, outcome, error) for piece in pieces], pieces))
-    for header, done in await _sent(session, waiting):
-        if isinstance(done, AckwiseError):
-            session.refuse(header, done)
-        else:
-            session.answer(header, records_deleted=done)
+class _Ack:
+    """One that came, until it is answered."""
+
+    def __init__(self, header: Header) -> None:
+        self.header = header
+        self.settled = 0
+        self.problem: AckwiseError | None = None
 
 
-async def _sent(
-    session: Session, waiting: list[tuple[Header, list[Settle], list[Named]]]
-) -> list[tuple[Header, int | AckwiseError]]:
-    """How many deliveries each ack settled, or why it could not."""
-    commands = [command for _, some, _ in waiting for command in some]
-    try:
-        answers = [one for some in _turns(commands) for one in await session.face.broker.send_all(some)]
-    except AckwiseError as problem:
-        return [(header, problem) for header, _, _ in waiting]
-    told = iter(answers)
-    return [(header, _counted(session, told, pieces)) for header, _, pieces in waiting]
+Part = tuple[_Ack, Settle, Named]
+"""What one turn does about one ack."""
 
 
-def _turns(commands: list[Settle]) -> Iterator[list[Settle]]:
-    """As many as are settled in one turn: however many bookmarks somebody sends, nobody else waits long."""
-    some: list[Settle] = []
+async def settle_all(session: Session, headers: Sequence[Header]) -> None:
+    """Acks that came together; each is answered for itself. What nobody holds any more is passed over."""
+    acks = [_Ack(header) for header in headers]
+    turn: list[Part] = []
     size = 0
-    for command in commands:
-        if some and size + len(command.entries) > MOST_IN_A_TURN:
-            yield some
-            some, size = [], 0
-        some.append(command)
-        size += len(command.entries)
-    if some:
-        yield some
-
-
-def _counted(
-    session: Session, answers: Iterator[list[Settled] | AckwiseError], pieces: list[Named]
-) -> int | AckwiseError:
-    total = 0
-    refused: AckwiseError | None = None
-    for piece in pieces:
-        answer = next(answers)
-        if isinstance(answer, AckwiseError):
-            refused = answer
+    async for part in _parts(session, acks):
+        if turn and size + len(part[2]) > MOST_IN_A_TURN:
+            await _do(session, turn)
+            turn, size = [], 0
+        turn.append(part)
+        size += len(part[2])
+    await _do(session, turn)
+    for ack in acks:
+        if ack.problem is not None:
+            session.refuse(ack.header, ack.problem)
         else:
-            total += _note(session, piece, answer)
-    return total if refused is None else refused
+            session.answer(ack.header, records_deleted=ack.settled)
+
+
+async def _parts(session: Session, acks: list[_Ack]) -> AsyncIterator[Part]:
+    """As much as is settled in one turn, or less: however many bookmarks somebody sends, nobody else waits long."""
+    for ack in acks:
+        try:
+            queue, texts = _meant(session, ack.header)
+        except AckwiseError as problem:
+            ack.problem = problem
+            continue
+        outcome, error = _outcome(ack.header)
+        for at in range(0, len(texts), MOST_IN_A_TURN):
+            if at:
+                await asyncio.sleep(0)
+            named = _named(session, queue, texts[at : at + MOST_IN_A_TURN])
+            if outcome is not Outcome.ACK:
+                await _step_back(session, named)
+            if named:
+                yield ack, _settle(named, outcome, error), named
+
+
+async def _do(session: Session, turn: list[Part]) -> None:
+    """What one turn has done stays done, whatever becomes of the next."""
+    if not turn:
+        return
+    answers: Sequence[list[Settled] | AckwiseError]
+    try:
+        answers = await session.face.broker.send_all([command for _, command, _ in turn])
+    except AckwiseError as problem:
+        answers = [problem] * len(turn)
+    for (ack, _, named), answer in zip(turn, answers, strict=True):
+        if isinstance(answer, AckwiseError):
+            ack.problem = answer
+        else:
+            ack.settled += _note(session, named, answer)
 
 
 def _note(session: Session, named: Named, answers: list[Settled]) -> int:
@@ -92,8 +98,8 @@ def _note(session: Session, named: Named, answers: list[Settled]) -> int:
     return sum(answer.count for answer in answers)
 
 
-def _named(session: Session, header: Header) -> Named:
-    """The deliveries that an ack names. Those of another topic, or of a strict queue's other holder, are not meant."""
+def _meant(session: Session, header: Header) -> tuple[str, list[str]]:
+    """The queue and the bookmarks that an ack names."""
     topic = header.subject
     if not topic:
         raise BadInput("topic is required for ack")
@@ -103,6 +109,11 @@ def _named(session: Session, header: Header) -> Named:
     queue = session.face.queue_of(topic)
     if queue is None:
         raise BadInput(f"{topic[:255]!r} is not a queue")
+    return queue, texts
+
+
+def _named(session: Session, queue: str, texts: Sequence[str]) -> Named:
+    """Their deliveries. Those of another queue, or of a strict queue's other holder, are not meant."""
     found: Named = []
     for lease, place in bookmarks.ranges(texts):
         handout = session.face.handouts.get(lease)

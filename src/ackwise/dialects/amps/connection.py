@@ -62,15 +62,18 @@ class Connection(asyncio.Protocol):
         self._frames.feed(data)
         try:
             while (frame := self._frames.next()) is not None:
-                self.session.take(frame)
+                self.unwatch("frame")
+                self.session.take(frame, self._frames.size)
         except BadFrame as problem:
             self.hold("broken")
             self.session.take(problem)
-        if not (waiting := self._frames.unfinished):
-            self.unwatch("frame")
-        elif "frame" not in self._timers:
+        self._watch_frame()
+        self._count(self._frames.unfinished)
+
+    def _watch_frame(self) -> None:
+        """The rest of a frame has to come, but only while it is read."""
+        if self._frames.unfinished and not self._holds and "frame" not in self._timers:
             self.watch("frame", FRAME_PATIENCE)
-        self._count(waiting)
 
     def _count(self, unfinished: int) -> None:
         """Frames that are half here weigh on everybody: beyond a bound, whoever sends more is cut off."""
@@ -121,6 +124,7 @@ class Connection(asyncio.Protocol):
         if not self._holds and not self.closing:
             self._transport.pause_reading()
         self._holds.add(why)
+        self.unwatch("frame")
 
     def release(self, why: str) -> None:
         if why not in self._holds:
@@ -128,6 +132,7 @@ class Connection(asyncio.Protocol):
         self._holds.remove(why)
         if not self._holds and not self.closing:
             self._transport.resume_reading()
+            self._watch_frame()
 
     def watch(self, what: str, patience: float) -> None:
         self._timers[what] = self._loop.call_later(patience, self._give_up, what)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ackwise.amps")
 
-MOST_BYTES = 8 << 20
-"""How much of one client may be on its way to the store before reading stops."""
 PATIENCE = 30.0
 """How long a publish waits where too much is waiting to be written: who asks for no answer must not lose it."""
 
@@ -28,6 +26,7 @@ PATIENCE = 30.0
 class Published(NamedTuple):
     header: Header
     body: bytes
+    weight: int
     expires_at: int | None
 
     @property
@@ -44,26 +43,22 @@ class Publishing:
         self._gathered: dict[str, list[Published]] = {}
         self._next: dict[str, list[Published]] = {}
         self._last: dict[str, asyncio.Task[None]] = {}
-        self._flying = 0
 
-    @property
-    def full(self) -> bool:
-        return self._flying > MOST_BYTES
-
-    def add(self, header: Header, body: bytes) -> None:
+    def add(self, header: Header, body: bytes, weight: int) -> None:
         try:
             topic = limits.name(header.subject, "topic")
             queue = self._session.face.queue_of(topic)
             if queue is None:
                 self._session.face.topics.publish(topic, body)
                 self._session.answer(header, s=header.s)
+                self._session.relieve(weight)
                 return
             limits.name(queue, "queue")
-            published = Published(header, body, self._expires(header))
+            published = Published(header, body, weight, self._expires(header))
             self._gathered.setdefault(queue, []).append(published)
-            self._flying += len(body)
         except AckwiseError as problem:
             self._refuse(header, problem)
+            self._session.relieve(weight)
 
     def _expires(self, header: Header) -> int | None:
         given = text(header.e)
@@ -93,14 +88,14 @@ class Publishing:
         some = self._next.pop(queue)
         try:
             problem = await self._pushed(queue, some)
-            if problem is None or len(some) == 1:
+            if len(some) == 1 or not isinstance(problem, BadInput):
                 self._told(some, problem)
                 return
-            # One of them may be the reason: each is tried by itself.
+            # One of them may be the reason, and none was stored: each is tried by itself.
             for one in some:
                 self._told([one], await self._pushed(queue, [one]))
         finally:
-            self._flying -= sum(len(one.body) for one in some)
+            self._session.relieve(sum(one.weight for one in some))
             if queue not in self._next:
                 self._last.pop(queue, None)
 

@@ -26,6 +26,10 @@ log = logging.getLogger("ackwise.amps")
 
 MOST_WAITING = 2000
 """Frames that were read and not yet looked at, or looked at and not yet answered, before reading stops."""
+MOST_BYTES = 8 << 20
+"""What frames may weigh that were read and are not answered, before reading stops."""
+FRAME_WEIGHT = 512
+"""What a frame weighs beside its bytes."""
 MOST_SUBSCRIPTIONS = 1000
 LONGEST_ID = 255
 _WORLD = ("group_begin", "group_end")
@@ -44,10 +48,13 @@ class Session:
         self._known = False
         self._heart = Heart(connection)
         self._publishing = Publishing(self)
-        self._frames: list[Frame | BadFrame] = []
+        self._frames: list[tuple[Frame | BadFrame, int]] = []
+        self._weight = 0
         self._arrived = asyncio.Event()
         self._gone = asyncio.Event()
         self._work: set[asyncio.Task[None]] = set()
+        self._settling: set[asyncio.Task[None]] = set()
+        """Of that work, acks: nothing is given back before they are done."""
         self._commands: dict[str, Callable[[Header], Awaitable[None]]] = {
             "subscribe": self._subscribe,
             "sow_and_subscribe": self._subscribe,
@@ -63,8 +70,10 @@ class Session:
 
     # what comes in
 
-    def take(self, frame: Frame | BadFrame) -> None:
-        self._frames.append(frame)
+    def take(self, frame: Frame | BadFrame, size: int = 0) -> None:
+        weight = size + FRAME_WEIGHT
+        self._frames.append((frame, weight))
+        self._weight += weight
         self._arrived.set()
         self._mind_the_load()
 
@@ -79,8 +88,13 @@ class Session:
             if isinstance(one, Subscription) and one.share is not None:
                 one.share.look()
 
+    def relieve(self, weight: int) -> None:
+        """So much of what it sent is done with."""
+        self._weight -= weight
+        self._mind_the_load()
+
     def _mind_the_load(self) -> None:
-        if len(self._frames) + len(self._work) > MOST_WAITING or self._publishing.full:
+        if len(self._frames) + len(self._work) > MOST_WAITING or self._weight > MOST_BYTES:
             self.connection.hold("load")
         else:
             self.connection.release("load")
@@ -111,29 +125,41 @@ class Session:
         finally:
             await self._end()
 
-    async def _handle_all(self, frames: list[Frame | BadFrame]) -> None:
+    async def _handle_all(self, frames: list[tuple[Frame | BadFrame, int]]) -> None:
         """Publishes and acks that came together go into one turn each."""
-        acks: list[Header] = []
-        for frame in frames:
+        acks: list[tuple[Header, int]] = []
+        for frame, weight in frames:
             if not isinstance(frame, BadFrame) and self._known:
                 header, body = frame
                 if header.command == "p":
-                    self._publishing.add(header, body)
+                    self._publishing.add(header, body, weight)
                     continue
                 if header.command in acking.COMMANDS:
-                    acks.append(header)
+                    acks.append((header, weight))
                     continue
             self._send(acks)
             acks = []
             await self._handle(frame)
+            self.relieve(weight)
             if self.ending:
                 return
         self._send(acks)
 
-    def _send(self, acks: Sequence[Header]) -> None:
+    def _send(self, acks: Sequence[tuple[Header, int]]) -> None:
         self._publishing.send()
         if acks:
-            self.beside(acking.settle_all(self, acks))
+            self._settle(self._ack([header for header, _ in acks], sum(weight for _, weight in acks)))
+
+    async def _ack(self, acks: Sequence[Header], weight: int) -> None:
+        try:
+            await acking.settle_all(self, acks)
+        finally:
+            self.relieve(weight)
+
+    def _settle(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.beside(work)
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
 
     async def _handle(self, frame: Frame | BadFrame) -> None:
         if isinstance(frame, BadFrame):
@@ -201,6 +227,7 @@ class Session:
             raise BadInput(f"a client has at most {MOST_SUBSCRIPTIONS} subscriptions")
         made = await self._subscription(header, sub_id)
         if sub_id in self.subscriptions:
+            await self._settled()
             await self.subscriptions.pop(sub_id).end()
         if self._gone.is_set():
             return
@@ -233,6 +260,7 @@ class Session:
         sub_id = header.subscription or text(header.cid)
         if sub_id != "all" and sub_id not in self.subscriptions:
             raise BadInput(f"there is no subscription {sub_id[:LONGEST_ID]!r}")
+        await self._settled()
         for name in list(self.subscriptions) if sub_id == "all" else [sub_id]:
             await self.subscriptions.pop(name).end()
         self.answer(header, sub_id=sub_id)
@@ -248,9 +276,10 @@ class Session:
             self._heart.start()
 
     async def _disconnect(self, header: Header) -> None:
-        await self._settle_down()
         self._clean = True
+        await self._settled()
         await self._leave()
+        await self._settle_down()
         self.answer(header)
         self._hang_up()
 
@@ -258,7 +287,7 @@ class Session:
 
     def expire(self, lease: int, places: list[ByRange]) -> None:
         """Messages of a lease whose time was over before they could be delivered."""
-        self.beside(acking.expire(self, lease, places))
+        self._settle(acking.expire(self, lease, places))
 
     async def give_back(self, leases: list[str]) -> None:
         if leases:
@@ -277,21 +306,33 @@ class Session:
         self.hung_up()
         await asyncio.wait([self._task])
 
+    async def _settled(self) -> None:
+        """Until acks that were begun are done."""
+        while self._settling:
+            await asyncio.wait(list(self._settling))
+
     async def _settle_down(self) -> None:
-        """Until what was begun is done."""
-        while self._work:
-            await asyncio.wait(list(self._work))
+        """Until what was begun is done, or nobody is there any more to be told."""
+        gone = asyncio.ensure_future(self._gone.wait())
+        while self._work and not gone.done():
+            done = asyncio.ensure_future(asyncio.wait(list(self._work)))
+            await asyncio.wait([done, gone], return_when=asyncio.FIRST_COMPLETED)
+            done.cancel()
+        gone.cancel()
 
     async def _end(self) -> None:
         """What it still holds goes back at once: unspent if it said good-bye, else with a failure."""
         self.ending = True
         self._heart.stop()
         try:
-            await self._settle_down()
+            await self._settled()
             await self._leave()
         except AckwiseError as problem:
             log.warning("what an AMPS client held comes back when its leases run out: %s", problem)
         finally:
+            # Its publishes may still wait for room in the store: what it held does not wait for them.
+            while self._work:
+                await asyncio.wait(list(self._work))
             self.face.sessions.discard(self)
             self.connection.close()
 

@@ -118,8 +118,9 @@ class Share:
         self._at_rest.clear()
         try:
             handed = await self._broker.claim_each(claims)
-            for member, one in zip(ready, handed, strict=True):
-                await self._hand(member, one)
+            failed = [await self._handed(member, one) for member, one in zip(ready, handed, strict=True)]
+            if (problem := next(filter(None, failed), None)) is not None:
+                raise problem
         finally:
             self._at_rest.set()
         full = all(one.claimed.count == claim.most for claim, one in zip(claims, handed, strict=True))
@@ -156,17 +157,33 @@ class Share:
     def _claim(self, member: Subscription, most: int) -> Claim:
         return Claim(queue=self._queue, group=self._group, most=most, owner=member.owner)
 
+    async def _handed(self, member: Subscription, handed: Handed) -> Exception | None:
+        """One that cannot be handed over is no reason to keep the others from theirs."""
+        try:
+            await self._hand(member, handed)
+        except Exception as problem:
+            return problem
+        return None
+
     async def _hand(self, member: Subscription, handed: Handed) -> None:
         claimed = handed.claimed
         if claimed.empty is EmptyReason.DRAINING:
             raise Draining
         if not claimed.grants:
             return
-        size = member.deliver(handed)
-        if size is not None:
-            self._size = max(1.0, size / claimed.count, 0.5 * self._size)
-            return
         try:
-            await self._broker.send(giving_back([claimed.lease_id]))
+            size = member.deliver(handed)
+        except Exception:
+            self.come_last(member)
+            await self._take_back(claimed.lease_id)
+            raise
+        if size is None:
+            await self._take_back(claimed.lease_id)
+        else:
+            self._size = max(1.0, size / claimed.count, 0.5 * self._size)
+
+    async def _take_back(self, lease_id: str) -> None:
+        try:
+            await self._broker.send(giving_back([lease_id]))
         except AckwiseError as problem:
             log.warning("queue %s: a claim comes back when its lease runs out: %s", self._queue, problem)

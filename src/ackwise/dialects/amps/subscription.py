@@ -19,8 +19,9 @@ from ackwise.dialects.amps.shares import Share
 if TYPE_CHECKING:
     from ackwise.dialects.amps.session import Session
 
-EXPIRES_AT = "expires_at"
-"""The header that keeps a published message's expiration, in microseconds since 1970."""
+EXPIRES_AT = "ackwise-amps-expires-at"
+"""The header that keeps a published message's expiration, in microseconds since 1970; a name nobody else uses."""
+_LONGEST_INSTANT = 18
 _extras = msgspec.json.Decoder(Extras).decode
 
 
@@ -76,7 +77,6 @@ class Subscription:
         if self.ended or self.session.connection.closing:
             return None
         claimed = handed.claimed
-        self.handouts.add(claimed.lease_no, Handout(self, claimed.lease_id, claimed.count, claimed.deadline))
         front = self._front + bookmarks.front(claimed.lease_no, claimed.tag).encode()
         back = b'|","lp":"%b"}' % bookmarks.stamp(claimed.deadline).encode()
         frames: list[bytes] = []
@@ -91,6 +91,7 @@ class Subscription:
                 else:
                     frames.append(pack(b"%b%d%b" % (front, first + number, back), body))
         data = b"".join(frames)
+        self.handouts.add(claimed.lease_no, Handout(self, claimed.lease_id, claimed.count, claimed.deadline))
         self.session.connection.write(data)
         if expired:
             self.session.expire(claimed.lease_no, expired)
@@ -100,7 +101,7 @@ class Subscription:
         """Messages that were published to be of use only until now."""
         now = self.session.face.broker.now()
         limits = [_extras(one).headers.get(EXPIRES_AT, "") if one else "" for one in packed]
-        return frozenset(at for at, limit in enumerate(limits) if limit.isdecimal() and int(limit) <= now)
+        return frozenset(at for at, limit in enumerate(limits) if _instant(limit, now) <= now)
 
     def begin(self) -> None:
         self.share = self.session.face.share(self.queue, self.group)
@@ -131,6 +132,11 @@ class Subscription:
 
     async def end(self) -> None:
         await self.session.give_back(await self.leave())
+
+
+def _instant(limit: str, now: int) -> int:
+    """An expiration; what is none does not expire."""
+    return int(limit) if limit.isdecimal() and len(limit) <= _LONGEST_INSTANT else now + 1
 
 
 def named(topic: str, sub_id: str) -> bytes:
