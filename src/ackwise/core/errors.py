@@ -91,6 +91,12 @@ class LeaseLost(Conflict):
     code = "lease_lost"
 
 
+class NotSettleable(Conflict):
+    """not_settleable: the message was acked when it was delivered; there is nothing left to settle."""
+
+    code = "not_settleable"
+
+
 class RolledBack(Conflict):
     """The transaction was rolled back as a whole; nothing was changed."""
 

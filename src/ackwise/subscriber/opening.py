@@ -1,0 +1,32 @@
+"""A URL becomes a link."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from ackwise.connect import connect_async
+from ackwise.core.errors import StoreUnavailable
+from ackwise.store.clock import Clock
+from ackwise.subscriber.feeds.broker import BrokerLink
+from ackwise.subscriber.feeds.feed import Link
+
+_FIRST, _LONGEST = 0.1, 4.0
+
+
+async def open_link(url: str, clock: Clock | None, patience: float) -> Link:
+    """Tried again for `patience` seconds while nobody answers."""
+    end, pause, tries = time.monotonic() + patience, _FIRST, 0
+    while True:
+        tries += 1
+        try:
+            return await _open(url, clock)
+        except StoreUnavailable as problem:
+            if time.monotonic() + pause > end:
+                raise StoreUnavailable(f"{problem.message} (tried {tries} times in {patience:g} seconds)") from None
+        await asyncio.sleep(pause)
+        pause = min(_LONGEST, 2 * pause)
+
+
+async def _open(url: str, clock: Clock | None) -> Link:
+    return BrokerLink(await connect_async(url, clock=clock))
