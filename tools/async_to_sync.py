@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = (ROOT / "src" / "ackwise" / "client", ROOT / "src" / "ackwise" / "amps")
+ROOMS = tuple(ROOT / "src" / "ackwise" / room for room in ("client", "amps", "fluent"))
 SOURCE, TARGET = "aio", "sync"
 HEADER = "# Generated from ../aio/{name} by tools/async_to_sync.py: do not edit, change the source and run it again.\n"
 
@@ -16,9 +16,11 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
     (r"\bAsync(?=[A-Z])", ""),
+    (r"Callable\[(.*), Coroutine\[Any, Any, (.+)\]\]", r"Callable[\1, \2]"),
     (r"\b__a(enter|exit|iter|next)__", r"__\1__"),
     (r"\bStopAsyncIteration\b", "StopIteration"),
-    (r"\b(client|amps)\.aio\b", r"\1.sync"),
+    (r"\b(client|amps|fluent)\.aio\b", r"\1.sync"),
+    (r"\bconnect_async\b", "connect"),
     (r"\b(beside|lines)\.aio\b", r"\1.threads"),
     (r"any number of tasks of one event loop may share it", "any number of threads may share it"),
     (

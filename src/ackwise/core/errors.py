@@ -139,6 +139,12 @@ class StoreUnavailable(StoreError):
     code = "store_unavailable"
 
 
+class CircuitOpen(StoreUnavailable):
+    """The servers failed too often in a row and are left alone for a while; nothing was sent."""
+
+    code = "circuit_open"
+
+
 class StoreLocked(StoreUnavailable):
     """Another process holds the database for writing; try again, or raise busy_timeout in the store URL."""
 
