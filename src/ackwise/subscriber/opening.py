@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from ackwise.connect import connect_async
-from ackwise.core.errors import StoreUnavailable
+from ackwise.core.errors import BadInput, StoreUnavailable
 from ackwise.store.clock import Clock
 from ackwise.subscriber.feeds.broker import BrokerLink
 from ackwise.subscriber.feeds.feed import Link
@@ -29,4 +29,11 @@ async def open_link(url: str, clock: Clock | None, patience: float) -> Link:
 
 
 async def _open(url: str, clock: Clock | None) -> Link:
+    if url.startswith(("nats://", "tls://")):
+        try:
+            # Imported when asked for: most have no NATS.
+            from ackwise.subscriber.feeds.jetstream import NATSLink
+        except ImportError:
+            raise BadInput(f"{url} needs nats-py: pip install 'ackwise[nats]'") from None
+        return await NATSLink.open(url)
     return BrokerLink(await connect_async(url, clock=clock))
