@@ -9,7 +9,22 @@ from typing import Annotated
 
 import typer
 
-from ackwise.cli import archive, bench, check, demo, dlq, group, lag, metrics, pipeline, queue, replay, serve, settings
+from ackwise.cli import (
+    archive,
+    bench,
+    check,
+    demo,
+    dlq,
+    group,
+    lag,
+    metrics,
+    pipeline,
+    queue,
+    replay,
+    run,
+    serve,
+    settings,
+)
 from ackwise.core.errors import AckwiseError, BadInput
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="A durable message queue.")
@@ -20,6 +35,7 @@ app.command(name="replay")(replay.replay)
 app.command(name="metrics")(metrics.metrics)
 app.command(name="lag")(lag.lag)
 app.command(name="serve")(serve.serve)
+app.command(name="run")(run.run)
 app.add_typer(queue.app, name="queue")
 app.add_typer(group.app, name="group")
 app.add_typer(dlq.app, name="dlq")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -13,7 +14,7 @@ from typing import Any
 from ackwise.client.moments import seconds
 from ackwise.core.limits import Seconds
 from ackwise.store.clock import Clock, ManualClock
-from ackwise.subscriber import tracing
+from ackwise.subscriber import asyncapi, health, tracing
 from ackwise.subscriber.codecs import Codec
 from ackwise.subscriber.consumer import Consumer
 from ackwise.subscriber.feeds.feed import Link
@@ -135,6 +136,37 @@ class App(Router):
         stack, self._stack = self._stack, None
         if stack is not None:
             await stack.aclose()
+
+    async def run(self, *, grace: Seconds = GRACE, health_port: int | None = None, host: str = "127.0.0.1") -> None:
+        """Run until SIGTERM or Ctrl-C, which drain; with a `health_port` it tells over HTTP how it is."""
+        seconds(grace, "grace")
+        over = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, over.set)
+        try:
+            async with health.serving(self, host, health_port) as where:
+                await self.start()
+                told = "" if where is None else f", health at {where}/health/ready"
+                log.info("%s subscribers run on %s%s", len(self.subscriptions), self.url, told)
+                await over.wait()
+                await self.stop(grace)
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    @property
+    def live(self) -> bool:
+        """Nothing in it has come to an end that should not have."""
+        return all(consumer.feeding for consumer in self._consumers)
+
+    async def ready(self) -> bool:
+        """It takes messages, and what it takes them from answers."""
+        return self.started and self._link is not None and bool(self._consumers) and await self._link.check()
+
+    def asyncapi(self, *, title: str | None = None, version: str = "1.0.0") -> dict[str, Any]:
+        """What it receives and sends, as an AsyncAPI document."""
+        return asyncapi.document(self, title or self.name, version)
 
     async def __aenter__(self) -> App:
         await self.start()

@@ -38,13 +38,13 @@ class JSONCodec:
         """What it raises is `Undecodable`."""
         if kind is bytes:
             return _unchanged
-        return _guarded(_adapter(kind).validate_json if _is_pydantic(kind) else msgspec.json.Decoder(kind).decode)
+        return _guarded(_adapter(kind).validate_json if is_pydantic(kind) else msgspec.json.Decoder(kind).decode)
 
     def writer(self, kind: Any) -> Write:
         """What it raises is `BadInput`."""
         if kind is bytes:
             return bytes
-        return _checked(kind, _adapter(kind).dump_json) if _is_pydantic(kind) else as_json
+        return _checked(kind, _adapter(kind).dump_json) if is_pydantic(kind) else as_json
 
 
 def content_type_of(codec: Codec, kind: Any) -> str:
@@ -83,13 +83,13 @@ def _adapter(kind: Any) -> Any:
     return TypeAdapter(kind)
 
 
-def _is_pydantic(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
+def is_pydantic(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
     """Whether a pydantic model is in it anywhere. Who has one has loaded pydantic."""
     if "pydantic" not in sys.modules:
         return False
     if isinstance(kind, type) and hasattr(kind, "__pydantic_validator__"):
         return True
-    if any(_is_pydantic(part, seen) for part in get_args(kind) if not isinstance(part, str | int)):
+    if any(is_pydantic(part, seen) for part in get_args(kind) if not isinstance(part, str | int)):
         return True
     fields = is_typeddict(kind) or hasattr(kind, "__dataclass_fields__")
     if not fields or kind in seen:
@@ -98,4 +98,4 @@ def _is_pydantic(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
         parts = get_type_hints(kind).values()
     except NameError:
         return False
-    return any(_is_pydantic(part, seen | {kind}) for part in parts)
+    return any(is_pydantic(part, seen | {kind}) for part in parts)

@@ -67,7 +67,8 @@ def run(app: App, job: Job) -> None:
 
 
 async def info(js: JetStreamContext, subject: str, durable: str = "d") -> api.ConsumerInfo:
-    return await js.consumer_info(subject, durable)
+    found: api.ConsumerInfo = await js.consumer_info(subject, durable)
+    return found
 
 
 async def pending(js: JetStreamContext, subject: str) -> tuple[int, int]:

@@ -249,6 +249,13 @@ class NATSFeed:
             del self._unsettled[handover]
         return max(0, min(sink.room, self._subscription.max_pending - len(self._unsettled)))
 
+    def _put(self, found: Sequence[NATSHandover], sink: Sink) -> None:
+        for handover in found:
+            if self._stopping:
+                handover.settle_soon(Outcome.RELEASE)
+            else:
+                sink.put(handover)
+
     async def run(self, sink: Sink) -> None:
         beside = [asyncio.create_task(self._settling())]
         if not self.acked_first:
@@ -267,11 +274,7 @@ class NATSFeed:
                     log.warning("%s: %s; trying again", self._subscription.queue, problem)
                     await asyncio.sleep(1.0)
                     continue
-                for handover in found:
-                    if self._stopping:
-                        handover.settle_soon(Outcome.RELEASE)
-                    else:
-                        sink.put(handover)
+                self._put(found, sink)
         finally:
             for task in beside:
                 task.cancel()
@@ -352,4 +355,4 @@ class NATSLink:
 
 
 async def _complain(problem: Exception) -> None:
-    log.warning("NATS: %s", problem or type(problem).__name__)
+    log.warning("NATS: %s", str(problem) or type(problem).__name__)
