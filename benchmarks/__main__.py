@@ -14,7 +14,19 @@ from benchmarks import amps, embedded, growth, postgres, server, waiters
 from benchmarks.report import Report
 from benchmarks.timing import fsync_micros
 
-TABLES = ("embedded", "callers", "readers", "lanes", "postgres", "server", "waiters", "amps", "spark", "growth")
+TABLES = (
+    "embedded",
+    "callers",
+    "readers",
+    "lanes",
+    "postgres",
+    "server",
+    "waiters",
+    "amps",
+    "subscriber",
+    "spark",
+    "growth",
+)
 
 
 def spark_tables(report: Report, folder: Path, messages: int) -> None:
@@ -22,6 +34,13 @@ def spark_tables(report: Report, folder: Path, messages: int) -> None:
     from benchmarks.spark.tables import everything
 
     everything(report, folder, messages)
+
+
+def subscriber_tables(report: Report, folder: Path) -> None:
+    """FastStream as well."""
+    from benchmarks import subscriber
+
+    subscriber.everything(report, folder)
 
 
 WIDTH = 132
@@ -51,6 +70,7 @@ def main() -> None:
             "server": lambda: server.everything(report, folder, options.queen_url),
             "waiters": lambda: waiters.everything(report, folder),
             "amps": lambda: amps.ack_batching(report, folder),
+            "subscriber": lambda: subscriber_tables(report, folder),
             "spark": lambda: spark_tables(report, folder, 100_000 if options.quick else 400_000),
             "growth": lambda: growth.stored_messages(report, folder, messages),
         }
