@@ -318,3 +318,43 @@ def test_what_a_feed_that_fails_says(live: App, caplog: pytest.LogCaptureFixture
 
     go(job)
     assert caplog.text.count("ValueError: mine") == 5
+
+
+class Broken:
+    """A codec that raises what it likes."""
+
+    content_type = "text/plain"
+
+    def reader(self, kind: Any) -> Any:
+        def read(body: bytes) -> Any:
+            raise KeyError("not mine")
+
+        return read
+
+    def writer(self, kind: Any) -> Any:
+        return bytes
+
+
+def test_nothing_that_a_handler_or_codec_does_ends_a_worker(live: App) -> None:
+    calls: list[int] = []
+
+    @live.subscriber("broken", codec=Broken())
+    async def unread(number: int) -> None: ...
+
+    @live.subscriber("odd", retry_limit=1)
+    async def odd(number: int) -> None:
+        calls.append(number)
+        raise ackwise.Retry(delay=-1) if number else ackwise.Reject(7)  # type: ignore[arg-type]
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push_many("broken", range(3))
+            await connection(live).push_many("odd", range(3))
+            while (await connection(live).dead_letters()).total < 6:
+                await asyncio.sleep(0.005)
+            letters = await connection(live).dead_letters("odd")
+            assert {letter.error_type for letter in letters} == {"BadInput"}
+            assert {letter.reason for letter in await connection(live).dead_letters("broken")} == {"undecodable"}
+
+    go(job)
+    assert sorted(calls) == [0, 1, 2]

@@ -132,6 +132,8 @@ class App(Router):
         consumers, self._consumers = self._consumers, []
         for consumer in consumers:
             consumer.stop_taking()
+        if consumers:
+            await self.link().stop_claims()
         await asyncio.gather(*(consumer.stop(waits) for consumer in consumers))
         stack, self._stack = self._stack, None
         if stack is not None:

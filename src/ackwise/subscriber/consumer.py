@@ -36,6 +36,11 @@ class Consumer:
         await self._feed.open()
         self._workers = Workers(self._subscription, self._feed, self.handle)
         self._feeding = asyncio.create_task(self._feed.run(self._workers), name=f"{self._subscription.name}-feed")
+        self._feeding.add_done_callback(self._ended)
+
+    def _ended(self, feeding: asyncio.Task[None]) -> None:
+        if not feeding.cancelled() and feeding.exception() is not None:
+            log.error("%s is fed no more", self._subscription.name, exc_info=feeding.exception())
 
     def look(self) -> None:
         self._feed.look()
@@ -52,9 +57,7 @@ class Consumer:
             if self._workers is not None:
                 await self._workers.drain(grace)
             if self._feeding is not None:
-                (outcome,) = await asyncio.gather(self._feeding, return_exceptions=True)
-                if isinstance(outcome, Exception):
-                    log.error("%s: its feed failed", self._subscription.name, exc_info=outcome)
+                await asyncio.gather(self._feeding, return_exceptions=True)
             try:
                 await self._feed.flush()
             except AckwiseError as problem:

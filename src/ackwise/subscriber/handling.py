@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
+from ackwise.core.errors import BadInput
 from ackwise.core.outcomes import Reject, Retry
 from ackwise.core.settlement import Outcome
 from ackwise.subscriber import cloudevents
@@ -74,19 +75,26 @@ class Handling:
         try:
             cloudevents.check(handover.headers, self._events)
             payload = self._subscription.read(handover.body)
-        except Undecodable as problem:
+        except Exception as problem:
+            # A codec of somebody's own may raise anything.
+            why = problem if isinstance(problem, Undecodable) else Undecodable(f"{type(problem).__name__}: {problem}")
             log.warning(
                 "%s: %s of %s cannot be read: %s", self._subscription.name, handover.id, handover.queue, problem
             )
             if handover.settleable:
                 again = self._subscription.undecodable == "nak"
-                handover.settle_soon(Retry(error=problem) if again else problem)
+                handover.settle_soon(Retry(error=why) if again else why)
             return None
         return self._message(payload, handover, self._loop)
 
     def _settle(self, message: Message[Any], ask: Ask) -> None:
         if not self._subscription.acked_first:
-            message.settle_soon(ask)
+            try:
+                message.settle_soon(ask)
+            except BadInput as problem:
+                # What it asked for makes no sense, such as a negative delay: that is a failure like any other.
+                log.warning("%s chose an outcome that is none: %s", self._subscription.name, problem)
+                message.settle_soon(problem)
         elif isinstance(ask, Exception):
             log.warning(
                 "%s raised %s for %s, which is not_settleable: it was acked when it was delivered",

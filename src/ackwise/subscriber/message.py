@@ -124,7 +124,11 @@ class Message(Generic[T]):
     def settle_soon(self, ask: Ask) -> None:
         """For the app itself, which does not wait for the answer."""
         if self._take():
-            self._handover.settle_soon(ask)
+            try:
+                self._handover.settle_soon(ask)
+            except BaseException:
+                self._settled = False
+                raise
 
     def _take(self) -> bool:
         """Whether it is ours to settle; from now on it is nobody else's."""

@@ -81,6 +81,10 @@ class Workers:
                     if handover not in self._lost:
                         raise
                     task.uncancel()
+                except Exception:
+                    # Never the end of a worker; the message comes back at its deadline.
+                    log.exception("%s: %s could not be handled", self._subscription.name, handover.id)
+                    handover.let_go()
                 finally:
                     del self._running[handover]
                     took = self._loop.time() - began

@@ -332,13 +332,16 @@ class HTTPTransport:
     def drain(self, grace: float) -> int:
         """Claim nothing more in this client, let it finish what it holds for `grace` seconds, release the rest."""
         self._check_open()
-        self._draining = True
-        self._stop_claims()
+        self.stop_claims()
         end = time.monotonic() + grace
         while self._held.live(self.now()) and time.monotonic() < end:
             self._wire.sleep(0.02)
         release = self._held.release()
         return 0 if release is None else sum(answer.count for answer in self._settle(release))
+
+    def stop_claims(self) -> None:
+        self._draining = True
+        self._stop_claims()
 
     def _stop_claims(self) -> None:
         """Call back the polls that wait. A poll that is still on its way to the server is not known there yet."""

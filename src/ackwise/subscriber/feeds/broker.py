@@ -28,6 +28,7 @@ from ackwise.subscriber.subscription import Subscription
 log = logging.getLogger("ackwise.subscriber")
 
 POLL = 20.0
+STOP_PATIENCE = 5.0
 PAUSE_AFTER_FAILURE = 1.0
 _SETTLED_NOW = frozenset({Verdict.ACKED, Verdict.RETRIED, Verdict.DEAD, Verdict.RELEASED})
 
@@ -249,14 +250,10 @@ class BrokerFeed:
         return self.connection.batch(handed, self._claim)
 
     async def _polled(self, poll: asyncio.Task[AsyncBatch], sink: Sink) -> None:
-        """What a poll brought. One that still waits when the app stops is called off: what it is given goes back."""
-        if not poll.done():
-            poll.cancel()
+        """What a poll brought. When the app stops it is called back by the link, and what it was given goes back."""
         try:
-            batch = await poll
-        except asyncio.CancelledError:
-            if not self._stopping:
-                raise
+            batch = await asyncio.wait_for(poll, STOP_PATIENCE)
+        except TimeoutError:
             return
         found = self._handovers([batch])
         if self._stopping:
@@ -329,6 +326,11 @@ class BrokerLink:
         else:
             self.ready = True
         return self.ready
+
+    async def stop_claims(self) -> None:
+        stopping = self.connection.transport.stop_claims()
+        if stopping is not None:
+            await stopping
 
     async def close(self) -> None:
         await self.connection.close()

@@ -349,6 +349,9 @@ class NATSLink:
     async def check(self) -> bool:
         return self.ready
 
+    async def stop_claims(self) -> None:
+        """A pull is short: it is waited for."""
+
     async def close(self) -> None:
         with suppress(NATSError):
             await self.client.close()
