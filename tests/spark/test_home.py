@@ -20,7 +20,7 @@ def test_tasks_find_pyspark_where_it_is_installed(spark: SparkSession) -> None:
     def where(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyspark.worker
 
-        yield pa.record_batch([pa.array([pyspark.worker.__cached__ or ""])], names=["file"])
+        yield pa.record_batch([pa.array([getattr(pyspark.worker, "__cached__", "")])], names=["file"])
 
     found = {row["file"] for row in spark.range(1).mapInArrow(where, "file string").collect()}
     assert [Path(one).parent for one in found] == [INSTALLED / "__pycache__"]
