@@ -14,6 +14,8 @@ import ackwise
 from ackwise import errors
 from ackwise.store.clock import ManualClock
 from ackwise.subscriber import AckPolicy, App, Message
+from tests.client.flaky import Flaky
+from tests.server.running import Running
 from tests.subscriber.conftest import PATIENCE, until
 
 
@@ -358,3 +360,55 @@ def test_nothing_that_a_handler_or_codec_does_ends_a_worker(live: App) -> None:
 
     go(job)
     assert sorted(calls) == [0, 1, 2]
+
+
+def test_an_app_outlives_its_servers(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One goes away, the other is used; both go away and come back, and it goes on."""
+    seen: list[int] = []
+    monkeypatch.setattr("ackwise.subscriber.feeds.broker.PAUSE_AFTER_FAILURE", 0.01)
+
+    async def job() -> None:
+        with Running(store_url) as server, ackwise.connect(server.url) as queue:
+            doors = Flaky(server.address), Flaky(server.address)
+            app = App([door.url for door in doors], start_patience=5)
+
+            @app.subscriber("q")
+            async def handle(number: int) -> None:
+                seen.append(number)
+
+            async with app:
+                queue.push("q", 1)
+                await until(lambda: seen == [1])
+                doors[0].down()
+                queue.push("q", 2)
+                await until(lambda: 2 in seen)
+                doors[1].down()
+                doors[0].up()
+                queue.push("q", 3)
+                await until(lambda: 3 in seen)
+                while queue.groups("q")[0].acked < 3:
+                    await asyncio.sleep(0.01)
+            for door in doors:
+                door.down()
+
+    go(job)
+
+
+def test_a_short_lease_is_kept_as_well(live: App) -> None:
+    """In real time: shorter than the keeper's usual round."""
+    live.clock = None
+    seen: list[int] = []
+
+    @live.subscriber("q", lease=0.4)
+    async def slow(msg: Message[int]) -> None:
+        seen.append(msg.attempt)
+        await asyncio.sleep(1)
+        assert await msg.ack()
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push("q", 1)
+            await until_acked(live, "q", 1)
+        assert seen == [1]
+
+    go(job)

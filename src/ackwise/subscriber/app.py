@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from ackwise.client.moments import seconds
+from ackwise.connect import URL
 from ackwise.core.limits import Seconds
 from ackwise.store.clock import Clock, ManualClock
 from ackwise.subscriber import asyncapi, health, tracing
@@ -44,7 +45,7 @@ class App(Router):
 
     def __init__(
         self,
-        url: str,
+        url: URL,
         *,
         name: str = "ackwise",
         clock: Clock | None = None,
@@ -57,7 +58,8 @@ class App(Router):
         start_patience: Seconds = START_PATIENCE,
     ) -> None:
         super().__init__(codec=codec, on_undecodable=on_undecodable)
-        self.url, self.name, self.clock = url, name, clock
+        self.url: URL = url
+        self.name, self.clock = name, clock
         self.cloudevents = cloudevents
         self.middleware: list[Middleware] = list(middleware)
         self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}

@@ -26,7 +26,7 @@ def document(app: App, title: str, version: str) -> dict[str, Any]:
     for sends in app.publishers:
         message = _message(channels, sends.queue, sends.kind, schemas)
         operations.setdefault(f"publish.{sends.queue}", {"action": "send", **_of(sends.queue, message)})
-    parts = urlsplit(app.url)
+    parts = urlsplit(app.url if isinstance(app.url, str) else app.url[0])
     return {
         "asyncapi": "3.0.0",
         "info": {"title": title, "version": version},

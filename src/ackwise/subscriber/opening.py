@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from ackwise.connect import connect_async
+from ackwise.connect import URL, connect_async
 from ackwise.core.errors import BadInput, StoreUnavailable
 from ackwise.store.clock import Clock
 from ackwise.subscriber.feeds.broker import BrokerLink
@@ -14,7 +14,7 @@ from ackwise.subscriber.feeds.feed import Link
 _FIRST, _LONGEST = 0.1, 4.0
 
 
-async def open_link(url: str, clock: Clock | None, patience: float) -> Link:
+async def open_link(url: URL, clock: Clock | None, patience: float) -> Link:
     """Tried again for `patience` seconds while nobody answers."""
     end, pause, tries = time.monotonic() + patience, _FIRST, 0
     while True:
@@ -28,8 +28,8 @@ async def open_link(url: str, clock: Clock | None, patience: float) -> Link:
         pause = min(_LONGEST, 2 * pause)
 
 
-async def _open(url: str, clock: Clock | None) -> Link:
-    if url.startswith(("nats://", "tls://")):
+async def _open(url: URL, clock: Clock | None) -> Link:
+    if isinstance(url, str) and url.startswith(("nats://", "tls://")):
         try:
             # Imported when asked for: most have no NATS.
             from ackwise.subscriber.feeds.jetstream import NATSLink

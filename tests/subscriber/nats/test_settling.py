@@ -136,21 +136,59 @@ def test_manual_and_unsettled_messages_come_back_after_the_ack_wait(
     run(app, job)
 
 
-def test_what_was_settled_before_an_exception_stands(app: App, subject: str) -> None:
+@pytest.mark.parametrize("how", ["ack", "nak"])
+def test_what_was_settled_before_an_exception_stands(app: App, subject: str, how: str) -> None:
     calls: list[int] = []
     orders = app.publisher(subject, Order)
 
     @app.subscriber(subject, durable="d", lease=WAIT)
     async def handle(msg: Message[Order]) -> None:
         calls.append(msg.attempt)
-        await msg.ack()
+        await (msg.ack() if how == "ack" or msg.attempt > 1 else msg.nak(0.1))
         raise RuntimeError("afterwards")
 
     async def job(app: App, js: JetStreamContext) -> None:
         await orders.publish(Order(1))
         await until(lambda: calls)
         await asyncio.sleep(2 * WAIT)
-        assert (calls, await pending(js, subject)) == ([1], (0, 0))
+        assert (calls, await pending(js, subject)) == ([1] if how == "ack" else [1, 2], (0, 0))
+
+    run(app, job)
+
+
+def test_cloud_events_may_be_absent_but_not_of_another_version(app: App, subject: str) -> None:
+    seen = keep(app, subject)
+
+    async def job(app: App, js: JetStreamContext) -> None:
+        await js.publish(subject, b'{"id": 1}', headers={"ce-specversion": "0.3"})
+        await js.publish(subject, b'{"id": 2}')
+        await until(lambda: seen)
+        assert ([one.payload for one in seen], seen[0].headers) == ([Order(2)], {})
+        assert await seen[0].ack()
+        await until_pending(js, subject, (0, 0))
+
+    run(app, job)
+
+
+def test_the_same_decorator_serves_both_only_the_parameter_changes(app: App, subject: str) -> None:
+    calls: list[str] = []
+
+    @app.subscriber(subject, durable="d")
+    async def before(order: Order) -> None:
+        calls.append(f"implicit {order.id}")
+
+    @app.subscriber(subject, durable="e")
+    async def after(msg: Message[Order]) -> None:
+        calls.append(f"explicit {msg.payload.id}")
+        await msg.ack()
+
+    orders = app.publisher(subject, Order)
+
+    async def job(app: App, js: JetStreamContext) -> None:
+        await orders.publish(Order(1))
+        await until(lambda: len(calls) == 2)
+        await until_pending(js, subject, (0, 0))
+        assert sorted(calls) == ["explicit 1", "implicit 1"]
 
     run(app, job)
 

@@ -108,7 +108,7 @@ class AsyncConsumer(AsyncRunnable):
     async def _handle(self, given: Any, batch: AsyncBatch) -> None:
         try:
             if self._options.renew and not batch.lease.ended:
-                every = self._options.renew_every or RENEW_EVERY
+                every = self._options.renew_every or min(RENEW_EVERY, batch.lease.lasts / 4)
                 await kept(lambda: call(self._handler, given), lambda: self._beat(batch), every)
             else:
                 await call(self._handler, given)

@@ -109,7 +109,7 @@ class Consumer(Runnable):
     def _handle(self, given: Any, batch: Batch) -> None:
         try:
             if self._options.renew and not batch.lease.ended:
-                every = self._options.renew_every or RENEW_EVERY
+                every = self._options.renew_every or min(RENEW_EVERY, batch.lease.lasts / 4)
                 kept(lambda: call(self._handler, given), lambda: self._beat(batch), every)
             else:
                 call(self._handler, given)

@@ -147,6 +147,9 @@ class BrokerFeed:
     # settling
 
     def settle_soon(self, handover: BrokerHandover, ask: Ask) -> None:
+        if not handover.held:
+            # Its lease is lost: it is somebody else's to settle.
+            return
         self._asks.append(_settlement(handover, ask))
         self._done.append(handover)
         self.wake()

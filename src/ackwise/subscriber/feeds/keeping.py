@@ -39,7 +39,10 @@ class Keeper:
         works = self._working.get(lease)
         if works is None:
             works = self._working[lease] = set()
-            self._every = min(self._every, max(0.05, (lease.deadline - self._now()) / 4e6))
+            every = max(0.02, lease.lasts / 4)
+            if every < self._every:
+                self._every = every
+                self._look.set()
         works.add(handover)
         self._count += 1
 
