@@ -24,6 +24,7 @@ TABLES = (
     "waiters",
     "amps",
     "mew",
+    "subscriber",
     "spark",
     "growth",
 )
@@ -34,6 +35,13 @@ def spark_tables(report: Report, folder: Path, messages: int) -> None:
     from benchmarks.spark.tables import everything
 
     everything(report, folder, messages)
+
+
+def subscriber_tables(report: Report, folder: Path) -> None:
+    """FastStream as well."""
+    from benchmarks import subscriber
+
+    subscriber.everything(report, folder)
 
 
 WIDTH = 132
@@ -63,6 +71,7 @@ def main() -> None:
             "server": lambda: server.everything(report, folder, options.queen_url),
             "waiters": lambda: waiters.everything(report, folder),
             "amps": lambda: amps.ack_batching(report, folder),
+            "subscriber": lambda: subscriber_tables(report, folder),
             "spark": lambda: spark_tables(report, folder, 100_000 if options.quick else 400_000),
             "mew": lambda: mew.everything(report, folder, 100_000 if options.quick else 1_000_000),
             "growth": lambda: growth.stored_messages(report, folder, messages),

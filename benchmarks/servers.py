@@ -91,8 +91,9 @@ def redis(folder: Path) -> Iterator[Server | None]:
 
 
 @contextmanager
-def nats(folder: Path) -> Iterator[Server | None]:
-    """NATS JetStream, which syncs its files before every answer; None where it is not installed."""
+def nats(folder: Path, *, sync: bool = True) -> Iterator[Server | None]:
+    """NATS JetStream, which syncs its files before every answer, or by its own default every two minutes; None where it
+    is not installed."""
     beside = Path(sys.executable).parent / "nats-server"
     program = str(beside) if beside.exists() else shutil.which("nats-server")
     if program is None or importlib.util.find_spec("nats") is None:
@@ -100,9 +101,8 @@ def nats(folder: Path) -> Iterator[Server | None]:
         return
     port = free_port()
     config = folder / "nats.conf"
-    config.write_text(
-        f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{folder / "nats"}", sync_interval: always }}\n'
-    )
+    interval = ", sync_interval: always" if sync else ""
+    config.write_text(f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{folder / "nats"}"{interval} }}\n')
     with running([program, "-c", str(config)]) as process:
         yield reachable(Server("NATS JetStream", "nats", f"nats://127.0.0.1:{port}", process.pid))
 

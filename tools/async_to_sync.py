@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = tuple(ROOT / "src" / "ackwise" / room for room in ("client", "amps", "mew"))
+ROOMS = tuple(ROOT / "src" / "ackwise" / room for room in ("client", "amps", "mew", "fluent"))
 SOURCE, TARGET = "aio", "sync"
 HEADER = "# Generated from ../aio/{name} by tools/async_to_sync.py: do not edit, change the source and run it again.\n"
 
@@ -16,9 +16,11 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
     (r"\bAsync(?=[A-Z])", ""),
+    (r"Callable\[(.*), Coroutine\[Any, Any, (.+)\]\]", r"Callable[\1, \2]"),
     (r"\b__a(enter|exit|iter|next)__", r"__\1__"),
     (r"\bStopAsyncIteration\b", "StopIteration"),
-    (r"\b(client|amps|mew)\.aio\b", r"\1.sync"),
+    (r"\b(client|amps|mew|fluent)\.aio\b", r"\1.sync"),
+    (r"\bconnect_async\b", "connect"),
     (r"\b(beside|lines)\.aio\b", r"\1.threads"),
     (
         r"Sessions for asyncio\. This is the source; `ackwise\.mew\.sync` is generated from it\.",

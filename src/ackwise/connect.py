@@ -12,7 +12,9 @@ import msgspec
 
 from ackwise.broker import AsyncBroker, Broker
 from ackwise.client import AsyncConnection, Connection
+from ackwise.client.breaking import Resilience
 from ackwise.client.servers import base_of, is_server
+from ackwise.client.wires.reply import AsyncWire, Wire
 from ackwise.core.errors import BadStoreURL
 from ackwise.store.clock import Clock
 from ackwise.store.port import Store
@@ -23,7 +25,17 @@ if TYPE_CHECKING:
     from ackwise.client.sync.http import HTTPTransport
 
 
-def connect(url: str, *, clock: Clock | None = None, durability: Durability | None = None) -> Connection:
+URL = str | list[str] | tuple[str, ...]
+"""Of a store or a server; several servers of one store as a list."""
+
+
+def connect(
+    url: URL,
+    *,
+    clock: Clock | None = None,
+    durability: Durability | None = None,
+    resilience: Resilience | None = None,
+) -> Connection:
     """Open a store, or reach a server, and use it from threads.
 
     Usage::
@@ -31,10 +43,11 @@ def connect(url: str, *, clock: Clock | None = None, durability: Durability | No
         with ackwise.connect("sqlite:///queue.db") as queue:
             queue.push("orders", {"id": 1})
 
-    `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://host/database` or `http://host:6632`.
+    `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://host/database` or `http://host:6632`. Of several
+    servers, `["http://a:6632", "http://b:6632"]`, one that works is used; `resilience` says when others are tried.
     """
-    if is_server(url):
-        return _over_http(url, clock, durability)
+    if isinstance(url, list | tuple) or is_server(url):
+        return _over_http(url, clock, durability, resilience)
     store = open_store(url, clock=clock, durability=durability)
     try:
         return Connection(Broker(store))
@@ -43,21 +56,29 @@ def connect(url: str, *, clock: Clock | None = None, durability: Durability | No
         raise
 
 
-def connect_async(url: str, *, clock: Clock | None = None, durability: Durability | None = None) -> Connecting:
+def connect_async(
+    url: URL,
+    *,
+    clock: Clock | None = None,
+    durability: Durability | None = None,
+    resilience: Resilience | None = None,
+) -> Connecting:
     """The same for asyncio: `async with connect_async(url) as queue`, or `await` it and close it."""
-    return Connecting(url, clock, durability)
+    return Connecting(url, clock, durability, resilience)
 
 
 class Connecting:
     """A connection that opens when it is awaited or entered."""
 
-    def __init__(self, url: str, clock: Clock | None, durability: Durability | None) -> None:
-        self._url, self._clock, self._durability = url, clock, durability
+    def __init__(
+        self, url: URL, clock: Clock | None, durability: Durability | None, resilience: Resilience | None = None
+    ) -> None:
+        self._url, self._clock, self._durability, self._resilience = url, clock, durability, resilience
         self._connection: AsyncConnection | None = None
 
     async def _open(self) -> AsyncConnection:
-        if is_server(self._url):
-            return await _over_http_async(self._url, self._clock, self._durability)
+        if isinstance(self._url, list | tuple) or is_server(self._url):
+            return await _over_http_async(self._url, self._clock, self._durability, self._resilience)
         store = await asyncio.to_thread(open_store, self._url, clock=self._clock, durability=self._durability)
         try:
             return AsyncConnection(await AsyncBroker.start(store))
@@ -91,18 +112,26 @@ def reach(url: str, *, duties: bool = True) -> Broker | HTTPTransport:
         raise
 
 
-def _over_http(url: str, clock: Clock | None, durability: Durability | None) -> Connection:
-    return Connection(_transport(url, clock, durability))
+def _over_http(
+    url: URL, clock: Clock | None, durability: Durability | None, resilience: Resilience | None
+) -> Connection:
+    return Connection(_transport(url, clock, durability, resilience))
 
 
-def _transport(url: str, clock: Clock | None, durability: Durability | None) -> HTTPTransport:
+def _transport(
+    url: URL, clock: Clock | None, durability: Durability | None, resilience: Resilience | None = None
+) -> HTTPTransport:
     # Imported when asked for: whoever opens a store need not load an HTTP client.
+    from ackwise.client.sync.failover import Failover
     from ackwise.client.sync.http import HTTPTransport
     from ackwise.client.wires.threads import ThreadWire
 
-    base = _server(url, durability)
-    wire = ThreadWire(base)
-    transport = HTTPTransport(wire, base, _local(clock))
+    bases, resilience = _servers(url, durability, resilience)
+    wire: Wire = ThreadWire(bases[0])
+    if resilience is not None:
+        wire = Failover([(bases[0], wire), *((base, ThreadWire(base)) for base in bases[1:])], resilience)
+    pauses = None if resilience is None else resilience.pauses
+    transport = HTTPTransport(wire, ", ".join(bases), _local(clock), pauses=pauses)
     try:
         transport.hello()
     except BaseException:
@@ -111,13 +140,19 @@ def _transport(url: str, clock: Clock | None, durability: Durability | None) -> 
     return transport
 
 
-async def _over_http_async(url: str, clock: Clock | None, durability: Durability | None) -> AsyncConnection:
+async def _over_http_async(
+    url: URL, clock: Clock | None, durability: Durability | None, resilience: Resilience | None
+) -> AsyncConnection:
+    from ackwise.client.aio.failover import AsyncFailover
     from ackwise.client.aio.http import AsyncHTTPTransport
     from ackwise.client.wires.aio import AioWire
 
-    base = _server(url, durability)
-    wire = AioWire(base)
-    transport = AsyncHTTPTransport(wire, base, _local(clock))
+    bases, resilience = _servers(url, durability, resilience)
+    wire: AsyncWire = AioWire(bases[0])
+    if resilience is not None:
+        wire = AsyncFailover([(bases[0], wire), *((base, AioWire(base)) for base in bases[1:])], resilience)
+    pauses = None if resilience is None else resilience.pauses
+    transport = AsyncHTTPTransport(wire, ", ".join(bases), _local(clock), pauses=pauses)
     try:
         await transport.hello()
     except BaseException:
@@ -126,10 +161,17 @@ async def _over_http_async(url: str, clock: Clock | None, durability: Durability
     return AsyncConnection(transport)
 
 
-def _server(url: str, durability: Durability | None) -> str:
+def _servers(
+    url: URL, durability: Durability | None, resilience: Resilience | None
+) -> tuple[list[str], Resilience | None]:
+    """Where to go; several servers are never without resilience."""
     if durability is not None:
         raise BadStoreURL(f"{url!r}: a server's durability is its own; start it with --durability {durability}")
-    return base_of(url)
+    urls = list(url) if isinstance(url, list | tuple) else [url]
+    if not urls or not all(map(is_server, urls)):
+        raise BadStoreURL(f"{url!r}: several URLs are those of servers, such as http://host:6632")
+    bases = [base_of(one) for one in urls]
+    return bases, resilience or (Resilience() if len(bases) > 1 else None)
 
 
 def _local(clock: Clock | None) -> Callable[[], int]:

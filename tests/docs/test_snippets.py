@@ -32,6 +32,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CALLS = [page for page in PAGES if "```http" in page.read_text()]
 SERVER = "http://127.0.0.1:6632"
 AMPS = "tcp://127.0.0.1:9007/amps/json"
+NATS = "nats://127.0.0.1:4222"
 FOLDER = "/data/"
 SPARK = "from ackwise.spark"
 
@@ -63,6 +64,8 @@ def test_snippets_run(
             server = stack.enter_context(Running(f"sqlite:///{tmp_path}/server.db", amps_port=0))
             amps = "tcp://{}:{}/amps/json".format(*server.amps)
             text = text.replace(SERVER, server.url).replace(AMPS, amps)
+        if any(NATS in snippet for snippet in snippets):
+            text = text.replace(NATS, request.getfixturevalue("nats_url"))
         namespace: dict[str, Any] = {"__name__": "__main__"}
         for block in BLOCK.finditer(text):
             if block["kind"] == "console":

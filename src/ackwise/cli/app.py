@@ -22,6 +22,7 @@ from ackwise.cli import (
     pipeline,
     queue,
     replay,
+    run,
     serve,
     settings,
 )
@@ -36,6 +37,7 @@ app.command(name="metrics")(metrics.metrics)
 app.command(name="lag")(lag.lag)
 app.command(name="serve")(serve.serve)
 app.command(name="mew")(mew.mew)
+app.command(name="run")(run.run)
 app.add_typer(queue.app, name="queue")
 app.add_typer(group.app, name="group")
 app.add_typer(dlq.app, name="dlq")

@@ -19,11 +19,19 @@ _PASSES = frozenset(
 """Codes of troubles that time may heal; None is somebody before the server, such as a proxy."""
 
 
-class Tries:
-    """The tries of one call. `again`: it may be repeated even if the server had it; `reads`: it changes nothing."""
+Pauses = tuple[float, ...]
 
-    def __init__(self, base: str, patience: float, *, again: bool, reads: bool = False) -> None:
-        self._base, self._again, self._reads = base, again, reads
+
+class Tries:
+    """The tries of one call. `again`: it may be repeated even if the server had it; `reads`: it changes nothing.
+
+    They end when `patience` is over, or with `pauses` after so many, whatever time that takes.
+    """
+
+    def __init__(
+        self, base: str, patience: float, *, again: bool, reads: bool = False, pauses: Pauses | None = None
+    ) -> None:
+        self._base, self._again, self._reads, self._pauses = base, again, reads, pauses
         self._end = time.monotonic() + patience
         self._count = 0
         self.repeated = False
@@ -64,7 +72,10 @@ class Tries:
 
     def _pause(self, asked: float | None) -> float | None:
         """Longer each time, never the same for all who wait, and not before the server wants; None: time is up."""
-        pause = min(_LONGEST, _FIRST * 2**self._count) * random.uniform(0.5, 1.0)  # noqa: S311
+        if self._pauses is not None and self._count >= len(self._pauses):
+            return None
+        full = min(_LONGEST, _FIRST * 2**self._count) if self._pauses is None else self._pauses[self._count]
+        pause = full * random.uniform(0.5, 1.0)  # noqa: S311
         self._count += 1
         pause = max(pause, asked or 0.0)
-        return pause if time.monotonic() + pause < self._end else None
+        return pause if self._pauses is not None or time.monotonic() + pause < self._end else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any, Protocol
 
 from ackwise.core.answers import Handed, Settled
@@ -29,6 +30,10 @@ class AsyncTransport(Protocol):
     async def ask(self, query: Query) -> Any: ...
 
     def now(self) -> int: ...
+
+    def stop_claims(self) -> Awaitable[None] | None:
+        """Claim nothing more; polls that wait are answered now."""
+        ...
 
     async def drain(self, grace: float) -> int:
         """Hand out nothing more, wait for holders to finish, release the rest; how many messages that were."""

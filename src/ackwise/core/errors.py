@@ -91,6 +91,12 @@ class LeaseLost(Conflict):
     code = "lease_lost"
 
 
+class NotSettleable(Conflict):
+    """not_settleable: the message was acked when it was delivered; there is nothing left to settle."""
+
+    code = "not_settleable"
+
+
 class RolledBack(Conflict):
     """The transaction was rolled back as a whole; nothing was changed."""
 
@@ -131,6 +137,12 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached now; nothing was changed, try again."""
 
     code = "store_unavailable"
+
+
+class CircuitOpen(StoreUnavailable):
+    """The servers failed too often in a row and are left alone for a while; nothing was sent."""
+
+    code = "circuit_open"
 
 
 class StoreLocked(StoreUnavailable):

@@ -57,7 +57,7 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
             start=start,
         )
         while True:
-            batch = self._batch(await self._transport.claim(command, waits), command)
+            batch = self.batch(await self._transport.claim(command, waits), command)
             if not batch and (stop_when_empty or batch.empty is EmptyReason.DRAINING):
                 return
             handed = 0
@@ -123,7 +123,7 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
                     ready, finished = finished, []
                     ahead = await self._refill(ready, command, prefetch)
                 if not ahead:
-                    batch = self._batch(await self._transport.claim(command, waits), command)
+                    batch = self.batch(await self._transport.claim(command, waits), command)
                     if not batch and (stop_when_empty or batch.empty is EmptyReason.DRAINING):
                         return
                     ahead = [batch] if batch else []
@@ -146,7 +146,7 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
         entries = [Settlement(selector=batch.selector, outcome=Outcome.ACK) for batch in held]
         settle = Settle(entries=entries) if entries else None
         answers, handed = await self._transport.claim_ahead(settle, command, count)
-        batches = [self._batch(one, command) for one in handed]
+        batches = [self.batch(one, command) for one in handed]
         for batch, answer in zip(held, answers, strict=True):
             batch.note(answer)
         try:

@@ -33,10 +33,10 @@ class AsyncDelivery:
     `ackwise.Retry` and `ackwise.Reject`, which choose the outcome.
     """
 
-    __slots__ = ("_grant", "_lease", "_message", "verdict")
+    __slots__ = ("_grant", "_message", "lease", "verdict")
 
     def __init__(self, message: Message, grant: Grant, lease: AsyncLease) -> None:
-        self._message, self._grant, self._lease = message, grant, lease
+        self._message, self._grant, self.lease = message, grant, lease
         self.verdict: Verdict | None = None if lease.claimed.lease_no else Verdict.ACKED
         """How it ended, once it was settled through this object."""
 
@@ -84,7 +84,7 @@ class AsyncDelivery:
     @property
     def id(self) -> str:
         """The delivery id: of this attempt, not of the message."""
-        claimed, message = self._lease.claimed, self._message
+        claimed, message = self.lease.claimed, self._message
         return ids.delivery_id(claimed.lease_no, claimed.tag, message.lane, message.seq)
 
     @property
@@ -97,11 +97,11 @@ class AsyncDelivery:
 
     @property
     def group(self) -> str:
-        return self._lease.claimed.group
+        return self.lease.claimed.group
 
     @property
     def lease_id(self) -> str:
-        return self._lease.claimed.lease_id
+        return self.lease.claimed.lease_id
 
     @property
     def attempt(self) -> int:
@@ -120,7 +120,7 @@ class AsyncDelivery:
     @property
     def deadline(self) -> datetime:
         """When the lease runs out."""
-        return moment(self._lease.deadline)
+        return moment(self.lease.deadline)
 
     @property
     def selector(self) -> ByDelivery:
@@ -144,16 +144,16 @@ class AsyncDelivery:
 
     async def extend(self, duration: Seconds | None = None) -> datetime:
         """Hold the whole lease longer: `duration` seconds from now, or as long as at first."""
-        return await self._lease.extend(duration)
+        return await self.lease.extend(duration)
 
     async def _settle(self, settlement: Settlement) -> Verdict:
-        verdict = await self._lease.settle(settlement)
+        verdict = await self.lease.settle(settlement)
         self.verdict = self.verdict or verdict
         return verdict
 
     def note(self, answer: Settled) -> None:
         """Learn that it was settled elsewhere, in a `settle` call or a transaction."""
-        self._lease.note(self.selector, answer)
+        self.lease.note(self.selector, answer)
         self.verdict = self.verdict or (answer.verdict if answer.verdict.settled else None)
 
     async def __aenter__(self) -> AsyncDelivery:
@@ -164,7 +164,7 @@ class AsyncDelivery:
     ) -> bool:
         if self.verdict is not None:
             return False
-        return await self._lease.settle_at_exit(self.selector, problem)
+        return await self.lease.settle_at_exit(self.selector, problem)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} of {self.queue}/{self.partition} attempt {self.attempt}>"

@@ -13,7 +13,7 @@ import msgspec
 from ackwise.client.aio.batcher import AsyncBatcher
 from ackwise.client.held import Held
 from ackwise.client.minting import Minted
-from ackwise.client.retrying import PATIENCE, Tries
+from ackwise.client.retrying import PATIENCE, Pauses, Tries
 from ackwise.client.servers import error_of
 from ackwise.client.wires.reply import AsyncWire, Broken, Reply, Unsent
 from ackwise.core.answers import Claimed, Extended, Handed, Receipts, Settled, TransactionDone, nothing
@@ -63,8 +63,17 @@ class AsyncHTTPTransport:
     answers `already`. A claim may only with a key: the messages of a claim whose answer got lost are in nobody's hand.
     """
 
-    def __init__(self, wire: AsyncWire, base: str, clock: Callable[[], int], *, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        wire: AsyncWire,
+        base: str,
+        clock: Callable[[], int],
+        *,
+        patience: float = PATIENCE,
+        pauses: Pauses | None = None,
+    ) -> None:
         self._wire, self._base, self._clock, self._patience = wire, base, clock, patience
+        self._pauses = pauses
         self._offset = 0
         self._held = Held()
         self._claims: dict[str, bool] = {}
@@ -107,7 +116,10 @@ class AsyncHTTPTransport:
             await self._wire.sleep(pause)
 
     def _tries(self, *, again: bool, patience: float | None = None, reads: bool = False) -> Tries:
-        return Tries(self._base, self._patience if patience is None else patience, again=again, reads=reads)
+        # A call that has a bound of its own keeps to it.
+        pauses = self._pauses if patience is None or patience > self._patience else None
+        patience = self._patience if patience is None else patience
+        return Tries(self._base, patience, again=again, reads=reads, pauses=pauses)
 
     def _read(self, decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         try:
@@ -321,13 +333,16 @@ class AsyncHTTPTransport:
     async def drain(self, grace: float) -> int:
         """Claim nothing more in this client, let it finish what it holds for `grace` seconds, release the rest."""
         self._check_open()
-        self._draining = True
-        await self._stop_claims()
+        await self.stop_claims()
         end = time.monotonic() + grace
         while self._held.live(self.now()) and time.monotonic() < end:
             await self._wire.sleep(0.02)
         release = self._held.release()
         return 0 if release is None else sum(answer.count for answer in await self._settle(release))
+
+    async def stop_claims(self) -> None:
+        self._draining = True
+        await self._stop_claims()
 
     async def _stop_claims(self) -> None:
         """Call back the polls that wait. A poll that is still on its way to the server is not known there yet."""

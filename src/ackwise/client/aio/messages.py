@@ -30,6 +30,11 @@ class AsyncMessageVerbs:
         self._transport = transport
         self._held = Held()
 
+    @property
+    def transport(self) -> AsyncTransport:
+        """What it stands on, for whoever speaks in commands."""
+        return self._transport
+
     async def push(
         self,
         queue: str,
@@ -100,9 +105,10 @@ class AsyncMessageVerbs:
             auto_ack=auto_ack,
             start=start,
         )
-        return self._batch(await self._transport.claim(command, seconds(wait, "wait")), command)
+        return self.batch(await self._transport.claim(command, seconds(wait, "wait")), command)
 
-    def _batch(self, handed: Handed, command: Claim) -> AsyncBatch:
+    def batch(self, handed: Handed, command: Claim) -> AsyncBatch:
+        """What a claim that the transport carried brought, to be settled and given back like any other."""
         return AsyncBatch(
             handed, AsyncLease(self._transport, self._held, handed.claimed, keyed=command.key is not None)
         )

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from ackwise.core.errors import LeaseLost
 
 Lock = threading.Lock
 
@@ -41,3 +46,62 @@ class Worker:
 def call(function: Callable[..., object], *arguments: object) -> object:
     """Call what a user gave."""
     return function(*arguments)
+
+
+class Runnable:
+    """Something to be run."""
+
+    def run(self) -> None:
+        raise NotImplementedError
+
+
+def together(work: Callable[[], None], count: int) -> None:
+    """So many times at once; what one of them raised is raised when all have ended."""
+    if count == 1:
+        work()
+        return
+    with ThreadPoolExecutor(count, thread_name_prefix="ackwise-consumer") as threads:
+        for one in [threads.submit(work) for _ in range(count)]:
+            one.result()
+
+
+def kept(work: Callable[[], object], beat: Callable[[], bool], every: float) -> object:
+    """Do the work, beating beside it. When a beat answers False `LeaseLost` is raised at the end: a thread cannot be
+    stopped."""
+    over = threading.Event()
+    lost = False
+
+    def beating() -> None:
+        nonlocal lost
+        while not over.wait(every):
+            if not beat():
+                lost = True
+                return
+
+    thread = threading.Thread(target=beating, name="ackwise-keep-alive", daemon=True)
+    thread.start()
+    try:
+        result = work()
+    finally:
+        over.set()
+        thread.join()
+    if lost:
+        raise LeaseLost
+    return result
+
+
+@contextmanager
+def on_sigterm(stop: Callable[[], object]) -> Iterator[None]:
+    """SIGTERM stops what runs inside, unless the program has an answer of its own to it."""
+    ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGTERM) is signal.Handlers.SIG_DFL
+    )
+    if ours:
+        # In a thread of its own: the one that was interrupted may be in the middle of anything.
+        signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=stop, name="ackwise-drain").start())
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -58,7 +58,7 @@ class ConsumeVerbs(MessageVerbs):
             start=start,
         )
         while True:
-            batch = self._batch(self._transport.claim(command, waits), command)
+            batch = self.batch(self._transport.claim(command, waits), command)
             if not batch and (stop_when_empty or batch.empty is EmptyReason.DRAINING):
                 return
             handed = 0
@@ -124,7 +124,7 @@ class ConsumeVerbs(MessageVerbs):
                     ready, finished = finished, []
                     ahead = self._refill(ready, command, prefetch)
                 if not ahead:
-                    batch = self._batch(self._transport.claim(command, waits), command)
+                    batch = self.batch(self._transport.claim(command, waits), command)
                     if not batch and (stop_when_empty or batch.empty is EmptyReason.DRAINING):
                         return
                     ahead = [batch] if batch else []
@@ -147,7 +147,7 @@ class ConsumeVerbs(MessageVerbs):
         entries = [Settlement(selector=batch.selector, outcome=Outcome.ACK) for batch in held]
         settle = Settle(entries=entries) if entries else None
         answers, handed = self._transport.claim_ahead(settle, command, count)
-        batches = [self._batch(one, command) for one in handed]
+        batches = [self.batch(one, command) for one in handed]
         for batch, answer in zip(held, answers, strict=True):
             batch.note(answer)
         try:

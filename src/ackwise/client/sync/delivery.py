@@ -34,10 +34,10 @@ class Delivery:
     `ackwise.Retry` and `ackwise.Reject`, which choose the outcome.
     """
 
-    __slots__ = ("_grant", "_lease", "_message", "verdict")
+    __slots__ = ("_grant", "_message", "lease", "verdict")
 
     def __init__(self, message: Message, grant: Grant, lease: Lease) -> None:
-        self._message, self._grant, self._lease = message, grant, lease
+        self._message, self._grant, self.lease = message, grant, lease
         self.verdict: Verdict | None = None if lease.claimed.lease_no else Verdict.ACKED
         """How it ended, once it was settled through this object."""
 
@@ -85,7 +85,7 @@ class Delivery:
     @property
     def id(self) -> str:
         """The delivery id: of this attempt, not of the message."""
-        claimed, message = self._lease.claimed, self._message
+        claimed, message = self.lease.claimed, self._message
         return ids.delivery_id(claimed.lease_no, claimed.tag, message.lane, message.seq)
 
     @property
@@ -98,11 +98,11 @@ class Delivery:
 
     @property
     def group(self) -> str:
-        return self._lease.claimed.group
+        return self.lease.claimed.group
 
     @property
     def lease_id(self) -> str:
-        return self._lease.claimed.lease_id
+        return self.lease.claimed.lease_id
 
     @property
     def attempt(self) -> int:
@@ -121,7 +121,7 @@ class Delivery:
     @property
     def deadline(self) -> datetime:
         """When the lease runs out."""
-        return moment(self._lease.deadline)
+        return moment(self.lease.deadline)
 
     @property
     def selector(self) -> ByDelivery:
@@ -145,16 +145,16 @@ class Delivery:
 
     def extend(self, duration: Seconds | None = None) -> datetime:
         """Hold the whole lease longer: `duration` seconds from now, or as long as at first."""
-        return self._lease.extend(duration)
+        return self.lease.extend(duration)
 
     def _settle(self, settlement: Settlement) -> Verdict:
-        verdict = self._lease.settle(settlement)
+        verdict = self.lease.settle(settlement)
         self.verdict = self.verdict or verdict
         return verdict
 
     def note(self, answer: Settled) -> None:
         """Learn that it was settled elsewhere, in a `settle` call or a transaction."""
-        self._lease.note(self.selector, answer)
+        self.lease.note(self.selector, answer)
         self.verdict = self.verdict or (answer.verdict if answer.verdict.settled else None)
 
     def __enter__(self) -> Delivery:
@@ -165,7 +165,7 @@ class Delivery:
     ) -> bool:
         if self.verdict is not None:
             return False
-        return self._lease.settle_at_exit(self.selector, problem)
+        return self.lease.settle_at_exit(self.selector, problem)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} of {self.queue}/{self.partition} attempt {self.attempt}>"

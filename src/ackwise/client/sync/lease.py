@@ -12,7 +12,7 @@ from ackwise.client.transport import Transport
 from ackwise.core.answers import Claimed, Settled
 from ackwise.core.commands import Extend, Selector, Settle, Settlement
 from ackwise.core.errors import AckwiseError
-from ackwise.core.limits import Seconds, lease_micros
+from ackwise.core.limits import MICROS, Seconds, lease_micros
 from ackwise.core.outcomes import Reject, Retry
 from ackwise.core.settlement import Verdict
 
@@ -32,6 +32,11 @@ class Lease:
         # A claim with a key outlives its connection: whoever repeats the key takes it over.
         if claimed.lease_no and not keyed:
             held.add(claimed, now)
+
+    @property
+    def lasts(self) -> float:
+        """How many seconds it was given at first, and is given again when it is extended."""
+        return self._lasts / MICROS
 
     def settle(self, settlement: Settlement) -> Verdict:
         """Ask for one outcome; a refusal is raised, `already` is answered."""

@@ -31,6 +31,11 @@ class MessageVerbs:
         self._transport = transport
         self._held = Held()
 
+    @property
+    def transport(self) -> Transport:
+        """What it stands on, for whoever speaks in commands."""
+        return self._transport
+
     def push(
         self,
         queue: str,
@@ -101,9 +106,10 @@ class MessageVerbs:
             auto_ack=auto_ack,
             start=start,
         )
-        return self._batch(self._transport.claim(command, seconds(wait, "wait")), command)
+        return self.batch(self._transport.claim(command, seconds(wait, "wait")), command)
 
-    def _batch(self, handed: Handed, command: Claim) -> Batch:
+    def batch(self, handed: Handed, command: Claim) -> Batch:
+        """What a claim that the transport carried brought, to be settled and given back like any other."""
         return Batch(handed, Lease(self._transport, self._held, handed.claimed, keyed=command.key is not None))
 
     def settle(self, entries: Iterable[Entry], *, atomic: bool = False) -> list[Settled]:

@@ -1,0 +1,61 @@
+"""Several servers of one store, as if they were one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from ackwise.client.breaking import FAILING, Breaker, Resilience
+from ackwise.client.wires.reply import AsyncWire, Broken, Reply, Unsent
+from ackwise.core.errors import CircuitOpen
+
+
+class AsyncFailover:
+    """Stays with the server that works. One that was not reached is passed over at once; one that failed in the middle
+    is not asked next time; one that fails again and again is left alone for a while."""
+
+    def __init__(
+        self,
+        wires: Sequence[tuple[str, AsyncWire]],
+        resilience: Resilience,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._wires = [(base, wire, Breaker(resilience.failures, resilience.rest, clock)) for base, wire in wires]
+        self._first = 0
+
+    async def request(self, method: str, path: str, body: bytes, timeout: float) -> Reply:
+        unsent: Unsent | None = None
+        first = self._first
+        for step in range(len(self._wires)):
+            at = (first + step) % len(self._wires)
+            base, wire, breaker = self._wires[at]
+            if not breaker.allows():
+                continue
+            try:
+                reply = await wire.request(method, path, body, timeout)
+            except Unsent as problem:
+                breaker.failed()
+                unsent = Unsent(f"{base}: {problem}")
+                continue
+            except Broken:
+                breaker.failed()
+                self._first = at + 1
+                raise
+            if reply.status in FAILING:
+                breaker.failed()
+                self._first = at + 1
+            else:
+                breaker.worked()
+                self._first = at
+            return reply
+        if unsent is not None:
+            raise unsent
+        names = ", ".join(base for base, _, _ in self._wires)
+        raise CircuitOpen(f"circuit breaker is open: {names} failed too often in a row; nothing was sent")
+
+    async def sleep(self, seconds: float) -> None:
+        await self._wires[0][1].sleep(seconds)
+
+    async def close(self) -> None:
+        for _, wire, _ in self._wires:
+            await wire.close()

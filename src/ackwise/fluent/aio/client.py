@@ -1,0 +1,129 @@
+"""The client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from types import TracebackType
+
+from ackwise.client.aio import AsyncBatch, AsyncConnection
+from ackwise.client.beside.aio import AsyncSignal
+from ackwise.client.breaking import Resilience
+from ackwise.client.settling import verdict_of
+from ackwise.connect import URL, connect_async
+from ackwise.core.answers import Settled
+from ackwise.core.limits import Seconds
+from ackwise.core.messages import DEFAULT_PARTITION, Receipt
+from ackwise.core.outcomes import Retry
+from ackwise.core.settlement import Outcome, Verdict
+from ackwise.fluent.aio.queue import AsyncQueue
+from ackwise.fluent.aio.transaction import AsyncFluentTransaction
+from ackwise.fluent.messages import Acked, DeadMessages, Items, outcome_of, target_of
+from ackwise.fluent.options import Options
+from ackwise.store.clock import Clock
+
+
+class AsyncClient:
+    """Usage::
+
+        async with AsyncClient("http://127.0.0.1:6632") as client:
+            await client.queue("orders").group("mail").consume(handle)
+
+    Of several URLs one that works is used. A call that finds none is tried again after 1, 2 and 4 seconds; a server
+    that fails five times in a row is left alone for a minute. Any number of tasks of one event loop may share it.
+    """
+
+    def __init__(self, url: URL, *, resilience: Resilience | None = None, clock: Clock | None = None) -> None:
+        self._url, self._clock = url, clock
+        self._resilience = Resilience() if resilience is None else resilience
+        self._connection: AsyncConnection | None = None
+        self._never = AsyncSignal()
+
+    async def open(self) -> AsyncClient:
+        if self._connection is None:
+            self._connection = await connect_async(self._url, clock=self._clock, resilience=self._resilience)
+        return self
+
+    @property
+    def connection(self) -> AsyncConnection:
+        """The whole API, for what is not here."""
+        if self._connection is None:
+            raise RuntimeError("the client is not open: use it in a with block, or call open()")
+        return self._connection
+
+    def queue(self, name: str) -> AsyncQueue:
+        return AsyncQueue(self, Options(queue=name))
+
+    async def push(self, queue: str, partition: str | None, items: Items) -> list[Receipt]:
+        """`{"data": ..., "transaction_id": ..., "delay_seconds": ...}`, or a list of them."""
+        return await self.queue(queue).partition(partition or DEFAULT_PARTITION).push(items)
+
+    async def claim(self, options: Options, count: int, wait: float) -> AsyncBatch:
+        return await self.connection.claim(
+            options.queue,
+            group=options.group,
+            max=count,
+            lease=options.lease,
+            wait=wait,
+            partitions=None if options.partition is None else [options.partition],
+            auto_ack=options.auto_ack,
+            start=options.start,
+        )
+
+    async def ack(self, message: Acked) -> Verdict:
+        """Done. Raises `LeaseLost` (invalid_lease) when its time is over, `MessageNotFound` (not_found) when there is
+        no such delivery; done again it answers `already`."""
+        return await self._settle(message, Outcome.ACK)
+
+    async def nack(
+        self, message: Acked, error: str | BaseException | None = None, *, delay: Seconds | None = None
+    ) -> Verdict:
+        """Failed: `retried`, or `dead` when this was the last failure allowed. Raises as `ack` does."""
+        return await self._settle(message, Retry(delay=delay, error=error))
+
+    async def _settle(self, message: Acked, ask: Outcome | Exception) -> Verdict:
+        (answer,) = await self.connection.settle([(target_of(message), ask)])
+        return verdict_of(answer)
+
+    async def ack_batch(self, messages: Iterable[Acked], *, atomic: bool = True) -> list[Settled]:
+        """Many in one commit, each completed or with its own `status`; all or none, or with `atomic=False` each for
+        itself, with a verdict each."""
+        return await self.connection.settle([(target_of(one), outcome_of(one)) for one in messages], atomic=atomic)
+
+    async def get_dlq(
+        self,
+        queue: str,
+        *,
+        consumer_group: str | None = None,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> DeadMessages:
+        page = await self.connection.dead_letters(
+            queue, group=consumer_group, after=after, before=before, limit=limit, offset=offset
+        )
+        return DeadMessages(page, limit, offset)
+
+    def transaction(self) -> AsyncFluentTransaction:
+        return AsyncFluentTransaction(self.connection)
+
+    async def sleep(self, seconds: float) -> None:
+        await self._never.wait(seconds)
+
+    async def drain(self, grace: Seconds = 30.0) -> int:
+        """Claim nothing more, let handlers finish for `grace` seconds, give the rest back; how many those were."""
+        return await self.connection.drain(grace)
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,207 @@
+"""Messages and dead letters in the words of Queen, and what may be acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ackwise.client.payloads import Item
+from ackwise.client.rows import DeadLetter, DeadLetters
+from ackwise.client.settling import Target
+from ackwise.core.commands import ByTransaction
+from ackwise.core.errors import BadInput
+from ackwise.core.outcomes import Reject, Retry
+from ackwise.core.settlement import Outcome
+
+_ENVELOPE = ("data", "transaction_id", "delay_seconds", "headers", "priority")
+_ACK = ("transaction_id", "partition_id", "lease_id", "consumer_group", "status", "error")
+
+
+class Message:
+    """One delivery; `ack` and `nack` of the client take it as it is."""
+
+    __slots__ = ("data", "delivery")
+
+    def __init__(self, delivery: Any) -> None:
+        self.delivery = delivery
+        """The delivery of the client underneath."""
+        self.data: Any = delivery.json() if delivery.content_type.startswith("application/json") else delivery.payload
+
+    @property
+    def id(self) -> str:
+        return str(self.delivery.message_id)
+
+    @property
+    def queue(self) -> str:
+        return str(self.delivery.queue)
+
+    @property
+    def transaction_id(self) -> str:
+        return str(self.delivery.transaction_id)
+
+    @property
+    def partition(self) -> str:
+        return str(self.delivery.partition)
+
+    @property
+    def partition_id(self) -> str:
+        return str(self.delivery.partition_id)
+
+    @property
+    def lease_id(self) -> str:
+        return str(self.delivery.lease_id)
+
+    @property
+    def consumer_group(self) -> str:
+        return str(self.delivery.group)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return dict(self.delivery.headers)
+
+    @property
+    def attempt(self) -> int:
+        """Which delivery of the message this is, from 1."""
+        return int(self.delivery.attempt)
+
+    @property
+    def retry_count(self) -> int:
+        """How many failures the retry limit has counted."""
+        return int(self.delivery.failures)
+
+    @property
+    def created_at(self) -> datetime:
+        at: datetime = self.delivery.created_at
+        return at
+
+    def __repr__(self) -> str:
+        return f"<Message {self.transaction_id} of {self.queue}/{self.partition} attempt {self.attempt}>"
+
+
+Acked = Message | Mapping[str, Any]
+"""A message, or a mapping with `transaction_id` and `partition_id`, and `lease_id` and `consumer_group` if known."""
+
+
+def target_of(acked: Acked) -> Target:
+    if isinstance(acked, Message):
+        target: Target = acked.delivery
+        return target
+    if not isinstance(acked, Mapping):
+        raise BadInput(f"acknowledge a message, or a mapping with transaction_id and partition_id, not {acked!r}")
+    unknown = sorted(set(acked) - set(_ACK))
+    if unknown:
+        raise BadInput(f"unknown field {unknown[0]!r} of an acknowledgement; known: {', '.join(_ACK)}")
+    if not acked.get("partition_id"):
+        raise BadInput("partition_id is required to ensure message uniqueness")
+    if not acked.get("transaction_id"):
+        raise BadInput("transaction_id is required")
+    return ByTransaction(
+        str(acked["partition_id"]), str(acked["transaction_id"]), acked.get("consumer_group"), acked.get("lease_id")
+    )
+
+
+def outcome_of(acked: Acked) -> Outcome | Exception:
+    """What the status of an entry asks for; a message without one is done."""
+    status = acked.get("status", "completed") if isinstance(acked, Mapping) else "completed"
+    error = acked.get("error") if isinstance(acked, Mapping) else None
+    match status:
+        case "completed":
+            return Outcome.ACK
+        case "failed" | "retry":
+            return Retry(error=error)
+        case "dlq":
+            return Reject(error or "rejected")
+        case _:
+            raise BadInput(f"status is completed, failed or dlq, not {status!r}")
+
+
+def item_of(item: Mapping[str, Any], partition: str) -> Item:
+    """`{"data": ..., "transaction_id": ..., "delay_seconds": ...}`; only `data` is needed."""
+    if "data" not in item:
+        raise BadInput(f'an item is a mapping with "data", such as {{"data": {{"id": 1}}}}, not {item!r}')
+    unknown = sorted(set(item) - set(_ENVELOPE))
+    if unknown:
+        raise BadInput(f"unknown field {unknown[0]!r} of an item; known: {', '.join(_ENVELOPE)}")
+    return Item(
+        payload=item["data"],
+        partition=partition,
+        priority=item.get("priority", 0),
+        transaction_id=item.get("transaction_id"),
+        headers=item.get("headers"),
+        delay=item.get("delay_seconds"),
+    )
+
+
+Items = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+def items_of(items: Items, partition: str) -> list[Item]:
+    return [item_of(one, partition) for one in ([items] if isinstance(items, Mapping) else items)]
+
+
+@dataclass(frozen=True)
+class DeadMessage:
+    """A dead letter in the words of Queen."""
+
+    letter: DeadLetter
+
+    @property
+    def data(self) -> Any:
+        json = self.letter.content_type.startswith("application/json")
+        return self.letter.json() if json else self.letter.payload
+
+    @property
+    def id(self) -> str:
+        return self.letter.id
+
+    @property
+    def queue(self) -> str:
+        return self.letter.queue
+
+    @property
+    def message_id(self) -> str:
+        return self.letter.message_id
+
+    @property
+    def transaction_id(self) -> str:
+        return self.letter.transaction_id
+
+    @property
+    def partition(self) -> str:
+        return self.letter.partition
+
+    @property
+    def partition_id(self) -> str:
+        return self.letter.partition_id
+
+    @property
+    def consumer_group(self) -> str:
+        return self.letter.group
+
+    @property
+    def error_message(self) -> str:
+        return self.letter.error
+
+    @property
+    def reason(self) -> str:
+        return self.letter.reason
+
+    @property
+    def retry_count(self) -> int:
+        return self.letter.failures
+
+
+class DeadMessages:
+    """A page of them, newest first; `total` counts all that match."""
+
+    def __init__(self, page: DeadLetters, limit: int, offset: int) -> None:
+        self.messages = [DeadMessage(letter) for letter in page]
+        self.total, self.limit, self.offset = page.total, limit, offset
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __iter__(self) -> Iterator[DeadMessage]:
+        return iter(self.messages)

@@ -1,0 +1,103 @@
+# Generated from ../aio/queue.py by tools/async_to_sync.py: do not edit, change the source and run it again.
+"""A queue, described call by call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from ackwise.client.moments import seconds
+from ackwise.client.rows import QueueInfo
+from ackwise.core import limits
+from ackwise.core.limits import Seconds
+from ackwise.core.messages import Receipt
+from ackwise.fluent.messages import Items, Message, items_of
+from ackwise.fluent.options import Options, policy
+from ackwise.fluent.sync.consumer import Consumer
+
+if TYPE_CHECKING:
+    from ackwise.fluent.sync.client import Client
+
+
+class Queue:
+    """Each call answers a new description, so that one may be kept and varied."""
+
+    def __init__(self, client: Client, options: Options) -> None:
+        self._client, self._options = client, options
+
+    def _with(self, **changes: Any) -> Queue:
+        return Queue(self._client, msgspec.structs.replace(self._options, **changes))
+
+    def group(self, name: str) -> Queue:
+        """Consume as this group; without one all consumers share the messages."""
+        return self._with(group=limits.name(name, "group"))
+
+    def partition(self, name: str) -> Queue:
+        return self._with(partition=limits.name(name, "partition"))
+
+    def batch(self, count: int) -> Queue:
+        """How many are claimed at once. More than one are handed over as a list, unless `each`."""
+        return self._with(batch=limits.count(count, "batch"))
+
+    def concurrency(self, count: int) -> Queue:
+        """How many batches are worked on side by side."""
+        return self._with(concurrency=limits.count(count, "concurrency", most=1000))
+
+    def auto_ack(self, on: bool) -> Queue:
+        """True: acked when delivered, and lost if the handler fails. The default is False."""
+        return self._with(auto_ack=bool(on))
+
+    def each(self) -> Queue:
+        """Hand messages over one by one, however many are claimed at once."""
+        return self._with(each=True)
+
+    def renew_lease(self, on: bool, every: Seconds | None = None) -> Queue:
+        """Leases are renewed while a handler runs, when half of their time has gone or `every` so many seconds."""
+        return self._with(renew=bool(on), renew_every=None if every is None else max(0.001, seconds(every, "every")))
+
+    def lease(self, duration: Seconds) -> Queue:
+        return self._with(lease=limits.lease_micros(duration) / limits.MICROS)
+
+    def wait(self, duration: Seconds) -> Queue:
+        """How long one poll waits."""
+        return self._with(wait=seconds(duration, "wait"))
+
+    def limit(self, count: int) -> Queue:
+        """Stop after so many messages."""
+        return self._with(limit=limits.count(count, "limit"))
+
+    def idle(self, duration: Seconds) -> Queue:
+        """Stop when nothing has come for so long."""
+        return self._with(idle=seconds(duration, "idle"))
+
+    def subscription_mode(self, start: Literal["all", "new"]) -> Queue:
+        """Where a group that is new begins."""
+        return self._with(start=start)
+
+    def config(self, **options: Any) -> Queue:
+        """What `create` makes of it: the fields of a queue's policy, or Queen's options in snake case."""
+        return self._with(config={**self._options.config, **options})
+
+    def create(self) -> QueueInfo:
+        """Make the queue, or change it to what `config` said."""
+        return self._client.connection.configure_queue(self._options.queue, **policy(self._options.config))
+
+    def delete(self) -> None:
+        self._client.connection.delete_queue(self._options.queue)
+
+    def push(self, items: Items) -> list[Receipt]:
+        """`[{"data": ..., "transaction_id": ..., "delay_seconds": ...}]`, all or none."""
+        wanted = items_of(items, self._options.place)
+        return list(self._client.connection.push_many(self._options.queue, wanted))
+
+    def pop(self) -> list[Message]:
+        """What is there, up to a batch, after waiting for the first."""
+        options = self._options
+        batch = self._client.claim(options, options.batch, options.wait)
+        return [Message(delivery) for delivery in batch]
+
+    def consume(self, handler: Callable[..., Any]) -> Consumer:
+        """Run `handler` for every message. Await what this answers, or `run` it."""
+        return Consumer(self._client, self._options, handler)

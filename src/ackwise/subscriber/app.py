@@ -1,0 +1,187 @@
+"""The app: handlers, fed from one URL."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import TracebackType
+from typing import Any
+
+from ackwise.client.moments import seconds
+from ackwise.connect import URL
+from ackwise.core.limits import Seconds
+from ackwise.store.clock import Clock, ManualClock
+from ackwise.subscriber import asyncapi, health, tracing
+from ackwise.subscriber.codecs import Codec
+from ackwise.subscriber.consumer import Consumer
+from ackwise.subscriber.feeds.feed import Link
+from ackwise.subscriber.handling import Handling, Middleware
+from ackwise.subscriber.opening import open_link
+from ackwise.subscriber.policies import CloudEvents, Undecodable
+from ackwise.subscriber.routing import Router
+from ackwise.subscriber.subscription import Subscription
+
+log = logging.getLogger("ackwise.subscriber")
+
+Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
+GRACE = 30.0
+START_PATIENCE = 15.0
+
+
+class App(Router):
+    """Usage::
+
+        app = App("sqlite:///app.db")
+
+        @app.subscriber("orders")
+        async def bill(order: Order): ...
+
+    Run it with `ackwise run module:app`, `asyncio.run(app.run())`, or `async with app:` inside your own program.
+    """
+
+    def __init__(
+        self,
+        url: URL,
+        *,
+        name: str = "ackwise",
+        clock: Clock | None = None,
+        codec: Codec | None = None,
+        cloudevents: CloudEvents = "write",
+        on_undecodable: Undecodable = "dead_letter",
+        middleware: Sequence[Middleware] = (),
+        lifespan: Lifespan | None = None,
+        tracing: bool | None = None,
+        start_patience: Seconds = START_PATIENCE,
+    ) -> None:
+        super().__init__(codec=codec, on_undecodable=on_undecodable)
+        self.url: URL = url
+        self.name, self.clock = name, clock
+        self.cloudevents = cloudevents
+        self.middleware: list[Middleware] = list(middleware)
+        self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
+        """What tests put in place of a dependency."""
+        self._lifespan = lifespan
+        self._tracing = tracing
+        self._patience = seconds(start_patience, "start_patience")
+        self._link: Link | None = None
+        self._consumers: list[Consumer] = []
+        self._stack: AsyncExitStack | None = None
+        self.started = False
+        """Latched when the app was up for the first time."""
+
+    @property
+    def source(self) -> str | None:
+        return None if self.cloudevents == "off" else self.name
+
+    def link(self) -> Link:
+        if self._link is None:
+            raise RuntimeError("the app is not started; use `async with app:` or `ackwise run`")
+        return self._link
+
+    def handling(self, subscription: Subscription, executor: ThreadPoolExecutor | None) -> Handling:
+        traced = tracing.wanted() if self._tracing is None else self._tracing
+        return Handling(
+            subscription,
+            middleware=[tracing.handling, *self.middleware] if traced else self.middleware,
+            instead=self.dependency_overrides,
+            executor=executor,
+            events=self.cloudevents,
+        )
+
+    async def start(self) -> None:
+        """Connect, and begin to take messages."""
+        await self.connect()
+        try:
+            for subscription in self.subscriptions:
+                consumer = Consumer(self, subscription, self.link().feed(subscription))
+                await consumer.start()
+                self._consumers.append(consumer)
+        except BaseException:
+            await self.stop(grace=0)
+            raise
+        self.started = True
+
+    async def connect(self) -> None:
+        """Be able to publish, without taking messages."""
+        if self._link is not None:
+            raise RuntimeError("the app is started already")
+        async with AsyncExitStack() as stack:
+            self._link = await open_link(self.url, self.clock, self._patience)
+            stack.push_async_callback(self._disconnect)
+            if self._lifespan is not None:
+                await stack.enter_async_context(self._lifespan(self))
+            self._stack = stack.pop_all()
+        if isinstance(self.clock, ManualClock):
+            loop = asyncio.get_running_loop()
+            self.clock.on_move(lambda: _tell(loop, self._look))
+
+    async def _disconnect(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+
+    def _look(self) -> None:
+        for consumer in self._consumers:
+            consumer.look()
+
+    async def stop(self, grace: Seconds = GRACE) -> None:
+        """Take nothing more, let handlers finish for `grace` seconds, give the rest back unspent."""
+        waits = seconds(grace, "grace")
+        consumers, self._consumers = self._consumers, []
+        for consumer in consumers:
+            consumer.stop_taking()
+        if consumers:
+            await self.link().stop_claims()
+        await asyncio.gather(*(consumer.stop(waits) for consumer in consumers))
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await stack.aclose()
+
+    async def run(self, *, grace: Seconds = GRACE, health_port: int | None = None, host: str = "127.0.0.1") -> None:
+        """Run until SIGTERM or Ctrl-C, which drain; with a `health_port` it tells over HTTP how it is."""
+        seconds(grace, "grace")
+        over = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, over.set)
+        try:
+            async with health.serving(self, host, health_port) as where:
+                await self.start()
+                told = "" if where is None else f", health at {where}/health/ready"
+                log.info("%s subscribers run on %s%s", len(self.subscriptions), self.url, told)
+                await over.wait()
+                await self.stop(grace)
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    @property
+    def live(self) -> bool:
+        """Nothing in it has come to an end that should not have."""
+        return all(consumer.feeding for consumer in self._consumers)
+
+    async def ready(self) -> bool:
+        """It takes messages, and what it takes them from answers."""
+        return self.started and self._link is not None and bool(self._consumers) and await self._link.check()
+
+    def asyncapi(self, *, title: str | None = None, version: str = "1.0.0") -> dict[str, Any]:
+        """What it receives and sends, as an AsyncAPI document."""
+        return asyncapi.document(self, title or self.name, version)
+
+    async def __aenter__(self) -> App:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(what)

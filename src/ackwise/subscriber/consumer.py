@@ -1,0 +1,67 @@
+"""One subscription at work: its feed, its workers and the threads of its handler."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from ackwise.core.errors import AckwiseError
+from ackwise.subscriber.feeds.feed import Feed
+from ackwise.subscriber.subscription import Subscription
+from ackwise.subscriber.workers import Workers
+
+if TYPE_CHECKING:
+    from ackwise.subscriber.app import App
+
+log = logging.getLogger("ackwise.subscriber")
+
+
+class Consumer:
+    """From its start to its drain."""
+
+    def __init__(self, app: App, subscription: Subscription, feed: Feed) -> None:
+        self._subscription, self._feed = subscription, feed
+        self._executor = (
+            ThreadPoolExecutor(subscription.concurrency, thread_name_prefix=subscription.name)
+            if subscription.signature.in_thread
+            else None
+        )
+        self.handle = app.handling(subscription, self._executor)
+        self._workers: Workers | None = None
+        self._feeding: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self._feed.open()
+        self._workers = Workers(self._subscription, self._feed, self.handle)
+        self._feeding = asyncio.create_task(self._feed.run(self._workers), name=f"{self._subscription.name}-feed")
+        self._feeding.add_done_callback(self._ended)
+
+    def _ended(self, feeding: asyncio.Task[None]) -> None:
+        if not feeding.cancelled() and feeding.exception() is not None:
+            log.error("%s is fed no more", self._subscription.name, exc_info=feeding.exception())
+
+    def look(self) -> None:
+        self._feed.look()
+
+    @property
+    def feeding(self) -> bool:
+        return self._feeding is not None and not self._feeding.done()
+
+    def stop_taking(self) -> None:
+        self._feed.stop()
+
+    async def stop(self, grace: float) -> None:
+        try:
+            if self._workers is not None:
+                await self._workers.drain(grace)
+            if self._feeding is not None:
+                await asyncio.gather(self._feeding, return_exceptions=True)
+            try:
+                await self._feed.flush()
+            except AckwiseError as problem:
+                log.error("%s: what it did last could not be settled: %s", self._subscription.name, problem)
+        finally:
+            if self._executor is not None:
+                self._executor.shutdown(wait=False)

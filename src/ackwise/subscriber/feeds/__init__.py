@@ -1,0 +1,1 @@
+"""Where messages come from: our own broker, embedded or behind a server, and NATS."""

@@ -1,0 +1,339 @@
+"""Fed from our own broker, embedded or behind a server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+
+import msgspec
+
+from ackwise.client import AsyncConnection
+from ackwise.client.aio import AsyncBatch, AsyncDelivery
+from ackwise.client.claims import claim_command
+from ackwise.client.settling import asked
+from ackwise.core.claiming import EmptyReason
+from ackwise.core.commands import Settle, Settlement
+from ackwise.core.errors import AckwiseError, Draining, LeaseLost, StoreError, UnknownQueue
+from ackwise.core.limits import Seconds
+from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE
+from ackwise.core.settlement import Outcome, Verdict
+from ackwise.subscriber.feeds.feed import Sink
+from ackwise.subscriber.feeds.keeping import Keeper
+from ackwise.subscriber.handover import Ask, Undecodable
+from ackwise.subscriber.subscription import Subscription
+
+log = logging.getLogger("ackwise.subscriber")
+
+POLL = 20.0
+STOP_PATIENCE = 5.0
+PAUSE_AFTER_FAILURE = 1.0
+_SETTLED_NOW = frozenset({Verdict.ACKED, Verdict.RETRIED, Verdict.DEAD, Verdict.RELEASED})
+
+
+class BrokerHandover:
+    """A delivery of the client, as the subscriber's message wants it."""
+
+    __slots__ = ("_feed", "delivery", "held")
+
+    def __init__(self, delivery: AsyncDelivery, feed: BrokerFeed) -> None:
+        self.delivery, self._feed = delivery, feed
+        self.held = delivery.verdict is None
+        """Whether this app counts it as its own: not settled, not given up."""
+
+    @property
+    def id(self) -> str:
+        return self.delivery.message_id
+
+    @property
+    def queue(self) -> str:
+        return self.delivery.queue
+
+    @property
+    def body(self) -> bytes:
+        return self.delivery.payload
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return self.delivery.headers
+
+    @property
+    def attempt(self) -> int:
+        return self.delivery.attempt
+
+    @property
+    def enqueued_at(self) -> datetime:
+        return self.delivery.created_at
+
+    @property
+    def deadline(self) -> datetime | None:
+        return self.delivery.deadline if self.settleable else None
+
+    @property
+    def settleable(self) -> bool:
+        return bool(self.delivery.lease_id)
+
+    async def settle(self, ask: Ask) -> bool:
+        # One at a time through the transport, which sends the acks of many callers together.
+        (answer,) = await self._feed.connection.settle([_settlement(self, ask)])
+        self._feed.over(self)
+        if not answer.verdict.settled:
+            log.info("%s of %s: %s came too late (%s)", self.id, self.queue, _word(ask), answer.verdict)
+        return answer.verdict in _SETTLED_NOW
+
+    def settle_soon(self, ask: Ask) -> None:
+        self._feed.settle_soon(self, ask)
+
+    async def extend(self, duration: Seconds | None) -> bool:
+        try:
+            await self.delivery.extend(duration)
+        except LeaseLost:
+            return False
+        return True
+
+    def let_go(self) -> None:
+        self._feed.keeper.leave(self)
+
+
+def _settlement(handover: BrokerHandover, ask: Ask) -> Settlement:
+    selector = handover.delivery.selector
+    if isinstance(ask, Undecodable):
+        told = asked(selector, ask.__cause__ if isinstance(ask.__cause__, Exception) else ask)
+        return msgspec.structs.replace(told, outcome=Outcome.REJECT, error=str(ask), undecodable=True)
+    return asked(selector, ask)
+
+
+def _word(ask: Ask) -> str:
+    return ask.value if isinstance(ask, Outcome) else type(ask).__name__
+
+
+class BrokerFeed:
+    """Claims ahead what the workers will soon want, and settles in the same turns what they have done."""
+
+    def __init__(self, connection: AsyncConnection, subscription: Subscription) -> None:
+        self.connection, self._subscription = connection, subscription
+        # Who settles by hand may hold one message long after the others: each has a lease of its own then.
+        self._apart = subscription.explicit or not (subscription.by_app or subscription.acked_first)
+        self.keeper = Keeper(connection.transport.now, self.wake)
+        self._done: list[BrokerHandover] = []
+        self._asks: list[Settlement] = []
+        self._sending = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._claim = claim_command(
+            subscription.queue,
+            group=subscription.group,
+            max=1,
+            lease=subscription.lease,
+            partitions=None,
+            priorities=None,
+            exclusivity=None,
+            order=None,
+            owner=None,
+            start="all",
+            auto_ack=subscription.acked_first,
+        )
+
+    async def open(self) -> None:
+        given = self._subscription
+        await self.connection.create_queue(given.queue, exist_ok=True)
+        if given.retry_limit is not msgspec.UNSET or given.backoff is not msgspec.UNSET:
+            await self.connection.create_group(
+                given.queue, given.group or QUEUE_MODE, retry_limit=given.retry_limit, backoff=given.backoff
+            )
+
+    # settling
+
+    def settle_soon(self, handover: BrokerHandover, ask: Ask) -> None:
+        if not handover.held:
+            # Its lease is lost: it is somebody else's to settle.
+            return
+        self._asks.append(_settlement(handover, ask))
+        self._done.append(handover)
+        self.wake()
+
+    def over(self, handover: BrokerHandover) -> None:
+        """It is settled, or somebody else's."""
+        if handover.held:
+            handover.held = False
+            self.keeper.forget(handover)
+            self.wake()
+
+    async def flush(self) -> None:
+        async with self._sending:
+            while self._done:
+                await self._turn(0)
+
+    async def _turn(self, room: int) -> list[BrokerHandover]:
+        """Settle what is done and claim up to `room`, in one turn of the broker."""
+        done, asks, self._done, self._asks = self._done, self._asks, [], []
+        settle = Settle(entries=asks) if asks else None
+        most, count = (1, room) if self._apart else (room, 1)
+        claim = msgspec.structs.replace(self._claim, most=max(1, most))
+        try:
+            answers, handed = await self.connection.transport.claim_ahead(settle, claim, count if room else 0)
+        except BaseException:
+            self._done, self._asks = done + self._done, asks + self._asks
+            raise
+        for handover, answer in zip(done, answers, strict=True):
+            handover.delivery.note(answer)
+            self.over(handover)
+            if not answer.verdict.settled:
+                log.warning("%s of %s was settled too late (%s)", handover.id, handover.queue, answer.verdict)
+        return self._handovers(self.connection.batch(one, claim) for one in handed)
+
+    def _handovers(self, batches: Iterable[AsyncBatch]) -> list[BrokerHandover]:
+        found = [BrokerHandover(delivery, self) for batch in batches for delivery in batch]
+        for handover in found:
+            if handover.settleable:
+                self.keeper.hold(handover, handover.delivery.lease)
+        return found
+
+    # taking
+
+    async def take(self, most: int) -> Sequence[BrokerHandover]:
+        async with self._sending:
+            return await self._turn(most)
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def look(self) -> None:
+        self.keeper.look()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self.wake()
+
+    async def run(self, sink: Sink) -> None:
+        keeping = asyncio.create_task(self.keeper.run(sink.lost), name="ackwise-keep-alive")
+        poll: asyncio.Task[AsyncBatch] | None = None
+        try:
+            while not (self._stopping and poll is None):
+                self._wake.clear()
+                try:
+                    if poll is not None and (poll.done() or self._stopping):
+                        over, poll = poll, None
+                        await self._polled(over, sink)
+                        continue
+                    room = 0 if self._stopping or poll is not None else self._room(sink)
+                    if not room:
+                        await self.flush()
+                    elif not self._put(await self.take(room), sink):
+                        poll = asyncio.create_task(self._poll(), name="ackwise-poll")
+                        poll.add_done_callback(lambda _: self.wake())
+                    else:
+                        # Let the workers begin before the next turn is asked for.
+                        await asyncio.sleep(0)
+                        continue
+                except AckwiseError as problem:
+                    await self._complain(problem)
+                    continue
+                if not self._done:
+                    await self._wake.wait()
+        finally:
+            if poll is not None:
+                poll.cancel()
+            keeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeping
+
+    def _room(self, sink: Sink) -> int:
+        return max(0, min(sink.room, self._subscription.max_pending - len(self.keeper)))
+
+    def _put(self, found: Sequence[BrokerHandover], sink: Sink) -> int:
+        for handover in found:
+            sink.put(handover)
+        return len(found)
+
+    async def _poll(self) -> AsyncBatch:
+        handed = await self.connection.transport.claim(self._claim, POLL)
+        return self.connection.batch(handed, self._claim)
+
+    async def _polled(self, poll: asyncio.Task[AsyncBatch], sink: Sink) -> None:
+        """What a poll brought. When the app stops it is called back by the link, and what it was given goes back."""
+        try:
+            batch = await asyncio.wait_for(poll, STOP_PATIENCE)
+        except TimeoutError:
+            return
+        found = self._handovers([batch])
+        if self._stopping:
+            for handover in found:
+                handover.settle_soon(Outcome.RELEASE)
+            await self.flush()
+            return
+        self._put(found, sink)
+        if not found and batch.empty in (EmptyReason.DRAINING, EmptyReason.UNAVAILABLE):
+            await self._pause()
+
+    async def _complain(self, problem: AckwiseError) -> None:
+        if isinstance(problem, Draining) and self._stopping:
+            return
+        if isinstance(problem, UnknownQueue):
+            # Somebody deleted it: as when the app was started, it is made.
+            with suppress(StoreError):
+                await self.open()
+        log.warning("%s: %s; trying again", self._subscription.queue, problem)
+        await self._pause()
+
+    async def _pause(self) -> None:
+        self._wake.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopped(), PAUSE_AFTER_FAILURE)
+
+    async def _stopped(self) -> None:
+        while not self._stopping:
+            await self._wake.wait()
+            self._wake.clear()
+
+
+class BrokerLink:
+    """A connection of the client."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self.connection = connection
+        self.ready = True
+
+    def feed(self, subscription: Subscription) -> BrokerFeed:
+        return BrokerFeed(self.connection, subscription)
+
+    async def publish(
+        self,
+        queue: str,
+        body: bytes,
+        *,
+        headers: Mapping[str, str],
+        content_type: str,
+        dedup_id: str | None,
+        delay: Seconds | None,
+        partition: str | None,
+    ) -> str:
+        receipt = await self.connection.push(
+            queue,
+            msgspec.Raw(body) if content_type.startswith("application/json") else body,
+            partition=partition or DEFAULT_PARTITION,
+            transaction_id=dedup_id,
+            headers=headers,
+            delay=delay,
+            content_type=content_type,
+        )
+        return receipt.message_id
+
+    async def check(self) -> bool:
+        try:
+            await self.connection.queues(namespace="ackwise.health")
+        except AckwiseError:
+            self.ready = False
+        else:
+            self.ready = True
+        return self.ready
+
+    async def stop_claims(self) -> None:
+        stopping = self.connection.transport.stop_claims()
+        if stopping is not None:
+            await stopping
+
+    async def close(self) -> None:
+        await self.connection.close()

@@ -1,0 +1,141 @@
+"""One message from its delivery to its settlement."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+from ackwise.core.errors import BadInput
+from ackwise.core.outcomes import Reject, Retry
+from ackwise.core.settlement import Outcome
+from ackwise.subscriber import cloudevents
+from ackwise.subscriber.handover import Ask, Handover, Undecodable
+from ackwise.subscriber.message import Message
+from ackwise.subscriber.policies import CloudEvents
+from ackwise.subscriber.subscription import Subscription
+
+log = logging.getLogger("ackwise.subscriber")
+
+Call = Callable[[Message[Any]], Awaitable[Any]]
+Middleware = Callable[[Message[Any], Call], Awaitable[Any]]
+"""`async def around(msg, call_next): ... await call_next(msg) ...`; what it raises is what the handler raised."""
+
+
+class Handling:
+    """Decodes, calls the handler and settles what is the app's to settle."""
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        *,
+        middleware: Sequence[Middleware] = (),
+        instead: Mapping[Any, Any],
+        executor: Executor | None = None,
+        events: CloudEvents = "write",
+    ) -> None:
+        self._subscription, self._signature = subscription, subscription.signature
+        self._instead, self._executor, self._events = instead, executor, events
+        self._loop = asyncio.get_running_loop()
+        self._message: type[Message[Any]] = subscription.signature.message or Message
+        call: Call = self._call_with_needs if subscription.signature.needs else self._call
+        for around in reversed(middleware):
+            call = partial(around, call_next=call)  # type: ignore[call-arg]
+        self._around = call
+
+    async def __call__(self, handover: Handover) -> None:
+        message = self._decoded(handover)
+        if message is None:
+            return
+        try:
+            await self._around(message)
+        except asyncio.CancelledError:
+            # It did nothing wrong: somebody else may begin at once.
+            if not message.settled:
+                message.settle_soon(Outcome.RELEASE)
+            raise
+        except (Retry, Reject) as ask:
+            self._settle(message, ask)
+        except Exception as problem:
+            self._failed(message, problem)
+        else:
+            if self._subscription.by_app:
+                self._settle(message, Outcome.ACK)
+            elif not message.settled:
+                self._unsettled(message)
+        if not message.settled:
+            handover.let_go()
+
+    def _decoded(self, handover: Handover) -> Message[Any] | None:
+        try:
+            cloudevents.check(handover.headers, self._events)
+            payload = self._subscription.read(handover.body)
+        except Exception as problem:
+            # A codec of somebody's own may raise anything.
+            why = problem if isinstance(problem, Undecodable) else Undecodable(f"{type(problem).__name__}: {problem}")
+            log.warning(
+                "%s: %s of %s cannot be read: %s", self._subscription.name, handover.id, handover.queue, problem
+            )
+            if handover.settleable:
+                again = self._subscription.undecodable == "nak"
+                handover.settle_soon(Retry(error=why) if again else why)
+            return None
+        return self._message(payload, handover, self._loop)
+
+    def _settle(self, message: Message[Any], ask: Ask) -> None:
+        if not self._subscription.acked_first:
+            try:
+                message.settle_soon(ask)
+            except BadInput as problem:
+                # What it asked for makes no sense, such as a negative delay: that is a failure like any other.
+                log.warning("%s chose an outcome that is none: %s", self._subscription.name, problem)
+                message.settle_soon(problem)
+        elif isinstance(ask, Exception):
+            log.warning(
+                "%s raised %s for %s, which is not_settleable: it was acked when it was delivered",
+                self._subscription.name,
+                type(ask).__name__,
+                message.id,
+            )
+
+    def _failed(self, message: Message[Any], problem: Exception) -> None:
+        if self._subscription.by_app:
+            log.warning("%s failed on %s", self._subscription.name, message.id, exc_info=problem)
+            self._settle(message, problem)
+        elif message.settled:
+            log.warning(
+                "%s raised after %s was settled, which stands", self._subscription.name, message.id, exc_info=problem
+            )
+        else:
+            self._unsettled(message, problem)
+
+    def _unsettled(self, message: Message[Any], problem: Exception | None = None) -> None:
+        log.warning(
+            "%s %s without settling %s; it waits for its deadline",
+            self._subscription.name,
+            "returned" if problem is None else "raised",
+            message.id,
+            exc_info=problem,
+        )
+
+    async def _call(self, message: Message[Any]) -> Any:
+        given = message if self._signature.message is not None else message.payload
+        return await self._run({self._signature.parameter: given})
+
+    async def _call_with_needs(self, message: Message[Any]) -> Any:
+        async with AsyncExitStack() as stack:
+            given = await self._signature.needs.fill(message, {}, stack, self._instead)
+            given[self._signature.parameter] = message if self._signature.message is not None else message.payload
+            return await self._run(given)
+
+    async def _run(self, arguments: dict[str, Any]) -> Any:
+        handler = self._subscription.handler
+        if not self._signature.in_thread:
+            return await handler(**arguments)
+        context = contextvars.copy_context()
+        return await self._loop.run_in_executor(self._executor, partial(context.run, handler, **arguments))

@@ -1,0 +1,130 @@
+"""Where handlers and publishers are declared."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from ackwise.core import limits
+from ackwise.core.limits import Seconds
+from ackwise.subscriber.codecs import Codec, JSONCodec
+from ackwise.subscriber.feeds.feed import Link
+from ackwise.subscriber.policies import AckPolicy, Undecodable, chosen
+from ackwise.subscriber.publishing import Publisher
+from ackwise.subscriber.signatures import read
+from ackwise.subscriber.subscription import (
+    MAX_PENDING,
+    Retries,
+    Subscription,
+    Waits,
+    check_numbers,
+    group_of,
+    schedule,
+)
+
+log = logging.getLogger("ackwise.subscriber")
+
+H = TypeVar("H", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+class Router:
+    """Handlers and publishers that an app takes in with `include_router`; `prefix` stands before their queues."""
+
+    def __init__(
+        self, prefix: str = "", *, codec: Codec | None = None, on_undecodable: Undecodable = "dead_letter"
+    ) -> None:
+        self.prefix = prefix
+        self.codec: Codec = codec or JSONCodec()
+        self.subscriptions: list[Subscription] = []
+        self.publishers: list[Publisher[Any]] = []
+        self._on_undecodable = on_undecodable
+        self._above: Router | None = None
+
+    def subscriber(
+        self,
+        queue: str,
+        *,
+        group: str | None = None,
+        durable: str | None = None,
+        ephemeral: bool = False,
+        stream: str | None = None,
+        ack: AckPolicy | None = None,
+        auto_ack: bool | None = None,
+        concurrency: int = 1,
+        prefetch: int | None = None,
+        max_pending: int = MAX_PENDING,
+        lease: Seconds | None = None,
+        retry_limit: Retries = msgspec.UNSET,
+        backoff: Waits = msgspec.UNSET,
+        codec: Codec | None = None,
+        on_undecodable: Undecodable | None = None,
+    ) -> Callable[[H], H]:
+        """Feed the decorated function from a queue. `order: Order` leaves the settlement to the app, by `ack`;
+        `msg: Message[Order]` leaves it to the function.
+
+        `durable` is a spelling of `group`; `retry_limit` and `backoff` are the group's own; `stream` and `ephemeral`
+        are for NATS.
+        """
+        limits.name(queue, "queue")
+        policy = chosen(ack, auto_ack)
+        check_numbers(concurrency, prefetch, max_pending, lease)
+        waits = schedule(backoff, retry_limit)
+
+        def declare(handler: H) -> H:
+            signature = read(handler)
+            name = handler.__qualname__
+            named = group_of(name, group, durable, ephemeral)
+            if signature.explicit and policy is not None:
+                log.warning("%s takes a Message and settles it itself; ack=%s is ignored", name, policy)
+            self.subscriptions.append(
+                Subscription(
+                    queue=self.prefix + queue,
+                    handler=handler,
+                    signature=signature,
+                    ack=policy or AckPolicy.ON_SUCCESS,
+                    group=named,
+                    ephemeral=ephemeral,
+                    stream=stream,
+                    concurrency=concurrency,
+                    prefetch=prefetch,
+                    max_pending=max_pending,
+                    lease=lease,
+                    retry_limit=retry_limit,
+                    backoff=waits,
+                    undecodable=on_undecodable or self._on_undecodable,
+                    read=(codec or self.codec).reader(signature.kind),
+                )
+            )
+            return handler
+
+        return declare
+
+    def publisher(self, queue: str, kind: type[T], *, codec: Codec | None = None) -> Publisher[T]:
+        """Puts payloads of type `kind` into a queue, once the app is started."""
+        limits.name(queue, "queue")
+        made = Publisher(self.prefix + queue, kind, self.link, codec or self.codec, self.source)
+        self.publishers.append(made)
+        return made
+
+    def include_router(self, router: Router) -> None:
+        """Take in what another one declared, under our own prefix."""
+        router._above = self
+        self.subscriptions += [replace(one, queue=self.prefix + one.queue) for one in router.subscriptions]
+        for publisher in router.publishers:
+            publisher.queue = self.prefix + publisher.queue
+            self.publishers.append(publisher)
+
+    @property
+    def source(self) -> str | None:
+        """What CloudEvents call their source; None: they are not written."""
+        return "ackwise" if self._above is None else self._above.source
+
+    def link(self) -> Link:
+        if self._above is None:
+            raise RuntimeError("no app has taken in this router; call app.include_router(router)")
+        return self._above.link()

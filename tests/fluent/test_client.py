@@ -1,0 +1,155 @@
+"""Settling, dead letters, transactions and queues in Queen's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from ackwise import errors
+from ackwise.fluent import AsyncClient, Client
+from ackwise.store.clock import ManualClock
+
+
+def test_ack_and_nack_of_what_is_no_longer_ours(client: Client, clock: ManualClock) -> None:
+    client.push("q", None, [{"data": 1}, {"data": 2}])
+    first, second = client.queue("q").group("g").batch(2).wait(0).pop()
+    assert client.ack(first) == "acked"
+    assert client.ack(first) == "already"
+    clock.advance(30)
+    with pytest.raises(errors.LeaseLost, match="invalid_lease"):
+        client.ack(second)
+    with pytest.raises(errors.LeaseLost, match="invalid_lease"):
+        client.nack(second, "too late")
+    unknown = {"transaction_id": "nobody", "partition_id": first.partition_id, "consumer_group": "g"}
+    with pytest.raises(errors.MessageNotFound, match="not_found"):
+        client.ack(unknown)
+    with pytest.raises(errors.MessageNotFound, match="not_found"):
+        client.nack(unknown, "who")
+
+
+def test_ack_by_transaction_id_needs_the_partition(client: Client) -> None:
+    client.push("q", None, {"data": 1, "transaction_id": "tx-1"})
+    (message,) = client.queue("q").group("g").wait(0).pop()
+    named = {"transaction_id": "tx-1", "lease_id": message.lease_id, "consumer_group": "g"}
+    with pytest.raises(errors.BadInput, match="partition_id is required to ensure message uniqueness"):
+        client.ack(named)
+    with pytest.raises(errors.BadInput, match="transaction_id is required"):
+        client.ack({"partition_id": message.partition_id})
+    with pytest.raises(errors.BadInput, match="unknown field"):
+        client.ack({**named, "partitionId": message.partition_id})
+    with pytest.raises(errors.BadInput, match="acknowledge a message"):
+        client.ack("tx-1")  # type: ignore[arg-type]
+    assert client.ack({**named, "partition_id": message.partition_id}) == "acked"
+
+
+def test_a_batch_with_its_own_outcome_for_each(client: Client) -> None:
+    client.push("q", None, [{"data": number} for number in range(4)])
+    one, two, three, four = client.queue("q").group("g").batch(4).wait(0).pop()
+
+    def named(message: object, **more: str) -> dict[str, str]:
+        return {
+            "transaction_id": message.transaction_id,  # type: ignore[attr-defined]
+            "partition_id": message.partition_id,  # type: ignore[attr-defined]
+            "consumer_group": "g",
+            **more,
+        }
+
+    answers = client.ack_batch(
+        [one, named(two), named(three, status="failed", error="Validation error"), named(four, status="dlq")]
+    )
+    assert [answer.verdict.value for answer in answers] == ["acked", "acked", "retried", "dead"]
+    with pytest.raises(errors.BadInput, match="status"):
+        client.ack_batch([named(one, status="perhaps")])
+
+
+def test_a_batch_is_all_or_none_unless_it_is_told_otherwise(client: Client, clock: ManualClock) -> None:
+    client.push("q", None, [{"data": number} for number in range(2)])
+    (lost,) = client.queue("q").group("g").lease(1).wait(0).pop()
+    (held,) = client.queue("q").group("g").lease(60).wait(0).pop()
+    clock.advance(5)
+    answers = client.ack_batch([held, lost])
+    assert [answer.verdict.value for answer in answers] == ["rolled_back", "stale"]
+    assert [one.verdict.value for one in client.ack_batch([held, lost], atomic=False)] == ["acked", "stale"]
+
+
+def test_dead_letters_are_counted_and_read(client: Client) -> None:
+    client.queue("q").config(retry_limit=1, dlq_after_max_retries=True).create()
+    client.push("q", "p", [{"data": {"id": number}} for number in range(5)])
+    for message in client.queue("q").group("g").batch(5).wait(0).pop():
+        client.nack(message, f"Timeout: {message.data['id']}")
+    found = client.get_dlq("q", limit=2)
+    assert (found.total, len(found), found.limit, found.offset) == (5, 2, 2, 0)
+    letter = found.messages[0]
+    assert (letter.partition, letter.queue, letter.consumer_group, letter.reason) == ("p", "q", "g", "retry_limit")
+    assert letter.error_message.split(":")[0] == "Timeout"
+    assert [one.data for one in client.get_dlq("q")][-1] == {"id": 0}
+    assert client.get_dlq("q", consumer_group="other").total == 0
+
+
+def test_a_transaction_acks_and_pushes_or_does_neither(client: Client, clock: ManualClock) -> None:
+    client.push("q", None, [{"data": 1}, {"data": 2}])
+    first, second = client.queue("q").group("g").batch(2).wait(0).pop()
+    client.transaction().ack(first).queue("next").partition("w").push([{"data": {"processed": True}}]).commit()
+    (forwarded,) = client.queue("next").wait(0).pop()
+    assert (forwarded.data, forwarded.partition) == ({"processed": True}, "w")
+    clock.advance(30)
+    with pytest.raises(errors.RolledBack):
+        client.transaction().ack(second).queue("next").push([{"data": 2}]).commit()
+    assert [one.partition for one in client.queue("next").batch(9).wait(0).pop()] == ["w"]
+    client.transaction().nack(client.queue("q").group("g").wait(0).pop()[0], "again").commit()
+    with pytest.raises(errors.BadInput, match="no operations"):
+        client.transaction().commit()
+    with pytest.raises(errors.BadInput, match="queue"):
+        client.transaction().push([{"data": 1}])
+
+
+def test_items_are_checked(client: Client) -> None:
+    for bad, why in (({"dat": 1}, '"data"'), ({"data": 1, "delay": 3}, "unknown field 'delay'")):
+        with pytest.raises(errors.BadInput, match=why):
+            client.push("q", None, bad)
+    with pytest.raises(errors.BadInput, match="delay"):
+        client.push("q", None, {"data": 1, "delay_seconds": -1})
+    assert client.connection.queues() == []
+
+
+def test_a_delayed_item_waits_and_a_repeated_one_is_stored_once(client: Client, clock: ManualClock) -> None:
+    client.push("q", None, {"data": 1, "transaction_id": "a", "delay_seconds": 60})
+    (again,) = client.push("q", None, {"data": 1, "transaction_id": "a", "delay_seconds": 60})
+    assert again.status == "duplicate"
+    assert client.queue("q").wait(0).pop() == []
+    clock.advance(60)
+    assert [one.data for one in client.queue("q").batch(5).wait(0).pop()] == [1]
+
+
+def test_options_are_checked_and_contradictions_refused(client: Client) -> None:
+    queue = client.queue("q")
+    for call in (
+        lambda: queue.batch(0),
+        lambda: queue.concurrency(0),
+        lambda: queue.group(""),
+        lambda: queue.renew_lease(True, -1),
+        lambda: queue.limit(0),
+        lambda: queue.config(dead_letter_queue=True, dlq_after_max_retries=False).create(),
+        lambda: queue.config(nonsense=1).create(),
+    ):
+        with pytest.raises(errors.BadInput):
+            call()
+
+
+def test_a_queue_is_made_changed_and_deleted(client: Client) -> None:
+    made = client.queue("q").config(lease_time=300, retry_limit=3, max_wait_time_seconds=3600).create()
+    assert (made.policy["lease_seconds"], made.policy["max_wait_seconds"]) == (300, 3600)
+    assert client.queue("q").config(retry_limit=5).create().policy["lease_seconds"] == 300
+    client.queue("q").delete()
+    assert client.connection.queues() == []
+
+
+def test_bytes_stay_bytes(client: Client) -> None:
+    client.push("q", None, {"data": b"\x00\xff", "headers": {"a": "b"}})
+    (message,) = client.queue("q").wait(0).pop()
+    assert (message.data, message.headers, message.retry_count) == (b"\x00\xff", {"a": "b"}, 0)
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_client_that_is_not_open_says_so(kind: type) -> None:
+    with pytest.raises(RuntimeError, match="not open"):
+        _ = kind("sqlite:///x.db").connection

@@ -1,0 +1,54 @@
+"""An app on a fresh store, embedded and over HTTP, on a clock that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ackwise.store.clock import ManualClock
+from ackwise.subscriber import App, TestApp
+from tests.client.conftest import clock, store_url, url
+
+__all__ = ["clock", "store_url", "url"]
+
+Run = Callable[[App, Callable[[TestApp], Awaitable[None]]], None]
+PATIENCE = 10.0
+
+
+@pytest.fixture
+def app() -> App:
+    """Its URL is nobody's: a test puts its own in place."""
+    return App("http://127.0.0.1:1", start_patience=0)
+
+
+@pytest.fixture
+def run(url: str, clock: ManualClock) -> Run:
+    """Let a test deliver by hand, on the embedded broker and over HTTP."""
+
+    def within(app: App, job: Callable[[TestApp], Awaitable[None]]) -> None:
+        async def go() -> None:
+            async with asyncio.timeout(PATIENCE), TestApp(app, url=url, clock=clock) as test:
+                await job(test)
+
+        asyncio.run(go())
+
+    return within
+
+
+@pytest.fixture
+def live(app: App, url: str, clock: ManualClock) -> App:
+    """The same app, to be started as in production."""
+    app.url, app.clock = url, clock
+    return app
+
+
+async def until(true: Callable[[], Any]) -> None:
+    """Until something has come about."""
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end, "it did not come about"
+        await asyncio.sleep(0.002)

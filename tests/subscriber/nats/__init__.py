@@ -1,0 +1,1 @@
+"""The same handlers on a real NATS server."""

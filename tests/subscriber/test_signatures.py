@@ -1,0 +1,195 @@
+"""What a handler may look like is decided when it is decorated."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, Optional, TypeVar, Union
+
+import pytest
+
+from ackwise.core.errors import BadInput
+from ackwise.subscriber import AckPolicy, App, Depends, Message
+
+T = TypeVar("T")
+
+
+@dataclass
+class Order:
+    id: int
+
+
+class OrderMessage(Message[Order]):
+    pass
+
+
+async def payload(order: Order) -> None: ...
+async def wrapped(msg: Message[Order]) -> None: ...
+async def bare(msg: Message) -> None: ...  # type: ignore[type-arg]
+async def derived(msg: OrderMessage) -> None: ...
+async def annotated(msg: Annotated[Message[Order], "documented"]) -> None: ...
+async def listed(orders: list[Order]) -> None: ...
+async def optional_payload(order: Order | None) -> None: ...
+async def raw(body: bytes) -> None: ...
+async def with_default(order: Order, loud: bool = False) -> None: ...
+async def with_dependency(order: Order, limit: Annotated[int, Depends(lambda: 3)]) -> None: ...
+async def keyword_only(*, order: Order) -> None: ...
+
+
+class Service:
+    async def method(self, order: Order) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("handler", "kind", "explicit"),
+    [
+        (payload, Order, False),
+        (wrapped, Order, True),
+        (bare, bytes, True),
+        (derived, Order, True),
+        (annotated, Order, True),
+        (listed, list[Order], False),
+        (optional_payload, Order | None, False),
+        (raw, bytes, False),
+        (with_default, Order, False),
+        (with_dependency, Order, False),
+        (keyword_only, Order, False),
+        (Service().method, Order, False),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_accepted(app: App, handler: Callable[..., Any], kind: object, explicit: bool) -> None:
+    assert app.subscriber("q")(handler) is handler
+    (subscription,) = app.subscriptions
+    assert (subscription.signature.kind, subscription.explicit) == (kind, explicit)
+
+
+async def optional(msg: Optional[Message[Order]]) -> None: ...  # noqa: UP045
+async def union(msg: Union[Message[Order], Order]) -> None: ...  # noqa: UP007
+async def bar(msg: Message[Order] | None) -> None: ...
+async def many(msgs: list[Message[Order]]) -> None: ...
+async def nested(msg: Message[Message[Order]]) -> None: ...
+async def of_anything(msg: Message[T]) -> None: ...
+async def two(order: Order, other: Order) -> None: ...
+async def both(order: Order, msg: Message[Order]) -> None: ...
+async def none() -> None: ...
+async def stars(*orders: Order) -> None: ...
+async def double_stars(**orders: Order) -> None: ...
+async def untyped(order) -> None: ...  # type: ignore[no-untyped-def]
+async def unknown(order: Missing) -> None: ...  # type: ignore[name-defined] # noqa: F821
+async def by_position(order: Order, /) -> None: ...
+async def generator(order: Order):  # type: ignore[no-untyped-def]
+    yield order
+
+
+async def lost_dependency(order: Order, x: Annotated[int, Depends(lambda y: y)]) -> None: ...
+
+
+REFUSED = [
+    (optional, "comes alone"),
+    (union, "comes alone"),
+    (bar, "comes alone"),
+    (many, "comes alone"),
+    (nested, "say which payload"),
+    (of_anything, "say which payload"),
+    (two, r"2 parameters .*\(order, other\)"),
+    (both, "2 parameters"),
+    (none, "no parameter"),
+    (stars, "one by one"),
+    (double_stars, "one by one"),
+    (untyped, "no type"),
+    (unknown, "cannot be resolved.*Missing"),
+    (by_position, "by position"),
+    (generator, "generator"),
+    (lost_dependency, "nothing says where"),
+]
+
+
+@pytest.mark.parametrize(("handler", "why"), REFUSED, ids=lambda value: getattr(value, "__name__", ""))
+def test_refused_with_the_functions_name(app: App, handler: Callable[..., Any], why: str) -> None:
+    with pytest.raises(TypeError, match=why) as problem:
+        app.subscriber("q")(handler)
+    assert handler.__qualname__ in str(problem.value) or handler is lost_dependency
+    assert app.subscriptions == []
+
+
+def test_a_class_inside_a_function_is_not_found_and_the_error_says_why(app: App) -> None:
+    class Inner:
+        pass
+
+    async def handle(order: Inner) -> None: ...
+
+    with pytest.raises(TypeError, match=r"handle.*inside a function"):
+        app.subscriber("q")(handle)
+
+
+def test_something_that_is_no_function(app: App) -> None:
+    with pytest.raises(TypeError, match="is a function"):
+        app.subscriber("q")(Order)
+
+
+class Loop(Generic[T]):
+    pass
+
+
+def test_a_dependency_on_itself(app: App) -> None:
+    def chicken(egg: Annotated[int, Depends(lambda: 0)]) -> int:
+        return egg
+
+    chicken.__annotations__["egg"] = Annotated[int, Depends(chicken)]
+
+    async def handle(order: Order, x: Annotated[int, Depends(lambda: 0)]) -> None: ...
+
+    handle.__annotations__["x"] = Annotated[int, Depends(chicken)]
+    with pytest.raises(TypeError, match="depends on itself"):
+        app.subscriber("q")(handle)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"group": "a", "durable": "b"},
+        {"ephemeral": True, "durable": "a"},
+        {"ephemeral": True, "group": "a"},
+        {"ack": AckPolicy.MANUAL, "auto_ack": True},
+        {"ack": AckPolicy.FIRST, "auto_ack": False},
+    ],
+    ids=str,
+)
+def test_contradictions(app: App, options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="contradict"):
+        app.subscriber("q", **options)(payload)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"concurrency": 0},
+        {"prefetch": -1},
+        {"max_pending": 0},
+        {"lease": -1},
+        {"backoff": (-1,)},
+        {"retry_limit": -1},
+        {"group": ""},
+    ],
+    ids=str,
+)
+def test_numbers_that_make_no_sense(app: App, options: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        app.subscriber("q", **options)(payload)
+    assert app.subscriptions == []
+
+
+def test_an_ack_policy_beside_a_message_is_ignored_with_a_warning(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        app.subscriber("q", auto_ack=True)(wrapped)
+    assert "wrapped" in caplog.text
+    assert "ignored" in caplog.text
+
+
+def test_auto_ack_spells_the_policies(app: App) -> None:
+    app.subscriber("q", auto_ack=True)(payload)
+    app.subscriber("q", auto_ack=False)(payload)
+    app.subscriber("q")(payload)
+    assert [one.ack for one in app.subscriptions] == [AckPolicy.ON_SUCCESS, AckPolicy.MANUAL, AckPolicy.ON_SUCCESS]

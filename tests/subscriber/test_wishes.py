@@ -1,0 +1,292 @@
+"""What users of such systems ask for in their trackers, one test for each wish that concerns consumers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ackwise
+from ackwise.fluent import Client
+from ackwise.store.clock import ManualClock
+from ackwise.subscriber import App, Message, Nak, TestApp
+from tests.server.running import Running
+from tests.subscriber.conftest import Run, until
+from tests.subscriber.test_running import connection, go, until_acked
+
+LEASE = 30
+
+
+def kept(app: App, **options: Any) -> list[Message[int]]:
+    seen: list[Message[int]] = []
+
+    @app.subscriber("q", **options)
+    async def keep(msg: Message[int]) -> None:
+        seen.append(msg)
+
+    return seen
+
+
+def test_wish_1_a_late_ack_is_refused_and_said_so(app: App, run: Run) -> None:
+    seen = kept(app)
+
+    async def job(test: TestApp) -> None:
+        await test.publish("q", 1)
+        await test.deliver()
+        await test.advance(LEASE)
+        assert not await seen[0].ack()
+        (answer,) = await test.connection.settle([(seen[0]._handover.delivery, "ack")])  # type: ignore[attr-defined]
+        assert answer.verdict == "stale"
+        assert await seen[1].ack()
+
+    run(app, job)
+
+
+def test_wish_2_leases_are_extended_while_work_goes_on_also_of_what_waits(live: App, clock: ManualClock) -> None:
+    """What was claimed ahead is covered; a handler whose lease is lost is cancelled (see `test_running`)."""
+    began, go_on = asyncio.Event(), asyncio.Event()
+    attempts: list[int] = []
+
+    async def note(msg: Message[Any], call_next: Any) -> None:
+        attempts.append(msg.attempt)
+        await call_next(msg)
+
+    live.middleware.append(note)
+
+    @live.subscriber("q", prefetch=3)
+    async def slow(number: int) -> None:
+        began.set()
+        await go_on.wait()
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push_many("q", range(4))
+            await began.wait()
+            await until_held(4)
+            for _ in range(3):
+                clock.advance(20)
+                await until_extended(clock)
+            go_on.set()
+            await until_acked(live, "q", 4)
+        assert attempts == [1, 1, 1, 1]
+
+    async def until_held(count: int) -> None:
+        while sum(one.held for one in await connection(live).leases()) < count:
+            await asyncio.sleep(0.002)
+
+    async def until_extended(clock: ManualClock) -> None:
+        while any(one.deadline.timestamp() < clock.now() / 1e6 + LEASE / 2 for one in await connection(live).leases()):
+            await asyncio.sleep(0.002)
+
+    go(job)
+
+
+CRASHING = """
+import os, sys
+from ackwise.subscriber import App
+import asyncio
+
+app = App(sys.argv[1])
+
+@app.subscriber("q", lease=1)
+async def die(number: int):
+    os._exit(9)
+
+asyncio.run(app.run())
+"""
+
+
+def crash(url: str) -> None:
+    done = subprocess.run([sys.executable, "-c", CRASHING, url], timeout=60)
+    assert done.returncode == 9
+
+
+def test_wish_3_crashed_workers_are_recovered_by_the_system(tmp_path: Path) -> None:
+    with Running(f"sqlite:///{tmp_path}/q.db") as server, ackwise.connect(server.url) as queue:
+        queue.push("q", 1)
+        crash(server.url)
+        (again,) = queue.claim("q", wait=30)
+        assert (again.json(), again.attempt) == (1, 2)
+        again.ack()
+
+
+def test_wish_4_a_message_that_kills_its_worker_does_not_do_so_for_ever(tmp_path: Path) -> None:
+    with Running(f"sqlite:///{tmp_path}/q.db") as server, ackwise.connect(server.url) as queue:
+        queue.create_queue("q", retry_limit=None, delivery_limit=2)
+        queue.push("q", 1)
+        crash(server.url)
+        crash(server.url)
+        assert not queue.claim("q", wait=2)
+        (letter,) = queue.dead_letters("q")
+        assert (letter.reason, letter.deliveries) == ("delivery_limit", 2)
+
+
+def test_wish_5_long_and_delayed_work_is_not_done_twice(live: App, clock: ManualClock) -> None:
+    seen: list[int] = []
+    go_on = asyncio.Event()
+
+    @live.subscriber("q")
+    async def slow(msg: Message[int]) -> None:
+        seen.append(msg.payload)
+        await go_on.wait()
+        assert await msg.ack()
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push("q", 1, delay=10 * LEASE)
+            (stats,) = [await connection(live).stats("q")]
+            assert (stats.scheduled, seen) == (1, [])
+            clock.advance(10 * LEASE)
+            await until(lambda: seen)
+            for _ in range(4):
+                (lease,) = await connection(live).leases()
+                clock.advance(16)
+                while (await connection(live).leases())[0].deadline == lease.deadline:
+                    await asyncio.sleep(0.002)
+            go_on.set()
+            await until_acked(live, "q", 1)
+        assert seen == [1]
+
+    go(job)
+
+
+def test_wish_6_delayed_work_does_not_fill_a_workers_memory(live: App) -> None:
+    """Only what is due can be claimed, and no more than the cap."""
+    began = asyncio.Event()
+
+    @live.subscriber("q", concurrency=2, prefetch=3)
+    async def slow(number: int) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async def job() -> None:
+        async with live:
+            delayed = [ackwise.Item(payload=n, delay=3600) for n in range(200)]
+            await connection(live).push_many("q", [*delayed, *range(50)])
+            await began.wait()
+            while sum(one.held for one in await connection(live).leases()) < 5:
+                await asyncio.sleep(0.002)
+            stats = await connection(live).stats("q")
+            assert (sum(one.held for one in await connection(live).leases()), stats.scheduled) == (5, 200)
+            await live.stop(grace=0)
+
+    go(job)
+
+
+def test_wish_7_a_nack_waits_as_long_as_the_consumer_says_for_each_message(app: App, run: Run) -> None:
+    calls: list[int] = []
+
+    @app.subscriber("q", backoff=(50,))
+    async def handle(number: int) -> None:
+        calls.append(number)
+        if calls.count(number) == 1:
+            raise Nak(number) if number else ValueError("on the schedule")
+
+    async def job(test: TestApp) -> None:
+        for number in (0, 10, 20):
+            await test.publish("q", number)
+        await test.deliver()
+        assert [await test.advance(10), await test.advance(10), await test.advance(30)] == [1, 1, 1]
+        assert calls == [0, 10, 20, 10, 20, 0]
+
+    run(app, job)
+
+
+def test_wish_8_a_dead_letter_says_why(app: App, run: Run) -> None:
+    @app.subscriber("q", retry_limit=2)
+    async def handle(number: int) -> None:
+        raise KeyError("customer 7")
+
+    async def job(test: TestApp) -> None:
+        await test.publish("q", 1, headers={"source": "web"})
+        await test.deliver()
+        (letter,) = await test.dead_letters("q")
+        assert (letter.reason, letter.error, letter.error_type) == ("retry_limit", "'customer 7'", "KeyError")
+        assert (letter.failures, letter.deliveries, letter.headers) == (2, 2, {"source": "web"})
+        assert len(letter.history) >= 1
+
+    run(app, job)
+
+
+def test_wish_9_shutdown_and_release_spend_no_retries(live: App) -> None:
+    began = asyncio.Event()
+
+    @live.subscriber("q", retry_limit=1)
+    async def slow(number: int) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async def job() -> None:
+        for _ in range(3):
+            began.clear()
+            await live.start()
+            if not await connection(live).browse("q"):
+                await connection(live).push("q", 1)
+            await began.wait()
+            await live.stop(grace=0)
+        async with ackwise.connect_async(live.url, clock=live.clock) as queue:
+            (again,) = await queue.claim("q")
+            assert (again.failures, again.attempt) == (0, 4)
+            await again.ack()
+
+    go(job)
+
+
+def test_wish_13_each_message_of_a_batch_has_its_own_outcome_in_one_call(url: str, clock: ManualClock) -> None:
+    with Client(url, clock=clock) as client:
+        client.push("q", None, [{"data": number} for number in range(3)])
+        seen: list[str] = []
+
+        def handle(messages: list[Any]) -> None:
+            named = [
+                {"transaction_id": one.transaction_id, "partition_id": one.partition_id, "status": status}
+                for one, status in zip(messages, ("completed", "failed", "dlq"), strict=True)
+            ]
+            seen.extend(answer.verdict for answer in client.ack_batch(named, atomic=False))
+
+        client.queue("q").batch(3).limit(3).consume(handle).run()
+        assert seen == ["acked", "retried", "dead"]
+
+
+DRAINED = """
+import asyncio, sys
+from ackwise.subscriber import App
+
+app = App(sys.argv[1])
+
+@app.subscriber("q", concurrency=2, prefetch=4)
+async def handle(number: int):
+    print("began", number, flush=True)
+    if number:
+        await asyncio.Event().wait()
+    await asyncio.to_thread(sys.stdin.readline)
+
+asyncio.run(app.run(grace=float(sys.argv[2])))
+"""
+
+
+@pytest.mark.parametrize("grace", ["0.5"])
+def test_wish_15_sigterm_hands_back_at_once_and_acks_what_finished(tmp_path: Path, grace: str) -> None:
+    with Running(f"sqlite:///{tmp_path}/q.db") as server, ackwise.connect(server.url) as queue:
+        queue.push_many("q", range(6))
+        worker = subprocess.Popen(
+            [sys.executable, "-c", DRAINED, server.url, grace], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        with worker:
+            began = sorted([worker.stdout.readline(), worker.stdout.readline()])
+            assert began == ["began 0\n", "began 1\n"]
+            worker.send_signal(signal.SIGTERM)
+            worker.stdin.write("\n")
+            worker.stdin.flush()
+            assert worker.wait(30) == 0
+        (row,) = queue.groups("q")
+        rest = queue.claim("q", max=9)
+        assert (row.acked, row.leases, sorted(one.json() for one in rest)) == (1, 0, [1, 2, 3, 4, 5])
+        assert {one.failures for one in rest} == {0}
