@@ -74,6 +74,11 @@ def test_run_drains_at_sigterm(folder: Path) -> None:
     with started(folder) as process:
         line_with(process.stdout, "began 0")
         process.send_signal(signal.SIGTERM)
+        with ackwise.connect(url) as queue:
+            # What was not begun goes back at once, while the first is still at work.
+            while not (rest := queue.claim("orders", max=9, wait=1)):
+                assert process.poll() is None
+            assert rest.release() == "released"
         (folder / "go").write_text("go")
         assert process.stdout is not None
         assert process.stdout.read() == "ended 0\n"

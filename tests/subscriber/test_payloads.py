@@ -111,6 +111,35 @@ def test_undecodable_is_a_dead_letter_with_its_bytes_and_nobody_is_called(
     run(app, job)
 
 
+class Verbose:
+    """A codec whose errors are long, and no valid text."""
+
+    content_type = "text/plain"
+
+    def reader(self, kind: Any) -> Any:
+        def read(body: bytes) -> Any:
+            raise ValueError("\udc80\0" + "x" * 100_000)
+
+        return read
+
+    def writer(self, kind: Any) -> Any:
+        return bytes
+
+
+def test_the_error_of_an_undecodable_message_may_be_anything(app: App, run: Run) -> None:
+    @app.subscriber("q", codec=Verbose())
+    async def handle(number: int) -> None: ...
+
+    async def job(test: TestApp) -> None:
+        await test.publish("q", 1)
+        await test.deliver()
+        (letter,) = await test.dead_letters("q")
+        assert letter.reason == "undecodable"
+        assert 1000 < len(letter.error) < 10_000
+
+    run(app, job)
+
+
 def test_undecodable_may_be_retried_instead(app: App, run: Run) -> None:
     @app.subscriber("q", on_undecodable="nak", retry_limit=2, backoff=(5,))
     async def handle(number: int) -> None: ...

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
+from ackwise.core import limits
 from ackwise.core.errors import BadInput
 from ackwise.core.outcomes import Reject, Retry
 from ackwise.core.settlement import Outcome
@@ -21,6 +22,8 @@ from ackwise.subscriber.policies import CloudEvents
 from ackwise.subscriber.subscription import Subscription
 
 log = logging.getLogger("ackwise.subscriber")
+
+LONGEST_LOGGED = 500
 
 Call = Callable[[Message[Any]], Awaitable[Any]]
 Middleware = Callable[[Message[Any], Call], Awaitable[Any]]
@@ -78,9 +81,8 @@ class Handling:
         except Exception as problem:
             # A codec of somebody's own may raise anything.
             why = problem if isinstance(problem, Undecodable) else Undecodable(f"{type(problem).__name__}: {problem}")
-            log.warning(
-                "%s: %s of %s cannot be read: %s", self._subscription.name, handover.id, handover.queue, problem
-            )
+            told = limits.text(str(why), "error", LONGEST_LOGGED)
+            log.warning("%s: %s of %s cannot be read: %s", self._subscription.name, handover.id, handover.queue, told)
             if handover.settleable:
                 again = self._subscription.undecodable == "nak"
                 handover.settle_soon(Retry(error=why) if again else why)

@@ -13,12 +13,13 @@ import msgspec
 from ackwise.client import AsyncConnection
 from ackwise.client.aio import AsyncBatch, AsyncDelivery
 from ackwise.client.claims import claim_command
-from ackwise.client.settling import asked
+from ackwise.client.settling import asked, reject
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import Settle, Settlement
 from ackwise.core.errors import AckwiseError, Draining, LeaseLost, StoreError, UnknownQueue
 from ackwise.core.limits import Seconds
 from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE
+from ackwise.core.native.claiming import MAX_AHEAD
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.subscriber.feeds.feed import Sink
 from ackwise.subscriber.feeds.keeping import Keeper
@@ -100,8 +101,7 @@ class BrokerHandover:
 def _settlement(handover: BrokerHandover, ask: Ask) -> Settlement:
     selector = handover.delivery.selector
     if isinstance(ask, Undecodable):
-        told = asked(selector, ask.__cause__ if isinstance(ask.__cause__, Exception) else ask)
-        return msgspec.structs.replace(told, outcome=Outcome.REJECT, error=str(ask), undecodable=True)
+        return msgspec.structs.replace(reject(selector, ask.__cause__ or ask), undecodable=True)
     return asked(selector, ask)
 
 
@@ -170,7 +170,7 @@ class BrokerFeed:
         """Settle what is done and claim up to `room`, in one turn of the broker."""
         done, asks, self._done, self._asks = self._done, self._asks, [], []
         settle = Settle(entries=asks) if asks else None
-        most, count = (1, room) if self._apart else (room, 1)
+        most, count = (1, min(room, MAX_AHEAD)) if self._apart else (room, 1)
         claim = msgspec.structs.replace(self._claim, most=max(1, most))
         try:
             answers, handed = await self.connection.transport.claim_ahead(settle, claim, count if room else 0)
