@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ackwise.core import commands as c
+from ackwise.core.errors import StoreCorrupt
 from ackwise.core.messages import NewMessage
 from ackwise.store.clock import ManualClock
 from ackwise.store.sqlite import SQLiteStore
@@ -46,6 +48,17 @@ def test_ids_are_found_in_every_generation(path: Path, clock: ManualClock) -> No
     assert len(generations) >= 10
     assert [push(store, txid) for txid in txids] == [["duplicate"]] * 50
     store.close()
+
+
+@pytest.mark.parametrize("count", [1 << 60, -1, 2])
+def test_runs_that_do_not_add_up_are_damage_and_not_read(path: Path, clock: ManualClock, count: int) -> None:
+    """A torn page may hold any number: counting so far would take all memory."""
+    store = small(path, clock)
+    fill(store, 1)
+    store.close()
+    rows(path, f"UPDATE dedupe_fresh SET runs = x'{array('q', [1, count]).tobytes().hex()}'")
+    with pytest.raises(StoreCorrupt, match="does not add up"):
+        small(path, clock)
 
 
 def test_a_full_shelf_keeps_its_filter(path: Path, clock: ManualClock) -> None:

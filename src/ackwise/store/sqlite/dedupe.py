@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ackwise.core.errors import StoreCorrupt
 from ackwise.store.session import Session
 
 GENERATION = 200_000
@@ -148,8 +149,10 @@ class GenerationalDedupe:
             self._load_generations(gens)
             self._open_generation()
         for no, keys, runs in self._session.rows("dedupe_fresh_since", {"no": self._last_no}):
-            hashes = array("q", keys).tolist()
-            _remember(self._fresh, hashes, [pos for run in _pairs(runs) for pos in range(run[0], run[0] + run[1])])
+            hashes, places = array("q", keys).tolist(), list(_pairs(runs))
+            if any(count < 0 for _, count in places) or sum(count for _, count in places) != len(hashes):
+                raise StoreCorrupt("what is kept of transaction ids does not add up; restore the file from a backup")
+            _remember(self._fresh, hashes, [pos for first, count in places for pos in range(first, first + count)])
             self._last_no = no
 
     def _load_generations(self, gens: list[tuple[int, int, int, int]]) -> None:
