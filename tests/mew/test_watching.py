@@ -125,6 +125,14 @@ def test_ticks(people: Prompt) -> None:
         people.refused(f"TICK {amount}", "E9001", message)
 
 
+def test_a_tick_leaves_room_for_the_commits_that_follow(people: Prompt) -> None:
+    for amount in (2**62, 2**63 - 2, 2**63 - 1):
+        people.refused(f"TICK {amount}", "E9001", f"Tick amount is too large: {amount}")
+    people.ok(f'TICK {2**62 - 1000} SPAWN b: Person {{ name = "b" }}')
+    people.refused("TICK 2000", "E9001", "too large")
+    people.ok('TICK SPAWN c: Person { name = "c" }')
+
+
 def test_initial_since_a_tick(people: Prompt) -> None:
     tick = people.rows("MATCH p: Person RETURN logical_time() LIMIT 1")[0][0]
     people.ok('SPAWN b: Person { name = "bob" }')
@@ -272,3 +280,25 @@ def test_a_session_that_ends_cancels_its_watches_and_leaves_their_nodes(people: 
     other.ok("v = WATCH p: Person RETURN p")
     other.session.close()
     assert people.rows("MATCH w: _Watch RETURN w.status") == [["cancelled"]]
+
+
+def test_going_through_a_watch_goes_on_behind_a_notice(people: Prompt) -> None:
+    events = people.session.watch(
+        "WATCH t: Team [mode: consume, ack_timeout: 10s, initial: full] RETURN t.name", wait=0
+    )
+    assert next(events).type == "initial"
+    slow = next(events)
+    people.clock.advance(11)
+    again = next(events)
+    assert [note.code for note in people.session.notices] == ["E8003"]
+    assert again.match == slow.match == {"t.name": "red"}
+    people.session.ack(again)
+    assert list(events) == []
+
+
+def test_going_through_a_watch_ends_when_it_was_cancelled_for_its_full_buffer(people: Prompt) -> None:
+    events = people.session.watch("v = WATCH p: Person [buffer: 1, on_full: error, initial: none] RETURN p.name")
+    events.start()
+    people.session.run('SPAWN a: Person { name = "1" } SPAWN b: Person { name = "2" }')
+    assert list(events) == []
+    assert [note.code for note in people.session.notices] == ["E8005"]

@@ -176,9 +176,10 @@ def cascade_too_large(code: str, what: str, at: At = NOWHERE) -> GraphError:
 
 
 def bad_tick(amount: int, at: At = NOWHERE) -> GraphError:
+    why = f"must be positive, got {amount}" if amount <= 0 else f"is too large: {amount}"
     return GraphError(
         "E9001",
-        f"INVALID_TICK_AMOUNT: Tick amount must be positive, got {amount}",
+        f"INVALID_TICK_AMOUNT: Tick amount {why}",
         name="INVALID_TICK_AMOUNT",
         at=at,
     )

@@ -46,6 +46,8 @@ ORPHANED_AFTER = 60 * MICROS
 EVENTS_KEPT_FOR = 7 * 24 * 3600 * MICROS
 """Of a watch that was cancelled; its node stays."""
 _AT_ONCE = 200
+LAST_TICK = 1 << 62
+"""No TICK goes beyond it: the commits that follow need room to count on, in what a database can store."""
 
 
 def run(turn: Turn, command: RunGraph) -> Ran:
@@ -187,7 +189,7 @@ def _stored(declaration: s.Declaration) -> str:
 
 
 def _tick(graph: Graph, statement: s.Tick) -> Done:
-    if statement.amount <= 0:
+    if statement.amount <= 0 or graph.state.tick + statement.amount > LAST_TICK:
         raise faults.bad_tick(statement.amount, statement.at)
     graph.tick = graph.state.tick + statement.amount
     graph.session.run("mew_ticked", {"tick": graph.tick, "now": graph.turn.now})
