@@ -77,6 +77,8 @@ class Graph(Reader):
         self.session.run("mew_ontology_changed", {"version": version})
         reading.remember(self.session, version, ontology)
         self.ontology = ontology
+        self.watches.renew(ontology)
+        self.watches_changed()
 
     def watches_changed(self) -> None:
         """What is remembered of the watches is right, under a new version."""
