@@ -302,3 +302,43 @@ def test_going_through_a_watch_ends_when_it_was_cancelled_for_its_full_buffer(pe
     people.session.run('SPAWN a: Person { name = "1" } SPAWN b: Person { name = "2" }')
     assert list(events) == []
     assert [note.code for note in people.session.notices] == ["E8005"]
+
+
+@pytest.mark.parametrize("jobs", [0, 499])
+def test_a_backlog_is_looked_through_to_the_last_match_of_each_entity(people: Prompt, jobs: int) -> None:
+    """A page of candidates ends amid those of `last`: the ones that fit come behind it."""
+    ones = " ".join(f'SPAWN p{n}: Person {{ name = "{n}" }} LINK member(#p{n}, #red)' for n in range(jobs))
+    bad = " ".join("LINK member(#last, #red) { since = 1 }" for _ in range(500 - jobs))
+    people.session.run(f'KILL #ann {ones} SPAWN last: Person {{ name = "last" }} {bad} LINK member(#last, #red)')
+    found = people.rows("MATCH p: Person, member(p, t) AS m WHERE m.since + 0 > 2000 RETURN COUNT(p)")
+    assert found == [[jobs + 1]]
+    people.ok("w = WATCH p: Person, member(p, t) AS m WHERE m.since + 0 > 2000 [mode: consume] RETURN p.name")
+    assert len(people.consumed) == jobs + 1
+    assert people.consumed[-1]["match"] == {"p.name": "last"}
+
+
+def test_a_subtype_that_is_declared_later_is_watched_too(prompt: Prompt) -> None:
+    prompt.ok("node Shape { size: Int = 1 } node Mark {} edge on(mark: Mark, shape: Shape)")
+    prompt.ok("v = WATCH s: Shape RETURN s._type e = WATCH s: Shape WHERE not exists(on(m, s)) RETURN s._type")
+    prompt.ok("w = WATCH s: Shape [mode: consume] RETURN s._type i = WATCH s: Shape [visibility: immediate] RETURN s")
+    prompt.ok("node Square: Shape {} SPAWN a: Square")
+    assert [event["watch"] for event in prompt.events] == ["#v", "#e", "#i", "#w"]
+    assert [event["match"] for event in prompt.consumed] == [{"s._type": "Square"}]
+    prompt.ok("BEGIN SPAWN b: Square node Circle: Shape {} SPAWN c: Circle COMMIT")
+    seen = [(event["watch"], event["match"]["s._type"]) for event in prompt.events if event["watch"] != "#i"]
+    assert sorted(seen) == [(watch, kind) for watch in ("#e", "#v", "#w") for kind in ("Circle", "Square")]
+    prompt.ok("BEGIN node Dot: Shape {} SPAWN d: Dot ROLLBACK")
+    prompt.ok("node Dot: Shape {} SPAWN d: Dot")
+    assert [event["watch"] for event in prompt.events] == ["#v", "#e", "#i", "#w"]
+
+
+def test_a_commit_larger_than_a_buffer_that_blocks_passes_alone(people: Prompt) -> None:
+    people.ok("v = WATCH p: Person [buffer: 2, on_full: block, initial: none] RETURN p.name")
+    many = "BEGIN " + " ".join(f'SPAWN s{n}: Person {{ name = "{n}" }}' for n in range(5)) + " COMMIT"
+    people.session.run(many)
+    people.session.run("PAUSE WATCH #v")
+    people.refused('SPAWN x: Person { name = "x" }', "constraint", "holds this statement up")
+    people.ok("RESUME WATCH #v")
+    assert [event["match"]["p.name"] for event in people.events] == ["0", "1", "2", "3", "4"]
+    people.ok('SPAWN x: Person { name = "x" }')
+    assert [event["match"]["p.name"] for event in people.events] == ["x"]
