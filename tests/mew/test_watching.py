@@ -342,3 +342,19 @@ def test_a_commit_larger_than_a_buffer_that_blocks_passes_alone(people: Prompt) 
     assert [event["match"]["p.name"] for event in people.events] == ["0", "1", "2", "3", "4"]
     people.ok('SPAWN x: Person { name = "x" }')
     assert [event["match"]["p.name"] for event in people.events] == ["x"]
+
+
+def test_a_comparison_that_can_never_be_made_is_refused_and_fails_nobody_else(people: Prompt) -> None:
+    joined = "WATCH p: Person, member(p, t) AS m"
+    for text in (
+        f"{joined} WHERE p.age > 1 [initial: none, filter: t.name = 5] RETURN p",
+        f'{joined} WHERE p.age = "text" [mode: consume] RETURN p',
+        f'{joined} WHERE p.age > 1 and m.since = "x" [initial: none] RETURN p',
+        "WATCH p: Person WHERE exists(member(p, t), t: Team WHERE t.name = 5) [initial: none] RETURN p",
+    ):
+        error = people.refused(text, "constraint", "cannot be compared with")
+        assert error["name"] == "TYPE_ERROR"
+    people.ok(f"v = {joined} [initial: none] RETURN p.name")
+    people.refused("ALTER WATCH #v SET [filter: t.name = 5]", "constraint", "cannot be compared with")
+    people.ok('SPAWN b: Person { name = "bob" } LINK member(#b, #red)')
+    assert [event["match"] for event in people.events] == [{"p.name": "bob"}]

@@ -9,7 +9,7 @@ import msgspec
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.ontology import Ontology
-from ackwise.core.graph.patterns import check_names, looks_elsewhere, plan
+from ackwise.core.graph.patterns import check_bounds, check_names, looks_elsewhere, plan
 from ackwise.core.graph.projecting import aggregates_in
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Reason
@@ -89,6 +89,7 @@ def spec_of(watch: s.Watch, ontology: Ontology) -> WatchSpec:
         check_names(expr, found, ontology)
         if looks_elsewhere(expr):
             raise faults.not_supported("an attribute of #name in a WATCH (put its node into the pattern)", watch.at)
+    check_bounds(spec.condition, found, ontology)
     kinds = [ontology.by_id[number] for number in found.types(found.first)]
     if spec.consumes:
         if any(kind.protected for kind in kinds):
@@ -105,7 +106,9 @@ def altered(spec: WatchSpec, options: tuple[s.Option, ...], ontology: Ontology) 
         if option.key in _KNOWN and option.key not in MUTABLE:
             raise faults.immutable_option(option.key, option.at)
     changed = msgspec.structs.replace(spec, **_fields(_chosen(options)))
-    check_names(changed.filter, plan(spec.pattern, ontology), ontology)
+    found = plan(spec.pattern, ontology)
+    check_names(changed.filter, found, ontology)
+    check_bounds(changed.filter, found, ontology)
     if looks_elsewhere(changed.filter):
         raise faults.not_supported("an attribute of #name in a WATCH (put its node into the pattern)", options[0].at)
     return changed
