@@ -358,3 +358,24 @@ def test_a_comparison_that_can_never_be_made_is_refused_and_fails_nobody_else(pe
     people.refused("ALTER WATCH #v SET [filter: t.name = 5]", "constraint", "cannot be compared with")
     people.ok('SPAWN b: Person { name = "bob" } LINK member(#b, #red)')
     assert [event["match"] for event in people.events] == [{"p.name": "bob"}]
+
+
+def test_the_time_is_no_condition_of_a_watch(people: Prompt) -> None:
+    for text in (
+        "WHERE p.age < logical_time() [mode: consume] RETURN p",
+        "[filter: not (now() > wall_time())] RETURN p",
+        "WHERE exists(member(p, t) WHERE t.name = to_string(now())) RETURN p",
+    ):
+        people.refused(f"WATCH p: Person {text}", "not_supported", "the time in the condition of a WATCH")
+    people.ok("v = WATCH p: Person [initial: none] RETURN p.name, now() AS at")
+    people.refused("ALTER WATCH #v SET [filter: NOW() > wall_time()]", "not_supported", "the time in the condition")
+
+
+def test_killing_a_destination_redrives_what_it_held(people: Prompt) -> None:
+    people.ok('SPAWN bad: Team { name = "bad" }')
+    people.ok("w = WATCH p: Person [mode: consume, dead_letter: #bad] RETURN p.name")
+    (first,) = people.consumed
+    people.ok("NACK $id [no_retry]", id=first["delivery_id"])
+    assert people.consumed == []
+    people.ok("KILL #bad")
+    assert [(event["match"], event["attempt"]) for event in people.consumed] == [({"p.name": "ann"}, 1)]

@@ -12,6 +12,7 @@ from ackwise.core.graph.evaluating import literal
 from ackwise.core.graph.ontology import Attribute, EdgeType, NodeType, Ontology, own_attribute
 from ackwise.core.graph.values import kind_of
 
+CLOCKS = ("now", "wall_time", "logical_time")
 MOST_PARTS = 50
 """Every part is a table to be joined, and databases join a few dozen."""
 
@@ -195,6 +196,11 @@ def parts(expr: s.Expr | None) -> Iterator[s.Expr]:
 def looks_elsewhere(expr: s.Expr | None) -> bool:
     """Whether an attribute of `#name` is in it: an entity that is no part of the match."""
     return any(isinstance(one, s.Attr) and isinstance(one.of, s.IdRef) for one in parts(expr))
+
+
+def tells_time(expr: s.Expr | None) -> bool:
+    """Whether it may become true, or false, by time alone."""
+    return any(isinstance(one, s.Call) and one.name.lower() in CLOCKS for one in parts(expr))
 
 
 def exists_in(expr: s.Expr | None) -> Iterator[s.Exists]:
