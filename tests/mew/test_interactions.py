@@ -267,3 +267,23 @@ def test_two_matches_of_one_item_are_one_delivery(prompt: Prompt) -> None:
     assert len(prompt.consumed) == 1
     prompt.ok("ACK $delivery_id")
     assert prompt.consumed == []
+
+
+def test_a_dead_item_that_cannot_be_deleted_is_held_and_that_is_told(prompt: Prompt) -> None:
+    prompt.ok("node J { n: Int } node K {} node L {}")
+    prompt.ok("edge own(j: J, k: K) [on_kill_source: cascade] edge on(k: K, l: L) [on_kill_source: prevent]")
+    prompt.ok("SPAWN j: J { n = 1 } SPAWN k: K SPAWN l: L LINK own(#j, #k) LINK on(#k, #l)")
+    prompt.ok("w = WATCH j: J [mode: consume, ack_timeout: 10s, max_redeliveries: 1] RETURN j.n")
+    prompt.refused("NACK $delivery_id [no_retry]", "E8007", "referenced by 'on' with prevent action")
+    (result,) = [line for line in prompt.lines if line["kind"] == "result"]
+    assert (result["outcome"], result["deleted"], result["unlinked"]) == ("dead_lettered", 0, 0)
+    assert prompt.rows("MATCH j: J, own(j, k) RETURN j.n") == [[1]]
+    assert prompt.consumed == []
+    prompt.ok("UNLINK _dead_letter_item(_, #j)")
+    assert len(prompt.consumed) == 1
+    prompt.advance(11)
+    assert [note["code"] for note in prompt.notices] == ["E8003", "E8007"]
+    assert prompt.consumed == []
+    prompt.ok("UNLINK on(#k, #l) UNLINK _dead_letter_item(_, #j)")
+    assert prompt.ok("NACK $delivery_id [no_retry]")["outcome"] == "deleted"
+    assert prompt.rows("MATCH j: J RETURN j") == []
