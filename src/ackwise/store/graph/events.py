@@ -117,7 +117,8 @@ def tell(graph: Graph, no: int, events: list[tuple[str, dict[str, Any], dict[str
     if row is None or row.status == "cancelled" or not events:
         return True
     # One commit may be larger than the buffer: it passes when nothing waits before it.
-    if row.spec.on_full == "block" and row.unsent and row.unsent + len(events) > row.spec.buffer:
+    full = row.unsent > 0 and row.unsent + len(events) > row.spec.buffer
+    if full and row.spec.on_full == "block" and not graph.unasked:
         raise faults.buffer_blocked(row.shown)
     for kind, match, prev in events:
         if row.spec.on_full == "error" and row.unsent >= row.spec.buffer:
