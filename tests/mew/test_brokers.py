@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ackwise.core.commands import Sweep
+from ackwise.core.commands import Beat, Sweep
 from ackwise.mew import Event, Session
 from ackwise.store.clock import ManualClock
 
@@ -51,6 +51,8 @@ def test_sessions_of_a_broker_that_is_gone_are_cancelled_and_their_deliveries_ru
     with Session(graph_url, clock=clock) as left:
         left.run("")
         broker = left._desk.broker  # type: ignore[union-attr]
+        # One that comes up sees at once that the other is gone; its sessions have time to come back all the same.
+        broker.send(Beat(instance="comes-up"))
         broker.send(Sweep(duties=("graph",)))
         status = "MATCH w: _Watch RETURN w.status"
         assert left.query(status) == [{"w.status": "active"}]

@@ -111,6 +111,33 @@ def test_a_file_that_works_ends_with_0_and_reads_well(mew: Any) -> None:
     assert lines[8].startswith("\\i FILE")
 
 
+def test_leaving_after_a_failure_still_fails(mew: Any) -> None:
+    said = mew("node A {}\nSPAWN a: Nobody\n\\q\nSPAWN b: A\n", "--json", "--keep-going")
+    assert (said.code, [line["kind"] for line in said.lines]) == (1, ["result", "error"])
+    assert mew("SPAWN b: A\n\\q\nSPAWN a: Nobody\n", "--json").code == 0
+
+
+@pytest.mark.parametrize("odd", ["\u2028", "\x85"])
+def test_only_a_newline_ends_a_line(mew: Any, odd: str) -> None:
+    text = (
+        f'/* a \x0c \x1e {odd} b */\nSPAWN a: A {{ t = "x{odd}y" }}\nMATCH a: A RETURN length(a.t)\nSPAWN b: Nobody\n'
+    )
+    said = mew("node A { t: String }\n" + text, "--json")
+    assert [line.get("rows") for line in said.lines[:-1]] == [[], [], [[3]]]
+    assert (said.lines[-1]["kind"], said.lines[-1]["line"]) == ("error", 5)
+
+
+def test_what_looks_like_a_comment_in_a_string_or_a_comment_is_none(mew: Any) -> None:
+    said = mew(
+        "node A { t: String } -- see /* here\n--# one\n"
+        'SPAWN a: A { t = "\\"/*" }\n\\dg\n--# two\nSPAWN b: A { t = "*/" }\n',
+        "--json",
+    )
+    assert said.code == 0
+    steps = [line["name"] for line in said.lines if line["kind"] == "step"]
+    assert (steps, len(said.lines)) == (["one", "two"], 6)
+
+
 def test_an_error_is_pointed_at(mew: Any) -> None:
     said = mew("node A { x: Int }\n\n  SPAWN a: A {\n    y = 1 }\n")
     assert said.code == 1

@@ -280,3 +280,32 @@ def test_statements_in_a_transaction_see_what_came_before(prompt: Prompt) -> Non
     assert prompt.ok("INSPECT #a")["rows"][0][0] == made
     prompt.refused("BEGIN WATCH n: N RETURN n", "not_supported", "WATCH inside a transaction")
     prompt.ok("ROLLBACK")
+
+
+def test_names_of_a_transaction_that_was_taken_back_are_forgotten(lite: Prompt) -> None:
+    lite.ok("node A { n: Int [unique] } SPAWN a: A { n = 1 }")
+    first = lite.session.names["a"]
+    lite.ok("BEGIN SPAWN a: A { n = 2 } SPAWN b: A { n = 3 } ROLLBACK")
+    assert lite.session.names == {"a": first}
+    lite.refused("BEGIN SPAWN a: A { n = 2 } SPAWN b: A { n = 1 }", "constraint", "duplicate")
+    lite.ok("ROLLBACK SET #a.n = 5")
+    other = lite.another()
+    lite.ok("BEGIN SPAWN a: A { n = 7 }")
+    other.ok("SPAWN x: A { n = 7 }")
+    lite.refused("COMMIT", "constraint", "duplicate")
+    lite.ok("SET #a.n = 6")
+    assert lite.rows("MATCH a: A WHERE a.n = 6 RETURN a.id") == [[first]]
+    lite.ok("BEGIN SPAWN a: A { n = 8 } COMMIT SET #a.n = 9")
+    assert lite.session.names["a"] != first
+    other.session.close()
+
+
+def test_a_parameter_nested_too_deeply_is_an_error_not_a_crash(lite: Prompt) -> None:
+    lite.ok("node A { n: Int = 0 }")
+    deep: list[object] = []
+    for _ in range(3000):
+        deep = [deep]
+    lite.refused("MATCH a: A WHERE a.n in $list RETURN a", "constraint", "'$list' is nested too deeply", list=deep)
+    itself: list[object] = []
+    itself.append(itself)
+    lite.refused("MATCH a: A WHERE a.n in $list RETURN a", "constraint", "'$list' is nested too deeply", list=itself)

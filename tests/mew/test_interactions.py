@@ -267,3 +267,74 @@ def test_two_matches_of_one_item_are_one_delivery(prompt: Prompt) -> None:
     assert len(prompt.consumed) == 1
     prompt.ok("ACK $delivery_id")
     assert prompt.consumed == []
+
+
+def test_a_dead_item_that_cannot_be_deleted_is_held_and_that_is_told(prompt: Prompt) -> None:
+    prompt.ok("node J { n: Int } node K {} node L {}")
+    prompt.ok("edge own(j: J, k: K) [on_kill_source: cascade] edge on(k: K, l: L) [on_kill_source: prevent]")
+    prompt.ok("SPAWN j: J { n = 1 } SPAWN k: K SPAWN l: L LINK own(#j, #k) LINK on(#k, #l)")
+    prompt.ok("w = WATCH j: J [mode: consume, ack_timeout: 10s, max_redeliveries: 1] RETURN j.n")
+    prompt.refused("NACK $delivery_id [no_retry]", "E8007", "referenced by 'on' with prevent action")
+    (result,) = [line for line in prompt.lines if line["kind"] == "result"]
+    assert (result["outcome"], result["deleted"], result["unlinked"]) == ("dead_lettered", 0, 0)
+    assert prompt.rows("MATCH j: J, own(j, k) RETURN j.n") == [[1]]
+    assert prompt.consumed == []
+    prompt.ok("UNLINK _dead_letter_item(_, #j)")
+    assert len(prompt.consumed) == 1
+    prompt.advance(11)
+    assert [note["code"] for note in prompt.notices] == ["E8003", "E8007"]
+    assert prompt.consumed == []
+    prompt.ok("UNLINK on(#k, #l) UNLINK _dead_letter_item(_, #j)")
+    assert prompt.ok("NACK $delivery_id [no_retry]")["outcome"] == "deleted"
+    assert prompt.rows("MATCH j: J RETURN j") == []
+
+
+CARDINAL = """node Box {} node Dock {} node Parcel { label: String } edge at(parcel: Parcel, dock: Dock) [dock -> 1..*]
+BEGIN SPAWN d: Dock SPAWN a: Parcel { label = "A" } LINK at(#a, #d) COMMIT"""
+
+
+@pytest.mark.parametrize("first", ["MATCH p: Parcel RETURN p", "SPAWN z: Box", ""])
+def test_a_timeout_that_would_break_a_rule_holds_the_item_and_fails_nobody(prompt: Prompt, first: str) -> None:
+    prompt.ok(CARDINAL)
+    prompt.ok(
+        'w = WATCH p: Parcel WHERE p.label = "A" [mode: consume, ack_timeout: 10s, max_redeliveries: 1] RETURN p.label'
+    )
+    other = prompt.another()
+    other.ok("v = WATCH p: Parcel RETURN p.label")
+    prompt.clock.advance(11)
+    assert [line for line in other(first) if line["kind"] == "error"] == []
+    prompt.fetch()
+    assert [note["code"] for note in prompt.notices] == ["E8003", "E8007"]
+    assert "cardinality" in prompt.notices[1]["message"]
+    assert prompt.rows("MATCH p: Parcel, at(p, d) RETURN p.label") == [["A"]]
+    assert prompt.rows("MATCH l: _DeadLetter RETURN l.failure_reason") == [["max_redeliveries_exceeded"]]
+    prompt.ok('SPAWN b: Parcel { label = "B" } LINK at(#b, #d) UNLINK _dead_letter_item(_, #a)')
+    prompt.advance(11)
+    assert prompt.rows("MATCH p: Parcel WHERE p.label = $label RETURN p", label="A") == []
+    other.fetch()
+    assert ("removed", {"p.label": "A"}) in [(event["type"], event["match"]) for event in other.events]
+    other.session.close()
+
+
+def test_a_lost_connection_that_would_break_a_rule_holds_the_item(prompt: Prompt) -> None:
+    prompt.ok(CARDINAL)
+    other = prompt.another()
+    other.ok("w = WATCH p: Parcel [mode: consume, max_redeliveries: 1] RETURN p.label")
+    other.session.close(lost=True)
+    assert prompt.rows("MATCH p: Parcel, at(p, d) RETURN p.label") == [["A"]]
+    assert prompt.rows("MATCH l: _DeadLetter RETURN COUNT(l)") == [[1]]
+    assert prompt.rows("MATCH w: _Watch RETURN w.status") == [["cancelled"]]
+
+
+def test_a_timeout_is_not_held_up_by_a_full_buffer(jobs: Prompt) -> None:
+    other = jobs.another()
+    other.ok("v = WATCH j: Job [buffer: 1, on_full: block] RETURN j.title PAUSE WATCH #v")
+    jobs.ok("CANCEL WATCH #w u = WATCH j: Job [mode: consume, ack_timeout: 10s, max_redeliveries: 1] RETURN j")
+    jobs.ok("SET #a.title = $title", title="b")
+    jobs.refused("SET #a.title = $title", "constraint", "holds this statement up", title="c")
+    jobs.advance(11)
+    assert [note["code"] for note in jobs.notices] == ["E8003"]
+    assert count(jobs) == 0
+    other.ok("RESUME WATCH #v")
+    assert [event["type"] for event in other.events] == ["changed", "removed"]
+    other.session.close()

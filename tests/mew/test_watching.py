@@ -125,6 +125,14 @@ def test_ticks(people: Prompt) -> None:
         people.refused(f"TICK {amount}", "E9001", message)
 
 
+def test_a_tick_leaves_room_for_the_commits_that_follow(people: Prompt) -> None:
+    for amount in (2**62, 2**63 - 2, 2**63 - 1):
+        people.refused(f"TICK {amount}", "E9001", f"Tick amount is too large: {amount}")
+    people.ok(f'TICK {2**62 - 1000} SPAWN b: Person {{ name = "b" }}')
+    people.refused("TICK 2000", "E9001", "too large")
+    people.ok('TICK SPAWN c: Person { name = "c" }')
+
+
 def test_initial_since_a_tick(people: Prompt) -> None:
     tick = people.rows("MATCH p: Person RETURN logical_time() LIMIT 1")[0][0]
     people.ok('SPAWN b: Person { name = "bob" }')
@@ -272,3 +280,102 @@ def test_a_session_that_ends_cancels_its_watches_and_leaves_their_nodes(people: 
     other.ok("v = WATCH p: Person RETURN p")
     other.session.close()
     assert people.rows("MATCH w: _Watch RETURN w.status") == [["cancelled"]]
+
+
+def test_going_through_a_watch_goes_on_behind_a_notice(people: Prompt) -> None:
+    events = people.session.watch(
+        "WATCH t: Team [mode: consume, ack_timeout: 10s, initial: full] RETURN t.name", wait=0
+    )
+    assert next(events).type == "initial"
+    slow = next(events)
+    people.clock.advance(11)
+    again = next(events)
+    assert [note.code for note in people.session.notices] == ["E8003"]
+    assert again.match == slow.match == {"t.name": "red"}
+    people.session.ack(again)
+    assert list(events) == []
+
+
+def test_going_through_a_watch_ends_when_it_was_cancelled_for_its_full_buffer(people: Prompt) -> None:
+    events = people.session.watch("v = WATCH p: Person [buffer: 1, on_full: error, initial: none] RETURN p.name")
+    events.start()
+    people.session.run('SPAWN a: Person { name = "1" } SPAWN b: Person { name = "2" }')
+    assert list(events) == []
+    assert [note.code for note in people.session.notices] == ["E8005"]
+
+
+@pytest.mark.parametrize("jobs", [0, 499])
+def test_a_backlog_is_looked_through_to_the_last_match_of_each_entity(people: Prompt, jobs: int) -> None:
+    """A page of candidates ends amid those of `last`: the ones that fit come behind it."""
+    ones = " ".join(f'SPAWN p{n}: Person {{ name = "{n}" }} LINK member(#p{n}, #red)' for n in range(jobs))
+    bad = " ".join("LINK member(#last, #red) { since = 1 }" for _ in range(500 - jobs))
+    people.session.run(f'KILL #ann {ones} SPAWN last: Person {{ name = "last" }} {bad} LINK member(#last, #red)')
+    found = people.rows("MATCH p: Person, member(p, t) AS m WHERE m.since + 0 > 2000 RETURN COUNT(p)")
+    assert found == [[jobs + 1]]
+    people.ok("w = WATCH p: Person, member(p, t) AS m WHERE m.since + 0 > 2000 [mode: consume] RETURN p.name")
+    assert len(people.consumed) == jobs + 1
+    assert people.consumed[-1]["match"] == {"p.name": "last"}
+
+
+def test_a_subtype_that_is_declared_later_is_watched_too(prompt: Prompt) -> None:
+    prompt.ok("node Shape { size: Int = 1 } node Mark {} edge on(mark: Mark, shape: Shape)")
+    prompt.ok("v = WATCH s: Shape RETURN s._type e = WATCH s: Shape WHERE not exists(on(m, s)) RETURN s._type")
+    prompt.ok("w = WATCH s: Shape [mode: consume] RETURN s._type i = WATCH s: Shape [visibility: immediate] RETURN s")
+    prompt.ok("node Square: Shape {} SPAWN a: Square")
+    assert [event["watch"] for event in prompt.events] == ["#v", "#e", "#i", "#w"]
+    assert [event["match"] for event in prompt.consumed] == [{"s._type": "Square"}]
+    prompt.ok("BEGIN SPAWN b: Square node Circle: Shape {} SPAWN c: Circle COMMIT")
+    seen = [(event["watch"], event["match"]["s._type"]) for event in prompt.events if event["watch"] != "#i"]
+    assert sorted(seen) == [(watch, kind) for watch in ("#e", "#v", "#w") for kind in ("Circle", "Square")]
+    prompt.ok("BEGIN node Dot: Shape {} SPAWN d: Dot ROLLBACK")
+    prompt.ok("node Dot: Shape {} SPAWN d: Dot")
+    assert [event["watch"] for event in prompt.events] == ["#v", "#e", "#i", "#w"]
+
+
+def test_a_commit_larger_than_a_buffer_that_blocks_passes_alone(people: Prompt) -> None:
+    people.ok("v = WATCH p: Person [buffer: 2, on_full: block, initial: none] RETURN p.name")
+    many = "BEGIN " + " ".join(f'SPAWN s{n}: Person {{ name = "{n}" }}' for n in range(5)) + " COMMIT"
+    people.session.run(many)
+    people.session.run("PAUSE WATCH #v")
+    people.refused('SPAWN x: Person { name = "x" }', "constraint", "holds this statement up")
+    people.ok("RESUME WATCH #v")
+    assert [event["match"]["p.name"] for event in people.events] == ["0", "1", "2", "3", "4"]
+    people.ok('SPAWN x: Person { name = "x" }')
+    assert [event["match"]["p.name"] for event in people.events] == ["x"]
+
+
+def test_a_comparison_that_can_never_be_made_is_refused_and_fails_nobody_else(people: Prompt) -> None:
+    joined = "WATCH p: Person, member(p, t) AS m"
+    for text in (
+        f"{joined} WHERE p.age > 1 [initial: none, filter: t.name = 5] RETURN p",
+        f'{joined} WHERE p.age = "text" [mode: consume] RETURN p',
+        f'{joined} WHERE p.age > 1 and m.since = "x" [initial: none] RETURN p',
+        "WATCH p: Person WHERE exists(member(p, t), t: Team WHERE t.name = 5) [initial: none] RETURN p",
+    ):
+        error = people.refused(text, "constraint", "cannot be compared with")
+        assert error["name"] == "TYPE_ERROR"
+    people.ok(f"v = {joined} [initial: none] RETURN p.name")
+    people.refused("ALTER WATCH #v SET [filter: t.name = 5]", "constraint", "cannot be compared with")
+    people.ok('SPAWN b: Person { name = "bob" } LINK member(#b, #red)')
+    assert [event["match"] for event in people.events] == [{"p.name": "bob"}]
+
+
+def test_the_time_is_no_condition_of_a_watch(people: Prompt) -> None:
+    for text in (
+        "WHERE p.age < logical_time() [mode: consume] RETURN p",
+        "[filter: not (now() > wall_time())] RETURN p",
+        "WHERE exists(member(p, t) WHERE t.name = to_string(now())) RETURN p",
+    ):
+        people.refused(f"WATCH p: Person {text}", "not_supported", "the time in the condition of a WATCH")
+    people.ok("v = WATCH p: Person [initial: none] RETURN p.name, now() AS at")
+    people.refused("ALTER WATCH #v SET [filter: NOW() > wall_time()]", "not_supported", "the time in the condition")
+
+
+def test_killing_a_destination_redrives_what_it_held(people: Prompt) -> None:
+    people.ok('SPAWN bad: Team { name = "bad" }')
+    people.ok("w = WATCH p: Person [mode: consume, dead_letter: #bad] RETURN p.name")
+    (first,) = people.consumed
+    people.ok("NACK $id [no_retry]", id=first["delivery_id"])
+    assert people.consumed == []
+    people.ok("KILL #bad")
+    assert [(event["match"], event["attempt"]) for event in people.consumed] == [({"p.name": "ann"}, 1)]

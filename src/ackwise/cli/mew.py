@@ -50,8 +50,10 @@ def mew(
             Prompt(session, with_readline(session), params=params, clock=clock).run()
         else:
             emit = _emit_json if as_json else _emit_text
+            runner = Runner(session, emit, params=params, clock=clock, keep_going=keep_going)
             with contextlib.suppress(Leave):
-                fine = Runner(session, emit, params=params, clock=clock, keep_going=keep_going).run(text)
+                runner.run(text)
+            fine = runner.fine
     if not fine:
         raise typer.Exit(1)
 

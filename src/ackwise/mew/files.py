@@ -48,6 +48,8 @@ class Runner:
         self._given = frozenset(self.params)
         self._keep_going, self._events = keep_going, events
         self._deep = 0
+        self.fine = True
+        """Whether nothing failed so far."""
 
     def run(self, text: str) -> bool:
         """False when something failed; without `keep_going` nothing after it was run."""
@@ -61,6 +63,7 @@ class Runner:
                 self.say(error_line(problem))
                 worked = False
             fine = fine and worked
+            self.fine = self.fine and worked
             if not worked and not self._keep_going:
                 return False
         return fine

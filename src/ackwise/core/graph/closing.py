@@ -11,6 +11,8 @@ from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
 
 T = TypeVar("T")
+DEEPEST = 100
+"""Lists in lists, in the value of a parameter."""
 
 
 class Bindings(msgspec.Struct):
@@ -113,8 +115,10 @@ def _parameter(b: Bindings, name: str, optional: bool, at: faults.At) -> Any:
     raise faults.missing_parameter(name, at)
 
 
-def constant(value: Any, name: str, at: faults.At) -> s.Expr:
+def constant(value: Any, name: str, at: faults.At, deep: int = 0) -> s.Expr:
     """A parameter's value as the constant it stands for."""
+    if deep > DEEPEST:
+        raise faults.wrong_type(f"parameter '${name}' is nested too deeply", at)
     match value:
         case None:
             return s.Literal("null", None)
@@ -127,6 +131,6 @@ def constant(value: Any, name: str, at: faults.At) -> s.Expr:
         case str():
             return s.Literal("string", value)
         case list() | tuple():
-            return s.ListOf(tuple(constant(one, name, at) for one in value))
+            return s.ListOf(tuple(constant(one, name, at, deep + 1) for one in value))
         case _:
             raise faults.wrong_type(f"parameter '${name}' is {type(value).__name__}: not a value of the language", at)

@@ -132,6 +132,18 @@ def dead_letter_failed(delivery_id: str, shown: str, reason: str, at: At = NOWHE
     )
 
 
+def delete_failed(delivery_id: str, reason: str, at: At = NOWHERE) -> GraphError:
+    """An item that was to be deleted, for want of a dead_letter node, stays: held."""
+    return GraphError(
+        "E8007",
+        f"Dead letter failed: could not delete what delivery '{delivery_id}' was for - {reason}",
+        name="DEAD_LETTER_FAILED",
+        at=at,
+        delivery_id=delivery_id,
+        reason=reason,
+    )
+
+
 def immutable_option(key: str, at: At = NOWHERE) -> GraphError:
     return GraphError(
         "E8008",
@@ -176,9 +188,10 @@ def cascade_too_large(code: str, what: str, at: At = NOWHERE) -> GraphError:
 
 
 def bad_tick(amount: int, at: At = NOWHERE) -> GraphError:
+    why = f"must be positive, got {amount}" if amount <= 0 else f"is too large: {amount}"
     return GraphError(
         "E9001",
-        f"INVALID_TICK_AMOUNT: Tick amount must be positive, got {amount}",
+        f"INVALID_TICK_AMOUNT: Tick amount {why}",
         name="INVALID_TICK_AMOUNT",
         at=at,
     )

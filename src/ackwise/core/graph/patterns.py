@@ -9,8 +9,10 @@ import msgspec
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.evaluating import literal
-from ackwise.core.graph.ontology import EdgeType, NodeType, Ontology, own_attribute
+from ackwise.core.graph.ontology import Attribute, EdgeType, NodeType, Ontology, own_attribute
+from ackwise.core.graph.values import kind_of
 
+CLOCKS = ("now", "wall_time", "logical_time")
 MOST_PARTS = 50
 """Every part is a table to be joined, and databases join a few dozen."""
 
@@ -144,41 +146,66 @@ def _constant(expr: s.Expr) -> str | int | float | bool | None:
             return None
 
 
+def declared(bound: Bound, plan_: Plan, ontology: Ontology) -> Attribute | None:
+    """The one attribute that is meant, if the constant can be compared with it; None when there are several, or it is
+    not indexed."""
+    kinds = [ontology.by_id[number] for number in plan_.types(bound.variable)]
+    found = {kind.attributes[bound.attribute].no for kind in kinds if bound.attribute in kind.attributes}
+    if len(found) != 1 or any(kind.protected for kind in kinds):
+        return None
+    attribute = next(kind.attributes[bound.attribute] for kind in kinds if bound.attribute in kind.attributes)
+    kind, numbers = kind_of(bound.value), ("Int", "Float")
+    if attribute.scalar != kind and not (attribute.scalar in numbers and kind in numbers):
+        raise faults.wrong_type(f"'{attribute.name}' is {attribute.scalar} and cannot be compared with {kind}")
+    return attribute
+
+
+def check_bounds(expr: s.Expr | None, plan_: Plan, ontology: Ontology) -> None:
+    """Refuse comparisons that can never be made, before anybody depends on them."""
+    for bound in bounds(expr):
+        if bound.variable in plan_.names:
+            declared(bound, plan_, ontology)
+    outer = frozenset(plan_.names)
+    for exists in exists_in(expr):
+        inner = plan(exists.pattern, ontology, outer)
+        for bound in bounds(exists.where):
+            if bound.variable in inner.names:
+                declared(bound, inner, ontology)
+        outer |= frozenset(inner.names)
+
+
+def parts(expr: s.Expr | None) -> Iterator[s.Expr]:
+    """The expression and all that it is made of."""
+    if expr is None:
+        return
+    yield expr
+    inner: tuple[s.Expr | None, ...] = ()
+    match expr:
+        case s.Binary(left=left, right=right):
+            inner = left, right
+        case s.Unary(of=of) | s.IsNull(of=of) | s.Attr(of=of) | s.Sorted(by=of) | s.Exists(where=of):
+            inner = (of,)
+        case s.Call(args=args, where=where):
+            inner = *args, where
+        case s.ListOf(items=items):
+            inner = items
+    for one in inner:
+        yield from parts(one)
+
+
 def looks_elsewhere(expr: s.Expr | None) -> bool:
     """Whether an attribute of `#name` is in it: an entity that is no part of the match."""
-    match expr:
-        case s.Attr(of=of):
-            return isinstance(of, s.IdRef) or looks_elsewhere(of)
-        case s.Binary(left=left, right=right):
-            return looks_elsewhere(left) or looks_elsewhere(right)
-        case s.Unary(of=of) | s.IsNull(of=of) | s.Sorted(by=of) | s.Exists(where=of):
-            return looks_elsewhere(of)
-        case s.Call(args=items) | s.ListOf(items=items):
-            return any(map(looks_elsewhere, items))
-        case _:
-            return False
+    return any(isinstance(one, s.Attr) and isinstance(one.of, s.IdRef) for one in parts(expr))
+
+
+def tells_time(expr: s.Expr | None) -> bool:
+    """Whether it may become true, or false, by time alone."""
+    return any(isinstance(one, s.Call) and one.name.lower() in CLOCKS for one in parts(expr))
 
 
 def exists_in(expr: s.Expr | None) -> Iterator[s.Exists]:
     """Every exists() of an expression."""
-    match expr:
-        case s.Exists():
-            yield expr
-            yield from exists_in(expr.where)
-        case s.Binary(left=left, right=right):
-            yield from exists_in(left)
-            yield from exists_in(right)
-        case s.Unary(of=of) | s.IsNull(of=of) | s.Attr(of=of) | s.Sorted(by=of):
-            yield from exists_in(of)
-        case s.Call(args=args, where=where):
-            for arg in args:
-                yield from exists_in(arg)
-            yield from exists_in(where)
-        case s.ListOf(items=items):
-            for item in items:
-                yield from exists_in(item)
-        case _:
-            return
+    return (one for one in parts(expr) if isinstance(one, s.Exists))
 
 
 def check_names(expr: s.Expr | None, plan_: Plan, ontology: Ontology) -> None:

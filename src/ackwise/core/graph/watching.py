@@ -9,7 +9,7 @@ import msgspec
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.ontology import Ontology
-from ackwise.core.graph.patterns import check_names, looks_elsewhere, plan
+from ackwise.core.graph.patterns import Plan, check_bounds, check_names, looks_elsewhere, plan, tells_time
 from ackwise.core.graph.projecting import aggregates_in
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Reason
@@ -85,10 +85,9 @@ def spec_of(watch: s.Watch, ontology: Ontology) -> WatchSpec:
     chosen = _chosen(watch.options)
     spec = WatchSpec(watch.pattern, watch.returns, watch.where, watch.text, **_fields(chosen))
     found = plan(watch.pattern, ontology)
-    for expr in (spec.where, spec.filter, *spec.ordering, *(p.of for p in watch.returns.projections)):
-        check_names(expr, found, ontology)
-        if looks_elsewhere(expr):
-            raise faults.not_supported("an attribute of #name in a WATCH (put its node into the pattern)", watch.at)
+    for expr in (*spec.ordering, *(p.of for p in watch.returns.projections)):
+        _check(expr, found, ontology, watch.at)
+    _check_condition(spec.condition, found, ontology, watch.at)
     kinds = [ontology.by_id[number] for number in found.types(found.first)]
     if spec.consumes:
         if any(kind.protected for kind in kinds):
@@ -105,10 +104,22 @@ def altered(spec: WatchSpec, options: tuple[s.Option, ...], ontology: Ontology) 
         if option.key in _KNOWN and option.key not in MUTABLE:
             raise faults.immutable_option(option.key, option.at)
     changed = msgspec.structs.replace(spec, **_fields(_chosen(options)))
-    check_names(changed.filter, plan(spec.pattern, ontology), ontology)
-    if looks_elsewhere(changed.filter):
-        raise faults.not_supported("an attribute of #name in a WATCH (put its node into the pattern)", options[0].at)
+    _check_condition(changed.filter, plan(spec.pattern, ontology), ontology, options[0].at)
     return changed
+
+
+def _check(expr: s.Expr | None, found: Plan, ontology: Ontology, at: faults.At) -> None:
+    check_names(expr, found, ontology)
+    if looks_elsewhere(expr):
+        raise faults.not_supported("an attribute of #name in a WATCH (put its node into the pattern)", at)
+
+
+def _check_condition(expr: s.Expr | None, found: Plan, ontology: Ontology, at: faults.At) -> None:
+    """A watch is told of changes, so its condition may depend on nothing that changes untold."""
+    _check(expr, found, ontology, at)
+    check_bounds(expr, found, ontology)
+    if tells_time(expr):
+        raise faults.not_supported("the time in the condition of a WATCH (it is judged when the graph changes)", at)
 
 
 def _chosen(options: tuple[s.Option, ...]) -> dict[str, s.Option]:

@@ -10,7 +10,8 @@ import msgspec
 
 from ackwise.core.graph.faults import GraphError, missing_parameter
 
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r'(?P<kept>"(?:[^"\\\n]|\\[^\n])*"|--[^\n]*)|/\*.*?\*/', re.DOTALL)
+"""What looks like a comment in a string, or behind `--`, is none."""
 _STEP = re.compile(r"--#\s*(.*?)\s*$")
 _PARAM = re.compile(r"--\s*@param\s+\$([A-Za-z_]\w*)\s*=\s*(.*?)\s*$")
 _META = re.compile(r"\s*\\([a-z]+)\s*(.*?)\s*;?\s*$")
@@ -47,10 +48,10 @@ Piece = Text | Meta | StepMark | ParamDefault
 
 def pieces(text: str) -> Iterator[Piece]:
     """A file in order. What stands in a block comment is neither a step nor a command."""
-    plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    plain = _COMMENT.sub(lambda found: found["kept"] or re.sub(r"[^\n]", " ", found[0]), text)
     gathered: list[str] = []
     above = 0
-    for number, (line, seen) in enumerate(zip(text.splitlines(), plain.splitlines(), strict=True)):
+    for number, (line, seen) in enumerate(zip(_lines(text), _lines(plain), strict=True)):
         piece = _piece(seen, number + 1)
         if piece is None:
             gathered.append(line)
@@ -61,6 +62,11 @@ def pieces(text: str) -> Iterator[Piece]:
         gathered, above = [], number + 1
     if any(one.strip() for one in gathered):
         yield Text("\n".join(gathered), above)
+
+
+def _lines(text: str) -> list[str]:
+    """As the language counts them: form feeds and the like end no line."""
+    return text.removesuffix("\n").split("\n")
 
 
 def _piece(line: str, number: int) -> Piece | None:

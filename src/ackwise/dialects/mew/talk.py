@@ -76,6 +76,7 @@ class Session:
         self._handles: dict[str, str] = {}
         self._transaction: list[Step] | None = None
         self._broken = False
+        self._names_before: dict[str, str] = {}
         self._count = 0
         self._anonymous = 0
         self._awaited: set[str] = set()
@@ -167,6 +168,12 @@ class Session:
         if self._transaction is not None:
             self._broken = True
             self._transaction = []
+            self._take_names_back()
+
+    def _take_names_back(self) -> None:
+        """What a transaction named is gone with it."""
+        self.names.clear()
+        self.names.update(self._names_before)
 
     def _statement(self, statement: s.Statement, params: Mapping[str, Any]) -> Talking[Done]:
         match statement:
@@ -174,6 +181,7 @@ class Session:
                 if self._transaction is not None:
                     raise faults.constraint("there is a transaction already", statement.at)
                 self._transaction, self._broken = [], False
+                self._names_before = dict(self.names)
                 return Done()
             case s.Commit() | s.Rollback():
                 return (yield from self._end_transaction(statement))
@@ -211,12 +219,17 @@ class Session:
         steps, broken = self._transaction, self._broken
         self._transaction, self._broken = None, False
         if isinstance(statement, s.Rollback):
+            self._take_names_back()
             return Done()
         if broken:
             raise faults.constraint("the transaction was rolled back: a statement of it failed", statement.at)
         if not steps:
             return Done()
-        ran: Ran = yield from self._patiently(self._command(tuple(steps), replay=True))
+        try:
+            ran: Ran = yield from self._patiently(self._command(tuple(steps), replay=True))
+        except GraphError:
+            self._take_names_back()
+            raise
         total = Done()
         for done in ran.done:
             for field in ("created", "linked", "modified", "deleted", "unlinked"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
@@ -162,6 +163,7 @@ class AsyncWatching:
     def __init__(self, session: AsyncSession, text: str, params: Mapping[str, Any], wait: float | None) -> None:
         self._session, self._text, self._params, self._wait = session, text, params, wait
         self.handle = ""
+        self._over = False
 
     async def start(self) -> AsyncWatching:
         """Make the watch, once."""
@@ -189,11 +191,21 @@ class AsyncWatching:
 
     async def __anext__(self) -> Event:
         await self.start()
-        wait = FOR_EVER if self._wait is None else self._wait
-        found = await self._session.events(1, watch=self.handle, wait=wait)
-        if not found:
-            raise StopAsyncIteration
-        return found[0]
+        end = time.monotonic() + (FOR_EVER if self._wait is None else self._wait)
+        while not self._over:
+            left = max(0.0, end - time.monotonic())
+            lines = await self._session.fetch(1, watch=self.handle, wait=left)
+            self._session._note(lines)
+            for line in lines:
+                if isinstance(line, Event):
+                    return line
+                if isinstance(line, Note) and line.kind == "error":
+                    raise error_of(line)
+                # A notice is no end, except that of a watch that was cancelled for its full buffer.
+                self._over = self._over or (isinstance(line, Note) and line.code == "E8005")
+            if not lines:
+                break
+        raise StopAsyncIteration
 
 
 def error_of(line: Note) -> GraphError:

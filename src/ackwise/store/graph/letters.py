@@ -22,18 +22,19 @@ from ackwise.store.graph.writing import Graph
 
 
 def bury(graph: Graph, row: WatchRow, stands: Delivery, delivery_id: str, done: Done, at: At = NOWHERE) -> None:
-    """The item will not be handed out again. `done` says what became of it; E8007 when it could not be moved."""
+    """The item will not be handed out again. `done` says what became of it; E8007 when it could be neither moved nor
+    deleted."""
     item = graph.by_no(stands.entity)
     assert item is not None
     _record(graph, row, item, stands, done)
     if row.spec.dead_letter is None:
-        done.outcome = "deleted"
-        _delete(graph, item, stands, done, at)
+        _delete(graph, item, stands, delivery_id, done, at)
         return
     done.outcome = "dead_lettered"
     try:
         with graph.tentatively():
             _move(graph, row, item, stands, row.spec.dead_letter, done)
+            _check_if_unasked(graph)
     except GraphError as problem:
         hold(graph, stands)
         done.refused = faults.dead_letter_failed(delivery_id, row.spec.dead_letter.shown, problem.message, at)
@@ -62,14 +63,27 @@ def _match(graph: Graph, row: WatchRow, item: Entity) -> dict[str, Any]:
     return match_of(row.spec.returns, looked.plan.variables, found.names, matching.scope_of(graph, found.names))
 
 
-def _delete(graph: Graph, item: Entity, stands: Delivery, done: Done, at: At) -> None:
+def _delete(graph: Graph, item: Entity, stands: Delivery, delivery_id: str, done: Done, at: At) -> None:
+    killed = Done()
     try:
         with graph.tentatively():
-            Mutator(graph, done).kill(item, at)
-    except GraphError:
+            Mutator(graph, killed).kill(item, at)
+            _check_if_unasked(graph)
+    except GraphError as problem:
         hold(graph, stands)  # something prevents it; handing it out again would be no better
+        done.outcome = "dead_lettered"
+        done.refused = faults.delete_failed(delivery_id, problem.message, at)
         return
+    done.outcome = "deleted"
+    done.deleted += killed.deleted
+    done.unlinked += killed.unlinked
     forget(graph, stands)
+
+
+def _check_if_unasked(graph: Graph) -> None:
+    """At the end of a commit it would be too late: there is nobody to refuse it to."""
+    if graph.unasked:
+        Mutator(graph, Done()).check_cardinality()
 
 
 def _move(graph: Graph, row: WatchRow, item: Entity, stands: Delivery, ref: s.IdRef, done: Done) -> None:

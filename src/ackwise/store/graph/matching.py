@@ -8,12 +8,11 @@ from typing import Any
 
 import msgspec
 
-from ackwise.core.graph import faults, system
 from ackwise.core.graph import syntax as s
+from ackwise.core.graph import system
 from ackwise.core.graph.evaluating import Scope, holds, surely_holds
-from ackwise.core.graph.ontology import Attribute
-from ackwise.core.graph.patterns import Bound, EdgePart, Plan, bounds, conjuncts, plan
-from ackwise.core.graph.values import Entity, kind_of
+from ackwise.core.graph.patterns import Bound, EdgePart, Plan, bounds, conjuncts, declared, plan
+from ackwise.core.graph.values import Entity
 from ackwise.store.graph.reading import Reader
 
 PREFIX = 128
@@ -141,26 +140,18 @@ class _Query:
             if isinstance(bound.value, str):
                 self.conditions.append(f"{alias}.id = {self.value(bound.value)}")
             return isinstance(bound.value, str)
-        declared = self._declared(bound)
-        if declared is None or not _comparable(declared, bound.value):
+        attribute = declared(bound, self.plan, self.reader.ontology)
+        if attribute is None:
             return False
         table, value = indexed(bound.value)
         found = f"v{len(self.tables)}"
         self.tables.append(f"{table} AS {found}")
-        self.conditions.append(f"{found}.attr = {self.value(declared.no)}")
+        self.conditions.append(f"{found}.attr = {self.value(attribute.no)}")
         self.conditions.append(f"{found}.value {_OPS[bound.op]} {self.value(value)}")
         self.conditions.append(f"{found}.entity = {alias}.no")
         if bound.variable == self.plan.first and bound.op == "=":
             self.number[bound.variable] = f"{found}.entity"
         return _exact(bound)
-
-    def _declared(self, bound: Bound) -> Attribute | None:
-        """The one attribute that is meant; None when it is not the same for all types, or not indexed."""
-        kinds = [self.reader.ontology.by_id[number] for number in self.plan.types(bound.variable)]
-        found = {kind.attributes[bound.attribute].no for kind in kinds if bound.attribute in kind.attributes}
-        if len(found) != 1 or any(kind.protected for kind in kinds):
-            return None
-        return next(kind.attributes[bound.attribute] for kind in kinds if bound.attribute in kind.attributes)
 
     def count(self) -> int:
         """How many matches there are, where the statement says it all."""
@@ -210,16 +201,6 @@ def indexed(value: str | int | float | bool) -> tuple[str, str | float]:
     if isinstance(value, str):
         return "mew_txt", value[:PREFIX]
     return "mew_num", float(value)
-
-
-def _comparable(declared: Attribute, value: object) -> bool:
-    kind = kind_of(value)
-    numbers = ("Int", "Float")
-    if declared.scalar in numbers and kind in numbers:
-        return True
-    if declared.scalar == kind:
-        return True
-    raise faults.wrong_type(f"'{declared.name}' is {declared.scalar} and cannot be compared with {kind}")
 
 
 class Row(msgspec.Struct, eq=False):

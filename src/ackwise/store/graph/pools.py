@@ -168,7 +168,14 @@ def _look_through(graph: Graph, pool: Standing, after: int | None, limit: int | 
     first = pool.plan.names.index(pool.plan.first)
     for row in found.rows:
         put(graph, pool, row.key[first], row)
-    return found.last if limit is not None and found.looked >= limit else None
+    if limit is None or found.looked < limit:
+        return None
+    # The page may end amid the candidates of an entity; the next one begins behind it.
+    wanted = Wanted({pool.plan.first: found.last}, since=since)
+    for row in matching.standing_match(graph, pool.plan, pool.spec.where, wanted):
+        put(graph, pool, found.last, row)
+        break
+    return found.last
 
 
 def pool_of(graph: Graph, no: int) -> Standing | None:

@@ -46,6 +46,8 @@ ORPHANED_AFTER = 60 * MICROS
 EVENTS_KEPT_FOR = 7 * 24 * 3600 * MICROS
 """Of a watch that was cancelled; its node stays."""
 _AT_ONCE = 200
+LAST_TICK = 1 << 62
+"""No TICK goes beyond it: the commits that follow need room to count on, in what a database can store."""
 
 
 def run(turn: Turn, command: RunGraph) -> Ran:
@@ -187,7 +189,7 @@ def _stored(declaration: s.Declaration) -> str:
 
 
 def _tick(graph: Graph, statement: s.Tick) -> Done:
-    if statement.amount <= 0:
+    if statement.amount <= 0 or graph.state.tick + statement.amount > LAST_TICK:
         raise faults.bad_tick(statement.amount, statement.at)
     graph.tick = graph.state.tick + statement.amount
     graph.session.run("mew_ticked", {"tick": graph.tick, "now": graph.turn.now})
@@ -297,7 +299,7 @@ def open_session(turn: Turn, command: OpenGraphSession) -> Opened:
 
 def end_session(turn: Turn, command: EndGraphSession) -> Done:
     expire_due(turn)
-    graph = Graph(turn)
+    graph = Graph(turn, unasked=True)
     watching.end_session(graph, command.session, lost=command.lost)
     finish(graph)
     return Done()
@@ -305,7 +307,7 @@ def end_session(turn: Turn, command: EndGraphSession) -> Done:
 
 def release(turn: Turn, command: ReleaseGraph) -> Done:
     expire_due(turn)
-    graph = Graph(turn)
+    graph = Graph(turn, unasked=True)
     for text in command.deliveries:
         settling.release_one(graph, text)
     finish(graph)
@@ -314,7 +316,7 @@ def release(turn: Turn, command: ReleaseGraph) -> Done:
 
 def fetch(turn: Turn, command: FetchGraph) -> Fetched:
     expire_due(turn)
-    graph = Graph(turn)
+    graph = Graph(turn, unasked=True)
     graph.tick = graph.state.tick
     row = graph.session.row("mew_session_by_id", {"id": command.session})
     if row is None:
@@ -334,7 +336,7 @@ def expire_due(turn: Turn, limit: int = _AT_ONCE) -> int:
     rows = turn.session.rows("mew_leases_expired", {"now": turn.now, "limit": limit})
     turn.graph_expired = len(rows) < limit
     for row in rows:
-        graph = Graph(turn)
+        graph = Graph(turn, unasked=True)
         settling.expire(graph, turn.lease(row[0]) or lease_from(row))
         finish(graph)
     return len(rows)
@@ -346,7 +348,7 @@ def sweep(turn: Turn, limit: int) -> int:
     done = expire_due(turn, limit)
     where = {"own": turn.instance, "before": turn.now - ORPHANED_AFTER, "limit": limit}
     for no, _ in turn.session.rows("mew_sessions_orphaned", where):
-        graph = Graph(turn)
+        graph = Graph(turn, unasked=True)
         watching.abandon_session(graph, no)
         finish(graph)
         done += 1

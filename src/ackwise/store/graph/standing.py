@@ -194,6 +194,12 @@ class Watches:
     def add_pool(self, no: int, spec: WatchSpec, ontology: Ontology) -> None:
         self.committed.add(standing(no, msgspec.structs.replace(spec, filter=None), ontology, pool=True), ontology)
 
+    def renew(self, ontology: Ontology) -> None:
+        """New types may be subtypes of what is looked at."""
+        for index in (self.committed, self.immediate):
+            for watch in list(index.members.values()):
+                index.add(standing(watch.no, watch.spec, ontology, pool=watch.pool), ontology)
+
     def remove(self, no: int) -> None:
         self.committed.remove(no, pool=False)
         self.immediate.remove(no, pool=False)

@@ -95,7 +95,8 @@ class Tracker:
                 if watch.pool and watch.plan.first in variables:
                     self._firsts.setdefault((watch.no, True), {}).setdefault(no, False)
         for name in self._whole:
-            self._gather(self._watches[name], self._all(self._watches[name]), after, firsts)
+            watch = self._index.members.get(name, self._watches[name])
+            self._gather(watch, self._all(watch), after, firsts)
         return [self._difference(name, after, firsts) for name in sorted(self._watches.keys() | self._firsts.keys())]
 
     def _gather(

@@ -29,9 +29,11 @@ FIRST_MINTED = 36**11
 class Graph(Reader):
     """The graph as one command of a turn sees and changes it."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, *, unasked: bool = False) -> None:
         super().__init__(turn.session, turn.now)
         self.turn = turn
+        self.unasked = unasked
+        """Time, or the end of a connection, does it and not a statement: it cannot be refused or held up."""
         self.watches: Watches = watches_of(turn.session, self.state.watches, self.ontology)
         self.tick = self.state.tick + 1
         """What this command commits, it commits as this tick."""
@@ -77,6 +79,8 @@ class Graph(Reader):
         self.session.run("mew_ontology_changed", {"version": version})
         reading.remember(self.session, version, ontology)
         self.ontology = ontology
+        self.watches.renew(ontology)
+        self.watches_changed()
 
     def watches_changed(self) -> None:
         """What is remembered of the watches is right, under a new version."""

@@ -30,8 +30,9 @@ SELECT started_at, heartbeat_at FROM instance WHERE id = :id;
 -- name: instances_other: every other broker, and when it was last heard of
 SELECT id, heartbeat_at FROM instance WHERE id <> :id ORDER BY id;
 
--- name: instance_delete: a broker that is dead
-DELETE FROM instance WHERE id = :id;
+-- name: instance_delete: a broker that is dead; while sessions of it may come back it is remembered since when
+DELETE FROM instance WHERE id = :id AND NOT EXISTS (
+  SELECT 1 FROM mew_session AS s WHERE s.instance = :id AND s.ended_at IS NULL);
 
 -- name: instance_forget: brokers not heard of for long
 DELETE FROM instance WHERE heartbeat_at < :before;
