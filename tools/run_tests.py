@@ -1,4 +1,4 @@
-"""Lint, and beside it run every test on two workers; a skip needs its reason in tests/allowed_skips.txt.
+"""Lint, and beside it run every test on three workers; a skip needs its reason in tests/allowed_skips.txt.
 
 Usage: tools/run_tests.py [--no-lint] [pytest arguments]
 """
@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+WORKERS = "3"
+"""On two cores: tests wait for disks, servers and other processes a third of their time."""
 ALLOWED_SKIPS = ROOT / "tests" / "allowed_skips.txt"
 
 
@@ -66,7 +68,7 @@ def main() -> int:
     os.chdir(ROOT)
     ledger = Ledger(allowed_skips(ALLOWED_SKIPS.read_text()))
     linting = None if options.no_lint else subprocess.Popen([sys.executable, "tools/lint.py"])
-    code = int(pytest.main(["-n", "2", "--dist", "worksteal", *pytest_arguments], plugins=[ledger]))
+    code = int(pytest.main(["-n", WORKERS, "--dist", "worksteal", *pytest_arguments], plugins=[ledger]))
     linted = 0 if linting is None else linting.wait()
     if linted:
         print("the linters found something: see above, or run make lint")

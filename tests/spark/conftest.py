@@ -24,11 +24,24 @@ os.environ.setdefault(SWITCH, "1")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 
+EVERYWHERE = ("jobs", "pipelines", "queries")
+"""Folders whose tests run a session on every store; what is said of one store holds for the others nearly always."""
+ALWAYS = ("test_map.py", "test_streams.py")
+"""But these are run on every store each time."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Starting Spark takes its time, above all beside others."""
+    """Starting Spark takes its time, above all beside others. Sessions on all stores take minutes: `make faults`."""
     for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+        if HERE not in item.path.parents:
+            continue
+        if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(300))
+        elsewhere = any(store in item.name for store in ("[postgres", "[http", "-postgres", "-http"))
+        slow = item.path.parent.name in EVERYWHERE and item.path.name not in ALWAYS
+        if elsewhere and slow and "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

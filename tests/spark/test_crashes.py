@@ -50,6 +50,7 @@ def test_a_driver_killed_on_postgresql_that_also_writes_files(pg_url: str, tmp_p
     assert passed(campaign, pg_url, 1)
 
 
+@pytest.mark.long
 def test_a_driver_killed_that_works_through_a_server(sqlite: str, tmp_path: Path) -> None:
     with ServerProcess(sqlite) as server, campaign_on(server.url, tmp_path, seed=3, rows=1500) as campaign:
         campaign.strike_at("between", 0.3)
