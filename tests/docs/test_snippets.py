@@ -41,21 +41,22 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def with_snippets() -> list[Any]:
-    """Starting Spark takes its time, above all beside others."""
-    found = [page for page in PAGES if PYTHON.search(page.read_text())]
-    return [pytest.param(page, marks=pytest.mark.timeout(300) if SPARK in page.read_text() else ()) for page in found]
-
-
 UNSURE = {"subscribers.md"}
 """Failed on a busy machine, for a reason that is not found yet: in `make faults` until it is."""
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=pytest.mark.long if page.name in UNSURE else ()) for page in with_snippets()],
-    ids=named,
-)
+def with_snippets() -> list[Any]:
+    """Starting Spark takes its time, above all beside others."""
+    found = []
+    for page in PAGES:
+        if PYTHON.search(page.read_text()):
+            marks = [pytest.mark.timeout(300)] if SPARK in page.read_text() else []
+            marks += [pytest.mark.long] if page.name in UNSURE else []
+            found.append(pytest.param(page, marks=marks))
+    return found
+
+
+@pytest.mark.parametrize("page", with_snippets(), ids=named)
 def test_snippets_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
