@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import signal
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -55,11 +56,11 @@ async def call(function: Callable[..., object], *arguments: object) -> object:
     return await result if inspect.isawaitable(result) else result
 
 
-class AsyncRunnable:
+class AsyncRunnable(ABC):
     """Something to be run: awaiting it runs it."""
 
-    async def run(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def run(self) -> None: ...
 
     def __await__(self) -> Generator[Any, None, None]:
         return self.run().__await__()

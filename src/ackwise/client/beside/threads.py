@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -48,11 +49,11 @@ def call(function: Callable[..., object], *arguments: object) -> object:
     return function(*arguments)
 
 
-class Runnable:
+class Runnable(ABC):
     """Something to be run."""
 
-    def run(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def run(self) -> None: ...
 
 
 def together(work: Callable[[], None], count: int) -> None:

@@ -12,38 +12,40 @@ from ackwise.client.beside.threads import Lock, Signal
 from ackwise.core.errors import AckwiseError
 
 K = TypeVar("K", bound="Any")
-I = TypeVar("I")  # noqa: E741
+Item = TypeVar("Item")
 A = TypeVar("A")
 K_in = TypeVar("K_in", contravariant=True)
-I_in = TypeVar("I_in", contravariant=True)
+Item_in = TypeVar("Item_in", contravariant=True)
 A_out = TypeVar("A_out", covariant=True)
 
 PAUSE_AFTER_FAILURE = 1.0
 
 
-class Sender(Protocol[K_in, I_in, A_out]):
+class Sender(Protocol[K_in, Item_in, A_out]):
     """Sends batches, each under its key; an outcome for each: an answer for every item of it, or why it failed."""
 
-    def __call__(self, batches: Sequence[tuple[K_in, Sequence[I_in]]]) -> Sequence[Sequence[A_out] | AckwiseError]: ...
+    def __call__(
+        self, batches: Sequence[tuple[K_in, Sequence[Item_in]]]
+    ) -> Sequence[Sequence[A_out] | AckwiseError]: ...
 
 
-class _Asked(Generic[I, A]):
+class _Asked(Generic[Item, A]):
     """An item whose caller waits for its answer, or for its turn to send what waits."""
 
     __slots__ = ("answer", "item", "leads", "signal")
 
-    def __init__(self, item: I) -> None:
+    def __init__(self, item: Item) -> None:
         self.item, self.signal, self.leads = item, Signal(), False
         self.answer: list[A] | AckwiseError | None = None
 
 
-class _Buffer(Generic[I]):
+class _Buffer(Generic[Item]):
     """Items of one key that nobody waits for, with the instants at which they came, the oldest first."""
 
     __slots__ = ("items", "not_before")
 
     def __init__(self) -> None:
-        self.items: dict[I, float] = {}
+        self.items: dict[Item, float] = {}
         self.not_before = 0.0
 
     @property
@@ -51,7 +53,7 @@ class _Buffer(Generic[I]):
         return next(iter(self.items.values()))
 
 
-class Batcher(Generic[K, I, A]):
+class Batcher(Generic[K, Item, A]):
     """Two ways to one request. `ask` waits for its own answer: who asks while a request is under way goes into the next
     one, together with all others. `add` does not wait: what was added under a key is sent when there are `size` of it,
     when the oldest of it is `timeout` seconds old, or by `flush`; what could not be sent is kept for the next time.
@@ -59,7 +61,7 @@ class Batcher(Generic[K, I, A]):
     The owner calls `flush_due` when `add` says so, and when `pause` seconds have gone.
     """
 
-    def __init__(self, send: Sender[K, I, A], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, send: Sender[K, Item, A], clock: Callable[[], float] = time.monotonic) -> None:
         self._send, self._clock = send, clock
         self.size = 1
         self.timeout: float | None = 1.0
@@ -67,18 +69,18 @@ class Batcher(Generic[K, I, A]):
         """Keys of which there are never `size` at once."""
         self._guard = threading.Lock()
         self._sending = Lock()
-        self._asked: dict[K, list[_Asked[I, A]]] = {}
+        self._asked: dict[K, list[_Asked[Item, A]]] = {}
         self._led = False
         """Somebody sends what was asked."""
-        self._buffers: dict[K, _Buffer[I]] = {}
+        self._buffers: dict[K, _Buffer[Item]] = {}
         self._under_way = 0
         self._epoch = 0
 
     # callers that wait
 
-    def ask(self, key: K, item: I) -> A:
+    def ask(self, key: K, item: Item) -> A:
         """The answer to this item; a failure is raised to all whose items were in the same request."""
-        mine: _Asked[I, A] = _Asked(item)
+        mine: _Asked[Item, A] = _Asked(item)
         with self._guard:
             self._asked.setdefault(key, []).append(mine)
             mine.leads, self._led = not self._led, True
@@ -108,7 +110,7 @@ class Batcher(Generic[K, I, A]):
             one.answer = outcome if isinstance(outcome, AckwiseError) else [outcome[at]]
             one.signal.set()
 
-    def _step_down(self, key: K, mine: _Asked[I, A]) -> None:
+    def _step_down(self, key: K, mine: _Asked[Item, A]) -> None:
         """Whoever led lets the next lead; whoever was interrupted waits no longer."""
         with self._guard:
             if mine.answer is None and mine in self._asked.get(key, ()):
@@ -127,7 +129,7 @@ class Batcher(Generic[K, I, A]):
         with self._guard:
             return sum(len(buffer.items) for buffer in self._buffers.values())
 
-    def add(self, key: K, item: I) -> bool:
+    def add(self, key: K, item: Item) -> bool:
         """Whether its owner has to look: a batch is full, or one has begun that gets old."""
         with self._guard:
             buffer = self._buffers.setdefault(key, _Buffer())
@@ -137,7 +139,7 @@ class Batcher(Generic[K, I, A]):
     def _size(self, key: K) -> int:
         return min(self.size, self.caps.get(key, self.size))
 
-    def discard(self, item: I, meant: Callable[[K], bool]) -> None:
+    def discard(self, item: Item, meant: Callable[[K], bool]) -> None:
         """It was sent in another way."""
         with self._guard:
             for key in [key for key in self._buffers if meant(key)]:
@@ -175,7 +177,7 @@ class Batcher(Generic[K, I, A]):
         known = [at for at in times if at is not None]
         return max(0.0, min(known) - self._clock()) if known else None
 
-    def _due_at(self, key: K, buffer: _Buffer[I]) -> float | None:
+    def _due_at(self, key: K, buffer: _Buffer[Item]) -> float | None:
         if len(buffer.items) >= self._size(key):
             return buffer.not_before
         return None if self.timeout is None else max(buffer.not_before, buffer.since + self.timeout)
@@ -204,7 +206,7 @@ class Batcher(Generic[K, I, A]):
         at = self._due_at(key, self._buffers[key])
         return at is not None and at <= now
 
-    def _pieces(self, key: K, now: float) -> list[dict[I, float]]:
+    def _pieces(self, key: K, now: float) -> list[dict[Item, float]]:
         """Never more than `size` at once; what is left over waits, unless it is old enough."""
         buffer, size = self._buffers[key], self._size(key)
         items = list(buffer.items.items())
@@ -212,7 +214,7 @@ class Batcher(Generic[K, I, A]):
         old = self.timeout is not None and buffer.since + self.timeout <= now
         return pieces if old or len(pieces[-1]) == size else pieces[:-1]
 
-    def _take(self, batches: list[tuple[K, dict[I, float]]]) -> int:
+    def _take(self, batches: list[tuple[K, dict[Item, float]]]) -> int:
         """Out of the buffers and under way, all in one step with having been looked for."""
         for key, items in batches:
             for item in items:
@@ -222,7 +224,7 @@ class Batcher(Generic[K, I, A]):
         self._under_way = sum(len(items) for _, items in batches)
         return self._epoch
 
-    def _send_taken(self, batches: list[tuple[K, dict[I, float]]], epoch: int) -> list[AckwiseError]:
+    def _send_taken(self, batches: list[tuple[K, dict[Item, float]]], epoch: int) -> list[AckwiseError]:
         if not batches:
             return []
         done = 0
@@ -240,7 +242,7 @@ class Batcher(Generic[K, I, A]):
                 self._under_way = 0
         return problems
 
-    def _keep(self, key: K, items: dict[I, float], epoch: int) -> None:
+    def _keep(self, key: K, items: dict[Item, float], epoch: int) -> None:
         """Back in front of what came meanwhile, unless everything was forgotten."""
         with self._guard:
             if epoch == self._epoch:
