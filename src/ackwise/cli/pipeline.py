@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from ackwise.cli.modules import named
 from ackwise.cli.opening import DEFAULT_URL, URL, AsJSON, must_exist
 from ackwise.cli.showing import show, show_json
 from ackwise.cli.sparking import Master
@@ -88,11 +89,7 @@ def run(
 
 def _parsed(target: str) -> tuple[str, str]:
     """A module that is here or installed, and a name in it."""
-    module, _, name = target.partition(":")
-    if not all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
-        raise BadInput(f"{target!r} names no pipeline; write it like module:name")
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
+    module, name = named(target, "pipeline", "module:name")
     if importlib.util.find_spec(module.partition(".")[0]) is None:
         raise BadInput(f"there is no module {module!r}, neither here nor installed")
     return module, name

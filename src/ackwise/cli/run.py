@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import logging
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ackwise.cli import logs
+from ackwise.cli.modules import named
 from ackwise.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -30,11 +29,7 @@ def run(
     log_level: Annotated[str, typer.Option(envvar="ACKWISE_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run a subscriber app until SIGTERM or Ctrl-C, which drain."""
-    if log_level.upper() not in logging.getLevelNamesMapping():
-        raise BadInput(f"--log-level {log_level}: it is debug, info, warning or error")
-    logging.basicConfig(
-        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    logs.begin(log_level)
     app = found(target)
     if url is not None:
         app.url = url
@@ -46,12 +41,7 @@ def found(target: str) -> App:
     # Imported when asked for: the other commands need not load it.
     from ackwise.subscriber import App
 
-    module, colon, name = target.partition(":")
-    if not (module and colon and name):
-        raise BadInput(f"{target!r} names no app; write it like shop.orders:app")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    module, name = named(target, "app", "shop.orders:app")
     try:
         value = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as problem:

@@ -6,11 +6,11 @@ import asyncio
 import gc
 import logging
 import re
-import sys
 from typing import Annotated
 
 import typer
 
+from ackwise.cli import logs
 from ackwise.cli.opening import DEFAULT_URL
 from ackwise.connect import open_store
 from ackwise.core.errors import BadInput
@@ -86,11 +86,7 @@ def serve(
     log_level: Annotated[str, typer.Option(envvar="ACKWISE_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve the store over HTTP until SIGTERM or Ctrl-C, which drain."""
-    if log_level.upper() not in logging.getLevelNamesMapping():
-        raise BadInput(f"--log-level {log_level}: it is debug, info, warning or error")
-    logging.basicConfig(
-        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    logs.begin(log_level)
     # What it has to say that matters, the server says itself.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     settings = Settings(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.server.anything import any_body
 from tests.server.pushpop.desk import INVALID, Desk
 from tests.server.running import Running
 from tests.server.wire import Wire
@@ -215,17 +216,8 @@ VERBS = (
 )  # fmt: skip
 NAMES = ("item", "items", "priority", "lock_id", "additional_ttl_seconds", "url", "max_concurrency", "lock_ttl_seconds")
 OPTIONS = ("require_ack", "ttl_seconds", "count", "allow_competing_consumers")
-WORDS = st.sampled_from(
-    ["", "x", "true", "\0", "é", "x" * 300, "http://127.0.0.1/", "http://example.com/", "L1-00000000"]
-)
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORDS | st.text(max_size=8)
-ANYTHING = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5),
-    max_leaves=12,
-)
-OBJECTS = st.dictionaries(st.sampled_from(NAMES), ANYTHING, max_size=5).map(lambda value: json.dumps(value).encode())
-CONTENT = OBJECTS | OBJECTS | ANYTHING.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=40)
+WORDS = ["", "x", "true", "\0", "é", "x" * 300, "http://127.0.0.1/", "http://example.com/", "L1-00000000"]
+CONTENT = any_body(NAMES, WORDS)
 
 
 @settings(
