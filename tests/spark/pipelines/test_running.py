@@ -73,6 +73,33 @@ def test_whoever_starts_from_the_checkpoint_takes_over_at_once(
     running.stop()
 
 
+def test_whoever_is_stopped_late_leaves_alone_what_its_successor_holds(
+    spark: SparkSession, local_desk: Desk, tmp_path: Path
+) -> None:
+    local_desk.number(10)
+    checkpoint, gate = str(tmp_path / "checkpoint"), tmp_path / "gate"
+
+    def waits(order: dict[str, Any]) -> dict[str, Any]:
+        (tmp_path / f"{time.monotonic_ns()}.came").touch()
+        while not gate.exists():
+            time.sleep(0.01)
+        return order
+
+    one = pipeline(spark, local_desk.url).consume("q", "g").map(waits, returns="n long").produce("out")
+    dead = one.start(checkpoint)
+    until(lambda: local_desk.counts() == {"held": 10})
+    dead.query.stop()
+    came = len(list(tmp_path.glob("*.came")))
+    living = one.start(checkpoint)
+    until(lambda: len(list(tmp_path.glob("*.came"))) > came)
+    dead.stop()
+    assert [one.held for one in local_desk.leases()] == [10]
+    gate.touch()
+    until(lambda: living.lag() == 0)
+    living.stop()
+    assert (living.totals.acked, living.totals.stale) == (10, 0)
+
+
 def test_what_is_done_is_not_done_again(spark: SparkSession, local_desk: Desk) -> None:
     """A group with a slash in its name, without a checkpoint, twice; then another group."""
     local_desk.number(5)

@@ -186,6 +186,25 @@ def test_many_dead_letters_come_in_pages(desk: Desk, url: str, monkeypatch: pyte
     assert sorted(int(row["transaction_id"][1:]) for row in rows) == list(range(30))
 
 
+def test_dead_letters_that_are_redriven_meanwhile_do_not_hide_others(
+    timed_desk: Desk, timed_url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "PAGE", 4)
+    timed_desk.number(12)
+    for size in (1, 6, 2, 3):  # six of one moment are more than a page
+        claimed = timed_desk.do(c.Claim(queue="q", group="g", most=size))
+        timed_desk.do(c.Settle(entries=[c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.REJECT)]))
+        clock.advance(1)
+    made = source(timed_url, {"table": "dead_letters"})
+    reader = made.reader(made.schema())
+    pages = iter(reader.read(reader.partitions()[0]))
+    first = next(pages).to_pylist()
+    timed_desk.do(c.Redrive(ids=[row["id"] for row in first]))
+    rest = [row for page in pages for row in page.to_pylist()]
+    assert [len(first), len(rest)] == [4, 8]
+    assert len({row["id"] for row in (*first, *rest)}) == 12
+
+
 def test_dead_letters_with_payloads_that_are_not_json(local_desk: Desk) -> None:
     local_desk.send([NewMessage(b"{"), NewMessage(b"\xff", content_type="image/png")])
     claimed = local_desk.do(c.Claim(queue="q", group="g", most=2))

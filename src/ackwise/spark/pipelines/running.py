@@ -84,6 +84,7 @@ class Running:
         self.totals = Totals()
         self._problem: BaseException | None = None
         self._query: StreamingQuery | None = None
+        self._spark: SparkSession | None = None
         self._closed = threading.Lock()
         self._at_work = threading.Lock()
         self._stopping = False
@@ -129,6 +130,7 @@ class Running:
         try:
             with told():
                 self._query = self._started(spark, trigger)
+                self._spark = spark
         except BaseException:
             self._reach.close()
             raise
@@ -238,10 +240,16 @@ class Running:
     def _close(self) -> None:
         if not self._closed.acquire(blocking=False):
             return
-        self._give_back()
+        if not self._succeeded():
+            self._give_back()
         self._show(done=True)
         self._shown.close()
         self._reach.close()
+
+    def _succeeded(self) -> bool:
+        """Whether another run is at work on our checkpoint: it has our name, and what is held is its."""
+        active = () if self._spark is None else self._spark.streams.active
+        return any(one.id == self.query.id for one in active)
 
     def _give_back(self) -> None:
         """Claims of ours that are still held: a release costs nothing, and nobody has to wait for them."""

@@ -120,16 +120,22 @@ class RowsReader(DataSourceReader):
 
 
 def _dead_letters(transport: Transport, options: SourceOptions, names: Sequence[str]) -> Iterator[list[Row]]:
-    """Newest first. What dies meanwhile moves the rest back: nothing is left out, and what comes twice is cut."""
+    """Newest first, a page from the moment where the last one ended: what dies or is redriven meanwhile moves nothing.
+
+    Only among those of one moment that fill a page are places counted.
+    """
     seen: set[str] = set()
-    at = 0
+    moment, at = None, 0
     while True:
-        page: q.DeadPage = transport.ask(q.ListDead(queue=options.queue, group=options.group, limit=PAGE, offset=at))
+        page: q.DeadPage = transport.ask(
+            q.ListDead(queue=options.queue, group=options.group, before_at=moment, limit=PAGE, offset=at)
+        )
         yield [_dead_letter(one) for one in page.letters if one.id not in seen]
-        seen.update(one.id for one in page.letters)
-        at += len(page.letters)
         if len(page.letters) < PAGE:
             return
+        last = page.letters[-1].dead_at
+        seen = {one.id for one in page.letters if one.dead_at == last}
+        moment, at = last, at + PAGE if last == moment else 0
 
 
 def _dead_letter(letter: q.DeadLetter) -> Row:
