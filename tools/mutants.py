@@ -185,6 +185,62 @@ MUTANTS = (
         "max(buffer.not_before, list(buffer.items.values())[-1] + self.timeout)",
         ("tests/amps/test_table.py",),
     ),
+    Mutant(
+        "a committed batch is left held",
+        "spark/source/lease.py",
+        "        if number == self._finished:\n",
+        "        if True:\n",
+        ("tests/spark/source/test_lease.py",),
+    ),
+    Mutant(
+        "a forgotten claim takes other records",
+        "spark/source/lease.py",
+        "if not any(one.key == self._key(number) for one in self._leases(live_only=False)):",
+        "if False:",
+        ("tests/spark/source/test_lease.py",),
+    ),
+    Mutant(
+        "a task that is run again reads everything",
+        "spark/source/lease.py",
+        "if context is not None and context.attemptNumber():",
+        "if False:",
+        ("tests/spark/queries/test_streams.py",),
+    ),
+    Mutant(
+        "two queries under one name",
+        "spark/source/lease.py",
+        "lease.owner != self._owner and lease.deadline > now",
+        "False",
+        ("tests/spark/source/test_lease.py",),
+    ),
+    Mutant(
+        "what came too late is called acked",
+        "spark/settling.py",
+        "        acked = answer.count if answer.verdict is Verdict.ACKED else 0\n",
+        "        acked = size\n",
+        ("tests/spark/test_settling.py", "tests/spark/sink"),
+    ),
+    Mutant(
+        "half a range carries all outputs",
+        "spark/settling.py",
+        "Settlement(selector=one.selector(whole=True)",
+        "Settlement(selector=one.selector(whole=False)",
+        ("tests/spark/test_settling.py",),
+    ),
+    Mutant(
+        "the neighbour of a killer is charged",
+        "spark/pipelines/isolation.py",
+        "                at = left[culprit]\n",
+        "                at = left[max(0, culprit - 1)]\n",
+        ("tests/spark/pipelines/test_isolation.py",),
+    ),
+    Mutant(
+        "outputs have new names at each try",
+        "spark/pipelines/bundling.py",
+        'return delivery_id.partition(".")[2]',
+        "return delivery_id",
+        ("tests/spark/pipelines/test_transform.py",),
+    ),
 )
 
 

@@ -147,6 +147,16 @@ def test_a_payload_of_ones_own_and_how_it_is_pushed(spark: SparkSession, local_d
     }
 
 
+def test_outputs_of_records_that_are_sought_back_are_there_once(spark: SparkSession, local_desk: Desk) -> None:
+    local_desk.number(5)
+    doubling = consuming(spark, local_desk).transform(lambda rows: rows.union(rows).select("delivery_id", "n"))
+    assert doubling.produce("out").run().outputs == 10
+    local_desk.expire()
+    again = doubling.produce("out").run()
+    assert (again.acked, again.outputs) == (5, 0)
+    assert len(local_desk.payloads("out")) == 10
+
+
 def test_aggregates_are_written(spark: SparkSession, local_desk: Desk, tmp_path: Path) -> None:
     local_desk.number(30)
 
