@@ -84,3 +84,18 @@ def test_a_wildcard_claim_reads_the_lanes_in_their_order(filled: psycopg.Connect
     plan = "\n".join(filled.execute(b"EXPLAIN " + STATEMENTS["cursors_ready"], HOT["cursors_ready"]).fetchall())
     assert "cursor_ready" in plan
     assert "Sort" not in plan, plan
+
+
+def test_many_transaction_ids_are_looked_up_before_anybody_counted_the_table(pg_databases: Databases) -> None:
+    """PostgreSQL then takes the ids of a large push for most of the table."""
+    url = pg_databases.fresh()
+    PostgresStore(url).close()
+    settings = "-c search_path=ackwise -c enable_seqscan=off"
+    with psycopg.connect(url, options=settings, row_factory=scalar_row, autocommit=True) as connection:
+        connection.execute("INSERT INTO dedupe SELECT hashint8(i), i, i FROM generate_series(1, 50000) i")
+        hashes = f"{{{','.join(map(str, range(2000)))}}}"
+        lines = connection.execute(b"EXPLAIN " + STATEMENTS["dedupe_find"], {"hashes": hashes}).fetchall()
+    pg_databases.give_back()
+    plan = "\n".join(lines)
+    assert "dedupe_hash" in plan, plan
+    assert "dedupe_age" not in plan, plan

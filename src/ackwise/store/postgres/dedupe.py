@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from ackwise.store.session import Session
 
 CHUNK = 10_000
@@ -29,14 +31,20 @@ class TableDedupe:
     def expect(self, hashes: list[int]) -> None:
         """Ask the database about all of these at once; under the locks that are held its answer stays true."""
         self._asked.update((h, []) for h in hashes)
-        for h, pos in self._session.rows("dedupe_find", {"hashes": _array(hashes)}):
+        for h, pos in self._used(hashes):
             self._asked[h].append(pos)
+
+    def _used(self, hashes: list[int]) -> Iterator[tuple[int, int]]:
+        """Hashes and the places where they were used, oldest first."""
+        rows = self._session.rows("dedupe_find", {"hashes": _array(sorted(set(hashes)))})
+        rows.sort(key=lambda row: (row[2], row[1]))
+        return ((h, pos) for h, pos, _ in rows)
 
     def find(self, hashes: list[int]) -> dict[int, list[int]]:
         unasked = [h for h in hashes if h not in self._asked]
         found = {h: list(places) for h in hashes if (places := self._asked.get(h))}
         if unasked:
-            for h, pos in self._session.rows("dedupe_find", {"hashes": _array(unasked)}):
+            for h, pos in self._used(unasked):
                 found.setdefault(h, []).append(pos)
         if self._turn:
             for h in set(hashes).intersection(self._turn):
@@ -63,13 +71,15 @@ class TableDedupe:
     def write(self, now: int) -> None:
         """Before the commit."""
         if self._hashes:
-            keys = {"hashes": _array(self._hashes), "places": _array(self._places)}
+            # In order they are written to neighbouring pages of the index.
+            hashes, places = zip(*sorted(zip(self._hashes, self._places, strict=True)), strict=True)
+            keys = {"hashes": _array(hashes), "places": _array(places)}
             self._session.run("dedupe_add", {**keys, "now": now})
 
     def forget(self, before: int, limit: int) -> int:
         return self._session.run("dedupe_forget", {"before": before, "limit": max(limit, CHUNK)})
 
 
-def _array(numbers: list[int]) -> str:
+def _array(numbers: Sequence[int]) -> str:
     """As PostgreSQL writes arrays: psycopg would pack thousands of numbers one by one."""
     return f"{{{','.join(map(str, numbers))}}}"

@@ -118,8 +118,10 @@ DELETE FROM lease WHERE no IN (
   UNION ALL
   (SELECT no FROM lease WHERE ended_at IS NOT NULL AND no < :floor ORDER BY no LIMIT :limit));
 
--- name: dedupe_find: where transaction ids with these hashes were used, oldest first
-SELECT h, pos FROM dedupe WHERE h = ANY(CAST(:hashes AS bigint[])) ORDER BY at, pos;
+-- name: dedupe_find: where transaction ids with these hashes were used
+-- Looked up one by one: until PostgreSQL has counted the table it expects every row to match, and would read them all.
+SELECT k.h, d.pos, d.at FROM unnest(CAST(:hashes AS bigint[])) AS k (h)
+CROSS JOIN LATERAL (SELECT pos, at FROM dedupe WHERE dedupe.h = k.h OFFSET 0) AS d;
 
 -- name: dedupe_add: the keys of this turn's pushes
 INSERT INTO dedupe (h, pos, at)
