@@ -25,7 +25,7 @@ class TableDedupe:
     def _forget_turn(self) -> None:
         self._hashes: list[int] = []
         self._places: list[int] = []
-        self._turn: dict[int, list[int]] = {}
+        self._turn: dict[int, tuple[int, ...]] = {}
         self._mark = 0
 
     def expect(self, hashes: list[int]) -> None:
@@ -48,7 +48,7 @@ class TableDedupe:
                 found.setdefault(h, []).append(pos)
         if self._turn:
             for h in set(hashes).intersection(self._turn):
-                found[h] = found.get(h, []) + self._turn[h]
+                found[h] = [*found.get(h, ()), *self._turn[h]]
         return found
 
     def add(self, hashes: list[int], place: int) -> None:
@@ -57,8 +57,12 @@ class TableDedupe:
     def _remember(self, hashes: list[int], places: list[int]) -> None:
         self._hashes += hashes
         self._places += places
+        new = dict(zip(hashes, zip(places), strict=True))
+        if len(new) == len(hashes) and self._turn.keys().isdisjoint(new):
+            self._turn |= new
+            return
         for h, pos in zip(hashes, places, strict=True):
-            self._turn.setdefault(h, []).append(pos)
+            self._turn[h] = (*self._turn.get(h, ()), pos)
 
     def mark(self) -> None:
         self._mark = len(self._hashes)
