@@ -10,7 +10,7 @@ from typing import Any
 
 from ackwise.broker import duties
 from ackwise.broker.bells import Bells
-from ackwise.broker.handing import answer, hand_over, release, split
+from ackwise.broker.handing import answer, each, hand_over, release, split
 from ackwise.broker.pending import Pending, Slot, deal, interrupted, is_empty, shard_of
 from ackwise.broker.waiting import Seen, Waiters, Waiting
 from ackwise.core.answers import Claimed, Handed, Settled, nothing
@@ -208,7 +208,8 @@ class Broker:
         with self._under_way():
             if self._draining.is_set():
                 return self.send(settle) if settle is not None else [], []
-            commands: list[Command] = [claim] * count if settle is None else [settle, *([claim] * count)]
+            asked = each(claim, count)
+            commands: list[Command] = [*asked] if settle is None else [settle, *asked]
             settled, claims = self._split(self._submit(commands), settle)
             handed: list[Handed] = []
             for number, one in enumerate(claims):
