@@ -8,6 +8,7 @@ import time
 from ackwise.connect import URL, connect_async
 from ackwise.core.errors import BadInput, StoreUnavailable
 from ackwise.store.clock import Clock
+from ackwise.store.url import without_password
 from ackwise.subscriber.feeds.broker import BrokerLink
 from ackwise.subscriber.feeds.feed import Link
 
@@ -23,7 +24,8 @@ async def open_link(url: URL, clock: Clock | None, patience: float) -> Link:
             return await _open(url, clock)
         except StoreUnavailable as problem:
             if time.monotonic() + pause > end:
-                raise StoreUnavailable(f"{problem.message} (tried {tries} times in {patience:g} seconds)") from None
+                told = without_password(problem.message)
+                raise StoreUnavailable(f"{told} (tried {tries} times in {patience:g} seconds)") from None
         await asyncio.sleep(pause)
         pause = min(_LONGEST, 2 * pause)
 
@@ -34,6 +36,9 @@ async def _open(url: URL, clock: Clock | None) -> Link:
             # Imported when asked for: most have no NATS.
             from ackwise.subscriber.feeds.jetstream import NATSLink
         except ImportError:
-            raise BadInput(f"{url} needs nats-py: pip install 'ackwise[nats]'") from None
-        return await NATSLink.open(url)
+            raise BadInput(f"{without_password(url)} needs nats-py: pip install 'ackwise[nats]'") from None
+        link = await NATSLink.open(url)
+        # From now on it is only told.
+        link.url = without_password(url)
+        return link
     return BrokerLink(await connect_async(url, clock=clock))
