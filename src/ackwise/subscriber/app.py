@@ -15,6 +15,7 @@ from ackwise.client.moments import seconds
 from ackwise.connect import URL
 from ackwise.core.limits import Seconds
 from ackwise.store.clock import Clock, ManualClock
+from ackwise.store.url import without_password
 from ackwise.subscriber import asyncapi, health, tracing
 from ackwise.subscriber.codecs import Codec
 from ackwise.subscriber.consumer import Consumer
@@ -72,6 +73,8 @@ class App(Router):
         self._stack: AsyncExitStack | None = None
         self.started = False
         """Latched when the app was up for the first time."""
+        self.abandoned = 0
+        """How many handlers still worked in threads when the grace was over: nobody can cancel these."""
 
     @property
     def source(self) -> str | None:
@@ -132,14 +135,21 @@ class App(Router):
         """Take nothing more, let handlers finish for `grace` seconds, give the rest back unspent."""
         waits = seconds(grace, "grace")
         consumers, self._consumers = self._consumers, []
-        for consumer in consumers:
-            consumer.stop_taking()
-        if consumers:
-            await self.link().stop_claims()
-        await asyncio.gather(*(consumer.stop(waits) for consumer in consumers))
-        stack, self._stack = self._stack, None
-        if stack is not None:
-            await stack.aclose()
+        try:
+            for consumer in consumers:
+                consumer.stop_taking()
+            if consumers:
+                ends = [self.link().stop_claims(), *(consumer.stop(waits) for consumer in consumers)]
+                for outcome in await asyncio.gather(*ends, return_exceptions=True):
+                    if isinstance(outcome, BaseException):
+                        log.error("the app did not stop as it should", exc_info=outcome)
+            self.abandoned = sum(consumer.in_threads for consumer in consumers)
+            if self.abandoned:
+                log.warning("%s handlers work on in threads; their messages went back", self.abandoned)
+        finally:
+            stack, self._stack = self._stack, None
+            if stack is not None:
+                await stack.aclose()
 
     async def run(self, *, grace: Seconds = GRACE, health_port: int | None = None, host: str = "127.0.0.1") -> None:
         """Run until SIGTERM or Ctrl-C, which drain; with a `health_port` it tells over HTTP how it is."""
@@ -150,23 +160,40 @@ class App(Router):
             loop.add_signal_handler(number, over.set)
         try:
             async with health.serving(self, host, health_port) as where:
-                await self.start()
+                if not await self._started_before(over):
+                    return
                 told = "" if where is None else f", health at {where}/health/ready"
-                log.info("%s subscribers run on %s%s", len(self.subscriptions), self.url, told)
+                log.info("%s subscribers run on %s%s", len(self.subscriptions), _shown(self.url), told)
                 await over.wait()
                 await self.stop(grace)
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
 
+    async def _started_before(self, over: asyncio.Event) -> bool:
+        """Whether it came up; not when it is told to stop while it still tries."""
+        starting, told = asyncio.create_task(self.start()), asyncio.create_task(over.wait())
+        try:
+            await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                return False
+            await starting
+            return True
+        finally:
+            for task in (starting, told):
+                task.cancel()
+            await asyncio.gather(starting, told, return_exceptions=True)
+
     @property
     def live(self) -> bool:
         """Nothing in it has come to an end that should not have."""
-        return all(consumer.feeding for consumer in self._consumers)
+        return all(consumer.alive for consumer in self._consumers)
 
     async def ready(self) -> bool:
-        """It takes messages, and what it takes them from answers."""
-        return self.started and self._link is not None and bool(self._consumers) and await self._link.check()
+        """It takes messages if it has handlers, and what it takes them from answers."""
+        if not self.started or self._link is None or (self.subscriptions and not self._consumers):
+            return False
+        return await self._link.check()
 
     def asyncapi(self, *, title: str | None = None, version: str = "1.0.0") -> dict[str, Any]:
         """What it receives and sends, as an AsyncAPI document."""
@@ -185,3 +212,7 @@ class App(Router):
 def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(what)
+
+
+def _shown(url: URL) -> str:
+    return without_password(url if isinstance(url, str) else ", ".join(url))

@@ -29,12 +29,12 @@ class Message(Generic[T]):
     From another thread use `ack_threadsafe` and its siblings.
     """
 
-    __slots__ = ("_handover", "_loop", "_settled", "payload")
+    __slots__ = ("__weakref__", "_asking", "_handover", "_loop", "_settled", "payload")
 
     def __init__(self, payload: T, handover: Handover, loop: asyncio.AbstractEventLoop) -> None:
         self.payload = payload
         self._handover, self._loop = handover, loop
-        self._settled = False
+        self._settled = self._asking = False
 
     @property
     def id(self) -> str:
@@ -72,6 +72,11 @@ class Message(Generic[T]):
     def settled(self) -> bool:
         """Whether somebody settled it, or is about to."""
         return self._settled or not self._handover.settleable
+
+    @property
+    def unfinished(self) -> bool:
+        """Not settled, or the answer to that is not there yet."""
+        return self._asking or not self.settled
 
     async def ack(self) -> bool:
         """Done: never delivered to this group again."""
@@ -114,12 +119,15 @@ class Message(Generic[T]):
     async def settle(self, ask: Ask) -> bool:
         if not self._take():
             return False
+        self._asking = True
         try:
             return await self._handover.settle(ask)
         except BaseException:
             # Nobody knows whether it was done: it may be tried again.
             self._settled = False
             raise
+        finally:
+            self._asking = False
 
     def settle_soon(self, ask: Ask) -> None:
         """For the app itself, which does not wait for the answer."""
