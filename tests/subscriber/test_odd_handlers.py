@@ -90,6 +90,28 @@ def test_a_handler_that_keeps_its_cancellation_to_itself(live: App, clock: Manua
     go(job)
 
 
+def test_a_task_group_that_fails_leaves_its_worker_as_it_was(live: App) -> None:
+    """Before Python 3.13 it leaves the task marked as cancelled."""
+    seen: list[int] = []
+
+    async def fail() -> None:
+        raise ValueError("in a group")
+
+    @live.subscriber("q", retry_limit=1)
+    async def handle(number: int) -> None:
+        seen.append(number)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(0) if number == 3 else fail())
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push_many("q", range(4))
+            await until_acked(live, "q", 1)
+            assert (seen, live.live) == ([0, 1, 2, 3], True)
+
+    go(job)
+
+
 def test_a_handler_that_will_not_be_cancelled_does_not_keep_the_app_from_stopping(
     live: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -50,6 +50,8 @@ class Handling:
         events: CloudEvents = "write",
     ) -> None:
         self._subscription, self._signature = subscription, subscription.signature
+        assert subscription.read is not None, "no app has taken it in"
+        self._read = subscription.read
         self._instead, self._executor, self._events = instead, executor, events
         self._loop = asyncio.get_running_loop()
         self._message: type[Message[Any]] = subscription.signature.message or Message
@@ -102,7 +104,7 @@ class Handling:
     def _decoded(self, handover: Handover) -> Message[Any] | None:
         try:
             cloudevents.check(handover.headers, self._events)
-            payload = self._subscription.read(handover.body)
+            payload = self._read(handover.body)
         except Exception as problem:
             # A codec of somebody's own may raise anything.
             why = problem if isinstance(problem, Undecodable) else Undecodable(f"{type(problem).__name__}: {problem}")

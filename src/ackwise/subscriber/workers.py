@@ -37,7 +37,7 @@ class Workers:
         self._lasts: float | None = None
         self._idle, self._complete = asyncio.Event(), asyncio.Event()
         self._idle.set()
-        self.over = False
+        self._ending = self.over = False
         """Drained: nothing will be settled by its handlers any more."""
         self._tasks = [
             self._loop.create_task(self._work(), name=f"{subscription.name}-{number}")
@@ -84,8 +84,8 @@ class Workers:
     async def _work(self) -> None:
         task = asyncio.current_task()
         assert task is not None
-        # A handler may keep the cancellation to itself: it is meant for the worker all the same.
-        while not task.cancelling():
+        # A handler may keep its cancellation to itself: it is meant for the worker all the same.
+        while not self._ending:
             handover = await self._waiting.get()
             if handover not in self._lost:
                 await self._run(handover, task)
@@ -106,7 +106,8 @@ class Workers:
             handover.let_go()
         finally:
             del self._running[handover]
-            if handover in self._lost:
+            # That of a lost lease; and a task group of Python 3.11 that failed may leave one behind.
+            while task.cancelling() and not self._ending:
                 task.uncancel()
             took = self._loop.time() - began
             self._lasts = took if self._lasts is None else self._lasts + _WEIGHT * (took - self._lasts)
@@ -128,6 +129,7 @@ class Workers:
                 while unsettled():
                     await asyncio.sleep(_LOOK_AGAIN)
         self._tell_of_what_is_lost()
+        self._ending = True
         for task in self._tasks:
             task.cancel()
         _, stubborn = await asyncio.wait(self._tasks, timeout=STUBBORN)
