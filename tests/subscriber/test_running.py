@@ -257,11 +257,8 @@ def test_acked_first_takes_only_what_it_begins_at_once(live: App) -> None:
     go(job)
 
 
-def test_a_queue_that_is_deleted_under_it_is_complained_of_and_found_again(
-    live: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_queue_that_is_deleted_under_it_is_found_again(live: App) -> None:
     seen: list[int] = []
-    monkeypatch.setattr("ackwise.subscriber.feeds.broker.PAUSE_AFTER_FAILURE", 0.01)
 
     @live.subscriber("q")
     async def handle(number: int) -> None:

@@ -13,11 +13,12 @@ from typing import Any
 
 from ackwise.client.moments import seconds
 from ackwise.connect import URL
+from ackwise.core.errors import BadInput
 from ackwise.core.limits import Seconds
 from ackwise.store.clock import Clock, ManualClock
 from ackwise.store.url import without_password
 from ackwise.subscriber import asyncapi, health, tracing
-from ackwise.subscriber.codecs import Codec
+from ackwise.subscriber.codecs import Codec, JSONCodec
 from ackwise.subscriber.consumer import Consumer
 from ackwise.subscriber.feeds.feed import Link
 from ackwise.subscriber.handling import Handling, Middleware
@@ -25,6 +26,7 @@ from ackwise.subscriber.opening import open_link
 from ackwise.subscriber.policies import CloudEvents, Undecodable
 from ackwise.subscriber.routing import Router
 from ackwise.subscriber.subscription import Subscription
+from ackwise.subscriber.tracing import INSTALLED
 
 log = logging.getLogger("ackwise.subscriber")
 
@@ -58,7 +60,9 @@ class App(Router):
         tracing: bool | None = None,
         start_patience: Seconds = START_PATIENCE,
     ) -> None:
-        super().__init__(codec=codec, on_undecodable=on_undecodable)
+        super().__init__(codec=codec or JSONCodec(), on_undecodable=on_undecodable)
+        if tracing and not INSTALLED:
+            raise BadInput("tracing=True needs OpenTelemetry: pip install 'ackwise[otel]'")
         self.url: URL = url
         self.name, self.clock = name, clock
         self.cloudevents = cloudevents
@@ -80,16 +84,19 @@ class App(Router):
     def source(self) -> str | None:
         return None if self.cloudevents == "off" else self.name
 
+    @property
+    def traced(self) -> bool:
+        return tracing.wanted() if self._tracing is None else self._tracing
+
     def link(self) -> Link:
         if self._link is None:
             raise RuntimeError("the app is not started; use `async with app:` or `ackwise run`")
         return self._link
 
     def handling(self, subscription: Subscription, executor: ThreadPoolExecutor | None) -> Handling:
-        traced = tracing.wanted() if self._tracing is None else self._tracing
         return Handling(
             subscription,
-            middleware=[tracing.handling, *self.middleware] if traced else self.middleware,
+            middleware=[tracing.handling, *self.middleware] if self.traced else self.middleware,
             instead=self.dependency_overrides,
             executor=executor,
             events=self.cloudevents,
