@@ -86,9 +86,9 @@ class Message(Generic[T]):
         """Failed: again after `delay` seconds, at once with 0, without one on the queue's schedule."""
         return await self.settle(Nak(delay, error=error))
 
-    async def term(self, reason: str | BaseException = "rejected") -> bool:
+    async def term(self, reason: str | BaseException | None = None) -> bool:
         """It can never succeed: dead-letter it now."""
-        return await self.settle(Reject(reason))
+        return await self.settle(Reject() if reason is None else Reject(reason))
 
     async def extend(self, seconds: Seconds | None = None) -> bool:
         """Hold it for `seconds` from now, or as long as at first; False when it is no longer held."""
@@ -100,7 +100,7 @@ class Message(Generic[T]):
     def nak_threadsafe(self, delay: Seconds | None = None, *, error: str | BaseException | None = None) -> bool:
         return self._from_thread(self.nak(delay, error=error))
 
-    def term_threadsafe(self, reason: str | BaseException = "rejected") -> bool:
+    def term_threadsafe(self, reason: str | BaseException | None = None) -> bool:
         return self._from_thread(self.term(reason))
 
     def extend_threadsafe(self, seconds: Seconds | None = None) -> bool:
