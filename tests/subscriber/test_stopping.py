@@ -107,6 +107,27 @@ def test_what_nobody_can_settle_any_more_is_not_waited_for(live: App) -> None:
     go(job)
 
 
+def test_what_is_past_its_deadline_is_not_waited_for(live: App, clock: ManualClock) -> None:
+    kept: list[Message[int]] = []
+
+    @live.subscriber("q", max_pending=1)
+    async def keep(msg: Message[int]) -> None:
+        kept.append(msg)
+
+    async def job() -> None:
+        await live.start()
+        await connection(live).push("q", 1)
+        await until(lambda: kept)
+        stopping = asyncio.create_task(live.stop(grace=10 * PATIENCE))
+        await asyncio.sleep(0.1)
+        assert not stopping.done()
+        clock.advance(31)
+        await stopping
+        assert not kept[0].settled
+
+    go(job)
+
+
 def test_leases_are_kept_and_settlements_sent_while_it_drains(live: App, clock: ManualClock) -> None:
     seen: list[int] = []
     go_on = [asyncio.Event(), asyncio.Event()]
@@ -130,7 +151,6 @@ def test_leases_are_kept_and_settlements_sent_while_it_drains(live: App, clock: 
             for _ in range(3):
                 (before,) = await queue.leases()
                 clock.advance(16)
-                live._look()
                 while (await queue.leases())[0].deadline == before.deadline:
                     await asyncio.sleep(0.005)
             go_on[1].set()

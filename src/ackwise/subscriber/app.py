@@ -8,10 +8,11 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
-from ackwise.client.moments import seconds
+from ackwise.client.moments import moment, seconds
 from ackwise.connect import URL
 from ackwise.core.errors import BadInput
 from ackwise.core.limits import Seconds
@@ -74,6 +75,7 @@ class App(Router):
         self._patience = seconds(start_patience, "start_patience")
         self._link: Link | None = None
         self._consumers: list[Consumer] = []
+        self._draining: list[Consumer] = []
         self._stack: AsyncExitStack | None = None
         self.started = False
         """Latched when the app was up for the first time."""
@@ -100,7 +102,11 @@ class App(Router):
             instead=self.dependency_overrides,
             executor=executor,
             events=self.cloudevents,
+            now=self._now,
         )
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC) if self.clock is None else moment(self.clock.now())
 
     async def start(self) -> None:
         """Connect, and begin to take messages."""
@@ -135,13 +141,14 @@ class App(Router):
             await link.close()
 
     def _look(self) -> None:
-        for consumer in self._consumers:
+        for consumer in (*self._consumers, *self._draining):
             consumer.look()
 
     async def stop(self, grace: Seconds = GRACE) -> None:
         """Take nothing more, let handlers finish for `grace` seconds, give the rest back unspent."""
         waits = seconds(grace, "grace")
-        consumers, self._consumers = self._consumers, []
+        consumers = self._draining = self._consumers
+        self._consumers = []
         try:
             for consumer in consumers:
                 consumer.stop_taking()
@@ -154,6 +161,7 @@ class App(Router):
             if self.abandoned:
                 log.warning("%s handlers work on in threads; their messages went back", self.abandoned)
         finally:
+            self._draining = []
             stack, self._stack = self._stack, None
             if stack is not None:
                 await stack.aclose()

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from weakref import WeakSet
@@ -48,11 +49,12 @@ class Handling:
         instead: Mapping[Any, Any],
         executor: Executor | None = None,
         events: CloudEvents = "write",
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._subscription, self._signature = subscription, subscription.signature
         assert subscription.read is not None, "no app has taken it in"
         self._read = subscription.read
-        self._instead, self._executor, self._events = instead, executor, events
+        self._instead, self._executor, self._events, self._now = instead, executor, events, now
         self._loop = asyncio.get_running_loop()
         self._message: type[Message[Any]] = subscription.signature.message or Message
         call: Call = self._call_with_needs if subscription.signature.needs else self._call
@@ -64,8 +66,9 @@ class Handling:
 
     @property
     def unsettled(self) -> bool:
-        """Whether somebody still has a message to settle that its handler left."""
-        return any(one.unfinished for one in self._left)
+        """Whether somebody still has a message to settle that its handler left, and time to do so."""
+        now = self._now()
+        return any(one.unfinished and (one.deadline is None or one.deadline > now) for one in self._left)
 
     @property
     def in_threads(self) -> int:
