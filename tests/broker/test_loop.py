@@ -206,3 +206,36 @@ def test_a_claim_that_is_stopped_waits_no_longer(store: CountingStore) -> None:
         assert payloads(await broker.claim(claim())) == [b"1"]
 
     on_loop(store, job)
+
+
+def test_a_claim_that_waits_takes_nothing_from_who_asked_again(store: CountingStore) -> None:
+    """Its caller may have gone long ago, and have the messages from elsewhere."""
+
+    async def job(broker: AsyncBroker) -> None:
+        keyed = msgspec.structs.replace(claim(), key="mine")
+        polls = [asyncio.create_task(broker.claim(keyed, PATIENCE)) for _ in range(2)]
+        await parked(broker, 2)
+        await broker.send(push(b"1"))
+        done, (other,) = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
+        (given,) = (one.result() for one in done)
+        await broker.send(push(b"2"))
+        assert (await other).claimed.empty is EmptyReason.ENDED
+        (settled,) = await broker.send(ack(given))
+        assert (payloads(given), settled.verdict) == ([b"1"], Verdict.ACKED)
+        assert payloads(await broker.claim(claim())) == [b"2"]
+
+    on_loop(store, job)
+
+
+def test_whoever_asks_again_gets_what_a_claim_that_waited_was_given(store: CountingStore) -> None:
+    async def job(broker: AsyncBroker) -> None:
+        keyed = msgspec.structs.replace(claim(), key="mine")
+        waiting = asyncio.create_task(broker.claim(keyed, PATIENCE))
+        await parked(broker)
+        await broker.send(push(b"1"))
+        given, again = await waiting, await broker.claim(keyed, PATIENCE)
+        assert payloads(given) == payloads(again) == [b"1"]
+        (stale,), (held,) = await broker.send(ack(given)), await broker.send(ack(again))
+        assert (stale.verdict, held.verdict) == (Verdict.STALE, Verdict.ACKED)
+
+    on_loop(store, job)

@@ -96,6 +96,30 @@ def test_a_poll(app: App, door: Flaky, server: Running, explicit: bool) -> None:
     go(job)
 
 
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("explicit", [False, True])
+def test_a_poll_that_waits_on_at_a_server_that_was_left(
+    pg_url: str, clock: ManualClock, explicit: bool, at: int
+) -> None:
+    """A proxy keeps the connection: that server may give the message to nobody, or wake up when somebody has it."""
+
+    async def job() -> None:
+        with Running(pg_url, clock) as first, Running(pg_url, clock) as second:
+            door = Flaky(first.address)
+            app = App([door.url, second.url], clock=clock)
+            seen = handled(app, explicit)
+            async with app:
+                await asyncio.to_thread(first.until_waiting)
+                door.down()
+                await asyncio.to_thread(second.until_waiting)
+                with ackwise.connect((first, second)[at].url) as queue:
+                    for number in range(3):
+                        queue.push("q", number)
+                await nothing_was_lost(app, seen, 3)
+
+    go(job)
+
+
 @pytest.mark.parametrize("explicit", [False, True])
 def test_claims_and_settlements_when_the_transport_gives_up(
     app: App, door: Flaky, server: Running, explicit: bool, monkeypatch: pytest.MonkeyPatch

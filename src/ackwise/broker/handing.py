@@ -73,6 +73,11 @@ def each(claim: Claim, count: int) -> list[Claim]:
     return [msgspec.structs.replace(claim, key=f"{claim.key}/{number}") for number in range(count)]
 
 
+def waiting(claim: Claim) -> Claim:
+    """As it is tried for again while it waits."""
+    return claim if claim.key is None else msgspec.structs.replace(claim, takes_over=False)
+
+
 def release(claims: Iterable[Claimed]) -> Settle | None:
     """What gives claims back unspent; None when they hold nothing."""
     held = [claimed.lease_id for claimed in claims if claimed.lease_no]

@@ -12,7 +12,7 @@ from typing import Any
 
 from ackwise.broker import duties
 from ackwise.broker.bells import Bells
-from ackwise.broker.handing import answer, each, hand_over, release, split
+from ackwise.broker.handing import answer, each, hand_over, release, split, waiting
 from ackwise.broker.loop_lane import Lane, taken_over
 from ackwise.broker.pending import Slot, is_empty, shard_of
 from ackwise.broker.waiting import Seen, Waiters, Waiting
@@ -154,6 +154,7 @@ class AsyncBroker:
             (seen, claimed), tried = tried, None
             waits = time.monotonic() < give_up and not (stopped is not None and stopped.done())
             if not claimed.grants and waits and claimed.empty is not EmptyReason.ENDED:
+                claim = waiting(claim)
                 called = await self._park(claim, seen, claimed, give_up, stopped)
                 if called is None or not called.results:
                     continue

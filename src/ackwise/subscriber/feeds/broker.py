@@ -153,7 +153,7 @@ class BrokerFeed:
         self._again: tuple[Claim, int] | None = None
         """The claims that were not answered: they may have been granted, and are asked for again."""
         self._poll_again: Claim | None = None
-        # A poll that is asked again elsewhere, while a server still waits for the first, learns of what that was given
+        # A poll that is asked again, while another server still waits for the first try, learns of what that was given
         # when it ends: well before the lease does.
         lasts = POLL if subscription.lease is None else lease_micros(subscription.lease) / MICROS / 2
         self._wait = max(SHORTEST_POLL, min(POLL, lasts))
@@ -295,8 +295,11 @@ class BrokerFeed:
         return len(found)
 
     async def _poll(self) -> Handed:
-        self._poll_again = self._poll_again or self._keyed(self._claim)
-        handed = await self.connection.transport.claim(self._poll_again, self._wait)
+        claim = self._poll_again = self._poll_again or self._keyed(self._claim)
+        handed = await self.connection.transport.claim(claim, self._wait)
+        if handed.claimed.empty is EmptyReason.ENDED:
+            # An earlier try of the same poll may still have waited somewhere, and was given something.
+            handed = await self.connection.transport.claim(claim, 0.0)
         self._poll_again = None
         return handed
 
