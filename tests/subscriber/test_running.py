@@ -164,6 +164,27 @@ def test_a_lost_lease_cancels_the_handler_and_the_next_delivery_is_handled(live:
     go(job)
 
 
+def test_a_lease_that_is_lost_when_its_handler_is_through_leaves_nothing_behind(live: App) -> None:
+    seen: list[Message[Any]] = []
+
+    @live.subscriber("q")
+    async def handle(msg: Message[int]) -> None:
+        seen.append(msg)
+        await msg.ack()
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push("q", 1)
+            await until_acked(live, "q", 1)
+            workers = live._consumers[0]._workers
+            assert workers is not None
+            await until(lambda: workers.room > 0)
+            workers.lost(seen[0]._handover)
+            assert (workers._lost, workers._here) == (set(), set())
+
+    go(job)
+
+
 def test_stopping_lets_handlers_finish_and_gives_back_what_was_not_begun(live: App) -> None:
     seen: list[int] = []
     began, go_on = asyncio.Event(), asyncio.Event()

@@ -80,9 +80,11 @@ class Handling:
             return
         try:
             await self._around(message)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cause:
             if not _is_cancelled():
-                self._failed(message, Interrupted("something that it awaited was cancelled"))
+                problem = Interrupted("something that it awaited was cancelled")
+                problem.__cause__ = cause
+                self._failed(message, problem)
             else:
                 # It did nothing wrong: somebody else may begin at once.
                 if not message.settled:
