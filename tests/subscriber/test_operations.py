@@ -189,10 +189,19 @@ def test_a_server_that_is_gone_is_told_of_at_once(store_url: str, monkeypatch: p
     asyncio.run(job())
 
 
-@pytest.mark.parametrize("secret", ["nats://me:secret@127.0.0.1:1", "nats://secret@127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "nats://me:secret@127.0.0.1:1",
+        "nats://secret@127.0.0.1:1",
+        "http://me:secret@127.0.0.1:1",
+        "postgresql://me:secret@127.0.0.1:1/db",
+        "mysql://me:secret@127.0.0.1:1/db",
+    ],
+)
 def test_passwords_are_not_told(secret: str, caplog: pytest.LogCaptureFixture) -> None:
     app = App(secret, start_patience=0)
-    with pytest.raises(errors.StoreUnavailable, match=r"127\.0\.0\.1:1") as problem:
+    with pytest.raises((errors.StoreUnavailable, errors.BadStoreURL), match=r"127\.0\.0\.1") as problem:
         asyncio.run(app.start())
     assert "secret" not in str(problem.value) + caplog.text
     assert "secret" not in str(app.asyncapi())

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from ackwise.connect import URL, connect_async
-from ackwise.core.errors import BadInput, StoreUnavailable
+from ackwise.core.errors import BadInput, BadStoreURL, StoreUnavailable
 from ackwise.store.clock import Clock
 from ackwise.store.url import without_password
 from ackwise.subscriber.feeds.broker import BrokerLink
@@ -22,6 +22,8 @@ async def open_link(url: URL, clock: Clock | None, patience: float) -> Link:
         tries += 1
         try:
             return await _open(url, clock)
+        except BadStoreURL as problem:
+            raise BadStoreURL(without_password(problem.message)) from None
         except StoreUnavailable as problem:
             if time.monotonic() + pause > end:
                 told = without_password(problem.message)
