@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -56,9 +57,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def started(folder: Path, *options: str) -> subprocess.Popen[str]:
+@contextmanager
+def started(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """`ackwise run`; whatever becomes of the test, it ends with it."""
     command = [sys.executable, "-c", "from ackwise.cli import main; main()", "run", "shop_orders:app", *options]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def line_with(stream: IO[str] | None, what: str) -> str:
