@@ -278,18 +278,22 @@ def test_acked_first_takes_only_what_it_begins_at_once(live: App) -> None:
     go(job)
 
 
-def test_a_queue_that_is_deleted_under_it_is_found_again(live: App) -> None:
+def test_a_queue_that_is_deleted_under_it_is_complained_of_and_made_again(
+    live: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     seen: list[int] = []
+    monkeypatch.setattr("ackwise.subscriber.feeds.broker.PAUSE_AFTER_FAILURE", 0.01)
 
-    @live.subscriber("q")
+    @live.subscriber("q", retry_limit=7)
     async def handle(number: int) -> None:
         seen.append(number)
 
     async def job() -> None:
         async with live:
             await connection(live).push("q", 1)
-            await until(lambda: seen)
+            await until_acked(live, "q", 1)
             await connection(live).delete_queue("q")
+            await until(lambda: "there is no queue 'q'" in caplog.text)
             await connection(live).push("q", 2)
             await until(lambda: len(seen) == 2)
 

@@ -15,7 +15,7 @@ from ackwise.subscriber import AckPolicy, App, Message
 from tests.client.flaky import Flaky
 from tests.server.running import Running
 from tests.subscriber.conftest import PATIENCE, until
-from tests.subscriber.test_operations import line_with, started
+from tests.subscriber.test_operations import ORDERS, line_with, started
 from tests.subscriber.test_running import connection, go
 
 
@@ -188,6 +188,27 @@ def test_the_grace_binds_handlers_in_threads(tmp_path: Path) -> None:
     with ackwise.connect(url) as queue:
         (again,) = queue.claim("orders")
         assert (again.failures, again.attempt) == (0, 2)
+
+
+def test_a_second_signal_ends_the_grace(tmp_path: Path) -> None:
+    (tmp_path / "shop_orders.py").write_text(ORDERS)
+    (tmp_path / "go").write_text("")
+    url = f"sqlite:///{tmp_path}/orders.db"
+    with ackwise.connect(url) as queue:
+        queue.push_many("orders", range(2))
+    with started(tmp_path, "--grace", "600") as process:
+        line_with(process.stdout, "began 0")
+        process.send_signal(signal.SIGTERM)
+        with ackwise.connect(url) as queue:
+            # It drains: what was not begun is back.
+            while not (rest := queue.claim("orders", max=9, wait=1)):
+                assert process.poll() is None
+            assert rest.release() == "released"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    with ackwise.connect(url) as queue:
+        found = queue.claim("orders", max=9)
+        assert [(one.json(), one.failures) for one in found] == [(0, 0), (1, 0)]
 
 
 def test_a_server_that_is_gone_is_not_waited_for(

@@ -167,18 +167,27 @@ class App(Router):
                 await stack.aclose()
 
     async def run(self, *, grace: Seconds = GRACE, health_port: int | None = None, host: str = "127.0.0.1") -> None:
-        """Run until SIGTERM or Ctrl-C, which drain; with a `health_port` it tells over HTTP how it is."""
+        """Run until SIGTERM or Ctrl-C, which drain; a second one ends the grace.
+
+        With a `health_port` it tells over HTTP how it is.
+        """
         seconds(grace, "grace")
         over = asyncio.Event()
         loop = asyncio.get_running_loop()
+
+        def told() -> None:
+            over.set()
+            for consumer in self._draining:
+                consumer.hurry()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, over.set)
+            loop.add_signal_handler(number, told)
         try:
             async with health.serving(self, host, health_port) as where:
                 if not await self._started_before(over):
                     return
-                told = "" if where is None else f", health at {where}/health/ready"
-                log.info("%s subscribers run on %s%s", len(self.subscriptions), _shown(self.url), told)
+                health_at = "" if where is None else f", health at {where}/health/ready"
+                log.info("%s subscribers run on %s%s", len(self.subscriptions), _shown(self.url), health_at)
                 await over.wait()
                 await self.stop(grace)
         finally:

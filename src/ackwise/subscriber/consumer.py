@@ -65,6 +65,10 @@ class Consumer:
     def stop_taking(self) -> None:
         self._feed.stop()
 
+    def hurry(self) -> None:
+        if self._workers is not None:
+            self._workers.hurry()
+
     async def stop(self, grace: float) -> None:
         try:
             if self._workers is not None:

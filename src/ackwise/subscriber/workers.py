@@ -37,6 +37,7 @@ class Workers:
         self._lasts: float | None = None
         self._idle, self._complete = asyncio.Event(), asyncio.Event()
         self._idle.set()
+        self._grace: asyncio.Timeout | None = None
         self._ending = self.over = False
         """Drained: nothing will be settled by its handlers any more."""
         self._tasks = [
@@ -123,7 +124,7 @@ class Workers:
         settled; cancel what is left."""
         self._give_back()
         with suppress(TimeoutError):
-            async with asyncio.timeout(grace):
+            async with asyncio.timeout(grace) as self._grace:
                 await self._complete.wait()
                 await self._idle.wait()
                 while unsettled():
@@ -137,6 +138,11 @@ class Workers:
             log.warning("%s was cancelled and does not end", self._subscription.name)
         self.over = True
         self._feed.wake()
+
+    def hurry(self) -> None:
+        """The grace is over now."""
+        if self._grace is not None and not self._grace.expired() and not self._ending:
+            self._grace.reschedule(self._loop.time())
 
     def _give_back(self) -> None:
         if self._subscription.acked_first:
