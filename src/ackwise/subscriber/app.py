@@ -17,13 +17,12 @@ from ackwise.connect import URL
 from ackwise.core.errors import BadInput
 from ackwise.core.limits import Seconds
 from ackwise.store.clock import Clock, ManualClock
-from ackwise.store.url import without_password
 from ackwise.subscriber import asyncapi, health, tracing
 from ackwise.subscriber.codecs import Codec, JSONCodec
 from ackwise.subscriber.consumer import Consumer
 from ackwise.subscriber.feeds.feed import Link
 from ackwise.subscriber.handling import Handling, Middleware
-from ackwise.subscriber.opening import open_link
+from ackwise.subscriber.opening import open_link, shown
 from ackwise.subscriber.policies import CloudEvents, Undecodable
 from ackwise.subscriber.routing import Router
 from ackwise.subscriber.subscription import Subscription
@@ -187,7 +186,7 @@ class App(Router):
                 if not await self._started_before(over):
                     return
                 health_at = "" if where is None else f", health at {where}/health/ready"
-                log.info("%s subscribers run on %s%s", len(self.subscriptions), _shown(self.url), health_at)
+                log.info("%s subscribers run on %s%s", len(self.subscriptions), shown(self.url), health_at)
                 await over.wait()
                 await self.stop(grace)
         finally:
@@ -236,7 +235,3 @@ class App(Router):
 def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(what)
-
-
-def _shown(url: URL) -> str:
-    return without_password(url if isinstance(url, str) else ", ".join(url))

@@ -38,9 +38,11 @@ async def _open(url: URL, clock: Clock | None) -> Link:
             # Imported when asked for: most have no NATS.
             from ackwise.subscriber.feeds.jetstream import NATSLink
         except ImportError:
-            raise BadInput(f"{without_password(url)} needs nats-py: pip install 'ackwise[nats]'") from None
-        link = await NATSLink.open(url)
-        # From now on it is only told.
-        link.url = without_password(url)
-        return link
+            raise BadInput(f"{shown(url)} needs nats-py: pip install 'ackwise[nats]'") from None
+        return await NATSLink.open(url)
     return BrokerLink(await connect_async(url, clock=clock))
+
+
+def shown(url: URL) -> str:
+    """As it may be told: without passwords."""
+    return without_password(url if isinstance(url, str) else ", ".join(url))
