@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 
 from ackwise.broker import AsyncBroker
@@ -13,6 +14,7 @@ from ackwise.core.commands import Claim, ConfigureQueue, Push
 from ackwise.core.errors import BadInput, Draining
 from ackwise.core.messages import NewMessage
 from ackwise.core.queries import QueueStats
+from ackwise.core.settlement import Verdict
 from ackwise.store.clock import ManualClock
 from tests.broker.support import CountingStore, ack, claim, payloads, push
 from tests.broker.watched import PATIENCE
@@ -154,5 +156,86 @@ def test_settle_and_claim_share_a_turn(store: CountingStore) -> None:
         settled, ahead = await broker.claim_ahead(ack(second), claim(), 4)
         assert [payloads(one) for one in ahead] == [[b"3"]]
         assert store.turns == turns + 2
+
+    on_loop(store, job)
+
+
+def test_claims_ahead_with_a_key_are_the_same_claims_again(store: CountingStore) -> None:
+    """Also with the settlement that went with them, when the answer to both got lost."""
+
+    async def job(broker: AsyncBroker) -> None:
+        await broker.send(push(b"1", b"2", b"3", b"4"))
+        first = await broker.claim(claim())
+        settle, keyed = ack(first), msgspec.structs.replace(claim(), key="mine")
+        settled, ahead = await broker.claim_ahead(settle, keyed, 2)
+        again, same = await broker.claim_ahead(settle, keyed, 2)
+        assert [one.verdict for one in (*settled, *again)] == [Verdict.ACKED, Verdict.ALREADY]
+        assert [payloads(one) for one in ahead] == [payloads(one) for one in same] == [[b"2"], [b"3"]]
+        (stale, *_), (held, *_) = await broker.send(ack(ahead[0])), await broker.send(ack(same[0]))
+        assert (stale.verdict, held.verdict) == (Verdict.STALE, Verdict.ACKED)
+        assert payloads(await broker.claim(claim())) == [b"4"]
+
+    on_loop(store, job)
+
+
+def test_a_claim_that_is_stopped_has_what_it_was_given(store: CountingStore) -> None:
+    """What it acked at once could not be given back."""
+
+    async def job(broker: AsyncBroker) -> None:
+        stopped: asyncio.Future[None] = broker.loop.create_future()
+        waiting = asyncio.create_task(broker.claim(Claim(queue="q", auto_ack=True), PATIENCE, stopped))
+        await parked(broker)
+        pushing = asyncio.create_task(broker.send(push(b"1")))
+        while len(broker.waiters):
+            await asyncio.sleep(0)
+        stopped.set_result(None)
+        assert payloads(await waiting) == [b"1"]
+        await pushing
+
+    on_loop(store, job)
+
+
+def test_a_claim_that_is_stopped_waits_no_longer(store: CountingStore) -> None:
+    async def job(broker: AsyncBroker) -> None:
+        stopped: asyncio.Future[None] = broker.loop.create_future()
+        waiting = asyncio.create_task(broker.claim(claim(), 100 * PATIENCE, stopped))
+        await parked(broker)
+        stopped.set_result(None)
+        assert payloads(await waiting) == []
+        await broker.send(push(b"1"))
+        assert payloads(await broker.claim(claim())) == [b"1"]
+
+    on_loop(store, job)
+
+
+def test_a_claim_that_waits_takes_nothing_from_who_asked_again(store: CountingStore) -> None:
+    """Its caller may have gone long ago, and have the messages from elsewhere."""
+
+    async def job(broker: AsyncBroker) -> None:
+        keyed = msgspec.structs.replace(claim(), key="mine")
+        polls = [asyncio.create_task(broker.claim(keyed, PATIENCE)) for _ in range(2)]
+        await parked(broker, 2)
+        await broker.send(push(b"1"))
+        done, (other,) = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
+        (given,) = (one.result() for one in done)
+        await broker.send(push(b"2"))
+        assert (await other).claimed.empty is EmptyReason.ENDED
+        (settled,) = await broker.send(ack(given))
+        assert (payloads(given), settled.verdict) == ([b"1"], Verdict.ACKED)
+        assert payloads(await broker.claim(claim())) == [b"2"]
+
+    on_loop(store, job)
+
+
+def test_whoever_asks_again_gets_what_a_claim_that_waited_was_given(store: CountingStore) -> None:
+    async def job(broker: AsyncBroker) -> None:
+        keyed = msgspec.structs.replace(claim(), key="mine")
+        waiting = asyncio.create_task(broker.claim(keyed, PATIENCE))
+        await parked(broker)
+        await broker.send(push(b"1"))
+        given, again = await waiting, await broker.claim(keyed, PATIENCE)
+        assert payloads(given) == payloads(again) == [b"1"]
+        (stale,), (held,) = await broker.send(ack(given)), await broker.send(ack(again))
+        assert (stale.verdict, held.verdict) == (Verdict.STALE, Verdict.ACKED)
 
     on_loop(store, job)

@@ -113,11 +113,14 @@ def test_check_is_content_and_shows_what_is_in_force(ackwise: Ackwise, url: str)
 
 
 def test_check_hides_passwords() -> None:
-    from ackwise.cli.check import _without_password
+    from ackwise.store.url import without_password
 
-    assert _without_password("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"
-    assert _without_password("postgresql://host/db?password=secret&a=b") == "postgresql://host/db?password=***&a=b"
-    assert _without_password("postgresql://me@host/db") == "postgresql://me@host/db"
+    assert without_password("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"
+    assert without_password("postgresql://host/db?password=secret&a=b") == "postgresql://host/db?password=***&a=b"
+    assert without_password("postgresql://me@host/db") == "postgresql://me@host/db"
+    assert without_password("no answer at nats://me:s@host:1, nats://token@b: x") == (
+        "no answer at nats://me:***@host:1, nats://***@b: x"
+    )
 
 
 def test_nouns_speak_to_a_server_as_well(ackwise: Ackwise, url: str) -> None:

@@ -128,6 +128,23 @@ def test_a_claim_with_a_key_is_repeated(queue: ackwise.Connection, flaky: Flaky)
     assert queue.groups("q")[0].held == 2
 
 
+def test_so_are_claims_ahead_and_the_settlement_with_them(queue: ackwise.Connection, flaky: Flaky) -> None:
+    queue.push_many("q", range(5))
+    settle = Settle(entries=[settling.asked(queue.claim("q").selector, Outcome.ACK)])
+    flaky.fail("/v1/claim", *LOST)
+    settled, handed = queue._transport.claim_ahead(settle, Claim(queue="q", key="job"), 3)
+    assert [one.messages[0].payload for one in handed] == [b"1", b"2", b"3"]
+    assert ([one.verdict for one in settled], queue.groups("q")[0].acked) == ([Verdict.ALREADY], 1)
+    assert queue._transport.repeats == 1  # type: ignore[attr-defined]
+    flaky.fail("/v1/claim", "lose the answer")
+    queue._transport._patience = 0.0  # type: ignore[attr-defined]
+    with pytest.raises(errors.OutcomeUnknown):
+        queue._transport.claim_ahead(settle, Claim(queue="q", key="last"), 3)
+    queue._transport._patience = 5.0  # type: ignore[attr-defined]
+    _, handed = queue._transport.claim_ahead(None, Claim(queue="q", key="last"), 3)
+    assert [one.messages[0].payload for one in handed] == [b"4"]
+
+
 def test_a_claim_that_was_refused_is_repeated(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push("q", 1)
     flaky.fail("/v1/claim", refusal(429, "overloaded"), refusal(503, "draining"))

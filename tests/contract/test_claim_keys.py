@@ -22,6 +22,14 @@ def test_the_same_key_is_the_same_claim_under_a_new_lease(desk: Desk) -> None:
     assert counts(desk.group()) == {"held": 3, "unread": 3}
 
 
+def test_one_that_takes_nothing_over_leaves_what_is_held_alone(desk: Desk) -> None:
+    desk.number(2)
+    assert desk.claim(1, key="k", takes_over=False).bodies == ["0"]
+    assert desk.claim(1, key="k", takes_over=False).claimed.empty == "ended"
+    (held,) = desk.claim(1, key="k").deliveries
+    assert (desk.ack(held), counts(desk.group())) == (["acked"], {"acked": 1, "unread": 1})
+
+
 def test_the_old_lease_is_fenced_off(desk: Desk) -> None:
     desk.number(2)
     old = desk.claim(key="k")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -24,7 +25,9 @@ import ackwise
 from ackwise import errors
 from ackwise.cli.run import found
 from ackwise.subscriber import App, Message, TestApp, tracing
-from tests.subscriber.conftest import Run, until
+from tests.client.flaky import Flaky
+from tests.server.running import Running
+from tests.subscriber.conftest import PATIENCE, Run, until
 
 ORDERS = '''
 import sys
@@ -54,9 +57,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def started(folder: Path, *options: str) -> subprocess.Popen[str]:
+@contextmanager
+def started(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """`ackwise run`; whatever becomes of the test, it ends with it."""
     command = [sys.executable, "-c", "from ackwise.cli import main; main()", "run", "shop_orders:app", *options]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def line_with(stream: IO[str] | None, what: str) -> str:
@@ -157,6 +166,61 @@ def test_health_of_an_app(live: App) -> None:
     asyncio.run(job())
 
 
+def test_an_app_that_only_publishes_is_ready(live: App) -> None:
+    live.publisher("q", int)
+
+    async def job() -> None:
+        async with live:
+            assert await live.ready()
+        assert not await live.ready()
+
+    asyncio.run(job())
+
+
+def test_a_server_that_is_gone_is_told_of_at_once(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for health has less patience than a call has."""
+    monkeypatch.setattr("ackwise.subscriber.feeds.broker.CHECK_WITHIN", 0.2)
+
+    async def job() -> None:
+        with Running(store_url) as server:
+            door = Flaky(server.address)
+            app = App(door.url)
+            app.publisher("q", int)
+            await app.start()
+            door.down()
+            async with asyncio.timeout(PATIENCE):
+                assert not await app.ready()
+            assert app.live
+            await app.stop(grace=0)
+
+    asyncio.run(job())
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "nats://me:secret@127.0.0.1:1",
+        "nats://secret@127.0.0.1:1",
+        "http://me:secret@127.0.0.1:1",
+        "postgresql://me:secret@127.0.0.1:1/db",
+        "mysql://me:secret@127.0.0.1:1/db",
+    ],
+)
+def test_passwords_are_not_told(secret: str, caplog: pytest.LogCaptureFixture) -> None:
+    app = App(secret, start_patience=0)
+    with pytest.raises((errors.StoreUnavailable, errors.BadStoreURL), match=r"127\.0\.0\.1") as problem:
+        asyncio.run(app.start())
+    assert "secret" not in str(problem.value) + caplog.text
+    assert "secret" not in str(app.asyncapi())
+
+
+def test_nor_where_it_runs(folder: Path) -> None:
+    with started(folder, "--url", "sqlite:///password=secret") as process:
+        assert "password=***" in line_with(process.stderr, "subscribers run on")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
@@ -195,6 +259,21 @@ def test_spans_hang_together_across_the_queue(app: App, run: Run, spans: InMemor
     assert process.attributes["messaging.destination.name"] == "q"
     assert process.attributes["messaging.delivery.attempt"] == 1
     assert [event.name for event in process.events] == ["exception"]
+
+
+def test_an_app_may_leave_tracing_out(run: Run, spans: InMemorySpanExporter) -> None:
+    app = App("http://127.0.0.1:1", tracing=False)
+    orders = app.publisher("q", int)
+
+    @app.subscriber("q")
+    async def handle(number: int) -> None: ...
+
+    async def job(test: TestApp) -> None:
+        await orders.publish(1)
+        assert await test.deliver() == 1
+
+    run(app, job)
+    assert spans.get_finished_spans() == ()
 
 
 def test_without_a_provider_nothing_is_traced() -> None:
@@ -245,6 +324,51 @@ def test_the_asyncapi_document(app: App) -> None:
     channel = document["channels"]["orders/new"]
     assert channel["messages"]["Order"]["payload"] == {"$ref": "#/components/schemas/Order"}
     assert document["channels"]["blobs"]["messages"]["bytes"]["payload"]["format"] == "binary"
+
+
+def test_one_function_on_several_queues_is_several_operations(app: App) -> None:
+    async def handle(number: int) -> None: ...
+
+    app.subscriber("a")(handle)
+    app.subscriber("b")(handle)
+    app.subscriber("b", group="other")(handle)
+    app.publisher("c", int)
+    app.publisher("c", str)
+    operations = app.asyncapi()["operations"]
+    assert [one["channel"]["$ref"] for one in operations.values()] == [
+        "#/channels/a",
+        "#/channels/b",
+        "#/channels/b",
+        "#/channels/c",
+    ]
+    assert len(operations["publish.c"]["messages"]) == 2
+
+
+class Odd:
+    """What only a codec of somebody's own can read."""
+
+
+@pytest.mark.parametrize("content_type", ["application/x-odd", "application/json"])
+def test_the_types_of_a_codec_of_ones_own_are_told_as_far_as_they_can_be(content_type: str) -> None:
+    class Codec:
+        def __init__(self) -> None:
+            self.content_type = content_type
+
+        def reader(self, kind: Any) -> Any:
+            return lambda body: Odd()
+
+        def writer(self, kind: Any) -> Any:
+            return lambda odd: b""
+
+    app = App("sqlite:///x.db", codec=Codec())
+
+    @app.subscriber("a")
+    async def handle(odd: Odd) -> None: ...
+
+    app.publisher("b", Odd)
+    channels = app.asyncapi()["channels"]
+    for name in ("a", "b"):
+        assert channels[name]["messages"]["Odd"] == {"name": "Odd", "contentType": content_type}
 
 
 def resolved(document: dict[str, Any], ref: str) -> Any:

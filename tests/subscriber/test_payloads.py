@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 import pydantic
@@ -32,9 +33,20 @@ class Typed(TypedDict):
     id: int
 
 
+class Renamed(pydantic.BaseModel):
+    order_id: int = pydantic.Field(alias="orderId")
+
+
+class Camel(msgspec.Struct, rename="camel"):
+    order_id: int
+
+
 @dataclass
 class Holder:
     inner: Model
+
+
+Positive = Annotated[int, pydantic.Field(gt=0)]
 
 
 KINDS: list[tuple[Any, Any]] = [
@@ -53,6 +65,11 @@ KINDS: list[tuple[Any, Any]] = [
     (bytes, b"\x00\xff"),
     (Model | None, Model(id=3)),
     (Any, {"anything": [1, None]}),
+    (object, [1, "a"]),
+    (Renamed, Renamed(orderId=3)),
+    (list[Renamed], [Renamed(orderId=3)]),
+    (Camel, Camel(3)),
+    (Positive, 5),
 ]
 
 
@@ -232,6 +249,52 @@ def test_a_publisher_refuses_nothing_and_what_it_cannot_write(app: App, run: Run
     run(app, job)
 
 
+UNFIT: list[tuple[Any, Any]] = [
+    (Data, "not a Data"),
+    (Data, {"wrong": 1}),
+    (Data, Data("x")),  # type: ignore[arg-type]
+    (Struct, {"id": None}),
+    (Typed, {}),
+    (list[Data], [Data(1), 2]),
+    (int, "x"),
+    (int, 1.5),
+    (Positive, -5),
+    (float, float("nan")),
+    (str, "\udc80"),
+    (bytes, 5),
+    (bytes, "text"),
+    (bytes, [1, 2]),
+    (Model, {"id": "x"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), UNFIT, ids=lambda value: str(value)[:30])
+def test_a_publisher_refuses_what_its_subscribers_could_not_read(app: App, run: Run, kind: Any, value: Any) -> None:
+    publisher = app.publisher("q", kind)
+
+    async def job(test: TestApp) -> None:
+        with pytest.raises(errors.BadInput, match="payload"):
+            await publisher.publish(value)
+        assert [one.name for one in await test.connection.queues()] == []
+
+    run(app, job)
+
+
+def test_a_test_publishes_models_under_their_aliases(app: App, run: Run) -> None:
+    seen: list[Renamed] = []
+
+    @app.subscriber("q")
+    async def handle(order: Renamed) -> None:
+        seen.append(order)
+
+    async def job(test: TestApp) -> None:
+        await test.publish("q", Renamed(orderId=3))
+        await test.deliver()
+        assert seen == [Renamed(orderId=3)]
+
+    run(app, job)
+
+
 def test_a_publisher_delays_and_stores_once(app: App, run: Run) -> None:
     seen = events(app)
     publisher = app.publisher("q", Data)
@@ -246,7 +309,7 @@ def test_a_publisher_delays_and_stores_once(app: App, run: Run) -> None:
 
 def test_a_publisher_of_an_app_that_is_not_started_says_so(app: App) -> None:
     with pytest.raises(RuntimeError, match="not started"):
-        app.publisher("q", Data)._link()
+        asyncio.run(app.publisher("q", Data).publish(Data(1)))
 
 
 class Upper:

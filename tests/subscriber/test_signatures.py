@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Optional, TypeVar, Union
+from typing import Annotated, Any, Generic, NewType, Optional, TypeVar, Union
 
 import pytest
+import typing_extensions
 
 from ackwise.core.errors import BadInput
 from ackwise.subscriber import AckPolicy, App, Depends, Message
@@ -37,6 +39,30 @@ async def with_dependency(order: Order, limit: Annotated[int, Depends(lambda: 3)
 async def keyword_only(*, order: Order) -> None: ...
 
 
+Named = NewType("Named", Message[Order])
+Alias = typing_extensions.TypeAliasType("Alias", Message[Order])
+MaybeAlias = typing_extensions.TypeAliasType("MaybeAlias", Message[Order] | None)
+
+
+class Plain:
+    def __init__(self, id: int) -> None:
+        self.id = id
+
+
+@dataclass
+class WithPlain:
+    inner: list[Plain]
+
+
+@dataclass
+class Other:
+    id: int
+
+
+async def named_anew(msg: Named) -> None: ...
+async def aliased(msg: Alias) -> None: ...
+
+
 class Service:
     async def method(self, order: Order) -> None: ...
 
@@ -56,6 +82,8 @@ class Service:
         (with_dependency, Order, False),
         (keyword_only, Order, False),
         (Service().method, Order, False),
+        (named_anew, Order, True),
+        (aliased, Order, True),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -83,8 +111,24 @@ async def generator(order: Order):  # type: ignore[no-untyped-def]
     yield order
 
 
+async def maybe_aliased(msg: MaybeAlias) -> None: ...
+async def message_with_default(order: Order, msg: Message[Order] = None) -> None: ...  # type: ignore[assignment]
+async def optional_with_default(order: Order, msg: Message[Order] | None = None) -> None: ...
+async def only_a_default(msg: Message[Order] | None = None) -> None: ...
+async def attribute(order: datetime.Missing) -> None: ...  # type: ignore[name-defined]
+async def syntax(order: Any) -> None: ...
+async def plain(order: Plain) -> None: ...
+async def plain_inside(msg: Message[WithPlain]) -> None: ...
+async def imaginary(number: complex) -> None: ...
+async def function(call: Callable[[int], int]) -> None: ...
+async def a_type(kind: type[Order]) -> None: ...
+async def two_alike(order: Order | Other) -> None: ...
+
+
 async def lost_dependency(order: Order, x: Annotated[int, Depends(lambda y: y)]) -> None: ...
 
+
+syntax.__annotations__["order"] = "Order["
 
 REFUSED = [
     (optional, "comes alone"),
@@ -103,6 +147,18 @@ REFUSED = [
     (by_position, "by position"),
     (generator, "generator"),
     (lost_dependency, "nothing says where"),
+    (maybe_aliased, "comes alone"),
+    (message_with_default, "always there"),
+    (optional_with_default, "always there"),
+    (only_a_default, "always there"),
+    (attribute, "cannot be resolved.*Missing"),
+    (syntax, "cannot be resolved"),
+    (plain, "no payload can be read as .*Plain"),
+    (plain_inside, "nothing that could be read as Plain"),
+    (imaginary, "complex"),
+    (function, "Callable"),
+    (a_type, "type"),
+    (two_alike, "no payload can be read as .*Other"),
 ]
 
 
@@ -144,6 +200,25 @@ def test_a_dependency_on_itself(app: App) -> None:
     handle.__annotations__["x"] = Annotated[int, Depends(chicken)]
     with pytest.raises(TypeError, match="depends on itself"):
         app.subscriber("q")(handle)
+
+
+def test_a_codec_of_ones_own_may_read_any_type_and_may_refuse_it(app: App) -> None:
+    class Pickles:
+        content_type = "application/x-pickle"
+
+        def reader(self, kind: Any) -> Any:
+            if kind is not Plain:
+                raise KeyError(kind)
+            return lambda body: Plain(len(body))
+
+        def writer(self, kind: Any) -> Any:
+            return bytes
+
+    app.subscriber("q", codec=Pickles())(plain)
+    with pytest.raises(TypeError, match=r"imaginary.*complex"):
+        app.subscriber("q", codec=Pickles())(imaginary)
+    with pytest.raises(TypeError, match=r"publisher of q.*Plain"):
+        app.publisher("q", Plain)
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,98 @@ def test_routers_bring_their_handlers_and_publishers_under_their_prefix(app: App
     run(app, job)
 
 
+class Marked:
+    """A codec of somebody's own."""
+
+    content_type = "text/x-marked"
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+
+    def reader(self, kind: Any) -> Any:
+        return lambda body: int(body.decode().removeprefix(self._mark))
+
+    def writer(self, kind: Any) -> Any:
+        return lambda value: f"{self._mark}{value}".encode()
+
+
+def test_what_a_router_does_not_say_the_app_says(run: Run) -> None:
+    quiet, own = Router("quiet."), Router("own.", codec=Marked("!"), on_undecodable="dead_letter")
+    publishers = quiet.publisher("q", int), own.publisher("q", int), own.publisher("third", int, codec=Marked("?"))
+    for router in (quiet, own):
+
+        @router.subscriber("q", retry_limit=2)
+        async def handle(number: int) -> None:
+            trail.append(f"{number}")
+
+    app = App(
+        "http://127.0.0.1:1",
+        name="shop",
+        cloudevents="off",
+        codec=Marked("#"),
+        on_undecodable="nak",
+        tracing=False,
+    )
+    app.include_router(quiet)
+    app.include_router(own)
+
+    async def job(test: TestApp) -> None:
+        for number, publisher in enumerate(publishers):
+            await publisher.publish(number)
+        found = [await test.connection.browse(name) for name in ("quiet.q", "own.q", "own.third")]
+        assert [(one.payload, one.headers) for (one,) in found] == [(b"#0", {}), (b"!1", {}), (b"?2", {})]
+        await test.deliver()
+        assert trail == ["0", "1"]
+        for name in ("quiet.q", "own.q"):
+            await test.publish(name, b"x")
+        await test.deliver()
+        letters = {letter.queue: letter.reason for letter in await test.dead_letters()}
+        assert letters == {"quiet.q": "retry_limit", "own.q": "undecodable"}
+
+    run(app, job)
+
+
+def test_the_source_of_events_is_the_apps_name_also_from_routers(run: Run) -> None:
+    router = Router()
+    publisher = router.publisher("q", int)
+    app = App("http://127.0.0.1:1", name="shop")
+    app.include_router(router)
+
+    async def job(test: TestApp) -> None:
+        await publisher.publish(1)
+        (stored,) = await test.connection.browse("q")
+        assert stored.headers["ce-source"] == "shop"
+
+    run(app, job)
+
+
+def test_a_router_that_is_taken_in_is_complete(app: App) -> None:
+    router = Router("r.")
+    app.include_router(router)
+    with pytest.raises(RuntimeError, match=r"handle comes too late.*before that"):
+
+        @router.subscriber("late")
+        async def handle(number: int) -> None: ...
+
+    with pytest.raises(RuntimeError, match="publisher of late comes too late"):
+        router.publisher("late", int)
+    with pytest.raises(RuntimeError, match="taken in already"):
+        App("http://127.0.0.1:1").include_router(router)
+    with pytest.raises(RuntimeError, match="taken in already"):
+        app.include_router(app)
+    assert (app.subscriptions, app.publishers) == ([], [])
+
+
+def test_what_no_codec_can_read_is_refused_when_the_router_is_taken_in(app: App) -> None:
+    router = Router()
+
+    async def handle(number: complex) -> None: ...
+
+    router.subscriber("q")(handle)
+    with pytest.raises(TypeError, match=r"handle.*complex"):
+        app.include_router(router)
+
+
 def test_lifespan_stands_around_everything(run: Run) -> None:
     @asynccontextmanager
     async def lifespan(app: App) -> AsyncIterator[None]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
+import msgspec
+
 from ackwise.broker.pending import Slot
 from ackwise.core import queries as q
 from ackwise.core.answers import Claimed, Grant, Handed, Settled
-from ackwise.core.commands import Settle, giving_back
+from ackwise.core.commands import Claim, Settle, giving_back
 from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.core.graph.commands import AskGraph, DescribeGraph
 from ackwise.core.messages import Message
@@ -62,6 +64,18 @@ class LazyMessages(Sequence[Message]):
 def runs(handed: Handed) -> Sequence[Run]:
     """What was handed over, for whoever reads it column by column."""
     return handed.messages.runs if isinstance(handed.messages, LazyMessages) else ()
+
+
+def each(claim: Claim, count: int) -> list[Claim]:
+    """The same claim so many times. Those of one with a key have keys of their own: `key/0`, `key/1` ..."""
+    if claim.key is None:
+        return [claim] * count
+    return [msgspec.structs.replace(claim, key=f"{claim.key}/{number}") for number in range(count)]
+
+
+def waiting(claim: Claim) -> Claim:
+    """As it is tried for again while it waits."""
+    return claim if claim.key is None else msgspec.structs.replace(claim, takes_over=False)
 
 
 def release(claims: Iterable[Claimed]) -> Settle | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ackwise.broker import duties
 from ackwise.broker.bells import Bells
-from ackwise.broker.handing import answer, hand_over, release, split
+from ackwise.broker.handing import answer, each, hand_over, release, split, waiting
 from ackwise.broker.loop_lane import Lane, taken_over
 from ackwise.broker.pending import Slot, is_empty, shard_of
 from ackwise.broker.waiting import Seen, Waiters, Waiting
@@ -27,6 +27,9 @@ from ackwise.store.port import SHORT_READ, Prepared, Store
 
 class AsyncBroker:
     """Everything a caller on this event loop needs of a store."""
+
+    repeats = 0
+    """No answer gets lost on the way, so nothing is asked for again."""
 
     def __init__(self, store: Store, *, background: bool = True) -> None:
         self.store = store
@@ -94,10 +97,13 @@ class AsyncBroker:
             raise Draining("the broker is closed")
         return await self._lanes[shard_of(commands, len(self._lanes))].submit(commands)
 
-    async def claim(self, command: Claim, wait: float = 0.0) -> Handed:
-        """Claim, waiting up to `wait` seconds for something to be there."""
+    async def claim(self, command: Claim, wait: float = 0.0, stopped: asyncio.Future[None] | None = None) -> Handed:
+        """Claim, waiting up to `wait` seconds for something to be there, and not longer than until it is `stopped`.
+
+        Whoever stops it has what it was given meanwhile; what a claim that is cancelled acked at once is lost.
+        """
         with self._under_way():
-            return await self._claim(command, time.monotonic() + wait)
+            return await self._claim(command, time.monotonic() + wait, stopped=stopped)
 
     async def settle_and_claim(
         self, settle: Settle | None, claim: Claim, wait: float = 0.0
@@ -128,7 +134,13 @@ class AsyncBroker:
             if not self._claims:
                 self._quiet.set()
 
-    async def _claim(self, claim: Claim, give_up: float, tried: tuple[Seen, Claimed] | None = None) -> Handed:
+    async def _claim(
+        self,
+        claim: Claim,
+        give_up: float,
+        tried: tuple[Seen, Claimed] | None = None,
+        stopped: asyncio.Future[None] | None = None,
+    ) -> Handed:
         """Try, park and try again; `tried` is a first try that was made already."""
         called: Waiting | None = None
         while True:
@@ -140,8 +152,10 @@ class AsyncBroker:
                 if called is not None:
                     self._wake(self.waiters.pass_on(called, tried[1]))
             (seen, claimed), tried = tried, None
-            if not claimed.grants and time.monotonic() < give_up and claimed.empty is not EmptyReason.ENDED:
-                called = await self._park(claim, seen, claimed, give_up)
+            waits = time.monotonic() < give_up and not (stopped is not None and stopped.done())
+            if not claimed.grants and waits and claimed.empty is not EmptyReason.ENDED:
+                claim = waiting(claim)
+                called = await self._park(claim, seen, claimed, give_up, stopped)
                 if called is None or not called.results:
                     continue
                 claimed = called.answers()[0]
@@ -158,9 +172,10 @@ class AsyncBroker:
         with self._under_way():
             if self._draining:
                 return await self.send(settle) if settle is not None else [], []
-            commands: list[Command] = [claim] * count if settle is None else [settle, *([claim] * count)]
+            asked = each(claim, count)
+            commands: list[Command] = [*asked] if settle is None else [settle, *asked]
             settled, claims = await self._split(await self._submit(commands), settle)
-            handed = await self._hand_over_all([claim] * count, claims)
+            handed = await self._hand_over_all(asked, claims)
             return settled, [one for one in handed if one.claimed.grants]
 
     async def claim_each(self, claims: Sequence[Claim]) -> list[Handed]:
@@ -214,7 +229,9 @@ class AsyncBroker:
         except AckwiseError as problem:
             duties.complain("giving back a claim", problem)
 
-    async def _park(self, claim: Claim, seen: Seen, empty: Claimed, give_up: float) -> Waiting | None:
+    async def _park(
+        self, claim: Claim, seen: Seen, empty: Claimed, give_up: float, stopped: asyncio.Future[None] | None
+    ) -> Waiting | None:
         """Sleep until a turn has tried for the claim, or it is time to try again. None: it is so already."""
         done: asyncio.Future[None] = self.loop.create_future()
         slot = Waiting(claim, lambda: _over(done), empty.until)
@@ -224,6 +241,12 @@ class AsyncBroker:
         if empty.until is not None:
             timeout = min(timeout, max(0.001, (empty.until - self.store.now()) / 1e6))
         timer = self.loop.call_later(max(0.0, timeout), self._leave, slot)
+
+        def leave(_: object) -> None:
+            self._leave(slot)
+
+        if stopped is not None:
+            stopped.add_done_callback(leave)
         try:
             await done
         except asyncio.CancelledError:
@@ -234,6 +257,8 @@ class AsyncBroker:
             raise
         finally:
             timer.cancel()
+            if stopped is not None:
+                stopped.remove_done_callback(leave)
         if slot.error is not None:
             raise slot.error
         return slot

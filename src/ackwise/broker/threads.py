@@ -10,7 +10,7 @@ from typing import Any
 
 from ackwise.broker import duties
 from ackwise.broker.bells import Bells
-from ackwise.broker.handing import answer, hand_over, release, split
+from ackwise.broker.handing import answer, each, hand_over, release, split, waiting
 from ackwise.broker.pending import Pending, Slot, deal, interrupted, is_empty, shard_of
 from ackwise.broker.waiting import Seen, Waiters, Waiting
 from ackwise.core.answers import Claimed, Handed, Settled, nothing
@@ -191,6 +191,7 @@ class Broker:
                     self._wake(self.waiters.pass_on(called, tried[1]))
             (seen, claimed), tried = tried, None
             if not claimed.grants and time.monotonic() < give_up and claimed.empty is not EmptyReason.ENDED:
+                claim = waiting(claim)
                 called = self._park(claim, seen, claimed, give_up)
                 if called is None or not called.results:
                     continue
@@ -208,7 +209,8 @@ class Broker:
         with self._under_way():
             if self._draining.is_set():
                 return self.send(settle) if settle is not None else [], []
-            commands: list[Command] = [claim] * count if settle is None else [settle, *([claim] * count)]
+            asked = each(claim, count)
+            commands: list[Command] = [*asked] if settle is None else [settle, *asked]
             settled, claims = self._split(self._submit(commands), settle)
             handed: list[Handed] = []
             for number, one in enumerate(claims):

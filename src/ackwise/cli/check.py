@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from importlib.metadata import version
 
 import typer
@@ -11,9 +10,7 @@ from ackwise.cli.opening import DEFAULT_URL, URL, AsJSON, must_exist
 from ackwise.cli.showing import show_json
 from ackwise.connect import open_store
 from ackwise.core.queries import ListQueues
-from ackwise.store.url import parse
-
-_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)|(?<=password=)[^&]*")
+from ackwise.store.url import parse, without_password
 
 
 def check(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
@@ -29,7 +26,7 @@ def check(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
     settings = {
         "version": version("ackwise"),
         "store": where.scheme,
-        "target": _without_password(where.target),
+        "target": without_password(where.target),
         "durability": where.durability,
         "busy_timeout": where.busy_timeout,
         "queues": len(queues),
@@ -44,7 +41,3 @@ def check(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
         print("sound" if not problems else f"{len(problems)} problems")
     if problems:
         raise typer.Exit(1)
-
-
-def _without_password(target: str) -> str:
-    return _PASSWORD.sub(lambda found: f"{found[1]}:***" if found[1] is not None else "***", target)

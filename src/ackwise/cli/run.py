@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
+import os
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,6 +37,11 @@ def run(
     if url is not None:
         app.url = url
     asyncio.run(app.run(grace=grace, health_port=health_port, host=health_host))
+    if app.abandoned:
+        logging.shutdown()
+        sys.stdout.flush()
+        # The interpreter would wait for them, whatever the grace was.
+        os._exit(0)
 
 
 def found(target: str) -> App:

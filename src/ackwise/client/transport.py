@@ -24,12 +24,20 @@ class AsyncTransport(Protocol):
         ...
 
     async def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
-        """Settle what is finished and claim up to `count` batches, a lease each, in one turn. Never waits."""
+        """Settle what is finished and claim up to `count` batches, a lease each, in one turn. Never waits.
+
+        With a key both may be asked for again: the batches are the claims `key/0`, `key/1` ...
+        """
         ...
 
     async def ask(self, query: Query) -> Any: ...
 
     def now(self) -> int: ...
+
+    @property
+    def repeats(self) -> int:
+        """How many calls were answered that an earlier try may have done: `already` may be their own then."""
+        ...
 
     def stop_claims(self) -> Awaitable[None] | None:
         """Claim nothing more; polls that wait are answered now."""

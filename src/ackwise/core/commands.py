@@ -43,6 +43,9 @@ class Claim(Command):
     order: Order | None = None
     owner: str | None = None
     key: str | None = None
+    takes_over: bool = True
+    """Whether it gets what is held under its key. One that waits for messages does not: whoever asked again since,
+    under the same key, may have it."""
     auto_ack: bool = False
     bulk: bool = False
     yields: bool = False

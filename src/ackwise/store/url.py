@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
@@ -11,6 +12,9 @@ from ackwise.core.errors import BadStoreURL
 
 Durability = Literal["full", "normal"]
 _OURS = ("durability", "busy_timeout", "shards")
+_SECRET = re.compile(
+    r"(?<=://)(?P<user>[^/@:\s]*):[^/@\s]*(?=@)|(?<=nats://)[^/@:\s]+(?=@)|(?<=tls://)[^/@:\s]+(?=@)|(?<=password=)[^&\s]*"
+)
 
 
 class StoreURL(msgspec.Struct, frozen=True):
@@ -63,3 +67,8 @@ def _with_options(url: str, scheme: Literal["sqlite", "postgresql"], target: str
     if not 0 <= wait <= 3600 or not 1 <= shards <= 64:
         raise BadStoreURL(f"{url!r}: busy_timeout is 0 to 3600 seconds, shards 1 to 64")
     return StoreURL(scheme, target, "normal" if durability == "normal" else "full", wait, shards)
+
+
+def without_password(text: str) -> str:
+    """A URL, or what tells of one, as it may be shown. NATS has tokens where others have a user."""
+    return _SECRET.sub(lambda found: "***" if found["user"] is None else f"{found['user']}:***", text)

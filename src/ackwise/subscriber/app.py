@@ -8,22 +8,25 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
-from ackwise.client.moments import seconds
+from ackwise.client.moments import moment, seconds
 from ackwise.connect import URL
+from ackwise.core.errors import BadInput
 from ackwise.core.limits import Seconds
 from ackwise.store.clock import Clock, ManualClock
 from ackwise.subscriber import asyncapi, health, tracing
-from ackwise.subscriber.codecs import Codec
+from ackwise.subscriber.codecs import Codec, JSONCodec
 from ackwise.subscriber.consumer import Consumer
 from ackwise.subscriber.feeds.feed import Link
 from ackwise.subscriber.handling import Handling, Middleware
-from ackwise.subscriber.opening import open_link
+from ackwise.subscriber.opening import open_link, shown
 from ackwise.subscriber.policies import CloudEvents, Undecodable
 from ackwise.subscriber.routing import Router
 from ackwise.subscriber.subscription import Subscription
+from ackwise.subscriber.tracing import INSTALLED
 
 log = logging.getLogger("ackwise.subscriber")
 
@@ -57,7 +60,9 @@ class App(Router):
         tracing: bool | None = None,
         start_patience: Seconds = START_PATIENCE,
     ) -> None:
-        super().__init__(codec=codec, on_undecodable=on_undecodable)
+        super().__init__(codec=codec or JSONCodec(), on_undecodable=on_undecodable)
+        if tracing and not INSTALLED:
+            raise BadInput("tracing=True needs OpenTelemetry: pip install 'ackwise[otel]'")
         self.url: URL = url
         self.name, self.clock = name, clock
         self.cloudevents = cloudevents
@@ -69,13 +74,20 @@ class App(Router):
         self._patience = seconds(start_patience, "start_patience")
         self._link: Link | None = None
         self._consumers: list[Consumer] = []
+        self._draining: list[Consumer] = []
         self._stack: AsyncExitStack | None = None
         self.started = False
         """Latched when the app was up for the first time."""
+        self.abandoned = 0
+        """How many handlers still worked in threads when the grace was over: nobody can cancel these."""
 
     @property
     def source(self) -> str | None:
         return None if self.cloudevents == "off" else self.name
+
+    @property
+    def traced(self) -> bool:
+        return tracing.wanted() if self._tracing is None else self._tracing
 
     def link(self) -> Link:
         if self._link is None:
@@ -83,14 +95,17 @@ class App(Router):
         return self._link
 
     def handling(self, subscription: Subscription, executor: ThreadPoolExecutor | None) -> Handling:
-        traced = tracing.wanted() if self._tracing is None else self._tracing
         return Handling(
             subscription,
-            middleware=[tracing.handling, *self.middleware] if traced else self.middleware,
+            middleware=[tracing.handling, *self.middleware] if self.traced else self.middleware,
             instead=self.dependency_overrides,
             executor=executor,
             events=self.cloudevents,
+            now=self._now,
         )
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC) if self.clock is None else moment(self.clock.now())
 
     async def start(self) -> None:
         """Connect, and begin to take messages."""
@@ -125,48 +140,83 @@ class App(Router):
             await link.close()
 
     def _look(self) -> None:
-        for consumer in self._consumers:
+        for consumer in (*self._consumers, *self._draining):
             consumer.look()
 
     async def stop(self, grace: Seconds = GRACE) -> None:
         """Take nothing more, let handlers finish for `grace` seconds, give the rest back unspent."""
         waits = seconds(grace, "grace")
-        consumers, self._consumers = self._consumers, []
-        for consumer in consumers:
-            consumer.stop_taking()
-        if consumers:
-            await self.link().stop_claims()
-        await asyncio.gather(*(consumer.stop(waits) for consumer in consumers))
-        stack, self._stack = self._stack, None
-        if stack is not None:
-            await stack.aclose()
+        consumers = self._draining = self._consumers
+        self._consumers = []
+        try:
+            for consumer in consumers:
+                consumer.stop_taking()
+            if consumers:
+                ends = [self.link().stop_claims(), *(consumer.stop(waits) for consumer in consumers)]
+                for outcome in await asyncio.gather(*ends, return_exceptions=True):
+                    if isinstance(outcome, BaseException):
+                        log.error("the app did not stop as it should", exc_info=outcome)
+            self.abandoned = sum(consumer.in_threads for consumer in consumers)
+            if self.abandoned:
+                log.warning("%s handlers work on in threads; their messages went back", self.abandoned)
+        finally:
+            self._draining = []
+            stack, self._stack = self._stack, None
+            if stack is not None:
+                await stack.aclose()
 
     async def run(self, *, grace: Seconds = GRACE, health_port: int | None = None, host: str = "127.0.0.1") -> None:
-        """Run until SIGTERM or Ctrl-C, which drain; with a `health_port` it tells over HTTP how it is."""
+        """Run until SIGTERM or Ctrl-C, which drain; a second one ends the grace.
+
+        With a `health_port` it tells over HTTP how it is.
+        """
         seconds(grace, "grace")
         over = asyncio.Event()
         loop = asyncio.get_running_loop()
+
+        def told() -> None:
+            over.set()
+            for consumer in self._draining:
+                consumer.hurry()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, over.set)
+            loop.add_signal_handler(number, told)
         try:
             async with health.serving(self, host, health_port) as where:
-                await self.start()
-                told = "" if where is None else f", health at {where}/health/ready"
-                log.info("%s subscribers run on %s%s", len(self.subscriptions), self.url, told)
+                if not await self._started_before(over):
+                    return
+                health_at = "" if where is None else f", health at {where}/health/ready"
+                log.info("%s subscribers run on %s%s", len(self.subscriptions), shown(self.url), health_at)
                 await over.wait()
                 await self.stop(grace)
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
 
+    async def _started_before(self, over: asyncio.Event) -> bool:
+        """Whether it came up; not when it is told to stop while it still tries."""
+        starting, told = asyncio.create_task(self.start()), asyncio.create_task(over.wait())
+        try:
+            await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                return False
+            await starting
+            return True
+        finally:
+            for task in (starting, told):
+                task.cancel()
+            await asyncio.gather(starting, told, return_exceptions=True)
+
     @property
     def live(self) -> bool:
         """Nothing in it has come to an end that should not have."""
-        return all(consumer.feeding for consumer in self._consumers)
+        return all(consumer.alive for consumer in self._consumers)
 
     async def ready(self) -> bool:
-        """It takes messages, and what it takes them from answers."""
-        return self.started and self._link is not None and bool(self._consumers) and await self._link.check()
+        """It takes messages if it has handlers, and what it takes them from answers."""
+        if not self.started or self._link is None or (self.subscriptions and not self._consumers):
+            return False
+        return await self._link.check()
 
     def asyncapi(self, *, title: str | None = None, version: str = "1.0.0") -> dict[str, Any]:
         """What it receives and sends, as an AsyncAPI document."""

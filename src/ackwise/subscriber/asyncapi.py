@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from ackwise.subscriber.codecs import RAW, is_pydantic
+from ackwise.core.messages import JSON
+from ackwise.subscriber.codecs import Codec, content_type_of, is_pydantic
 
 if TYPE_CHECKING:
     from ackwise.subscriber.app import App
@@ -20,12 +22,18 @@ def document(app: App, title: str, version: str) -> dict[str, Any]:
     channels: dict[str, Any] = {}
     operations: dict[str, Any] = {}
     for one in app.subscriptions:
-        message = _message(channels, one.queue, one.signature.kind, schemas)
+        message = _message(channels, one.queue, one.signature.kind, one.codec, schemas)
         described = {"summary": _summary(one.handler.__doc__)} if one.handler.__doc__ else {}
-        operations[one.name] = {"action": "receive", **_of(one.queue, message), **described}
+        operations[_free(operations, one.name, one.queue)] = {
+            "action": "receive",
+            **_of(one.queue, message),
+            **described,
+        }
     for sends in app.publishers:
-        message = _message(channels, sends.queue, sends.kind, schemas)
-        operations.setdefault(f"publish.{sends.queue}", {"action": "send", **_of(sends.queue, message)})
+        message = _message(channels, sends.queue, sends.kind, sends.codec, schemas)
+        told = {"action": "send", **_of(sends.queue, message)}
+        earlier = operations.setdefault(f"publish.{sends.queue}", told)
+        earlier["messages"] += [one for one in told["messages"] if one not in earlier["messages"]]
     parts = urlsplit(app.url if isinstance(app.url, str) else app.url[0])
     return {
         "asyncapi": "3.0.0",
@@ -50,13 +58,26 @@ def _summary(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def _message(channels: dict[str, Any], queue: str, kind: Any, schemas: dict[str, Any]) -> str:
+def _free(operations: dict[str, Any], name: str, queue: str) -> str:
+    """One function may be fed from several queues, for several groups."""
+    found, number = name, 1
+    while found in operations:
+        found = f"{name}.{queue}" if number == 1 else f"{name}.{queue}.{number}"
+        number += 1
+    return found
+
+
+def _message(channels: dict[str, Any], queue: str, kind: Any, codec: Codec | None, schemas: dict[str, Any]) -> str:
     name = str(getattr(kind, "__name__", kind))
     channel = channels.setdefault(queue, {"address": queue, "messages": {}})
+    content_type = JSON if codec is None else content_type_of(codec, kind)
+    told: dict[str, Any] = {"contentType": content_type}
     if kind is bytes:
-        told = {"contentType": RAW, "payload": {"type": "string", "format": "binary"}}
-    else:
-        told = {"contentType": "application/json", "payload": _schema(kind, schemas)}
+        told["payload"] = {"type": "string", "format": "binary"}
+    elif content_type == JSON:
+        # A codec of somebody's own may read what no schema can tell.
+        with suppress(TypeError, ValueError):
+            told["payload"] = _schema(kind, schemas)
     channel["messages"][name] = {"name": name, **told}
     return name
 

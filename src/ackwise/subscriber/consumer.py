@@ -7,7 +7,6 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from ackwise.core.errors import AckwiseError
 from ackwise.subscriber.feeds.feed import Feed
 from ackwise.subscriber.subscription import Subscription
 from ackwise.subscriber.workers import Workers
@@ -16,6 +15,11 @@ if TYPE_CHECKING:
     from ackwise.subscriber.app import App
 
 log = logging.getLogger("ackwise.subscriber")
+
+LAST_WORDS = 3.0
+"""So many seconds has what was done last to be settled, and a poll that is called back to return ..."""
+LAST_TRY = 1.0
+"""... and so many what is then still left."""
 
 
 class Consumer:
@@ -39,6 +43,8 @@ class Consumer:
         self._feeding.add_done_callback(self._ended)
 
     def _ended(self, feeding: asyncio.Task[None]) -> None:
+        if self._workers is not None:
+            self._workers.no_more()
         if not feeding.cancelled() and feeding.exception() is not None:
             log.error("%s is fed no more", self._subscription.name, exc_info=feeding.exception())
 
@@ -46,22 +52,37 @@ class Consumer:
         self._feed.look()
 
     @property
-    def feeding(self) -> bool:
-        return self._feeding is not None and not self._feeding.done()
+    def alive(self) -> bool:
+        """Fed, and everybody at work."""
+        feeding, workers = self._feeding, self._workers
+        return feeding is not None and not feeding.done() and workers is not None and workers.alive
+
+    @property
+    def in_threads(self) -> int:
+        """How many handlers are at work in threads, which nobody can cancel."""
+        return self.handle.in_threads
 
     def stop_taking(self) -> None:
         self._feed.stop()
 
+    def hurry(self) -> None:
+        if self._workers is not None:
+            self._workers.hurry()
+
     async def stop(self, grace: float) -> None:
         try:
             if self._workers is not None:
-                await self._workers.drain(grace)
+                await self._workers.drain(grace, lambda: self.handle.unsettled)
             if self._feeding is not None:
+                await asyncio.wait([self._feeding], timeout=LAST_WORDS)
+                self._feeding.cancel()
                 await asyncio.gather(self._feeding, return_exceptions=True)
             try:
-                await self._feed.flush()
-            except AckwiseError as problem:
-                log.error("%s: what it did last could not be settled: %s", self._subscription.name, problem)
+                async with asyncio.timeout(LAST_TRY):
+                    await self._feed.flush()
+            except Exception as problem:
+                why = str(problem) or type(problem).__name__
+                log.error("%s: what it did last could not be settled: %s", self._subscription.name, why)
         finally:
             if self._executor is not None:
                 self._executor.shutdown(wait=False)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from ackwise.core import limits
 from ackwise.core.errors import BadInput
@@ -30,6 +34,10 @@ Middleware = Callable[[Message[Any], Call], Awaitable[Any]]
 """`async def around(msg, call_next): ... await call_next(msg) ...`; what it raises is what the handler raised."""
 
 
+class Interrupted(Exception):
+    """Something that a handler awaited was cancelled; nobody had cancelled the handler."""
+
+
 class Handling:
     """Decodes, calls the handler and settles what is the app's to settle."""
 
@@ -41,15 +49,30 @@ class Handling:
         instead: Mapping[Any, Any],
         executor: Executor | None = None,
         events: CloudEvents = "write",
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._subscription, self._signature = subscription, subscription.signature
-        self._instead, self._executor, self._events = instead, executor, events
+        assert subscription.read is not None, "no app has taken it in"
+        self._read = subscription.read
+        self._instead, self._executor, self._events, self._now = instead, executor, events, now
         self._loop = asyncio.get_running_loop()
         self._message: type[Message[Any]] = subscription.signature.message or Message
         call: Call = self._call_with_needs if subscription.signature.needs else self._call
         for around in reversed(middleware):
-            call = partial(around, call_next=call)  # type: ignore[call-arg]
+            call = _wrapped(around, call)
         self._around = call
+        self._left: WeakSet[Message[Any]] = WeakSet()
+        self._threads: set[int] = set()
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether somebody still has a message to settle that its handler left, and time to do so."""
+        now = self._now()
+        return any(one.unfinished and (one.deadline is None or one.deadline > now) for one in self._left)
+
+    @property
+    def in_threads(self) -> int:
+        return len(self._threads)
 
     async def __call__(self, handover: Handover) -> None:
         message = self._decoded(handover)
@@ -57,15 +80,22 @@ class Handling:
             return
         try:
             await self._around(message)
-        except asyncio.CancelledError:
-            # It did nothing wrong: somebody else may begin at once.
-            if not message.settled:
-                message.settle_soon(Outcome.RELEASE)
-            raise
-        except (Retry, Reject) as ask:
-            self._settle(message, ask)
+        except asyncio.CancelledError as cause:
+            if not _is_cancelled():
+                problem = Interrupted("something that it awaited was cancelled")
+                problem.__cause__ = cause
+                self._failed(message, problem)
+            else:
+                # It did nothing wrong: somebody else may begin at once.
+                if not message.settled:
+                    message.settle_soon(Outcome.RELEASE)
+                raise
         except Exception as problem:
-            self._failed(message, problem)
+            ask = _chosen(problem)
+            if isinstance(ask, Retry | Reject):
+                self._settle(message, ask)
+            else:
+                self._failed(message, problem)
         else:
             if self._subscription.by_app:
                 self._settle(message, Outcome.ACK)
@@ -73,11 +103,13 @@ class Handling:
                 self._unsettled(message)
         if not message.settled:
             handover.let_go()
+            if self._subscription.explicit:
+                self._left.add(message)
 
     def _decoded(self, handover: Handover) -> Message[Any] | None:
         try:
             cloudevents.check(handover.headers, self._events)
-            payload = self._subscription.read(handover.body)
+            payload = self._read(handover.body)
         except Exception as problem:
             # A codec of somebody's own may raise anything.
             why = problem if isinstance(problem, Undecodable) else Undecodable(f"{type(problem).__name__}: {problem}")
@@ -130,14 +162,59 @@ class Handling:
         return await self._run({self._signature.parameter: given})
 
     async def _call_with_needs(self, message: Message[Any]) -> Any:
+        result, failures = None, list[BaseException]()
         async with AsyncExitStack() as stack:
-            given = await self._signature.needs.fill(message, {}, stack, self._instead)
-            given[self._signature.parameter] = message if self._signature.message is not None else message.payload
-            return await self._run(given)
+            try:
+                given = await self._signature.needs.fill(message, {}, stack, self._instead)
+                given[self._signature.parameter] = message if self._signature.message is not None else message.payload
+                result = await self._run(given)
+            except BaseException as problem:
+                failures.append(problem)
+                raise
+        if failures:
+            # A dependency that catches what comes out of its `yield` does not turn a failure into a success.
+            raise failures[0]
+        return result
 
     async def _run(self, arguments: dict[str, Any]) -> Any:
-        handler = self._subscription.handler
-        if not self._signature.in_thread:
-            return await handler(**arguments)
-        context = contextvars.copy_context()
-        return await self._loop.run_in_executor(self._executor, partial(context.run, handler, **arguments))
+        if self._signature.in_thread:
+            context = contextvars.copy_context()
+            work = partial(context.run, self._in_thread, arguments)
+            result = await self._loop.run_in_executor(self._executor, work)
+        else:
+            result = self._subscription.handler(**arguments)
+        return await result if inspect.isawaitable(result) else result
+
+    def _in_thread(self, arguments: dict[str, Any]) -> Any:
+        here = threading.get_ident()
+        self._threads.add(here)
+        try:
+            return self._subscription.handler(**arguments)
+        except StopIteration as problem:
+            # No future can carry it: whoever awaits would wait for ever.
+            raise RuntimeError("the handler raised StopIteration") from problem
+        finally:
+            self._threads.discard(here)
+
+
+def _wrapped(around: Middleware, call: Call) -> Call:
+    return lambda message: around(message, call)
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancelled this very task, and not only what it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _chosen(problem: Exception) -> Exception:
+    """A choice of outcome that comes out of a task group is one as well."""
+    if not isinstance(problem, ExceptionGroup):
+        return problem
+    for kind in (Reject, Retry):
+        found: Exception | None = problem.subgroup(kind)
+        while isinstance(found, ExceptionGroup):
+            found = found.exceptions[0]
+        if found is not None:
+            return found
+    return problem

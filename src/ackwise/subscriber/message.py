@@ -29,12 +29,12 @@ class Message(Generic[T]):
     From another thread use `ack_threadsafe` and its siblings.
     """
 
-    __slots__ = ("_handover", "_loop", "_settled", "payload")
+    __slots__ = ("__weakref__", "_asking", "_handover", "_loop", "_settled", "payload")
 
     def __init__(self, payload: T, handover: Handover, loop: asyncio.AbstractEventLoop) -> None:
         self.payload = payload
         self._handover, self._loop = handover, loop
-        self._settled = False
+        self._settled = self._asking = False
 
     @property
     def id(self) -> str:
@@ -73,6 +73,11 @@ class Message(Generic[T]):
         """Whether somebody settled it, or is about to."""
         return self._settled or not self._handover.settleable
 
+    @property
+    def unfinished(self) -> bool:
+        """Not settled, or the answer to that is not there yet."""
+        return self._asking or not self.settled
+
     async def ack(self) -> bool:
         """Done: never delivered to this group again."""
         return await self.settle(Outcome.ACK)
@@ -81,9 +86,9 @@ class Message(Generic[T]):
         """Failed: again after `delay` seconds, at once with 0, without one on the queue's schedule."""
         return await self.settle(Nak(delay, error=error))
 
-    async def term(self, reason: str | BaseException = "rejected") -> bool:
+    async def term(self, reason: str | BaseException | None = None) -> bool:
         """It can never succeed: dead-letter it now."""
-        return await self.settle(Reject(reason))
+        return await self.settle(Reject() if reason is None else Reject(reason))
 
     async def extend(self, seconds: Seconds | None = None) -> bool:
         """Hold it for `seconds` from now, or as long as at first; False when it is no longer held."""
@@ -95,7 +100,7 @@ class Message(Generic[T]):
     def nak_threadsafe(self, delay: Seconds | None = None, *, error: str | BaseException | None = None) -> bool:
         return self._from_thread(self.nak(delay, error=error))
 
-    def term_threadsafe(self, reason: str | BaseException = "rejected") -> bool:
+    def term_threadsafe(self, reason: str | BaseException | None = None) -> bool:
         return self._from_thread(self.term(reason))
 
     def extend_threadsafe(self, seconds: Seconds | None = None) -> bool:
@@ -114,12 +119,15 @@ class Message(Generic[T]):
     async def settle(self, ask: Ask) -> bool:
         if not self._take():
             return False
+        self._asking = True
         try:
             return await self._handover.settle(ask)
         except BaseException:
             # Nobody knows whether it was done: it may be tried again.
             self._settled = False
             raise
+        finally:
+            self._asking = False
 
     def settle_soon(self, ask: Ask) -> None:
         """For the app itself, which does not wait for the answer."""

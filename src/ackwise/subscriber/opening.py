@@ -6,8 +6,9 @@ import asyncio
 import time
 
 from ackwise.connect import URL, connect_async
-from ackwise.core.errors import BadInput, StoreUnavailable
+from ackwise.core.errors import BadInput, BadStoreURL, StoreUnavailable
 from ackwise.store.clock import Clock
+from ackwise.store.url import without_password
 from ackwise.subscriber.feeds.broker import BrokerLink
 from ackwise.subscriber.feeds.feed import Link
 
@@ -21,9 +22,12 @@ async def open_link(url: URL, clock: Clock | None, patience: float) -> Link:
         tries += 1
         try:
             return await _open(url, clock)
+        except BadStoreURL as problem:
+            raise BadStoreURL(without_password(problem.message)) from None
         except StoreUnavailable as problem:
             if time.monotonic() + pause > end:
-                raise StoreUnavailable(f"{problem.message} (tried {tries} times in {patience:g} seconds)") from None
+                told = without_password(problem.message)
+                raise StoreUnavailable(f"{told} (tried {tries} times in {patience:g} seconds)") from None
         await asyncio.sleep(pause)
         pause = min(_LONGEST, 2 * pause)
 
@@ -34,6 +38,11 @@ async def _open(url: URL, clock: Clock | None) -> Link:
             # Imported when asked for: most have no NATS.
             from ackwise.subscriber.feeds.jetstream import NATSLink
         except ImportError:
-            raise BadInput(f"{url} needs nats-py: pip install 'ackwise[nats]'") from None
+            raise BadInput(f"{shown(url)} needs nats-py: pip install 'ackwise[nats]'") from None
         return await NATSLink.open(url)
     return BrokerLink(await connect_async(url, clock=clock))
+
+
+def shown(url: URL) -> str:
+    """As it may be told: without passwords."""
+    return without_password(url if isinstance(url, str) else ", ".join(url))

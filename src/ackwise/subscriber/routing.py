@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
 
 from ackwise.core import limits
 from ackwise.core.limits import Seconds
-from ackwise.subscriber.codecs import Codec, JSONCodec
+from ackwise.subscriber.codecs import Codec
 from ackwise.subscriber.feeds.feed import Link
 from ackwise.subscriber.policies import AckPolicy, Undecodable, chosen
 from ackwise.subscriber.publishing import Publisher
@@ -24,6 +23,7 @@ from ackwise.subscriber.subscription import (
     check_numbers,
     group_of,
     schedule,
+    under,
 )
 
 log = logging.getLogger("ackwise.subscriber")
@@ -33,13 +33,15 @@ T = TypeVar("T")
 
 
 class Router:
-    """Handlers and publishers that an app takes in with `include_router`; `prefix` stands before their queues."""
+    """Handlers and publishers that an app takes in with `include_router`; `prefix` stands before their queues.
+
+    What it does not say itself (`codec`, `on_undecodable`) the app says.
+    """
 
     def __init__(
-        self, prefix: str = "", *, codec: Codec | None = None, on_undecodable: Undecodable = "dead_letter"
+        self, prefix: str = "", *, codec: Codec | None = None, on_undecodable: Undecodable | None = None
     ) -> None:
-        self.prefix = prefix
-        self.codec: Codec = codec or JSONCodec()
+        self.prefix, self.codec = prefix, codec
         self.subscriptions: list[Subscription] = []
         self.publishers: list[Publisher[Any]] = []
         self._on_undecodable = on_undecodable
@@ -70,7 +72,7 @@ class Router:
         `durable` is a spelling of `group`; `retry_limit` and `backoff` are the group's own; `stream` and `ephemeral`
         are for NATS.
         """
-        limits.name(queue, "queue")
+        limits.name(self.prefix + queue, "queue")
         policy = chosen(ack, auto_ack)
         check_numbers(concurrency, prefetch, max_pending, lease)
         waits = schedule(backoff, retry_limit)
@@ -78,53 +80,72 @@ class Router:
         def declare(handler: H) -> H:
             signature = read(handler)
             name = handler.__qualname__
+            self._check_open(name)
             named = group_of(name, group, durable, ephemeral)
             if signature.explicit and policy is not None:
                 log.warning("%s takes a Message and settles it itself; ack=%s is ignored", name, policy)
-            self.subscriptions.append(
-                Subscription(
-                    queue=self.prefix + queue,
-                    handler=handler,
-                    signature=signature,
-                    ack=policy or AckPolicy.ON_SUCCESS,
-                    group=named,
-                    ephemeral=ephemeral,
-                    stream=stream,
-                    concurrency=concurrency,
-                    prefetch=prefetch,
-                    max_pending=max_pending,
-                    lease=lease,
-                    retry_limit=retry_limit,
-                    backoff=waits,
-                    undecodable=on_undecodable or self._on_undecodable,
-                    read=(codec or self.codec).reader(signature.kind),
-                )
+            said = Subscription(
+                queue=queue,
+                handler=handler,
+                signature=signature,
+                ack=policy or AckPolicy.ON_SUCCESS,
+                group=named,
+                ephemeral=ephemeral,
+                stream=stream,
+                concurrency=concurrency,
+                prefetch=prefetch,
+                max_pending=max_pending,
+                lease=lease,
+                retry_limit=retry_limit,
+                backoff=waits,
+                undecodable=on_undecodable,
+                codec=codec,
             )
+            self.subscriptions.append(self._taken(said))
             return handler
 
         return declare
 
     def publisher(self, queue: str, kind: type[T], *, codec: Codec | None = None) -> Publisher[T]:
         """Puts payloads of type `kind` into a queue, once the app is started."""
-        limits.name(queue, "queue")
-        made = Publisher(self.prefix + queue, kind, self.link, codec or self.codec, self.source)
+        limits.name(self.prefix + queue, "queue")
+        self._check_open(f"the publisher of {queue}")
+        made = Publisher(queue, kind, self, codec)
+        made.taken(self.prefix, self.codec)
         self.publishers.append(made)
         return made
 
     def include_router(self, router: Router) -> None:
-        """Take in what another one declared, under our own prefix."""
-        router._above = self
-        self.subscriptions += [replace(one, queue=self.prefix + one.queue) for one in router.subscriptions]
+        """Take in what another one declared, under our own prefix. That one is complete then."""
+        if router._above is not None or router is self:
+            raise RuntimeError("this router is taken in already")
+        self._check_open("a router")
+        self.subscriptions += [self._taken(one) for one in router.subscriptions]
         for publisher in router.publishers:
-            publisher.queue = self.prefix + publisher.queue
+            publisher.taken(self.prefix, self.codec)
             self.publishers.append(publisher)
+        router._above = self
+
+    def _taken(self, subscription: Subscription) -> Subscription:
+        return under(subscription, self.prefix, self.codec, self._on_undecodable)
+
+    def _check_open(self, what: str) -> None:
+        if self._above is not None:
+            raise RuntimeError(f"{what} comes too late: its router is taken in already; declare it before that")
 
     @property
     def source(self) -> str | None:
         """What CloudEvents call their source; None: they are not written."""
-        return "ackwise" if self._above is None else self._above.source
+        return self._app().source
+
+    @property
+    def traced(self) -> bool:
+        return self._app().traced
 
     def link(self) -> Link:
+        return self._app().link()
+
+    def _app(self) -> Router:
         if self._above is None:
             raise RuntimeError("no app has taken in this router; call app.include_router(router)")
-        return self._above.link()
+        return self._above

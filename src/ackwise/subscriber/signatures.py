@@ -6,7 +6,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, NewType, TypeVar, Union, get_args, get_origin
 
 from ackwise.subscriber.depends import Depends, Needs
 from ackwise.subscriber.message import Message
@@ -47,11 +47,13 @@ def read(handler: Callable[..., Any]) -> Signature:
             if parameter.name not in hints:
                 raise TypeError(f"{name}: {parameter.name} has no type, and the type decides how it is settled")
             payloads.append((parameter.name, hints[parameter.name]))
+        elif _mentions_message(hints.get(parameter.name)):
+            raise TypeError(f"{name}: {parameter.name} has a default, and a Message is always there; leave it out")
     if len(payloads) != 1:
         raise TypeError(_not_one(name, [one for one, _ in payloads]))
     ((takes, annotation),) = payloads
     kind, message = _kind(annotation, takes, name)
-    return Signature(takes, kind, message, Needs(depends), not inspect.iscoroutinefunction(handler))
+    return Signature(takes, kind, message, Needs(depends), not _is_async(handler))
 
 
 def needs_of(make: Callable[..., Any], above: tuple[Any, ...] = ()) -> Needs:
@@ -83,6 +85,11 @@ def needs_of(make: Callable[..., Any], above: tuple[Any, ...] = ()) -> Needs:
     return Needs(depends, message)
 
 
+def _is_async(handler: Callable[..., Any]) -> bool:
+    """An `async def`, or an ordinary decorator around one."""
+    return any(inspect.iscoroutinefunction(one) for one in (handler, inspect.unwrap(handler)))
+
+
 def _name(function: Any) -> str:
     return str(getattr(function, "__qualname__", repr(function)))
 
@@ -96,7 +103,8 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
             f"{name}: its annotations cannot be resolved ({problem}); a class that is defined inside a function is "
             "not found under `from __future__ import annotations`"
         ) from None
-    except TypeError as problem:
+    except Exception as problem:
+        # Annotations in quotes are expressions, and may raise anything.
         raise TypeError(f"{name}: its annotations cannot be resolved ({problem})") from None
 
 
@@ -116,7 +124,7 @@ def _depends(annotation: Any) -> Depends | None:
 
 
 def _kind(annotation: Any, parameter: str, name: str) -> tuple[Any, type[Message[Any]] | None]:
-    bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    bare = _bare(annotation)
     if _is_message(bare):
         origin = get_origin(bare) or bare
         kind = next(iter(get_args(bare)), _bound(origin))
@@ -130,6 +138,19 @@ def _kind(annotation: Any, parameter: str, name: str) -> tuple[Any, type[Message
     return annotation, None
 
 
+def _bare(annotation: Any) -> Any:
+    """Without what stands around it: `Annotated`, a new name for it, an alias."""
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        elif isinstance(annotation, NewType):
+            annotation = annotation.__supertype__
+        elif type(annotation).__name__ == "TypeAliasType":
+            annotation = annotation.__value__
+        else:
+            return annotation
+
+
 def _bound(kind: type[Message[Any]]) -> Any:
     """The payload's type of a class that is made from `Message[Order]`; bytes for `Message` itself."""
     for above in kind.__mro__:
@@ -140,11 +161,13 @@ def _bound(kind: type[Message[Any]]) -> Any:
 
 
 def _is_message(annotation: Any) -> bool:
+    annotation = _bare(annotation)
     origin = get_origin(annotation) or annotation
     return isinstance(origin, type) and issubclass(origin, Message)
 
 
 def _mentions_message(annotation: Any) -> bool:
+    annotation = _bare(annotation)
     if _is_message(annotation):
         return True
     inside = get_origin(annotation) in (Union, types.UnionType) or get_args(annotation)

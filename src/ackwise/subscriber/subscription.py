@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -12,7 +12,8 @@ from ackwise.client.policies import group_policy
 from ackwise.core import limits
 from ackwise.core.limits import Seconds
 from ackwise.core.policy import Backoff
-from ackwise.subscriber.policies import AckPolicy
+from ackwise.subscriber.codecs import Codec, Read
+from ackwise.subscriber.policies import AckPolicy, Undecodable
 from ackwise.subscriber.signatures import Signature
 
 Retries = int | msgspec.UnsetType | None
@@ -38,8 +39,10 @@ class Subscription:
     lease: Seconds | None = None
     retry_limit: Retries = msgspec.UNSET
     backoff: Backoff | msgspec.UnsetType = msgspec.UNSET
-    undecodable: str = "dead_letter"
-    read: Callable[[bytes], Any] = bytes
+    undecodable: Undecodable | None = None
+    codec: Codec | None = None
+    """None, like `undecodable`, until somebody above has one."""
+    read: Read | None = None
 
     @property
     def name(self) -> str:
@@ -57,6 +60,23 @@ class Subscription:
     @property
     def acked_first(self) -> bool:
         return not self.explicit and self.ack is AckPolicy.FIRST
+
+
+def under(
+    subscription: Subscription, prefix: str, codec: Codec | None, undecodable: Undecodable | None
+) -> Subscription:
+    """As it is inside something that has a prefix, and may have a codec: what it said itself stands."""
+    given = subscription
+    read, codec = given.read, given.codec or codec
+    if read is None and codec is not None:
+        try:
+            read = codec.reader(given.signature.kind)
+        except Exception as problem:
+            kind = given.signature.kind
+            raise TypeError(f"{given.name}: no payload can be read as {kind!r}: {problem}") from problem
+    return replace(
+        given, queue=prefix + given.queue, codec=codec, read=read, undecodable=given.undecodable or undecodable
+    )
 
 
 def group_of(name: str, group: str | None, durable: str | None, ephemeral: bool) -> str | None:

@@ -82,7 +82,7 @@ class TestApp:
     ) -> str:
         """Anything at all: what no publisher would write as well."""
         if hasattr(payload, "model_dump_json"):
-            payload = payload.model_dump(mode="json")  # type: ignore[attr-defined]
+            payload = payload.model_dump(mode="json", by_alias=True)  # type: ignore[attr-defined]
         new_message(payload)
         receipt = await self.connection.push(queue, payload, headers=headers, delay=delay)
         return receipt.message_id

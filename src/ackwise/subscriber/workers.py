@@ -18,6 +18,9 @@ AHEAD = 0.05
 """Without a `prefetch` as much is claimed ahead as the workers will have done in so many seconds."""
 MOST_AHEAD = 256
 _WEIGHT = 0.05
+_LOOK_AGAIN = 0.02
+STUBBORN = 2.0
+"""So many seconds has a handler that is cancelled to come to its end."""
 
 
 class Workers:
@@ -28,22 +31,27 @@ class Workers:
         self._loop = asyncio.get_running_loop()
         self._waiting: asyncio.Queue[Handover] = asyncio.Queue()
         self._running: dict[Handover, asyncio.Task[None]] = {}
+        self._here: set[Handover] = set()
+        """What waits and what runs."""
         self._lost: set[Handover] = set()
         self._lasts: float | None = None
-        self._idle = asyncio.Event()
+        self._idle, self._complete = asyncio.Event(), asyncio.Event()
         self._idle.set()
+        self._grace: asyncio.Timeout | None = None
+        self._ending = self.over = False
+        """Drained: nothing will be settled by its handlers any more."""
         self._tasks = [
             self._loop.create_task(self._work(), name=f"{subscription.name}-{number}")
             for number in range(subscription.concurrency)
         ]
 
     @property
-    def busy(self) -> int:
-        return self._waiting.qsize() + len(self._running)
+    def alive(self) -> bool:
+        return not any(task.done() for task in self._tasks)
 
     @property
     def room(self) -> int:
-        return self._subscription.concurrency + self._ahead() - self.busy
+        return self._subscription.concurrency + self._ahead() - len(self._here)
 
     def _ahead(self) -> int:
         given = self._subscription
@@ -58,9 +66,16 @@ class Workers:
 
     def put(self, handover: Handover) -> None:
         self._idle.clear()
+        self._here.add(handover)
         self._waiting.put_nowait(handover)
 
+    def no_more(self) -> None:
+        """Nothing will be put any more."""
+        self._complete.set()
+
     def lost(self, handover: Handover) -> None:
+        if handover not in self._here:
+            return
         self._lost.add(handover)
         task = self._running.get(handover)
         if task is not None:
@@ -70,40 +85,75 @@ class Workers:
     async def _work(self) -> None:
         task = asyncio.current_task()
         assert task is not None
-        while True:
+        # A handler may keep its cancellation to itself: it is meant for the worker all the same.
+        while not self._ending:
             handover = await self._waiting.get()
             if handover not in self._lost:
-                self._running[handover] = task
-                began = self._loop.time()
-                try:
-                    await self._handle(handover)
-                except asyncio.CancelledError:
-                    if handover not in self._lost:
-                        raise
-                    task.uncancel()
-                except Exception:
-                    # Never the end of a worker; the message comes back at its deadline.
-                    log.exception("%s: %s could not be handled", self._subscription.name, handover.id)
-                    handover.let_go()
-                finally:
-                    del self._running[handover]
-                    took = self._loop.time() - began
-                    self._lasts = took if self._lasts is None else self._lasts + _WEIGHT * (took - self._lasts)
-            self._lost.discard(handover)
-            if not self.busy:
-                self._idle.set()
+                await self._run(handover, task)
+            self._gone(handover)
             self._feed.wake()
 
-    async def drain(self, grace: float) -> None:
-        """Give back what was not begun, let the rest finish for `grace` seconds, cancel what is left."""
-        while not self._waiting.empty():
-            handover = self._waiting.get_nowait()
-            if handover.settleable and handover not in self._lost:
-                handover.settle_soon(Outcome.RELEASE)
-        if self._running:
-            self._idle.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), grace)
+    async def _run(self, handover: Handover, task: asyncio.Task[None]) -> None:
+        self._running[handover] = task
+        began = self._loop.time()
+        try:
+            await self._handle(handover)
+        except asyncio.CancelledError:
+            if handover not in self._lost:
+                raise
+        except Exception:
+            # Never the end of a worker; the message comes back at its deadline.
+            log.exception("%s: %s could not be handled", self._subscription.name, handover.id)
+            handover.let_go()
+        finally:
+            del self._running[handover]
+            # That of a lost lease; and a task group of Python 3.11 that failed may leave one behind.
+            while task.cancelling() and not self._ending:
+                task.uncancel()
+            took = self._loop.time() - began
+            self._lasts = took if self._lasts is None else self._lasts + _WEIGHT * (took - self._lasts)
+
+    def _gone(self, handover: Handover) -> None:
+        self._lost.discard(handover)
+        self._here.discard(handover)
+        if not self._here:
+            self._idle.set()
+
+    async def drain(self, grace: float, unsettled: Callable[[], bool]) -> None:
+        """Give back what was not begun, let the rest finish for `grace` seconds, and what is still to be settled be
+        settled; cancel what is left."""
+        self._give_back()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace) as self._grace:
+                await self._complete.wait()
+                await self._idle.wait()
+                while unsettled():
+                    await asyncio.sleep(_LOOK_AGAIN)
+        self._tell_of_what_is_lost()
+        self._ending = True
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        _, stubborn = await asyncio.wait(self._tasks, timeout=STUBBORN)
+        if stubborn:
+            log.warning("%s was cancelled and does not end", self._subscription.name)
+        self.over = True
+        self._feed.wake()
+
+    def hurry(self) -> None:
+        """The grace is over now."""
+        if self._grace is not None and not self._grace.expired() and not self._ending:
+            self._grace.reschedule(self._loop.time())
+
+    def _give_back(self) -> None:
+        if self._subscription.acked_first:
+            # Nobody would ever have it again.
+            return
+        while not self._waiting.empty():
+            handover = self._waiting.get_nowait()
+            if handover not in self._lost:
+                handover.settle_soon(Outcome.RELEASE)
+            self._gone(handover)
+
+    def _tell_of_what_is_lost(self) -> None:
+        for handover in self._here if self._subscription.acked_first else ():
+            log.warning("%s: %s was acked at delivery, and is not done", self._subscription.name, handover.id)

@@ -251,6 +251,25 @@ def test_a_poll_that_is_stopped_comes_back_empty(native: Desk) -> None:
     assert native.ok("/v1/stop", {"polls": ["mine"]}) == {"stopped": 0}
 
 
+def test_a_poll_that_is_asked_again_takes_the_place_of_the_first(native: Desk, server: Running) -> None:
+    """A proxy may hold the connection of a client that has long gone elsewhere."""
+    native.admin("configure_queue", queue="q")
+    answers: dict[str, Any] = {}
+
+    def ask(name: str) -> None:
+        answers[name] = native.claim("q", wait_seconds=60, poll="mine", key="k")
+
+    first, again = (threading.Thread(target=ask, args=(name,)) for name in ("first", "again"))
+    first.start()
+    server.until_waiting()
+    again.start()
+    first.join(30)
+    assert answers["first"]["empty"] == "draining"
+    native.push("q", 1)
+    again.join(30)
+    assert [m["payload"] for m in answers["again"]["messages"]] == [1]
+
+
 @pytest.mark.parametrize("wait", [0, 0.01])
 def test_a_poll_that_finds_nothing_ends(native: Desk, wait: float) -> None:
     native.admin("configure_queue", queue="q")

@@ -81,6 +81,7 @@ class AsyncHTTPTransport:
         self._acks: AsyncBatcher[str, Settlement, Settled | AckwiseError] = AsyncBatcher(self._settle_together)
         self._draining = False
         self._closed = False
+        self.repeats = 0
 
     async def hello(self) -> None:
         """See that an Ackwise server is there, and what time it has."""
@@ -111,6 +112,7 @@ class AsyncHTTPTransport:
             else:
                 self._learn(reply)
                 if reply.status == 200:
+                    self.repeats += tries.repeated
                     return reply.body
                 pause = tries.refused(reply)
             await self._wire.sleep(pause)
@@ -283,14 +285,15 @@ class AsyncHTTPTransport:
         name = token_hex(8)
         self._claims[name] = False
         try:
-            raw = await self._call("/v1/claim", _written(body), self._tries(again=False))
+            raw = await self._call("/v1/claim", _written(body), self._tries(again=claim.key is not None))
             answer = self._read(_AHEAD, raw)
             if settle is not None:
                 self._note(settle.entries, answer.verdicts)
             batches = [await self._keep(claim, columns) for columns in answer.claims]
             return answer.verdicts, [one for one in batches if one.claimed.grants]
         except StoreError:
-            if settle is None:
+            if settle is None or claim.key is not None:
+                # With a key whoever asks again gets both.
                 raise
             # What was claimed may be lost until its lease runs out; what was settled must not be.
             return await self.send(settle), []

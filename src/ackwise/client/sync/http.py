@@ -82,6 +82,7 @@ class HTTPTransport:
         self._acks: Batcher[str, Settlement, Settled | AckwiseError] = Batcher(self._settle_together)
         self._draining = False
         self._closed = False
+        self.repeats = 0
 
     def hello(self) -> None:
         """See that an Ackwise server is there, and what time it has."""
@@ -112,6 +113,7 @@ class HTTPTransport:
             else:
                 self._learn(reply)
                 if reply.status == 200:
+                    self.repeats += tries.repeated
                     return reply.body
                 pause = tries.refused(reply)
             self._wire.sleep(pause)
@@ -282,14 +284,15 @@ class HTTPTransport:
         name = token_hex(8)
         self._claims[name] = False
         try:
-            raw = self._call("/v1/claim", _written(body), self._tries(again=False))
+            raw = self._call("/v1/claim", _written(body), self._tries(again=claim.key is not None))
             answer = self._read(_AHEAD, raw)
             if settle is not None:
                 self._note(settle.entries, answer.verdicts)
             batches = [self._keep(claim, columns) for columns in answer.claims]
             return answer.verdicts, [one for one in batches if one.claimed.grants]
         except StoreError:
-            if settle is None:
+            if settle is None or claim.key is not None:
+                # With a key whoever asks again gets both.
                 raise
             # What was claimed may be lost until its lease runs out; what was settled must not be.
             return self.send(settle), []

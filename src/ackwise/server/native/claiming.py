@@ -92,12 +92,11 @@ class _Claims:
             return settled, nothing(claim, EmptyReason.UNAVAILABLE)
 
     async def _waited(self, call: Call, poll: str | None, claim: Claim, wait: float) -> Handed:
-        work = self._broker.claim(claim, wait)
         if poll is None:
-            return await call.unless_gone(work)
-        polled = self._polls.until_stopped(poll, work, self._give_back)
-        found = await call.unless_gone(polled)
-        return nothing(claim, EmptyReason.DRAINING) if found is None else found
+            return await call.unless_gone(self._broker.claim(claim, wait))
+        with self._polls.named(poll) as stopped:
+            found = await call.unless_gone(self._broker.claim(claim, wait, stopped))
+            return nothing(claim, EmptyReason.DRAINING) if stopped.done() and not found.claimed.grants else found
 
     async def _unless_gone(self, call: Call, batches: Sequence[Handed]) -> None:
         """What was claimed for a client that went away meanwhile goes back at once."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
-
-T = TypeVar("T")
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class Polls:
@@ -15,22 +13,15 @@ class Polls:
     def __init__(self) -> None:
         self._waiting: dict[str, asyncio.Future[None]] = {}
 
-    async def until_stopped(
-        self, name: str, work: Awaitable[T], give_back: Callable[[T], Awaitable[object]]
-    ) -> T | None:
-        """The work's result; None when the poll was stopped first. What nobody is there to have is given back."""
-        task = asyncio.ensure_future(work)
+    @contextmanager
+    def named(self, name: str) -> Iterator[asyncio.Future[None]]:
+        """What is done when the poll is stopped. A client that asks again has given up the earlier one."""
+        self.stop([name])
         stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[name] = stopped
         try:
-            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
-            return task.result() if task.done() else None
-        except asyncio.CancelledError:
-            if task.done() and not task.cancelled() and task.exception() is None:
-                await asyncio.shield(asyncio.ensure_future(give_back(task.result())))
-            raise
+            yield stopped
         finally:
-            task.cancel()
             if self._waiting.get(name) is stopped:
                 del self._waiting[name]
 

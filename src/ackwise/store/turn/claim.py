@@ -152,7 +152,7 @@ class _Claiming:
             return None
         if lease.fingerprint != self._fingerprint():
             raise ClaimConflict(f"claim key {key!r} was used before for another queue, group, filter or owner", key=key)
-        if not lease.live(self.turn.now):
+        if not lease.live(self.turn.now) or not self.command.takes_over:
             return Claimed(self.group.name, [], empty=EmptyReason.ENDED)
         spans = self.turn.spans("spans_of_lease", lease=lease.no)
         self.session.lock_parts(sorted({self._cursor(span.lane).part for span in spans}))

@@ -7,17 +7,19 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from secrets import token_hex
 
 import msgspec
 
 from ackwise.client import AsyncConnection
-from ackwise.client.aio import AsyncBatch, AsyncDelivery
+from ackwise.client.aio import AsyncDelivery
 from ackwise.client.claims import claim_command
 from ackwise.client.settling import asked, reject
+from ackwise.core.answers import Handed
 from ackwise.core.claiming import EmptyReason
-from ackwise.core.commands import Settle, Settlement
+from ackwise.core.commands import Claim, Settle, Settlement
 from ackwise.core.errors import AckwiseError, Draining, LeaseLost, StoreError, UnknownQueue
-from ackwise.core.limits import Seconds
+from ackwise.core.limits import MICROS, Seconds, lease_micros
 from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE
 from ackwise.core.native.claiming import MAX_AHEAD
 from ackwise.core.settlement import Outcome, Verdict
@@ -28,21 +30,25 @@ from ackwise.subscriber.subscription import Subscription
 
 log = logging.getLogger("ackwise.subscriber")
 
-POLL = 20.0
+POLL = 15.0
+SHORTEST_POLL = 1.0
 STOP_PATIENCE = 5.0
 PAUSE_AFTER_FAILURE = 1.0
-_SETTLED_NOW = frozenset({Verdict.ACKED, Verdict.RETRIED, Verdict.DEAD, Verdict.RELEASED})
+PAUSE_WHILE_STOPPING = 0.1
+CHECK_WITHIN = 2.0
 
 
 class BrokerHandover:
     """A delivery of the client, as the subscriber's message wants it."""
 
-    __slots__ = ("_feed", "delivery", "held")
+    __slots__ = ("_feed", "asked", "delivery", "held")
 
     def __init__(self, delivery: AsyncDelivery, feed: BrokerFeed) -> None:
         self.delivery, self._feed = delivery, feed
         self.held = delivery.verdict is None
         """Whether this app counts it as its own: not settled, not given up."""
+        self.asked = False
+        """Whether its settlement was asked for, and nobody knows what became of that."""
 
     @property
     def id(self) -> str:
@@ -77,12 +83,15 @@ class BrokerHandover:
         return bool(self.delivery.lease_id)
 
     async def settle(self, ask: Ask) -> bool:
+        transport = self._feed.connection.transport
+        asked, self.asked, repeats = self.asked, True, transport.repeats
         # One at a time through the transport, which sends the acks of many callers together.
         (answer,) = await self._feed.connection.settle([_settlement(self, ask)])
         self._feed.over(self)
-        if not answer.verdict.settled:
+        done = _is_done(answer.verdict, asked or transport.repeats > repeats)
+        if not done:
             log.info("%s of %s: %s came too late (%s)", self.id, self.queue, _word(ask), answer.verdict)
-        return answer.verdict in _SETTLED_NOW
+        return done
 
     def settle_soon(self, ask: Ask) -> None:
         self._feed.settle_soon(self, ask)
@@ -103,6 +112,11 @@ def _settlement(handover: BrokerHandover, ask: Ask) -> Settlement:
     if isinstance(ask, Undecodable):
         return msgspec.structs.replace(reject(selector, ask.__cause__ or ask), undecodable=True)
     return asked(selector, ask)
+
+
+def _is_done(verdict: Verdict, asked_before: bool) -> bool:
+    """Nobody but us settles our delivery: if we asked before, and the answer got lost, `already` was ourselves."""
+    return verdict.settled or (asked_before and verdict is Verdict.ALREADY)
 
 
 def _word(ask: Ask) -> str:
@@ -135,6 +149,14 @@ class BrokerFeed:
             start="all",
             auto_ack=subscription.acked_first,
         )
+        self._name, self._number = token_hex(8), 0
+        self._again: tuple[Claim, int] | None = None
+        """The claims that were not answered: they may have been granted, and are asked for again."""
+        self._poll_again: Claim | None = None
+        # A poll that is asked again, while another server still waits for the first try, learns of what that was given
+        # when it ends: well before the lease does.
+        lasts = POLL if subscription.lease is None else lease_micros(subscription.lease) / MICROS / 2
+        self._wait = max(SHORTEST_POLL, min(POLL, lasts))
 
     async def open(self) -> None:
         given = self._subscription
@@ -170,21 +192,43 @@ class BrokerFeed:
         """Settle what is done and claim up to `room`, in one turn of the broker."""
         done, asks, self._done, self._asks = self._done, self._asks, [], []
         settle = Settle(entries=asks) if asks else None
-        most, count = (1, min(room, MAX_AHEAD)) if self._apart else (room, 1)
-        claim = msgspec.structs.replace(self._claim, most=max(1, most))
+        claim, count = (self._again or self._ahead(room)) if room else (self._claim, 0)
+        transport = self.connection.transport
+        repeats = transport.repeats
         try:
-            answers, handed = await self.connection.transport.claim_ahead(settle, claim, count if room else 0)
+            answers, handed = await transport.claim_ahead(settle, claim, count)
         except BaseException:
             self._done, self._asks = done + self._done, asks + self._asks
+            for handover in done:
+                handover.asked = True
+            if count:
+                self._again = claim, count
             raise
+        if count:
+            self._again = None
         for handover, answer in zip(done, answers, strict=True):
             handover.delivery.note(answer)
             self.over(handover)
-            if not answer.verdict.settled:
+            if not _is_done(answer.verdict, handover.asked or transport.repeats > repeats):
                 log.warning("%s of %s was settled too late (%s)", handover.id, handover.queue, answer.verdict)
-        return self._handovers(self.connection.batch(one, claim) for one in handed)
+        return self._handovers(handed)
 
-    def _handovers(self, batches: Iterable[AsyncBatch]) -> list[BrokerHandover]:
+    def _ahead(self, room: int) -> tuple[Claim, int]:
+        """What is claimed for so much room: so many messages at once, or so many leases of one."""
+        most, count = (1, min(room, MAX_AHEAD)) if self._apart else (room, 1)
+        return self._keyed(msgspec.structs.replace(self._claim, most=most)), count
+
+    def _keyed(self, claim: Claim) -> Claim:
+        """Under a key of its own it may be asked for again: an answer that gets lost loses no message with it. What
+        is acked at delivery has no such luck."""
+        if self._subscription.acked_first:
+            return claim
+        self._number += 1
+        return msgspec.structs.replace(claim, key=f"{self._name}/{self._number}")
+
+    def _handovers(self, handed: Iterable[Handed]) -> list[BrokerHandover]:
+        # Without the key: what this connection holds when it is closed goes back.
+        batches = [self.connection.batch(one, self._claim) for one in handed]
         found = [BrokerHandover(delivery, self) for batch in batches for delivery in batch]
         for handover in found:
             if handover.settleable:
@@ -209,10 +253,12 @@ class BrokerFeed:
 
     async def run(self, sink: Sink) -> None:
         keeping = asyncio.create_task(self.keeper.run(sink.lost), name="ackwise-keep-alive")
-        poll: asyncio.Task[AsyncBatch] | None = None
+        poll: asyncio.Task[Handed] | None = None
         try:
-            while not (self._stopping and poll is None):
+            while not (self._stopping and poll is None and sink.over):
                 self._wake.clear()
+                if self._stopping and poll is None:
+                    sink.no_more()
                 try:
                     if poll is not None and (poll.done() or self._stopping):
                         over, poll = poll, None
@@ -221,7 +267,7 @@ class BrokerFeed:
                     room = 0 if self._stopping or poll is not None else self._room(sink)
                     if not room:
                         await self.flush()
-                    elif not self._put(await self.take(room), sink):
+                    elif self._poll_again is not None or not self._put(await self.take(room), sink):
                         poll = asyncio.create_task(self._poll(), name="ackwise-poll")
                         poll.add_done_callback(lambda _: self.wake())
                     else:
@@ -248,24 +294,30 @@ class BrokerFeed:
             sink.put(handover)
         return len(found)
 
-    async def _poll(self) -> AsyncBatch:
-        handed = await self.connection.transport.claim(self._claim, POLL)
-        return self.connection.batch(handed, self._claim)
+    async def _poll(self) -> Handed:
+        claim = self._poll_again = self._poll_again or self._keyed(self._claim)
+        handed = await self.connection.transport.claim(claim, self._wait)
+        if handed.claimed.empty is EmptyReason.ENDED:
+            # An earlier try of the same poll may still have waited somewhere, and was given something.
+            handed = await self.connection.transport.claim(claim, 0.0)
+        self._poll_again = None
+        return handed
 
-    async def _polled(self, poll: asyncio.Task[AsyncBatch], sink: Sink) -> None:
-        """What a poll brought. When the app stops it is called back by the link, and what it was given goes back."""
+    async def _polled(self, poll: asyncio.Task[Handed], sink: Sink) -> None:
+        """What a poll brought. When the app stops it is called back by the link, and what it was given goes back, as
+        far as it can."""
         try:
-            batch = await asyncio.wait_for(poll, STOP_PATIENCE)
+            handed = await asyncio.wait_for(poll, STOP_PATIENCE)
         except TimeoutError:
             return
-        found = self._handovers([batch])
-        if self._stopping:
+        found = self._handovers([handed])
+        if self._stopping and not self._subscription.acked_first:
             for handover in found:
                 handover.settle_soon(Outcome.RELEASE)
             await self.flush()
             return
         self._put(found, sink)
-        if not found and batch.empty in (EmptyReason.DRAINING, EmptyReason.UNAVAILABLE):
+        if not found and handed.claimed.empty in (EmptyReason.DRAINING, EmptyReason.UNAVAILABLE):
             await self._pause()
 
     async def _complain(self, problem: AckwiseError) -> None:
@@ -279,6 +331,9 @@ class BrokerFeed:
         await self._pause()
 
     async def _pause(self) -> None:
+        if self._stopping:
+            await asyncio.sleep(PAUSE_WHILE_STOPPING)
+            return
         self._wake.clear()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopped(), PAUSE_AFTER_FAILURE)
@@ -323,8 +378,9 @@ class BrokerLink:
 
     async def check(self) -> bool:
         try:
-            await self.connection.queues(namespace="ackwise.health")
-        except AckwiseError:
+            async with asyncio.timeout(CHECK_WITHIN):
+                await self.connection.queues(namespace="ackwise.health")
+        except (AckwiseError, TimeoutError):
             self.ready = False
         else:
             self.ready = True

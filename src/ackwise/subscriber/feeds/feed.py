@@ -20,6 +20,15 @@ class Sink(Protocol):
 
     def put(self, handover: Handover) -> None: ...
 
+    def no_more(self) -> None:
+        """Nothing will be put any more: the feed was stopped, and nothing is on its way."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Nothing will be settled through it any more."""
+        ...
+
     def lost(self, handover: Handover) -> None:
         """Somebody else will have it: do not start it, and stop it if it runs."""
         ...
@@ -37,7 +46,7 @@ class Feed(Protocol):
         ...
 
     async def run(self, sink: Sink) -> None:
-        """Feed the sink, keep what it holds alive and settle what it has done, until `stop`."""
+        """Feed the sink until `stop`; keep what it holds alive and settle what it has done until it is `over`."""
         ...
 
     def wake(self) -> None:

@@ -1,0 +1,198 @@
+"""What gets lost between an app and its server costs neither a message nor a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import ackwise
+from ackwise.store.clock import ManualClock
+from ackwise.subscriber import App, Message
+from tests.client.flaky import Fault, Flaky
+from tests.server.running import Running
+from tests.subscriber.conftest import until
+from tests.subscriber.test_running import connection, go, until_acked
+
+LOST: list[Fault] = ["lose the request", "lose the answer"]
+
+
+@pytest.fixture
+def server(store_url: str, clock: ManualClock) -> Iterator[Running]:
+    with Running(store_url, clock) as running:
+        yield running
+
+
+@pytest.fixture
+def door(server: Running) -> Iterator[Flaky]:
+    proxy = Flaky(server.address)
+    yield proxy
+    proxy.down()
+    assert proxy.used_up, "a test whose faults never happen shows nothing"
+
+
+@pytest.fixture
+def app(door: Flaky, clock: ManualClock) -> App:
+    return App(door.url, clock=clock)
+
+
+def handled(app: App, explicit: bool) -> list[int]:
+    """One failure is all that a message may have."""
+    seen: list[int] = []
+
+    async def implicit(number: int) -> None:
+        seen.append(number)
+
+    async def wrapped(msg: Message[int]) -> None:
+        seen.append(msg.payload)
+        assert await msg.ack()
+
+    app.subscriber("q", retry_limit=1, concurrency=4)(wrapped if explicit else implicit)
+    return seen
+
+
+async def nothing_was_lost(app: App, seen: list[int], count: int) -> None:
+    """The clock stands still: nothing comes back by itself."""
+    await until_acked(app, "q", count)
+    (row,) = await connection(app).groups("q")
+    assert (sorted(seen), row.acked, row.dead, row.lag) == (list(range(count)), count, 0, 0)
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+@pytest.mark.parametrize("fault", LOST)
+def test_a_claim(app: App, door: Flaky, server: Running, explicit: bool, fault: Fault) -> None:
+    """The first of an app, which does not wait."""
+    seen = handled(app, explicit)
+
+    async def job() -> None:
+        with ackwise.connect(server.url) as queue:
+            queue.push_many("q", range(6))
+        door.fail("/v1/claim", fault, fault)
+        async with app:
+            await nothing_was_lost(app, seen, 6)
+
+    go(job)
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_a_poll(app: App, door: Flaky, server: Running, explicit: bool) -> None:
+    seen = handled(app, explicit)
+
+    async def job() -> None:
+        with ackwise.connect(server.url) as queue:
+            queue.create_queue("q")
+        passes = threading.Event()
+        passes.set()
+        # The first finds nothing; the second waits, and is given what comes.
+        door.fail("/v1/claim", passes, "lose the answer")
+        async with app:
+            await asyncio.to_thread(server.until_waiting)
+            with ackwise.connect(server.url) as queue:
+                queue.push("q", 0)
+            await nothing_was_lost(app, seen, 1)
+
+    go(job)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("explicit", [False, True])
+def test_a_poll_that_waits_on_at_a_server_that_was_left(
+    pg_url: str, clock: ManualClock, explicit: bool, at: int
+) -> None:
+    """A proxy keeps the connection: that server may give the message to nobody, or wake up when somebody has it."""
+
+    async def job() -> None:
+        with Running(pg_url, clock) as first, Running(pg_url, clock) as second:
+            door = Flaky(first.address)
+            app = App([door.url, second.url], clock=clock)
+            seen = handled(app, explicit)
+            async with app:
+                await asyncio.to_thread(first.until_waiting)
+                door.down()
+                await asyncio.to_thread(second.until_waiting)
+                with ackwise.connect((first, second)[at].url) as queue:
+                    for number in range(3):
+                        queue.push("q", number)
+                await nothing_was_lost(app, seen, 3)
+
+    go(job)
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_claims_and_settlements_when_the_transport_gives_up(
+    app: App, door: Flaky, server: Running, explicit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The app goes on where it was, with the claim that was not answered."""
+    seen = handled(app, explicit)
+    monkeypatch.setattr("ackwise.subscriber.feeds.broker.PAUSE_AFTER_FAILURE", 0.01)
+
+    async def job() -> None:
+        with ackwise.connect(server.url) as queue:
+            queue.push_many("q", range(30))
+        async with app:
+            connection(app).transport._patience = 0.0  # type: ignore[attr-defined]
+            door.fail("/v1/claim", *(LOST * 4))
+            await nothing_was_lost(app, seen, 30)
+
+    go(job)
+
+
+@pytest.mark.parametrize("how", ["ack", "nak", "term"])
+def test_an_answer_to_a_settlement(app: App, door: Flaky, how: str) -> None:
+    """It was settled, and by this call."""
+    answers: list[tuple[bool, bool]] = []
+
+    @app.subscriber("q", retry_limit=5)
+    async def handle(msg: Message[int]) -> None:
+        if msg.attempt > 1:
+            await msg.ack()
+            return
+        door.fail("/v1/settle", "lose the answer")
+        settle = getattr(msg, how)
+        answers.append((await settle(), await settle()))
+
+    async def job() -> None:
+        async with app:
+            await connection(app).push("q", 1)
+            await until(lambda: answers)
+        assert answers == [(True, False)]
+
+    go(job)
+
+
+def test_one_that_somebody_else_settled_is_not_ours(app: App) -> None:
+    answers: list[bool] = []
+
+    @app.subscriber("q")
+    async def handle(msg: Message[int]) -> None:
+        (lease,) = await connection(app).leases()
+        await connection(app).release(lease.lease_id)
+        answers.append(await msg.ack())
+        await asyncio.Event().wait()
+
+    async def job() -> None:
+        await app.start()
+        await connection(app).push("q", 1)
+        await until(lambda: answers)
+        await app.stop(grace=0)
+        assert answers[0] is False
+
+    go(job)
+
+
+def test_no_warning_for_what_an_earlier_try_settled(
+    app: App, door: Flaky, server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = handled(app, explicit=False)
+
+    async def job() -> None:
+        async with app:
+            await asyncio.to_thread(server.until_waiting)
+            door.fail("/v1/claim", "lose the answer", "lose the answer")
+            await connection(app).push("q", 0)
+            await nothing_was_lost(app, seen, 1)
+
+    go(job)
+    assert "too late" not in caplog.text

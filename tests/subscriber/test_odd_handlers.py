@@ -1,0 +1,291 @@
+"""Whatever a handler does, its worker goes on, and what became of the message is never a success by mistake."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any
+
+import pytest
+
+import ackwise
+from ackwise.store.clock import ManualClock
+from ackwise.subscriber import App, Depends, Message, Nak, Term, TestApp
+from tests.subscriber.conftest import Run, until
+from tests.subscriber.test_running import connection, go, until_acked
+
+
+def test_a_cancellation_of_something_else_is_a_failure_and_no_end_of_the_worker(live: App) -> None:
+    """Awaiting a task that somebody cancelled raises the same as being cancelled."""
+    seen: list[int] = []
+
+    @live.subscriber("q", retry_limit=1)
+    async def handle(number: int) -> None:
+        seen.append(number)
+        if number != 2:
+            task = asyncio.ensure_future(asyncio.sleep(60))
+            task.cancel()
+            await task
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push_many("q", range(3))
+            await until_acked(live, "q", 1)
+            assert live.live
+        async with ackwise.connect_async(live.url, clock=live.clock) as queue:
+            letters = await queue.dead_letters("q")
+            assert (seen, {(one.error_type, one.reason) for one in letters}) == (
+                [0, 1, 2],
+                {("Interrupted", "retry_limit")},
+            )
+
+    go(job)
+
+
+def test_an_app_whose_worker_has_ended_is_not_live(live: App) -> None:
+    @live.subscriber("q", concurrency=2)
+    async def handle(number: int) -> None: ...
+
+    async def job() -> None:
+        async with live:
+            workers = live._consumers[0]._workers
+            assert workers is not None
+            assert live.live
+            workers._tasks[0].cancel()
+            await until(lambda: not live.live)
+
+    go(job)
+
+
+def test_a_handler_that_keeps_its_cancellation_to_itself(live: App, clock: ManualClock) -> None:
+    """When the lease is lost it is cancelled; that it goes on all the same does not harm the next message."""
+    seen: list[tuple[int, int]] = []
+
+    @live.subscriber("q")
+    async def handle(msg: Message[int]) -> None:
+        seen.append((msg.payload, msg.attempt))
+        if msg.attempt == 1 and msg.payload == 1:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            return
+        async with asyncio.timeout(60):
+            await asyncio.sleep(0)
+        await msg.ack()
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push("q", 1)
+            await until(lambda: seen)
+            clock.advance(31)
+            await until_acked(live, "q", 1)
+            (worker,) = live._consumers[0]._workers._tasks  # type: ignore[union-attr]
+            assert worker.cancelling() == 0
+            await connection(live).push("q", 2)
+            await until_acked(live, "q", 2)
+            assert live.live
+        assert seen == [(1, 1), (1, 2), (2, 1)]
+
+    go(job)
+
+
+def test_a_task_group_that_fails_leaves_its_worker_as_it_was(live: App) -> None:
+    """Before Python 3.13 it leaves the task marked as cancelled."""
+    seen: list[int] = []
+
+    async def fail() -> None:
+        raise ValueError("in a group")
+
+    @live.subscriber("q", retry_limit=1)
+    async def handle(number: int) -> None:
+        seen.append(number)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(0) if number == 3 else fail())
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push_many("q", range(4))
+            await until_acked(live, "q", 1)
+            assert (seen, live.live) == ([0, 1, 2, 3], True)
+
+    go(job)
+
+
+def test_a_handler_that_will_not_be_cancelled_does_not_keep_the_app_from_stopping(
+    live: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("ackwise.subscriber.workers.STUBBORN", 0.05)
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @live.subscriber("q")
+    async def handle(number: int) -> None:
+        began.set()
+        while not go_on.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await go_on.wait()
+
+    async def job() -> None:
+        await live.start()
+        await connection(live).push("q", 1)
+        await began.wait()
+        await live.stop(grace=0)
+        go_on.set()
+        async with ackwise.connect_async(live.url, clock=live.clock) as queue:
+            (again,) = await queue.claim("q")
+            assert (again.failures, again.attempt) == (0, 2)
+            await again.ack()
+
+    go(job)
+    assert "does not end" in caplog.text
+
+
+def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An ordinary `def` around whatever it gets."""
+
+    @functools.wraps(function)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        return function(*arguments, **named)
+
+    return wrapper
+
+
+def test_a_handler_behind_an_ordinary_decorator_runs(live: App) -> None:
+    seen: list[int] = []
+
+    @live.subscriber("q", retry_limit=1)
+    @decorated
+    async def handle(number: int) -> None:
+        await asyncio.sleep(0)
+        seen.append(number)
+        if number:
+            raise ValueError("it ran")
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push_many("q", range(2))
+            await until_acked(live, "q", 1)
+        async with ackwise.connect_async(live.url, clock=live.clock) as queue:
+            (letter,) = await queue.dead_letters("q")
+            assert (seen, letter.error) == ([0, 1], "it ran")
+
+    go(job)
+
+
+def test_what_a_function_returns_is_awaited_where_it_can_be(app: App, run: Run) -> None:
+    seen: list[int] = []
+
+    async def later(number: int) -> None:
+        seen.append(number)
+
+    @app.subscriber("q")
+    def handle(number: int) -> Any:
+        return later(number)
+
+    async def job(test: TestApp) -> None:
+        await test.publish("q", 1)
+        await test.deliver()
+        assert (seen, await test.acked("q")) == ([1], 1)
+
+    run(app, job)
+
+
+def test_stop_iteration_in_a_thread_is_a_failure_like_any_other(live: App) -> None:
+    """On Python 3.11 no future can carry it."""
+
+    @live.subscriber("q", retry_limit=1)
+    def handle(number: int) -> None:
+        next(iter([0] * number))
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push_many("q", range(2))
+            await until_acked(live, "q", 1)
+        async with ackwise.connect_async(live.url, clock=live.clock) as queue:
+            (letter,) = await queue.dead_letters("q")
+            assert (letter.error_type, letter.error) == ("RuntimeError", "the handler raised StopIteration")
+
+    go(job)
+
+
+def test_middleware_is_called_by_position(app: App, run: Run) -> None:
+    seen: list[int] = []
+
+    async def around(message: Message[Any], what_comes_next: Any) -> None:
+        seen.append(message.payload)
+        await what_comes_next(message)
+
+    app.middleware.append(around)
+
+    @app.subscriber("q")
+    async def handle(number: int) -> None:
+        seen.append(number)
+
+    async def job(test: TestApp) -> None:
+        await test.publish("q", 1)
+        await test.deliver()
+        assert (seen, await test.acked("q")) == ([1, 1], 1)
+
+    run(app, job)
+
+
+async def swallowing() -> AsyncIterator[str]:
+    with contextlib.suppress(Exception):
+        yield "a session"
+
+
+async def broken(session: Annotated[str, Depends(swallowing)]) -> str:
+    raise ValueError("no connection")
+
+
+def test_a_dependency_that_swallows_a_failure_does_not_make_it_a_success(app: App, run: Run) -> None:
+    @app.subscriber("handler", retry_limit=1)
+    async def handle(number: int, session: Annotated[str, Depends(swallowing)]) -> None:
+        raise ValueError("failed") if number else Term("never")
+
+    @app.subscriber("dependency", retry_limit=1)
+    async def unmade(number: int, at: Annotated[str, Depends(broken)]) -> None: ...
+
+    async def job(test: TestApp) -> None:
+        for number in range(2):
+            await test.publish("handler", number)
+        await test.publish("dependency", 1)
+        await test.deliver()
+        letters = await test.dead_letters()
+        assert sorted((one.reason, one.error) for one in letters) == [
+            ("rejected", "never"),
+            ("retry_limit", "failed"),
+            ("retry_limit", "no connection"),
+        ]
+
+    run(app, job)
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_nak_and_term_out_of_a_task_group(app: App, run: Run, explicit: bool) -> None:
+    async def fail(problem: Exception) -> None:
+        raise problem
+
+    async def work(number: int) -> None:
+        async with asyncio.TaskGroup() as outer, asyncio.TaskGroup() as inner:
+            outer.create_task(asyncio.sleep(60))
+            inner.create_task(fail((Term("never"), Nak(5), ValueError("odd"))[number]))
+
+    async def wrapped(msg: Message[int]) -> None:
+        await (msg.ack() if msg.attempt > 1 else work(msg.payload))
+
+    async def implicit(number: int) -> None:
+        await work(number)
+
+    app.subscriber("q", retry_limit=2, backoff=(9,))(wrapped if explicit else implicit)
+
+    async def job(test: TestApp) -> None:
+        for number in range(3):
+            await test.publish("q", number)
+        await test.deliver()
+        (letter,) = await test.dead_letters("q")
+        assert (letter.reason, letter.error) == ("rejected", "never")
+        assert (await test.advance(4.9), await test.advance(0.1)) == (0, 1)
+        assert await test.advance(30) + await test.advance(9) == 1
+
+    run(app, job)

@@ -1,0 +1,277 @@
+"""How an app comes to its end: what is begun is finished and settled, and nothing waits longer than was said."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+
+import pytest
+
+import ackwise
+from ackwise.store.clock import ManualClock
+from ackwise.subscriber import AckPolicy, App, Message
+from tests.client.flaky import Flaky
+from tests.server.running import Running
+from tests.subscriber.conftest import PATIENCE, until
+from tests.subscriber.test_operations import ORDERS, line_with, started
+from tests.subscriber.test_running import connection, go
+
+
+def test_what_was_acked_at_delivery_is_handled_before_the_end(live: App) -> None:
+    """It may arrive while the app stops, and nobody would ever have it again."""
+    seen: list[int] = []
+
+    @live.subscriber("q", ack=AckPolicy.FIRST)
+    async def handle(number: int) -> None:
+        await asyncio.sleep(0)
+        seen.append(number)
+
+    async def job() -> None:
+        for number in range(12):
+            await live.start()
+            async with ackwise.connect_async(live.url, clock=live.clock) as queue:
+                pushing = asyncio.create_task(queue.push("q", number))
+                await asyncio.sleep(0.0004 * (number % 6))
+                await live.stop(grace=PATIENCE)
+                await pushing
+                (row,) = await queue.groups("q")
+                assert row.acked == len(seen)
+
+    go(job)
+
+
+def test_what_was_acked_at_delivery_and_is_not_handled_is_said(live: App, caplog: pytest.LogCaptureFixture) -> None:
+    began = asyncio.Event()
+
+    @live.subscriber("q", ack=AckPolicy.FIRST)
+    async def handle(number: int) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async def job() -> None:
+        await live.start()
+        message = (await connection(live).push("q", 1)).message_id
+        await began.wait()
+        await live.stop(grace=0)
+        assert f"{message} was acked at delivery, and is not" in caplog.text
+
+    go(job)
+
+
+def test_what_is_settled_after_its_handler_returned_is_waited_for(live: App) -> None:
+    answers: list[bool] = []
+    later: list[asyncio.Task[None]] = []
+    go_on = asyncio.Event()
+
+    @live.subscriber("q")
+    async def handle(msg: Message[int]) -> None:
+        async def then() -> None:
+            await go_on.wait()
+            answers.append(await msg.ack())
+
+        later.append(asyncio.ensure_future(then()))
+
+    async def job() -> None:
+        await live.start()
+        await connection(live).push("q", 1)
+        await until(lambda: later)
+        stopping = asyncio.create_task(live.stop(grace=PATIENCE))
+        await asyncio.sleep(0.1)
+        assert not stopping.done()
+        go_on.set()
+        await stopping
+        async with ackwise.connect_async(live.url, clock=live.clock) as queue:
+            (row,) = await queue.groups("q")
+            assert (answers, row.acked, row.leases) == ([True], 1, 0)
+
+    go(job)
+
+
+def test_what_nobody_can_settle_any_more_is_not_waited_for(live: App) -> None:
+    """A handler that forgot to settle has nothing left in its hands."""
+    seen: list[int] = []
+
+    @live.subscriber("q")
+    async def forgets(msg: Message[int]) -> None:
+        seen.append(msg.payload)
+
+    async def job() -> None:
+        await live.start()
+        await connection(live).push("q", 1)
+        await until(lambda: seen)
+        async with asyncio.timeout(PATIENCE / 2):
+            await live.stop(grace=10 * PATIENCE)
+
+    go(job)
+
+
+def test_what_is_past_its_deadline_is_not_waited_for(live: App, clock: ManualClock) -> None:
+    kept: list[Message[int]] = []
+
+    @live.subscriber("q", max_pending=1)
+    async def keep(msg: Message[int]) -> None:
+        kept.append(msg)
+
+    async def job() -> None:
+        await live.start()
+        await connection(live).push("q", 1)
+        await until(lambda: kept)
+        stopping = asyncio.create_task(live.stop(grace=10 * PATIENCE))
+        await asyncio.sleep(0.1)
+        assert not stopping.done()
+        clock.advance(31)
+        await stopping
+        assert not kept[0].settled
+
+    go(job)
+
+
+def test_leases_are_kept_and_settlements_sent_while_it_drains(live: App, clock: ManualClock) -> None:
+    seen: list[int] = []
+    go_on = [asyncio.Event(), asyncio.Event()]
+
+    @live.subscriber("q", concurrency=2)
+    async def slow(number: int) -> None:
+        seen.append(number)
+        await go_on[number].wait()
+
+    async def job() -> None:
+        await live.start()
+        await connection(live).push_many("q", range(2))
+        await until(lambda: len(seen) == 2)
+        async with ackwise.connect_async(live.url, clock=live.clock) as queue:
+            stopping = asyncio.create_task(live.stop(grace=PATIENCE))
+            await asyncio.sleep(0)
+            go_on[0].set()
+            # The first is settled while the second is still at work.
+            while (await queue.groups("q"))[0].acked < 1:
+                await asyncio.sleep(0.005)
+            for _ in range(3):
+                (before,) = await queue.leases()
+                clock.advance(16)
+                while (await queue.leases())[0].deadline == before.deadline:
+                    await asyncio.sleep(0.005)
+            go_on[1].set()
+            await stopping
+            (row,) = await queue.groups("q")
+            assert (row.acked, row.leases, seen) == (2, 0, [0, 1])
+
+    go(job)
+
+
+THREADS = """
+import time
+from ackwise.subscriber import App
+
+app = App("sqlite:///orders.db")
+
+@app.subscriber("orders")
+def bill(order: int):
+    print("began", order, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_the_grace_binds_handlers_in_threads(tmp_path: Path) -> None:
+    (tmp_path / "shop_orders.py").write_text(THREADS)
+    url = f"sqlite:///{tmp_path}/orders.db"
+    with ackwise.connect(url) as queue:
+        queue.push("orders", 1)
+    with started(tmp_path, "--grace", "0") as process:
+        line_with(process.stdout, "began 1")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert "1 handlers work on in threads" in process.stderr.read()
+    with ackwise.connect(url) as queue:
+        (again,) = queue.claim("orders")
+        assert (again.failures, again.attempt) == (0, 2)
+
+
+def test_a_second_signal_ends_the_grace(tmp_path: Path) -> None:
+    (tmp_path / "shop_orders.py").write_text(ORDERS)
+    (tmp_path / "go").write_text("")
+    url = f"sqlite:///{tmp_path}/orders.db"
+    with ackwise.connect(url) as queue:
+        queue.push_many("orders", range(2))
+    with started(tmp_path, "--grace", "600") as process:
+        line_with(process.stdout, "began 0")
+        process.send_signal(signal.SIGTERM)
+        with ackwise.connect(url) as queue:
+            # It drains: what was not begun is back.
+            while not (rest := queue.claim("orders", max=9, wait=1)):
+                assert process.poll() is None
+            assert rest.release() == "released"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    with ackwise.connect(url) as queue:
+        found = queue.claim("orders", max=9)
+        assert [(one.json(), one.failures) for one in found] == [(0, 0), (1, 0)]
+
+
+def test_a_server_that_is_gone_is_not_waited_for(
+    store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not for the fifteen seconds that a call is usually tried."""
+    monkeypatch.setattr("ackwise.subscriber.consumer.LAST_WORDS", 0.2)
+    # The server in this process looks at what is logged as an error, and this is not its own.
+    logger = logging.getLogger("ackwise.subscriber")
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(logger, "handlers", [caplog.handler])
+    tried: list[str] = []
+
+    async def job() -> None:
+        with Running(store_url) as server:
+            door = Flaky(server.address)
+            app = App(door.url)
+            began, go_on = asyncio.Event(), asyncio.Event()
+
+            @app.subscriber("q")
+            async def handle(number: int) -> None:
+                began.set()
+                await go_on.wait()
+
+            await app.start()
+            await connection(app).push("q", 1)
+            await began.wait()
+            door.down()
+            go_on.set()
+            await app.stop(grace=0.1)
+            tried.append("stopped")
+
+    go(job)
+    assert tried == ["stopped"]
+    assert "could not be settled" in caplog.text
+
+
+def test_sigterm_while_it_still_tries_to_start(tmp_path: Path) -> None:
+    (tmp_path / "shop_orders.py").write_text(
+        "from ackwise.subscriber import App\n"
+        "app = App('http://127.0.0.1:1', start_patience=600)\n"
+        "@app.subscriber('q')\n"
+        "async def handle(number: int): ...\n"
+        "print('loaded', flush=True)\n"
+    )
+    with started(tmp_path, "--health-port", "0") as process:
+        line_with(process.stdout, "loaded")
+        # The handler for the signal is there when health answers; until then the signal would simply end it.
+        while process.poll() is None and not _listens(process.pid):
+            pass
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def _listens(pid: int) -> bool:
+    """Whether a process has a socket that listens."""
+    inodes = set()
+    for found in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            name = str(found.readlink())
+        except OSError:
+            continue
+        if name.startswith("socket:["):
+            inodes.add(name[8:-1])
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return any(line.split()[9] in inodes and line.split()[3] == "0A" for line in lines)
