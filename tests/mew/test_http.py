@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from socket import SHUT_RDWR
 from typing import Any
 
@@ -14,8 +16,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from ackwise.mew import AsyncSession, MewError, Session
+from ackwise.mew import AsyncSession, Event, MewError, Session
 from ackwise.store.clock import ManualClock
+from tests.server.process import ServerProcess
 from tests.server.running import Running
 
 JOBS = "node Job { title: String, size: Int = 1 } "
@@ -196,3 +199,55 @@ def test_a_hung_up_poll_gives_back_what_it_was_handed(server: Running, http: htt
     line = post(http, "", session, wait=10)["lines"][0]
     post(http, "ACK $delivery_id", session)
     assert line["match"]["title"] == "A"
+
+
+@pytest.mark.parametrize("way", ["killed", "drained"])
+def test_a_worker_goes_on_with_its_watch_after_a_restart_of_the_server(tmp_path: Path, way: str) -> None:
+    url = f"sqlite:///{tmp_path}/graph.db"
+    with ServerProcess(url) as first, Session(first.url) as worker:
+        worker.run(JOBS + 'SPAWN a: Job { title = "A" } SPAWN b: Job { title = "B" }')
+        jobs = worker.watch(CONSUME + " AS j", wait=10)
+        assert next(jobs).type == "initial"
+        held = next(jobs)
+        worker.run("WATCH j: Job RETURN j.title")
+        if way == "killed":
+            first.kill()
+        else:
+            first.stop()
+        with ServerProcess(url, "--port", str(first.port)):
+            again = next(jobs)
+            assert (held.match, again.match) == ({"j": {**of(held), "title": "A"}}, {"j": {**of(again), "title": "B"}})
+            assert (again.watch, again.attempt) == ("#w", 1)
+            for event in (held, again):
+                assert worker.ack(event).done.deleted == 1
+            assert worker.query("MATCH w: _Watch WHERE w.id = #w RETURN w.status") == [{"w.status": "active"}]
+            assert worker.run("WATCH j: Job RETURN j.title")[-1].handle == "#watch_2"
+            jobs.cancel()
+            assert list(jobs) == []
+
+
+def of(event: Event) -> dict[str, Any]:
+    assert event.match is not None
+    found: dict[str, Any] = event.match["j"]
+    return found
+
+
+def test_nobody_waits_for_a_watch_that_is_not_there(server: Running, http: httpx2.Client) -> None:
+    with Session(server.url) as session:
+        session.run(JOBS)
+        with pytest.raises(MewError, match="Watch handle '#nope' does not exist") as refused:
+            session.events(watch="#nope", wait=30)
+        assert (refused.value.word, refused.value.name) == ("E8002", "WATCH_NOT_FOUND")
+        session.run(CONSUME)
+        with pytest.raises(MewError, match="not owned by current session"), Session(server.url) as other:
+            other.events(watch=session.query("MATCH w: _Watch RETURN w.id")[0]["w.id"])
+    answer = http.post("/mew", json={"text": "", "session": "x", "watch": "#w", "wait": 30}).json()
+    assert ([line["code"] for line in answer["lines"]], answer["fine"]) == (["E8002"], False)
+
+
+def test_a_poll_that_waits_hears_that_its_watch_is_cancelled(server: Running, http: httpx2.Client) -> None:
+    session = post(http, JOBS + CONSUME)["session"]
+    with ThreadPoolExecutor() as pool, httpx2.Client(base_url=server.url, timeout=30) as other:
+        poll = pool.submit(post, other, "", session, watch="#w", wait=25)
+        post(http, "CANCEL WATCH #w", session, events=0)
+        assert [line["code"] for line in poll.result()["lines"]] == ["E8002"]

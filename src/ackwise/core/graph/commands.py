@@ -75,7 +75,7 @@ class FetchGraph(GraphCommand):
 
     session: str
     most: int = 1000
-    watch: str | None = None
+    watch: s.IdRef | None = None
 
 
 class AskGraph(Query):
@@ -124,9 +124,13 @@ class Done(msgspec.Struct):
 
 
 class Opened(msgspec.Struct):
-    """A session is there; `no` is what its bell is called by."""
+    """A session is there; `no` is what its bell is called by. One that comes back is told what stands of it."""
 
     no: int
+    handles: dict[str, str] = {}
+    """Names of its watches, by their ids."""
+    awaited: frozenset[str] = frozenset()
+    """As in `RunGraph`."""
 
     @property
     def bell(self) -> str:

@@ -55,6 +55,8 @@ class WatchSpec(msgspec.Struct, frozen=True):
     initial: Literal["full", "none"] | int = "full"
     filter: s.Expr | None = None
     deliver_on: str = "commit"
+    name: str = ""
+    """What its session calls it."""
 
     @property
     def consumes(self) -> bool:
@@ -83,7 +85,7 @@ def reason_shown(reason: Reason) -> str:
 def spec_of(watch: s.Watch, ontology: Ontology) -> WatchSpec:
     """The watch that a statement asks for, checked."""
     chosen = _chosen(watch.options)
-    spec = WatchSpec(watch.pattern, watch.returns, watch.where, watch.text, **_fields(chosen))
+    spec = WatchSpec(watch.pattern, watch.returns, watch.where, watch.text, name=watch.name or "", **_fields(chosen))
     found = plan(watch.pattern, ontology)
     for expr in (*spec.ordering, *(p.of for p in watch.returns.projections)):
         _check(expr, found, ontology, watch.at)

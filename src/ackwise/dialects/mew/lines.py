@@ -171,6 +171,15 @@ def error_line(error: GraphError, above: int = 0) -> Note:
     )
 
 
+def error_from(line: Note) -> GraphError:
+    """The error that a line tells of."""
+    error = GraphError(line.code, line.message, name=line.name, at=(line.line, line.column))
+    error.hint = line.hint
+    if line.delivery_id is not None:
+        error.details["delivery_id"] = line.delivery_id
+    return error
+
+
 def line_from(found: Object) -> Line:
     """A line as it came over the wire."""
     match found["kind"]:

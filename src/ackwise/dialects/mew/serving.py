@@ -1,7 +1,8 @@
 """MEW over HTTP: `POST /mew` runs a text in a session, `/mew/events` is a WebSocket that its events come through.
 
-A session's names live here; its watches and deliveries in the store. A socket that is closed ends its session cleanly;
-one that breaks off, or a session that nobody has used for a while, is a lost connection.
+A session's names live here; its watches, with their names, and deliveries in the store, so that it finds them again
+after a restart. A socket that is closed ends its session cleanly; one that breaks off, or a session that nobody has
+used for a while, is a lost connection.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from ackwise.broker.duties import complain
 from ackwise.core import limits
 from ackwise.core.errors import AckwiseError, BadInput, Overloaded
 from ackwise.core.graph.commands import Fetched, ReleaseGraph
+from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.dialects.http import Answer, Call, Receive, Route, Scope, Send, answer
 from ackwise.dialects.mew.driving import AsyncDriver, Emit, drop
-from ackwise.dialects.mew.lines import Event, Line, Object
+from ackwise.dialects.mew.lines import Event, Line, Object, error_line
 from ackwise.dialects.mew.talk import Session
 
 IDLE = 300.0
@@ -101,7 +103,11 @@ class MewFace:
                 )
                 fine = await self._driver.drive(talk, lambda line: lines.append(line.as_object()))
         if not body.text.strip():
-            await call.unless_gone(self._fetch(seat, body, lines))
+            try:
+                await call.unless_gone(self._fetch(seat, body, lines))
+            except GraphError as problem:
+                fine = False
+                lines.append(error_line(problem).as_object())
         seat.used_at = time.monotonic()
         return answer({"session": seat.session.id, "lines": lines, "fine": fine})
 
@@ -131,15 +137,14 @@ class MewFace:
         """Events that are there, or the first that come."""
         if not body.events:
             return
-        watch = seat.session.watch_id(body.watch) if body.watch is not None else None
         end = time.monotonic() + body.wait
         bell = await self._listen(seat)
         try:
             while True:
                 seat.rung.clear()
-                until = await self._take(seat, body.events, watch, lambda line: lines.append(line.as_object()))
+                until = await self._take(seat, body.events, body.watch, lambda line: lines.append(line.as_object()))
                 left = end - time.monotonic()
-                if lines or left <= 0:
+                if lines or left <= 0 or self._broker.draining:
                     return
                 await self._wait(seat, until, left)
                 seat.used_at = time.monotonic()
@@ -240,12 +245,15 @@ class MewFace:
                     del self._seats[found]
                     await self._end(seat, lost=True)
 
+    def drain(self) -> None:
+        """Polls that wait are answered."""
+        for seat in self._seats.values():
+            seat.rung.set()
+
     async def close(self) -> None:
-        """The server drains: every session ends cleanly."""
+        """The server drains. Its sessions stand, with what they were handed: they may come back after a restart."""
         if self._tidying is not None:
             self._tidying.cancel()
-        for seat in self._seats.values():
-            await self._end(seat, lost=False)
         self._seats.clear()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Generator, Mapping
+from itertools import count
 from typing import Any, TypeVar
 
 import msgspec
@@ -78,7 +79,6 @@ class Session:
         self._broken = False
         self._names_before: dict[str, str] = {}
         self._count = 0
-        self._anonymous = 0
         self._awaited: set[str] = set()
         self._most_watches, self._blocked_for = most_watches, blocked_for
 
@@ -90,7 +90,12 @@ class Session:
 
     def open(self) -> Talking[Opened]:
         if self.opened is None:
-            self.opened = yield OpenGraphSession(session=self.id)
+            found: Opened = yield OpenGraphSession(session=self.id)
+            for watch, name in found.handles.items():
+                self._handles[watch] = f"#{name}"
+                self.names.setdefault(name, watch)
+            self._awaited |= found.awaited
+            self.opened = found
         return self.opened
 
     def end(self, *, lost: bool = False) -> Talking[None]:
@@ -197,10 +202,12 @@ class Session:
                     yield Sweep(duties=("graph",))
                     asked = yield AskGraph(statement=ready, session=self.id)
                 return Done(columns=asked.columns, rows=asked.rows, found=asked.found)
-            step = Step(ready, _mint())
+            mint = _mint()
             if isinstance(ready, s.Watch):
+                ready = msgspec.structs.replace(ready, name=self._name_of(ready))
                 # Before anybody can see an event of it.
-                self._handles[minted("_Watch", step.mint)] = f"#{self._name_of(ready)}"
+                self._handles[minted("_Watch", mint)] = f"#{ready.name}"
+            step = Step(ready, mint)
             ran: Ran = yield from self._patiently(self._command((step,)))
             return ran.done[-1]
         if isinstance(ready, s.Watch | s.Manage | s.Alter | s.Tick):
@@ -261,20 +268,22 @@ class Session:
             yield pause
 
     def _named(self, watch: s.Watch, done: Done) -> str:
-        """A watch's handle: the name it is given, an alias that is free, or one that is made up."""
+        """A watch's handle, known from now on."""
         assert done.handle is not None
         name = self._handles[done.handle].removeprefix("#")
-        self._anonymous += name == f"watch_{self._anonymous + 1}"
         self.names[name] = done.handle
         if done.warning:
             self._awaited |= {o.value.id for o in watch.options if isinstance(o.value, s.IdRef)}
         return f"#{name}"
 
     def _name_of(self, watch: s.Watch) -> str:
+        """The name it is given, an alias that is free, or one that is made up."""
         alias = watch.returns.projections[-1].alias
         if watch.name is not None:
             return watch.name
-        return alias if alias is not None and alias not in self.names else f"watch_{self._anonymous + 1}"
+        if alias is not None and alias not in self.names:
+            return alias
+        return next(name for number in count(1) if (name := f"watch_{number}") not in self.names)
 
     def describe(self, what: str) -> Talking[bool]:
         r"""`\\dt` says what is declared, `\\dg` how much there is of it."""
@@ -291,13 +300,11 @@ class Session:
     def shown(self, watch: str) -> str:
         return self._handles.get(watch, f"#{watch}")
 
-    def watch_id(self, handle: str) -> str:
-        """The id of a watch from its handle."""
-        name = handle.removeprefix("#")
-        return self.names.get(name, name)
-
-    def fetch(self, most: int, watch: str | None = None) -> Talking[Fetched]:
-        """Events that are due, as lines; the last delivery id becomes a parameter."""
+    def fetch(self, most: int, handle: str | None = None) -> Talking[Fetched]:
+        """Events that are due (of one watch, by its handle), as lines; the last delivery id becomes a parameter."""
+        yield from self.open()
+        name = (handle or "").removeprefix("#")
+        watch = s.IdRef(self.names.get(name, name), f"#{name}") if handle is not None else None
         fetched: Fetched = yield FetchGraph(session=self.id, most=most, watch=watch)
         for event in fetched.events:
             line = event_line(event, self.shown(event.watch))

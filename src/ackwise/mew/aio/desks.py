@@ -12,7 +12,7 @@ from ackwise.client.servers import base_of, error_of
 from ackwise.client.wires.reply import Broken, Unsent
 from ackwise.core.errors import OutcomeUnknown, StoreUnavailable
 from ackwise.dialects.mew.driving import AsyncDriver, Emit, drop
-from ackwise.dialects.mew.lines import line_from
+from ackwise.dialects.mew.lines import Note, error_from, line_from
 from ackwise.dialects.mew.talk import Session
 from ackwise.mew.reaching import AsyncBell, AsyncBroker, AsyncWire
 
@@ -30,7 +30,7 @@ class AsyncDesk(Protocol):
         ...
 
     async def fetch(self, most: int, watch: str | None, wait: float, emit: Emit) -> None:
-        """Emit events, waiting up to `wait` seconds for the first."""
+        """Emit events (of one watch, by its handle), waiting up to `wait` seconds for the first."""
         ...
 
     async def describe(self, what: str, emit: Emit) -> None:
@@ -58,11 +58,10 @@ class AsyncLocalDesk:
         opened = await self._driver.drive(self.session.open(), emit)
         if self._bell is None:
             self._bell = AsyncBell(self.broker, opened.bell)
-        named = self.session.watch_id(watch) if watch is not None else None
         end = time.monotonic() + wait
         while True:
             self._bell.clear()
-            fetched = await self._driver.drive(self.session.fetch(most, named), emit)
+            fetched = await self._driver.drive(self.session.fetch(most, watch), emit)
             left = end - time.monotonic()
             if fetched.events or left <= 0:
                 return
@@ -106,8 +105,10 @@ class AsyncRemoteDesk:
         while True:
             left = max(0.0, min(POLL, end - time.monotonic()))
             answer = await self._post({"text": "", "events": most, "watch": watch, "wait": left}, PATIENCE + left)
-            for line in answer["lines"]:
-                emit(line_from(line))
+            for line in map(line_from, answer["lines"]):
+                if isinstance(line, Note) and line.kind == "error":
+                    raise error_from(line)
+                emit(line)
             if answer["lines"] or time.monotonic() >= end:
                 return
 

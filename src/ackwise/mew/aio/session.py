@@ -12,7 +12,7 @@ from ackwise.client.servers import is_server
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.dialects.mew.driving import Emit
-from ackwise.dialects.mew.lines import Event, Line, Note, Result
+from ackwise.dialects.mew.lines import Event, Line, Note, Result, error_from
 from ackwise.dialects.mew.talk import BLOCKED_FOR
 from ackwise.dialects.mew.talk import Session as Talk
 from ackwise.mew.aio.desks import AsyncDesk, AsyncLocalDesk, AsyncRemoteDesk
@@ -110,7 +110,7 @@ class AsyncSession:
         self._note(lines)
         for line in lines:
             if isinstance(line, Note) and line.kind == "error":
-                raise error_of(line)
+                raise error_from(line)
         return [line for line in lines if isinstance(line, Result)]
 
     async def query(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[dict[str, Any]]:
@@ -149,7 +149,8 @@ class AsyncSession:
     ) -> AsyncWatching:
         """Run a WATCH and go through its events, one handed over at a time.
 
-        It ends when none comes for `wait` seconds (None: never).
+        It ends when none comes for `wait` seconds (None: never), or with its own `cancel`; when the watch is cancelled
+        otherwise that is E8002.
         """
         return AsyncWatching(self, text, {**(params or {}), **named}, wait)
 
@@ -183,6 +184,7 @@ class AsyncWatching:
         await self.cancel()
 
     async def cancel(self) -> None:
+        self._over = True
         if self.handle:
             await self._session.run(f"CANCEL WATCH {self.handle}")
 
@@ -199,22 +201,11 @@ class AsyncWatching:
             for line in lines:
                 if isinstance(line, Event):
                     return line
-                if isinstance(line, Note) and line.kind == "error":
-                    raise error_of(line)
                 # A notice is no end, except that of a watch that was cancelled for its full buffer.
                 self._over = self._over or (isinstance(line, Note) and line.code == "E8005")
             if not lines:
                 break
         raise StopAsyncIteration
-
-
-def error_of(line: Note) -> GraphError:
-    """The error that a line tells of."""
-    error = GraphError(line.code, line.message, name=line.name, at=(line.line, line.column))
-    error.hint = line.hint
-    if line.delivery_id is not None:
-        error.details["delivery_id"] = line.delivery_id
-    return error
 
 
 def _id(delivery: Event | str) -> str:

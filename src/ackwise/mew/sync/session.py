@@ -13,7 +13,7 @@ from ackwise.client.servers import is_server
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.dialects.mew.driving import Emit
-from ackwise.dialects.mew.lines import Event, Line, Note, Result
+from ackwise.dialects.mew.lines import Event, Line, Note, Result, error_from
 from ackwise.dialects.mew.talk import BLOCKED_FOR
 from ackwise.dialects.mew.talk import Session as Talk
 from ackwise.mew.reaching import Reach
@@ -111,7 +111,7 @@ class Session:
         self._note(lines)
         for line in lines:
             if isinstance(line, Note) and line.kind == "error":
-                raise error_of(line)
+                raise error_from(line)
         return [line for line in lines if isinstance(line, Result)]
 
     def query(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[dict[str, Any]]:
@@ -150,7 +150,8 @@ class Session:
     ) -> Watching:
         """Run a WATCH and go through its events, one handed over at a time.
 
-        It ends when none comes for `wait` seconds (None: never).
+        It ends when none comes for `wait` seconds (None: never), or with its own `cancel`; when the watch is cancelled
+        otherwise that is E8002.
         """
         return Watching(self, text, {**(params or {}), **named}, wait)
 
@@ -184,6 +185,7 @@ class Watching:
         self.cancel()
 
     def cancel(self) -> None:
+        self._over = True
         if self.handle:
             self._session.run(f"CANCEL WATCH {self.handle}")
 
@@ -200,22 +202,11 @@ class Watching:
             for line in lines:
                 if isinstance(line, Event):
                     return line
-                if isinstance(line, Note) and line.kind == "error":
-                    raise error_of(line)
                 # A notice is no end, except that of a watch that was cancelled for its full buffer.
                 self._over = self._over or (isinstance(line, Note) and line.code == "E8005")
             if not lines:
                 break
         raise StopIteration
-
-
-def error_of(line: Note) -> GraphError:
-    """The error that a line tells of."""
-    error = GraphError(line.code, line.message, name=line.name, at=(line.line, line.column))
-    error.hint = line.hint
-    if line.delivery_id is not None:
-        error.details["delivery_id"] = line.delivery_id
-    return error
 
 
 def _id(delivery: Event | str) -> str:

@@ -293,8 +293,7 @@ def inspect(reader: Reader, statement: s.Inspect) -> Asked:
 
 def open_session(turn: Turn, command: OpenGraphSession) -> Opened:
     limits.name(command.session, "session")
-    graph = Graph(turn)
-    return Opened(watching.open_session(graph, command.session).no)
+    return watching.opened(Graph(turn), command.session)
 
 
 def end_session(turn: Turn, command: EndGraphSession) -> Done:
@@ -319,11 +318,12 @@ def fetch(turn: Turn, command: FetchGraph) -> Fetched:
     graph = Graph(turn, unasked=True)
     graph.tick = graph.state.tick
     row = graph.session.row("mew_session_by_id", {"id": command.session})
-    if row is None:
-        return Fetched([])
-    rows = [watch_from(one) for one in graph.session.rows("mew_watches_of_session", {"session": row[0]})]
+    rows = [watch_from(one) for one in graph.session.rows("mew_watches_of_session", {"session": row[0]})] if row else []
     if command.watch is not None:
-        rows = [one for one in rows if one.id == command.watch]
+        one = watching.owned(graph, command.session, command.watch)
+        rows = [row for row in rows if row.no == one.no]
+        if not rows:
+            raise faults.watch_not_found(command.watch.shown, command.watch.at, cannot="fetch from")
     fetched = Handing(graph, command).run(rows)
     finish(graph)
     return fetched

@@ -6,8 +6,8 @@ import msgspec
 
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
-from ackwise.core.graph.commands import Done
-from ackwise.core.graph.faults import At
+from ackwise.core.graph.commands import Done, Opened
+from ackwise.core.graph.faults import NOWHERE, At
 from ackwise.core.graph.projecting import match_of
 from ackwise.core.graph.values import Entity
 from ackwise.core.graph.watching import MOST_WATCHES_IN_ALL, WatchSpec, altered, spec_of
@@ -38,6 +38,18 @@ def open_session(graph: Graph, found: str) -> SessionRow:
     node = graph.insert(kind, {"created_at": graph.turn.now // 1000}, (), found)
     graph.session.run("mew_session_insert", {"no": node.no, "id": found, "instance": graph.turn.instance})
     return SessionRow(node.no, found, graph.turn.instance, None)
+
+
+def opened(graph: Graph, found: str) -> Opened:
+    """A session's node, and what stands of it."""
+    no = open_session(graph, found).no
+    rows = [watch_from(one) for one in graph.session.rows("mew_watches_of_session", {"session": no})]
+    letters = [row.spec.dead_letter.id for row in rows if row.spec.dead_letter is not None]
+    return Opened(
+        no,
+        {row.id: row.spec.name for row in rows if row.spec.name},
+        frozenset(one for one in letters if graph.by_id(one) is None),
+    )
 
 
 def end_session(graph: Graph, found: str, *, lost: bool) -> None:
@@ -143,7 +155,7 @@ def _begin(graph: Graph, row: WatchRow) -> None:
 
 
 def manage(graph: Graph, session: str, statement: s.Manage) -> Done:
-    row = _owned(graph, session, statement.ref, statement.at)
+    row = owned(graph, session, statement.ref, statement.at)
     match statement.verb, row.status:
         case "CANCEL", "cancelled":
             pass
@@ -161,7 +173,7 @@ def manage(graph: Graph, session: str, statement: s.Manage) -> Done:
 
 
 def alter(graph: Graph, session: str, statement: s.Alter) -> Done:
-    row = _owned(graph, session, statement.ref, statement.at)
+    row = owned(graph, session, statement.ref, statement.at)
     if row.status == "cancelled":
         raise faults.watch_not_found(statement.ref.shown, statement.at, cannot="alter")
     spec = altered(row.spec, statement.options, graph.ontology)
@@ -173,7 +185,8 @@ def alter(graph: Graph, session: str, statement: s.Alter) -> Done:
     return Done()
 
 
-def _owned(graph: Graph, session: str, ref: s.IdRef, at: At) -> WatchRow:
+def owned(graph: Graph, session: str, ref: s.IdRef, at: At = NOWHERE) -> WatchRow:
+    """A watch of this session, whatever became of it."""
     node = graph.by_id(ref.id)
     row = events.watch(graph, node.no) if node is not None else None
     if row is None:
@@ -207,6 +220,7 @@ def _stop(graph: Graph, row: WatchRow) -> None:
     if row.pool is not None:
         pools.leave(graph, row.pool)
     graph.watches_changed()
+    events.ring(graph, row)  # whoever waits for it waits in vain
 
 
 def found_letters(graph: Graph, session: str, names: dict[str, str]) -> None:
