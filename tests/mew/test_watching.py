@@ -379,3 +379,18 @@ def test_killing_a_destination_redrives_what_it_held(people: Prompt) -> None:
     assert people.consumed == []
     people.ok("KILL #bad")
     assert [(event["match"], event["attempt"]) for event in people.consumed] == [({"p.name": "ann"}, 1)]
+
+
+def test_an_exists_that_no_edge_joins_to_the_pattern_is_refused(people: Prompt) -> None:
+    for text in (
+        'WHERE exists(t: Team WHERE t.name = "red") RETURN p',
+        "WHERE exists(member(_, #red)) RETURN p",
+        "WHERE exists(member(p, t) WHERE exists(q: Person WHERE q.age > p.age)) RETURN p",
+        "[filter: not exists(q: Person WHERE q.name = p.name)] RETURN p",
+        "RETURN p.name, exists(t: Team) AS any",
+    ):
+        people.refused(f"WATCH p: Person {text}", "not_supported", "an exists() in a WATCH that no edge joins")
+    assert people.rows("MATCH p: Person WHERE exists(t: Team) RETURN p.name") == [["ann"]]
+    far = ", ".join(f"member(p{n}, t{n}), member(p{n}, t{n + 1})" for n in range(1, 8))
+    near = ", ".join(f"member(a{n}, t0), member(a{n}, t1)" for n in range(4))
+    people.refused(f"WATCH {near} WHERE exists({far}) RETURN t0", "constraint", "the pattern is too large")

@@ -9,7 +9,17 @@ import msgspec
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.ontology import Ontology
-from ackwise.core.graph.patterns import Plan, check_bounds, check_names, looks_elsewhere, plan, tells_time
+from ackwise.core.graph.patterns import (
+    Plan,
+    beside,
+    check_bounds,
+    check_names,
+    check_size,
+    is_joined,
+    looks_elsewhere,
+    plan,
+    tells_time,
+)
 from ackwise.core.graph.projecting import aggregates_in
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Reason
@@ -70,6 +80,11 @@ class WatchSpec(msgspec.Struct, frozen=True):
         )
 
     @property
+    def looked_at(self) -> tuple[s.Expr | None, ...]:
+        """All that a change of the graph may change: whether something matches, what is shown of it, and its place."""
+        return self.condition, *(projection.of for projection in self.returns.projections), *self.ordering
+
+    @property
     def condition(self) -> s.Expr | None:
         """WHERE and the filter together."""
         if self.where is None or self.filter is None:
@@ -114,6 +129,10 @@ def _check(expr: s.Expr | None, found: Plan, ontology: Ontology, at: faults.At) 
     check_names(expr, found, ontology)
     if looks_elsewhere(expr):
         raise faults.not_supported("an attribute of #name in a WATCH (put its node into the pattern)", at)
+    for one in beside(expr, found, ontology):
+        if not is_joined(one):
+            raise faults.not_supported("an exists() in a WATCH that no edge joins to the watch's own pattern", at)
+        check_size(one.plan, at)
 
 
 def _check_condition(expr: s.Expr | None, found: Plan, ontology: Ontology, at: faults.At) -> None:

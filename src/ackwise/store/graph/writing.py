@@ -92,8 +92,6 @@ class Graph(Reader):
     def insert(
         self, kind: NodeType | EdgeType, attrs: dict[str, Any], ends: tuple[Entity, ...] = (), found: str | None = None
     ) -> Entity:
-        for tracker in self.trackers:
-            tracker.making(kind.id)
         text = msgspec.json.encode(attrs).decode()
         made = found or self.new_id(kind.name)
         row = self.session.row("mew_entity_insert", {"id": made, "type": kind.id, "attrs": text, "tick": self.tick})
