@@ -309,3 +309,13 @@ def test_a_parameter_nested_too_deeply_is_an_error_not_a_crash(lite: Prompt) -> 
     itself: list[object] = []
     itself.append(itself)
     lite.refused("MATCH a: A WHERE a.n in $list RETURN a", "constraint", "'$list' is nested too deeply", list=itself)
+
+
+def test_a_symmetric_edge_of_a_node_with_itself_is_one_match(prompt: Prompt) -> None:
+    prompt.ok("node Q { m: Int } edge twin(a: Q, b: Q) [symmetric] SPAWN q: Q { m = 1 } SPAWN r: Q { m = 2 }")
+    prompt.ok("LINK twin(#q, #q) LINK twin(#q, #r)")
+    both = "MATCH twin(a, b) RETURN a.m, b.m ORDER BY a.m, b.m"
+    assert prompt.rows(both) == [[1, 1], [1, 2], [2, 1]]
+    assert prompt.rows("MATCH twin(a, _) RETURN a.m ORDER BY a.m") == [[1], [1], [2]]
+    assert prompt.rows("MATCH twin(a, #q) RETURN a.m ORDER BY a.m") == [[1], [2]]
+    assert prompt.rows("MATCH twin(a, b) RETURN COUNT(*)") == [[3]]

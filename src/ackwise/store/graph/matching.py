@@ -112,6 +112,10 @@ class _Query:
             base = base or alias
             aliases.append(alias)
             self._join_end(alias, end)
+        if either_way and base:
+            # An edge that joins a node with itself is the same from both sides.
+            far = f"SELECT 1 FROM {ends_table} AS far WHERE far.edge = {base}.edge AND far.slot = 0"  # noqa: S608
+            self.conditions.append(f"({base}.slot = 0 OR EXISTS ({far} AND far.node <> {base}.node))")
         if not base or not edge.name.startswith("~") or self.wanted.since is not None:
             alias = f"e{index}"
             self.tables.append(f"{entity_table} AS {alias}")
