@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import assert_never
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from ackwise.core import limits
 from ackwise.core.graph import faults, spelling
 from ackwise.core.graph import syntax as s
+from ackwise.core.graph.closing import Bindings, closed
 from ackwise.core.graph.commands import (
     Asked,
     AskGraph,
@@ -54,9 +56,18 @@ def run(turn: Turn, command: RunGraph) -> Ran:
     """All steps or none. A dry run leaves nothing but what watches with `visibility: immediate` are shown."""
     expire_due(turn)
     turn.savepoint()
+    ran = Ran([])
+    shown: list[Difference] = []
     try:
         graph = Graph(turn)
-        done, shown = _run_steps(graph, command)
+        try:
+            for done, seen in _run_steps(graph, command):
+                ran.done.append(done)
+                shown += seen
+        except GraphError as problem:
+            if not command.dry:
+                raise
+            ran.refused = problem
         if not command.dry:
             finish(graph)
             _show(graph, shown)
@@ -64,41 +75,41 @@ def run(turn: Turn, command: RunGraph) -> Ran:
         turn.undo()
         standing.forget(turn.session)
         raise
-    if command.dry:
-        turn.undo()
-        if any(one.events for one in shown):
-            late = Graph(turn)
-            _show(late, shown)
-    else:
+    if not command.dry:
         turn.keep()
-    return Ran(done)
-
-
-def _run_steps(graph: Graph, command: RunGraph) -> tuple[list[Done], list[Difference]]:
-    done: list[Done] = []
-    shown: list[Difference] = []
-    for number, step in enumerate(command.steps):
-        last = number == len(command.steps) - 1
-        impatient = Tracker(graph, graph.watches.immediate) if last and not command.replay else None
-        if impatient is not None:
-            graph.trackers.append(impatient)
+        return ran
+    turn.undo()
+    if ran.refused is not None:
+        standing.forget(turn.session)
+    if any(one.events for one in shown):
+        turn.savepoint()
         try:
-            one = _step(graph, command, step)
-        except GraphError as problem:
-            problem.details["step"] = number
+            _show(Graph(turn), shown)
+        except BaseException:
+            turn.undo()
             raise
-        if one.refused is not None and (command.dry or command.replay):
-            raise one.refused
-        if impatient is not None:
+        turn.keep()
+    return ran
+
+
+def _run_steps(graph: Graph, command: RunGraph) -> Iterator[tuple[Done, list[Difference]]]:
+    """What each step did, and what watches that do not wait for the commit see of it."""
+    names: dict[str, str] = {}
+    for number, step in enumerate(command.steps):
+        impatient = Tracker(graph, graph.watches.immediate)
+        if number >= command.tried:
+            graph.trackers.append(impatient)
+        done = _step(graph, command, step, closed(step.statement, Bindings(names)) if names else step.statement)
+        if done.refused is not None and (command.dry or command.tried):
+            raise done.refused
+        names |= done.bindings
+        if number >= command.tried:
             graph.trackers.remove(impatient)
-            shown = impatient.differences()
-        done.append(one)
-    return done, shown
+        yield done, impatient.differences()
 
 
-def _step(graph: Graph, command: RunGraph, step: Step) -> Done:
+def _step(graph: Graph, command: RunGraph, step: Step, statement: s.Statement) -> Done:
     graph.begin_step(step.mint, step.now if step.now is not None else graph.turn.now)
-    statement = step.statement
     done = Done()
     match statement:
         case s.Spawn() | s.Link() | s.Set() | s.Kill() | s.Unlink():
@@ -136,7 +147,7 @@ def finish(graph: Graph) -> None:
     if not graph.changed:
         return
     Mutator(graph, Done()).check_cardinality()
-    for found in graph.trackers[0].differences():
+    for found in [one for tracker in graph.trackers for one in tracker.differences()]:
         if found.watch.pool:
             pools.reconcile(graph, found)
         else:
