@@ -41,6 +41,9 @@ class Graph(Reader):
         self.to_check: set[int] = set()
         """Nodes whose least number of edges is looked at when everything is done."""
         self.trackers = [Tracker(self, self.watches.committed)]
+        if unasked:
+            # Nothing stands between what the system does and its commit.
+            self.trackers.append(Tracker(self, self.watches.immediate))
         self._live: dict[int, Entity] = {}
         self._mint = turn.dice.getrandbits(60) + FIRST_MINTED
 
