@@ -8,7 +8,7 @@ from typing import assert_never
 import msgspec
 
 from ackwise.core import limits
-from ackwise.core.graph import faults, spelling
+from ackwise.core.graph import declaring, faults, spelling
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.closing import Bindings, closed
 from ackwise.core.graph.commands import (
@@ -183,6 +183,7 @@ def _declare(graph: Graph, statement: s.Ontology) -> Done:
             continue
         number += 1
         ontology.add(number, declaration)
+        declaring.check(declaration, ontology, matching.scope_of(graph, {}))
         graph.session.run(
             "mew_type_insert",
             {"id": number, "name": declaration.name, "declared": _stored(declaration)},
