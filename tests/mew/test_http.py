@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +17,11 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from ackwise.core.errors import BadInput
+from ackwise.dialects.mew import serving
 from ackwise.mew import AsyncSession, Event, MewError, Session
+from ackwise.mew.prompting import Completer
+from ackwise.mew.telling import told
 from ackwise.store.clock import ManualClock
 from tests.server.process import ServerProcess
 from tests.server.running import Running
@@ -251,3 +256,84 @@ def test_a_poll_that_waits_hears_that_its_watch_is_cancelled(server: Running, ht
         poll = pool.submit(post, other, "", session, watch="#w", wait=25)
         post(http, "CANCEL WATCH #w", session, events=0)
         assert [line["code"] for line in poll.result()["lines"]] == ["E8002"]
+
+
+def test_a_session_over_http_that_leaves_by_an_error_counts_as_lost(server: Running) -> None:
+    with Session(server.url) as owner:
+        owner.run(JOBS + 'SPAWN a: Job { title = "A" }')
+        for name in ("one", "an odd/name?"):
+            with pytest.raises(RuntimeError), Session(server.url, session=name) as worker:
+                assert [event.type for event in worker.watch(CONSUME, wait=0)] == ["initial", "consumed"]
+                raise RuntimeError
+        assert owner.query("MATCH w: _Watch RETURN w.status") == [{"w.status": "cancelled"}] * 2
+        event = [event for event in owner.watch(CONSUME, wait=0) if event.delivery_id][0]
+        assert (event.attempt, event.failures, event.limit) == (3, 2, 3)
+
+
+def test_the_end_of_a_session_may_be_told_to_any_server(
+    graph_url: str, clock: ManualClock, server: Running, http: httpx2.Client
+) -> None:
+    session = post(http, JOBS + 'SPAWN a: Job { title = "A" } ' + CONSUME)["session"]
+    with Running(graph_url, clock) as other, httpx2.Client(base_url=other.url, timeout=30) as elsewhere:
+        assert elsewhere.delete(f"/mew/{session}").json() == {"session": session, "ended": True}
+        assert elsewhere.delete(f"/mew/{session}").json() == {"session": session, "ended": False}
+        assert elsewhere.delete(f"/mew/{session}?lost=perhaps").status_code == 400
+    assert post(http, CONSUME, "next")["lines"][-1]["failures"] == 0
+
+
+def test_what_a_prompt_shows_over_http_is_what_it_shows_here(server: Running, tmp_path: Path) -> None:
+    text = """SPAWN a: Job { title = "A" }
+w = WATCH j: Job [mode: consume] RETURN j.title
+NACK $delivery_id
+SET #a.colour = 1
+ACK $delivery_id
+SPAWM b: Job"""
+    shown: list[list[str]] = []
+    for url in (server.url, f"sqlite:///{tmp_path}/here.db?durability=normal"):
+        with Session(url) as session:
+            session.run(JOBS)
+            lines: list[str] = []
+            session.stream(text, lambda line: lines.append(told(line)), {}, keep_going=True, events=10)
+            shown.append([re.sub(r"L\d+-\w+\.0\.\w+|job_\w+", "ID", line) for line in lines])
+            assert set(session.names) == {"a", "w"}
+            assert session.query("MATCH w: _Watch WHERE w.id = $w RETURN w.id", w=session.names["w"])
+            assert Completer(session).candidates("w") == ["WATCH", "WHERE", "w", "watch"]
+    assert shown[0] == shown[1]
+    assert any("attempt 2 of 3" in line for line in shown[0])
+    assert sum(line.count("^") for line in shown[0]) == 2
+
+
+def test_names_over_http_follow_transactions(server: Running) -> None:
+    with Session(server.url) as session:
+        session.run(JOBS + 'SPAWN a: Job { title = "A" }')
+        before = dict(session.names)
+        session.run('BEGIN SPAWN a: Job { title = "B" } SPAWN b: Job { title = "C" } ROLLBACK')
+        assert session.names == before
+        with pytest.raises(MewError):
+            session.run('BEGIN SPAWN b: Job { title = "C" } SPAWN c: Nothing')
+        assert session.names == before
+        session.run("ROLLBACK")
+        session.run('BEGIN SPAWN a: Job { title = "B" } COMMIT')
+        assert session.query("MATCH j: Job WHERE j.id = $a RETURN j.title", a=session.names["a"]) == [{"j.title": "B"}]
+
+
+def test_what_is_the_servers_business_is_not_taken_from_a_session() -> None:
+    for option in ({"max_watches": 3}, {"blocked_for": 1.0}, {"clock": ManualClock()}):
+        with pytest.raises(BadInput, match="a server has its own"):
+            Session("http://127.0.0.1:1", **option)  # type: ignore[arg-type]
+
+
+def test_calls_without_a_session_do_not_fill_the_server(
+    server: Running, http: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "MOST_SESSIONS", 3)
+    kept = post(http, JOBS + CONSUME)["session"]
+    opened = post(http, 'BEGIN SPAWN a: Job { title = "A" }')["session"]
+    for _ in range(5):
+        post(http, "MATCH j: Job RETURN j")
+    assert post(http, "COMMIT", opened)["fine"]
+    assert [line["match"]["title"] for line in post(http, "", kept, watch="#w")["lines"]] == ["A"]
+    assert post(http, CONSUME, "third")["fine"]
+    post(http, "BEGIN", opened)
+    refused = http.post("/mew", json={"text": "MATCH j: Job RETURN j"})
+    assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")

@@ -40,6 +40,8 @@ class Result(msgspec.Struct):
         }
         if done.declared:
             found["declared"] = done.declared
+        if done.handle is not None:
+            found["id"] = done.handle
         if done.found is not None:
             found["found"] = done.found
         if done.delivery_id is not None:
@@ -48,6 +50,8 @@ class Result(msgspec.Struct):
                 "outcome": done.outcome,
                 "attempts": done.attempts,
                 "reason": done.reason,
+                "failures": done.failures,
+                "limit": done.limit,
             }
         return found
 
@@ -82,7 +86,7 @@ class Event(msgspec.Struct):
             found["delivery_id"] = self.delivery_id
         found["tick"] = self.tick
         if self.type == "consumed":
-            found["attempt"] = self.attempt
+            found |= {"attempt": self.attempt, "failures": self.failures, "limit": self.limit}
         return found
 
 
@@ -113,6 +117,8 @@ class Note(msgspec.Struct):
         }
         if self.hint:
             found["hint"] = self.hint
+        if self.source:
+            found["source"] = self.source
         return found
 
 
@@ -184,7 +190,8 @@ def line_from(found: Object) -> Line:
     """A line as it came over the wire."""
     match found["kind"]:
         case "result":
-            fields = {name: found[name] for name in Done.__struct_fields__ if name in found and name != "handle"}
+            fields = {name: found[name] for name in Done.__struct_fields__ if name in found}
+            fields["handle"] = found.get("id")
             return Result(found["n"], found["line"], found["statement"], Done(**fields), found["handle"])
         case "event":
             return Event(**{name: value for name, value in found.items() if name != "kind"})

@@ -20,7 +20,7 @@ from ackwise.broker import AsyncBroker
 from ackwise.broker.duties import complain
 from ackwise.core import limits
 from ackwise.core.errors import AckwiseError, BadInput, Overloaded
-from ackwise.core.graph.commands import Fetched, ReleaseGraph
+from ackwise.core.graph.commands import Done, EndGraphSession, Fetched, ReleaseGraph
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.dialects.http import Answer, Call, Receive, Route, Scope, Send, answer
@@ -112,12 +112,14 @@ class MewFace:
         return answer({"session": seat.session.id, "lines": lines, "fine": fine})
 
     async def delete(self, call: Call) -> Answer:
-        """A clean end."""
-        seat = self._seats.pop(call.params[0], None)
-        if seat is not None:
-            async with seat.lock:
-                await self._end(seat, lost=False)
-        return answer({"session": call.params[0], "ended": seat is not None})
+        """The end of a session, also of one that was with another server: a clean one, or `?lost=true`."""
+        found, lost = call.params[0], call.query.get("lost", "false")
+        if lost not in ("true", "false"):
+            raise BadInput(f"lost must be true or false, not {lost!r:.40}")
+        seat = self._seats.pop(found, None)
+        async with seat.lock if seat is not None else contextlib.nullcontext():
+            done: Done = await self._broker.send(EndGraphSession(session=found, lost=lost == "true"))
+        return answer({"session": found, "ended": bool(done.found)})
 
     def _seat(self, found: str | None, actor: str | None = None) -> Seat:
         if found is not None:
@@ -125,13 +127,23 @@ class MewFace:
         seat = self._seats.get(found) if found is not None else None
         if seat is None:
             if len(self._seats) >= MOST_SESSIONS:
-                raise Overloaded("too many sessions; end some, or wait for idle ones to be forgotten")
+                self._make_room()
             seat = Seat(Session(found, actor=actor, most_watches=self._most_watches))
             self._seats[seat.session.id] = seat
             if self._tidying is None:
                 self._tidying = self._broker.loop.create_task(self._tidy())
         seat.used_at = time.monotonic()
+        self._seats[seat.session.id] = self._seats.pop(seat.session.id)  # the one last used comes last
         return seat
+
+    def _make_room(self) -> None:
+        """The session that was not used for longest ends, if it has nothing to lose but what it calls things."""
+        for found, seat in self._seats.items():
+            if not seat.sockets and not seat.lock.locked() and not seat.session.is_busy:
+                del self._seats[found]
+                self._broker.keep(self._broker.loop.create_task(self._end(seat, lost=False)))
+                return
+        raise Overloaded("too many sessions have watches or transactions; end some, or wait for idle ones to be lost")
 
     async def _fetch(self, seat: Seat, body: MewBody, lines: list[Object]) -> None:
         """Events that are there, or the first that come."""
@@ -234,7 +246,7 @@ class MewFace:
     async def _end(self, seat: Seat, *, lost: bool) -> None:
         try:
             await self._driver.drive(seat.session.end(lost=lost), drop)
-        except AckwiseError as problem:
+        except Exception as problem:  # others still have to be ended
             complain("ending a MEW session", problem)
 
     async def _tidy(self) -> None:

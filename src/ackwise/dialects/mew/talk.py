@@ -91,6 +91,11 @@ class Session:
     def in_transaction(self) -> bool:
         return self._transaction is not None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has, or had, watches, or is amid a transaction."""
+        return self.in_transaction or bool(self._handles)
+
     # coming and going
 
     def open(self) -> Talking[Opened]:

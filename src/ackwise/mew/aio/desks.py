@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -14,6 +15,7 @@ from ackwise.core.errors import OutcomeUnknown, StoreUnavailable
 from ackwise.dialects.mew.driving import AsyncDriver, Emit, drop
 from ackwise.dialects.mew.lines import Note, error_from, line_from
 from ackwise.dialects.mew.talk import Session
+from ackwise.mew.naming import Names
 from ackwise.mew.reaching import AsyncBell, AsyncBroker, AsyncWire
 
 LOOK_EVERY = 5.0
@@ -86,18 +88,20 @@ class AsyncLocalDesk:
 class AsyncRemoteDesk:
     """A session at a server."""
 
-    def __init__(self, url: str, session: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, url: str, session: str, options: Mapping[str, Any], names: dict[str, str]) -> None:
         self._base = base_of(url)
         self._wire = AsyncWire(self._base)
         self._session, self._options = session, options
+        self._names = Names(names)
 
     async def run(
         self, text: str, params: Mapping[str, Any], emit: Emit, *, above: int, keep_going: bool, events: int
     ) -> bool:
         body = {"text": text, "params": params, "above": above, "keep_going": keep_going, "events": events}
         answer = await self._post(body, PATIENCE)
-        for line in answer["lines"]:
-            emit(line_from(line))
+        for line in map(line_from, answer["lines"]):
+            self._names.heed(line)
+            emit(line)
         return bool(answer["fine"])
 
     async def fetch(self, most: int, watch: str | None, wait: float, emit: Emit) -> None:
@@ -131,8 +135,8 @@ class AsyncRemoteDesk:
 
     async def close(self, *, lost: bool) -> None:
         try:
-            if not lost:
-                await self._wire.request("DELETE", f"/mew/{self._session}", b"", PATIENCE)
+            path = f"/mew/{quote(self._session, safe='')}"
+            await self._wire.request("DELETE", f"{path}?lost=true" if lost else path, b"", PATIENCE)
         except (Unsent, Broken):
             pass
         finally:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from ackwise.client.servers import is_server
+from ackwise.core.errors import BadInput
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.dialects.mew.driving import Emit
@@ -37,11 +38,18 @@ class AsyncSession:
         session: str | None = None,
         actor: str | None = None,
         clock: Clock | None = None,
-        max_watches: int = MOST_WATCHES,
-        blocked_for: float = BLOCKED_FOR,
+        max_watches: int | None = None,
+        blocked_for: float | None = None,
     ) -> None:
+        if is_server(url) and (clock, max_watches, blocked_for) != (None, None, None):
+            raise BadInput("clock, max_watches and blocked_for are for a store of this process: a server has its own")
         self._url, self._clock = url, clock
-        self._talk = Talk(session, actor=actor, most_watches=max_watches, blocked_for=blocked_for)
+        self._talk = Talk(
+            session,
+            actor=actor,
+            most_watches=MOST_WATCHES if max_watches is None else max_watches,
+            blocked_for=BLOCKED_FOR if blocked_for is None else blocked_for,
+        )
         self._desk: AsyncDesk | None = None
         self.notices: deque[Note] = deque(maxlen=MOST_NOTICES)
         """What the watches had to say besides events, such as E8003."""
@@ -59,7 +67,7 @@ class AsyncSession:
         if self._desk is None:
             if is_server(self._url):
                 options = {"actor": self._talk.actor} if self._talk.actor is not None else {}
-                self._desk = AsyncRemoteDesk(self._url, self.id, options)
+                self._desk = AsyncRemoteDesk(self._url, self.id, options, self.names)
             else:
                 broker = await AsyncReach.broker(self._url, self._clock)
                 self._desk = AsyncLocalDesk(broker, self._talk, owned=True)

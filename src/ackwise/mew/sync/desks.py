@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -15,6 +16,7 @@ from ackwise.core.errors import OutcomeUnknown, StoreUnavailable
 from ackwise.dialects.mew.driving import Driver, Emit, drop
 from ackwise.dialects.mew.lines import Note, error_from, line_from
 from ackwise.dialects.mew.talk import Session
+from ackwise.mew.naming import Names
 from ackwise.mew.reaching import Bell, Broker, Wire
 
 LOOK_EVERY = 5.0
@@ -87,18 +89,20 @@ class LocalDesk:
 class RemoteDesk:
     """A session at a server."""
 
-    def __init__(self, url: str, session: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, url: str, session: str, options: Mapping[str, Any], names: dict[str, str]) -> None:
         self._base = base_of(url)
         self._wire = Wire(self._base)
         self._session, self._options = session, options
+        self._names = Names(names)
 
     def run(
         self, text: str, params: Mapping[str, Any], emit: Emit, *, above: int, keep_going: bool, events: int
     ) -> bool:
         body = {"text": text, "params": params, "above": above, "keep_going": keep_going, "events": events}
         answer = self._post(body, PATIENCE)
-        for line in answer["lines"]:
-            emit(line_from(line))
+        for line in map(line_from, answer["lines"]):
+            self._names.heed(line)
+            emit(line)
         return bool(answer["fine"])
 
     def fetch(self, most: int, watch: str | None, wait: float, emit: Emit) -> None:
@@ -132,8 +136,8 @@ class RemoteDesk:
 
     def close(self, *, lost: bool) -> None:
         try:
-            if not lost:
-                self._wire.request("DELETE", f"/mew/{self._session}", b"", PATIENCE)
+            path = f"/mew/{quote(self._session, safe='')}"
+            self._wire.request("DELETE", f"{path}?lost=true" if lost else path, b"", PATIENCE)
         except (Unsent, Broken):
             pass
         finally:

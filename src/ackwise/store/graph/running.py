@@ -311,9 +311,9 @@ def open_session(turn: Turn, command: OpenGraphSession) -> Opened:
 def end_session(turn: Turn, command: EndGraphSession) -> Done:
     expire_due(turn)
     graph = Graph(turn, unasked=True)
-    watching.end_session(graph, command.session, lost=command.lost)
+    found = watching.end_session(graph, command.session, lost=command.lost)
     finish(graph)
-    return Done()
+    return Done(found=found)
 
 
 def release(turn: Turn, command: ReleaseGraph) -> Done:

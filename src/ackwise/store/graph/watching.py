@@ -52,11 +52,12 @@ def opened(graph: Graph, found: str) -> Opened:
     )
 
 
-def end_session(graph: Graph, found: str, *, lost: bool) -> None:
-    """Its watches are cancelled and give back what they hold; after a lost connection reliable ones stay."""
+def end_session(graph: Graph, found: str, *, lost: bool) -> bool:
+    """Its watches are cancelled and give back what they hold; after a lost connection reliable ones stay. False when
+    there is no such session."""
     row = graph.session.row("mew_session_by_id", {"id": found})
     if row is None or row[3] is not None:
-        return
+        return False
     stays = False
     for one in graph.session.rows("mew_watches_of_session", {"session": row[0]}):
         watch = watch_from(one)
@@ -68,6 +69,7 @@ def end_session(graph: Graph, found: str, *, lost: bool) -> None:
             cancel(graph, watch, lost=lost)
     if not stays:
         _forget(graph, row[0])
+    return True
 
 
 def _forget(graph: Graph, no: int) -> None:
