@@ -36,6 +36,19 @@ def test_words_of_the_language_may_name_attributes(word: str) -> None:
     one(f"WATCH t: T WHERE t.{word} = 1 [filter: t.{word} > 0] RETURN t.{word}")
 
 
+@pytest.mark.parametrize("word", [*WORDS.split(), "spawn", "begin", "commit", "ontology", "abstract", "w", "true"])
+def test_words_of_the_language_may_name_watches_and_entities(word: str) -> None:
+    parsed = parse(f"TICK {word} = WATCH t: T RETURN t {word}\n  =\twatch t: T RETURN t.n SPAWN {word}: T KILL #{word}")
+    assert parsed.error is None
+    tick, first, second, spawn, kill = parsed.statements
+    assert isinstance(first, s.Watch)
+    assert isinstance(second, s.Watch)
+    assert (first.name, second.name) == (word, word)
+    for text in (f"LINK e(#{word}, {word})", f"PAUSE WATCH #{word}", f"MATCH {word}: T, e({word}, x) RETURN {word}"):
+        if word not in ("true", "spawn"):
+            one(text)
+
+
 def test_comments_and_terminators() -> None:
     parsed = parse('-- a line\n--- a doc\n/* a\nblock */ TICK; TICK 3;; ACK "x" -- the end')
     assert [type(statement).__name__ for statement in parsed.statements] == ["Tick", "Tick", "Settle"]
