@@ -394,3 +394,34 @@ def test_an_exists_that_no_edge_joins_to_the_pattern_is_refused(people: Prompt) 
     far = ", ".join(f"member(p{n}, t{n}), member(p{n}, t{n + 1})" for n in range(1, 8))
     near = ", ".join(f"member(a{n}, t0), member(a{n}, t1)" for n in range(4))
     people.refused(f"WATCH {near} WHERE exists({far}) RETURN t0", "constraint", "the pattern is too large")
+
+
+def test_what_becomes_of_a_watch_can_be_watched(people: Prompt) -> None:
+    other = people.another()
+    other.ok("s = WATCH w: _Watch WHERE w.mode = $mode RETURN w.status, w.buffer_size", mode="consume")
+    worker = people.another()
+    worker.ok("w = WATCH p: Person [mode: consume, buffer: 7] RETURN p.name")
+    worker.ok("PAUSE WATCH #w RESUME WATCH #w ALTER WATCH #w SET [buffer: 8]")
+    worker.session.close()
+    other.fetch()
+    seen = [(event["type"], event["match"]["w.status"], event["match"]["w.buffer_size"]) for event in other.events]
+    assert seen == [
+        ("added", "active", 7),
+        ("changed", "paused", 7),
+        ("changed", "active", 7),
+        ("changed", "active", 8),
+        ("changed", "cancelled", 8),
+    ]
+    other.session.close()
+
+
+def test_a_new_dead_letter_can_be_watched(people: Prompt) -> None:
+    people.ok("d = WATCH l: _DeadLetter, _watch_dead_letter(w, l) RETURN l.failure_reason, w.mode")
+    people.ok("w = WATCH p: Person [mode: consume] RETURN p.name")
+    people.ok("NACK $delivery_id [no_retry]")
+    assert told(people) == [("#d", "added", {"l.failure_reason": "no_retry", "w.mode": "consume"})]
+
+
+@pytest.mark.parametrize("pattern", ["e: _WatchEvent", "t: _TickState", "_watch_event(w, e)"])
+def test_what_no_watch_is_told_of_is_refused(few: Prompt, pattern: str) -> None:
+    few.refused(f"WATCH {pattern} RETURN *", "not_supported", "a WATCH of events or of the tick")

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ackwise.core.graph import faults
+from ackwise.core.graph import faults, system
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.ontology import Ontology
 from ackwise.core.graph.patterns import (
@@ -105,6 +105,8 @@ def spec_of(watch: s.Watch, ontology: Ontology) -> WatchSpec:
     for expr in (*spec.ordering, *(p.of for p in watch.returns.projections)):
         _check(expr, found, ontology, watch.at)
     _check_condition(spec.condition, found, ontology, watch.at)
+    if any(found.types(name) <= system.UNTOLD for name in found.names):
+        raise faults.not_supported("a WATCH of events or of the tick (what they say changes with every commit)", watch.at)
     kinds = [ontology.by_id[number] for number in found.types(found.first)]
     if spec.consumes:
         if any(kind.protected for kind in kinds):

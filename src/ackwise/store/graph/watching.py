@@ -168,6 +168,7 @@ def manage(graph: Graph, session: str, statement: s.Manage) -> Done:
         case verb, _:
             status = "paused" if verb == "PAUSE" else "active"
             if status != row.status:
+                graph.changing(_node(graph, row.no))
                 graph.session.run("mew_watch_status", {"no": row.no, "status": status})
                 events.ring(graph, row)
                 graph.changed = True
@@ -179,6 +180,7 @@ def alter(graph: Graph, session: str, statement: s.Alter) -> Done:
     if row.status == "cancelled":
         raise faults.watch_not_found(statement.ref.shown, statement.at, cannot="alter")
     spec = altered(row.spec, statement.options, graph.ontology)
+    graph.changing(_node(graph, row.no))
     graph.session.run("mew_watch_spec", {"no": row.no, "spec": msgspec.json.encode(spec).decode()})
     graph.watches.add(row.no, spec, row.pool, graph.ontology)
     graph.watches_changed()
@@ -217,6 +219,7 @@ def overflow(graph: Graph, row: WatchRow) -> None:
 
 
 def _stop(graph: Graph, row: WatchRow) -> None:
+    graph.changing(_node(graph, row.no))
     graph.session.run("mew_watch_status", {"no": row.no, "status": "cancelled"})
     graph.watches.remove(row.no)
     if row.pool is not None:
