@@ -151,7 +151,7 @@ def test_a_commit_asks_only_for_what_it_changed(lite: Prompt, monkeypatch: pytes
     read = Counter[str]()
     query = SQLiteSession.query
 
-    def counted(self: SQLiteSession, text: str, params: Params = {}) -> list[Row]:
+    def counted(self: SQLiteSession, text: str, params: Params) -> list[Row]:
         rows = query(self, text, params)
         read["rows"] += len(rows)
         return rows

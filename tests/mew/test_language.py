@@ -40,7 +40,7 @@ def test_words_of_the_language_may_name_attributes(word: str) -> None:
 def test_words_of_the_language_may_name_watches_and_entities(word: str) -> None:
     parsed = parse(f"TICK {word} = WATCH t: T RETURN t {word}\n  =\twatch t: T RETURN t.n SPAWN {word}: T KILL #{word}")
     assert parsed.error is None
-    tick, first, second, spawn, kill = parsed.statements
+    _, first, second, _, _ = parsed.statements
     assert isinstance(first, s.Watch)
     assert isinstance(second, s.Watch)
     assert (first.name, second.name) == (word, word)

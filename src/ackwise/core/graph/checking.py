@@ -52,7 +52,7 @@ def broken(check: s.Modifier, value: Any) -> str:
             return "" if value in allowed else f"{value!r} is not one of the allowed values"
         case "length", (least, most):
             return "" if least <= len(value) <= most else f"its length {len(value)} is not within {least}..{most}"
-        case ("match" | "format"), _ if len(value) > LONGEST_TEXT:
+        case (("match" | "format"), _) if len(value) > LONGEST_TEXT:
             return f"its {len(value)} characters are more than the {LONGEST_TEXT} that are looked through"
         case "match", (str() as pattern,):
             return "" if regular(pattern).found_in(value) else f"{value!r} does not match {pattern!r}"

@@ -50,25 +50,24 @@ def _check_values(name: str, scalar: str, checks: tuple[s.Modifier, ...], at: At
     least, most = 0, 1 << 62
     for check in checks:
         values: tuple[Any, ...] = check.values
-        where = check.at or at
         match check.name:
             case "match":
-                Regular(values[0], where)
+                Regular(values[0], check.at)
             case "length":
                 least, most = max(least, values[0]), min(most, values[1])
             case "in":
                 for value in values:
-                    fitting(value, scalar, name, where)
+                    fitting(value, scalar, name, check.at)
             case ">=" | ">" | "<=" | "<" | "..":
                 low = max(low, _low(check.name, values, scalar))
                 high = min(high, _high(check.name, values, scalar))
         if low > high or least > most:
-            raise faults.constraint(f"'{name}': no value is left by its modifiers", where)
+            raise faults.constraint(f"'{name}': no value is left by its modifiers", check.at)
     if scalar == "Float" and low == high and any(check.name in "<>" and check.values == (low,) for check in checks):
         raise faults.constraint(f"'{name}': no value is left by its modifiers", at)
     for check in checks:
         if check.name == "in" and all(any(broken(one, value) for one in checks) for value in check.values):
-            raise faults.constraint(f"'{name}': none of the values in its list keeps its other modifiers", check.at or at)
+            raise faults.constraint(f"'{name}': none of the values in its list keeps its other modifiers", check.at)
 
 
 def _low(op: str, values: tuple[Any, ...], scalar: str) -> float:
@@ -77,7 +76,8 @@ def _low(op: str, values: tuple[Any, ...], scalar: str) -> float:
         return -math.inf
     if scalar == "Float":
         return float(values[0])
-    return math.floor(values[0]) + 1 if op == ">" else math.ceil(values[0])
+    number: float = values[0]
+    return math.floor(number) + 1 if op == ">" else math.ceil(number)
 
 
 def _high(op: str, values: tuple[Any, ...], scalar: str) -> float:
@@ -85,4 +85,5 @@ def _high(op: str, values: tuple[Any, ...], scalar: str) -> float:
         return math.inf
     if scalar == "Float":
         return float(values[-1])
-    return math.ceil(values[-1]) - 1 if op == "<" else math.floor(values[-1])
+    number: float = values[-1]
+    return math.ceil(number) - 1 if op == "<" else math.floor(number)

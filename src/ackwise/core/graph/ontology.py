@@ -277,7 +277,7 @@ def _slot_number(slots: tuple[tuple[str, tuple[str, ...]], ...], name: str, at: 
 def _check_modifiers(name: str, scalar: str, modifiers: tuple[s.Modifier, ...]) -> None:
     for modifier in modifiers:
         match modifier.name, modifier.values:
-            case (">=" | "<=" | ">" | "<" | ".."), values if any(isinstance(value, bool) for value in values):
+            case ((">=" | "<=" | ">" | "<" | ".."), values) if any(isinstance(value, bool) for value in values):
                 raise faults.constraint(f"'{name}': true and false bound nothing", modifier.at)
             case (("required" | "unique" | "readonly"), ()):
                 pass

@@ -188,7 +188,7 @@ class _Reading:
         negated = self._eat("^")
         ranges: list[tuple[str, str]] = []
         classes: list[str] = []
-        while not ranges and not classes or not self._eat("]"):
+        while (not ranges and not classes) or not self._eat("]"):
             first = self._member(classes)
             if first is None:
                 continue

@@ -106,7 +106,9 @@ def spec_of(watch: s.Watch, ontology: Ontology) -> WatchSpec:
         _check(expr, found, ontology, watch.at)
     _check_condition(spec.condition, found, ontology, watch.at)
     if any(found.types(name) <= system.UNTOLD for name in found.names):
-        raise faults.not_supported("a WATCH of events or of the tick (what they say changes with every commit)", watch.at)
+        raise faults.not_supported(
+            "a WATCH of events or of the tick (what they say changes with every commit)", watch.at
+        )
     kinds = [ontology.by_id[number] for number in found.types(found.first)]
     if spec.consumes:
         if any(kind.protected for kind in kinds):

@@ -1,7 +1,11 @@
-"""What a session says: one object per line, the same in a file's output, over HTTP and in a stream of events."""
+"""What a session says: one object per line, the same in a file's output, over HTTP and in a stream of events.
+
+In full a line has all that is needed to show it to somebody at the other end.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -21,7 +25,7 @@ class Result(msgspec.Struct):
     done: Done
     handle: str | None = None
 
-    def as_object(self) -> Object:
+    def as_object(self, *, full: bool = False) -> Object:
         done = self.done
         found: Object = {
             "kind": "result",
@@ -40,7 +44,7 @@ class Result(msgspec.Struct):
         }
         if done.declared:
             found["declared"] = done.declared
-        if done.handle is not None:
+        if full and done.handle is not None:
             found["id"] = done.handle
         if done.found is not None:
             found["found"] = done.found
@@ -50,9 +54,9 @@ class Result(msgspec.Struct):
                 "outcome": done.outcome,
                 "attempts": done.attempts,
                 "reason": done.reason,
-                "failures": done.failures,
-                "limit": done.limit,
             }
+            if full:
+                found |= {"failures": done.failures, "limit": done.limit}
         return found
 
     @property
@@ -75,7 +79,7 @@ class Event(msgspec.Struct):
     failures: int | None = None
     limit: int | None = None
 
-    def as_object(self) -> Object:
+    def as_object(self, *, full: bool = False) -> Object:
         found: Object = {"kind": "event", "watch": self.watch, "type": self.type}
         if self.type == "initial":
             return found | {"matches": self.matches or [], "tick": self.tick}
@@ -86,7 +90,9 @@ class Event(msgspec.Struct):
             found["delivery_id"] = self.delivery_id
         found["tick"] = self.tick
         if self.type == "consumed":
-            found |= {"attempt": self.attempt, "failures": self.failures, "limit": self.limit}
+            found["attempt"] = self.attempt
+            if full:
+                found |= {"failures": self.failures, "limit": self.limit}
         return found
 
 
@@ -104,7 +110,7 @@ class Note(msgspec.Struct):
     hint: str = ""
     source: str = ""
 
-    def as_object(self) -> Object:
+    def as_object(self, *, full: bool = False) -> Object:
         found: Object = {
             "kind": self.kind,
             "code": self.code,
@@ -117,7 +123,7 @@ class Note(msgspec.Struct):
         }
         if self.hint:
             found["hint"] = self.hint
-        if self.source:
+        if full and self.source:
             found["source"] = self.source
         return found
 
@@ -127,7 +133,7 @@ class Mark(msgspec.Struct):
 
     name: str
 
-    def as_object(self) -> Object:
+    def as_object(self, *, full: bool = False) -> Object:
         return {"kind": "step", "name": self.name}
 
 
@@ -136,11 +142,16 @@ class Said(msgspec.Struct):
 
     text: str
 
-    def as_object(self) -> Object:
+    def as_object(self, *, full: bool = False) -> Object:
         return {"kind": "text", "text": self.text}
 
 
 Line = Result | Event | Note | Mark | Said
+Emit = Callable[[Line], object]
+
+
+def drop(line: Line) -> None:
+    """For talks that say nothing of interest."""
 
 
 def event_line(event: WatchEvent, shown: str) -> Event | Note:

@@ -24,8 +24,8 @@ from ackwise.core.graph.commands import Done, EndGraphSession, Fetched, ReleaseG
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.dialects.http import Answer, Call, Receive, Route, Scope, Send, answer
-from ackwise.dialects.mew.driving import AsyncDriver, Emit, drop
-from ackwise.dialects.mew.lines import Event, Line, Object, error_line
+from ackwise.dialects.mew.aio.driving import AsyncDriver
+from ackwise.dialects.mew.lines import Emit, Event, Line, Object, drop, error_line
 from ackwise.dialects.mew.talk import Session
 
 IDLE = 300.0
@@ -52,6 +52,8 @@ class MewBody(msgspec.Struct, forbid_unknown_fields=True):
     keep_going: bool = False
     above: int = 0
     actor: str | None = None
+    full: bool = False
+    """Lines with all that a prompt at the other end shows."""
 
 
 _BODY = msgspec.json.Decoder(MewBody)
@@ -92,22 +94,26 @@ class MewFace:
         seat = self._seat(body.session, body.actor)
         lines: list[Object] = []
         fine = True
+
+        def emit(line: Line) -> None:
+            lines.append(line.as_object(full=body.full))
+
         async with seat.lock:
             if body.text.strip() in ("\\dt", "\\dg"):
                 talk = seat.session.describe(body.text.strip()[1:])
-                await self._driver.drive(talk, lambda line: lines.append(line.as_object()))
+                await self._driver.drive(talk, emit)
             elif body.text.strip():
                 events = 0 if seat.sockets else body.events
                 talk = seat.session.run(
                     body.text, body.params, above=body.above, keep_going=body.keep_going, events=events
                 )
-                fine = await self._driver.drive(talk, lambda line: lines.append(line.as_object()))
+                fine = await self._driver.drive(talk, emit)
         if not body.text.strip():
             try:
-                await call.unless_gone(self._fetch(seat, body, lines))
+                await call.unless_gone(self._fetch(seat, body, emit))
             except GraphError as problem:
                 fine = False
-                lines.append(error_line(problem).as_object())
+                emit(error_line(problem))
         seat.used_at = time.monotonic()
         return answer({"session": seat.session.id, "lines": lines, "fine": fine})
 
@@ -145,7 +151,7 @@ class MewFace:
                 return
         raise Overloaded("too many sessions have watches or transactions; end some, or wait for idle ones to be lost")
 
-    async def _fetch(self, seat: Seat, body: MewBody, lines: list[Object]) -> None:
+    async def _fetch(self, seat: Seat, body: MewBody, emit: Emit) -> None:
         """Events that are there, or the first that come."""
         if not body.events:
             return
@@ -154,7 +160,10 @@ class MewFace:
         try:
             while True:
                 seat.rung.clear()
-                until = await self._take(seat, body.events, body.watch, lambda line: lines.append(line.as_object()))
+                lines: list[Line] = []
+                until = await self._take(seat, body.events, body.watch, lines.append)
+                for line in lines:
+                    emit(line)
                 left = end - time.monotonic()
                 if lines or left <= 0 or self._broker.draining:
                     return

@@ -12,8 +12,8 @@ import msgspec
 from ackwise.client.servers import base_of, error_of
 from ackwise.client.wires.reply import Broken, Unsent
 from ackwise.core.errors import OutcomeUnknown, StoreUnavailable
-from ackwise.dialects.mew.driving import AsyncDriver, Emit, drop
-from ackwise.dialects.mew.lines import Note, error_from, line_from
+from ackwise.dialects.mew.aio.driving import AsyncDriver
+from ackwise.dialects.mew.lines import Emit, Note, drop, error_from, line_from
 from ackwise.dialects.mew.talk import Session
 from ackwise.mew.naming import Names
 from ackwise.mew.reaching import AsyncBell, AsyncBroker, AsyncWire
@@ -121,7 +121,7 @@ class AsyncRemoteDesk:
             emit(line_from(line))
 
     async def _post(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:
-        whole = {**body, "session": self._session, **self._options}
+        whole = {**body, "session": self._session, "full": True, **self._options}
         try:
             reply = await self._wire.request("POST", "/mew", msgspec.json.encode(whole), timeout)
         except Unsent as problem:

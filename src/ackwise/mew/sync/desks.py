@@ -13,8 +13,8 @@ import msgspec
 from ackwise.client.servers import base_of, error_of
 from ackwise.client.wires.reply import Broken, Unsent
 from ackwise.core.errors import OutcomeUnknown, StoreUnavailable
-from ackwise.dialects.mew.driving import Driver, Emit, drop
-from ackwise.dialects.mew.lines import Note, error_from, line_from
+from ackwise.dialects.mew.lines import Emit, Note, drop, error_from, line_from
+from ackwise.dialects.mew.sync.driving import Driver
 from ackwise.dialects.mew.talk import Session
 from ackwise.mew.naming import Names
 from ackwise.mew.reaching import Bell, Broker, Wire
@@ -122,7 +122,7 @@ class RemoteDesk:
             emit(line_from(line))
 
     def _post(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:
-        whole = {**body, "session": self._session, **self._options}
+        whole = {**body, "session": self._session, "full": True, **self._options}
         try:
             reply = self._wire.request("POST", "/mew", msgspec.json.encode(whole), timeout)
         except Unsent as problem:

@@ -13,8 +13,7 @@ from ackwise.client.servers import is_server
 from ackwise.core.errors import BadInput
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
-from ackwise.dialects.mew.driving import Emit
-from ackwise.dialects.mew.lines import Event, Line, Note, Result, error_from
+from ackwise.dialects.mew.lines import Emit, Event, Line, Note, Result, error_from
 from ackwise.dialects.mew.talk import BLOCKED_FOR
 from ackwise.dialects.mew.talk import Session as Talk
 from ackwise.mew.reaching import Reach

@@ -284,8 +284,8 @@ def around(reader: Reader, joined: Plan, where: s.Expr | None, names: list[str],
     if compiled.never:
         return
     for found in reader.session.query(compiled.text, compiled.params):
-        names = {name: reader.entity(found[at : at + 5]) for name, at in compiled.whole}
-        yield Row(names, tuple(found[at] for at in compiled.columns.values()))
+        entities = {name: reader.entity(found[at : at + 5]) for name, at in compiled.whole}
+        yield Row(entities, tuple(found[at] for at in compiled.columns.values()))
 
 
 def scope_of(reader: Reader, names: Mapping[str, Entity], without: int | None = None) -> Scope:
