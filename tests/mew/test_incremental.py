@@ -12,7 +12,8 @@ import pytest
 
 from ackwise.store.session import Params, Row
 from ackwise.store.sqlite.session import SQLiteSession
-from tests.mew.prompt import Object, Prompt
+from tests.mew.following import Follower, found
+from tests.mew.prompt import Prompt
 
 GRAPH = """
 node P { n: Int, tag: String = "a" }
@@ -60,36 +61,6 @@ STATEMENTS = (
 )
 
 
-class Follower:
-    """What one watch was told, added up."""
-
-    def __init__(self) -> None:
-        self.rows: Counter[str] = Counter()
-
-    def hear(self, event: Object) -> None:
-        match event["type"]:
-            case "initial":
-                self.rows.update(map(repr, event["matches"]))
-            case "added":
-                self.rows[repr(event["match"])] += 1
-            case "removed":
-                self.take(event["match"])
-            case "changed":
-                self.take(event["prev"])
-                self.rows[repr(event["match"])] += 1
-
-    def take(self, match: Object) -> None:
-        assert self.rows[repr(match)] > 0, "something was removed that was not there"
-        self.rows[repr(match)] -= 1
-        self.rows += Counter()
-
-
-def found(prompt: Prompt, pattern: str) -> Counter[str]:
-    result = prompt.session.run(f"MATCH {pattern}")[0]
-    whole = len(result.done.columns) == 1 and result.done.columns[0] == "x"
-    return Counter(repr(row["x"] if whole else row) for row in result.records)
-
-
 def some(dice: random.Random) -> str:
     """A commit: one statement, or a few."""
     texts = [
@@ -116,7 +87,7 @@ def test_events_add_up_to_what_is_there(lite: Prompt, seed: int) -> None:
         for event in lite.events:
             followers[int(event["watch"][2:])].hear(event)
         for pattern, follower in zip(PATTERNS, followers, strict=True):
-            assert follower.rows == found(lite, pattern), (text, pattern)
+            assert follower.rows == found(lite.session, pattern), (text, pattern)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
