@@ -375,3 +375,21 @@ def test_a_transaction_has_only_so_many_statements(lite: Prompt, monkeypatch: py
     lite.ok("ROLLBACK")
     assert lite.rows("MATCH x: N RETURN COUNT(x)") == [[0]]
     assert lite.ok(f"BEGIN {made} COMMIT")["created"] == 20
+
+
+def test_inspect_returns_attributes_whatever_the_session_calls_so(lite: Prompt) -> None:
+    lite.ok("node N { n: Int } SPAWN n: N { n = 1 } SPAWN id: N { n = 2 }")
+    assert lite.rows("INSPECT #n RETURN n, _type, id AS i") == [[1, "N", lite.session.names["n"]]]
+
+
+def test_an_edge_is_named_once(lite: Prompt) -> None:
+    lite.ok("node N { n: Int } edge e(a: N, b: N) { w: Int = 1 } SPAWN n: N { n = 1 }")
+    lite.refused("LINK l: e(#n, #n) AS m", "parse_error", "named twice")
+    lite.refused("LINK e(#n, #n) { w = 1 } AS m { w = 2 }", "parse_error", "given attributes twice")
+    lite.ok("LINK e(#n, #n) { w = 3 } AS m")
+
+
+@pytest.mark.parametrize(("value", "rounded"), [("2.5", 3), ("-2.5", -3), ("2.4", 2), ("-0.4", 0), ("7", 7)])
+def test_halves_are_rounded_away_from_zero(lite: Prompt, value: str, rounded: int) -> None:
+    lite.ok("node N { n: Int = 1 } SPAWN n: N")
+    assert lite.rows(f"MATCH n: N RETURN round({value})") == [[rounded]]

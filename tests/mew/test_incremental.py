@@ -29,6 +29,8 @@ PATTERNS = (
     "x: Special RETURN x.n",
     "x: P, e(x, y) AS l, y: Q RETURN x.n, y.m, l.w",
     "x: P, e(x, y) WHERE x.n = y.m RETURN x.n",
+    "x: P, e(x, y) AS l WHERE x.n = 3 and y.m = 2 RETURN x.tag, l.w",
+    'x: P WHERE x.tag = "a" and not exists(e(x, q) WHERE q.m > 2) RETURN x.n',
     "e(x, #q0) AS l WHERE l.w > 1 RETURN x.n, l.w",
     "x: P, e(x, #q0) RETURN x.tag",
     "x: P, e(x, y), e(z, y), z: P WHERE x.n < z.n RETURN x.n, z.n",
@@ -144,3 +146,26 @@ def test_a_commit_asks_only_for_what_it_changed(lite: Prompt, monkeypatch: pytes
             counts[-1].append(read["rows"])
     assert counts[0] == counts[1]
     assert sum(counts[0]) > 0
+
+
+def test_a_commit_asks_only_watches_that_it_may_concern(lite: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many watches look at the same edges, each at those of a node of its own."""
+    lite.ok(GRAPH + "SPAWN q0: Q { m = 0 } SPAWN p0: P { n = 3 }")
+    asked: list[str] = []
+    query = SQLiteSession.query
+
+    def noted(self: SQLiteSession, text: str, params: Params) -> list[Row]:
+        asked.append(text)
+        return query(self, text, params)
+
+    monkeypatch.setattr(SQLiteSession, "query", noted)
+    counts = []
+    for many in (2, 20):
+        for n in range(many):
+            lite.session.run(f"WATCH x: P, e(x, y) WHERE x.n = {n + many} RETURN y.m")
+            lite.session.run(f"WATCH x: P WHERE x.n = {n + many} and not exists(e(x, y) WHERE y.m > 1) RETURN x.n")
+        asked.clear()
+        lite.session.run("LINK e(#p0, #q0)")
+        counts.append(len(asked))
+        lite.session.run("UNLINK e(#p0, #q0)")
+    assert counts[0] == counts[1] > 0

@@ -205,3 +205,15 @@ def test_deep_nesting_is_an_error_not_a_crash() -> None:
     assert error is None or error.word == "parse_error"
     error = parse("MATCH a: A WHERE " + "not " * 5000 + "true RETURN a").error
     assert error is None or error.word == "parse_error"
+
+
+def test_what_is_read_over_may_stand_anywhere_in_an_ontology() -> None:
+    parsed = parse(
+        "ontology o { node A {} rule r: x => y\n node B { rule: Int } policy p: all }; constraint c: z\nTICK"
+    )
+    assert parsed.error is None
+    assert [(one.word, one.name) for one in parsed.skipped] == [("rule", "r"), ("policy", "p"), ("constraint", "c")]
+    declared, tick = parsed.statements
+    assert isinstance(declared, s.Ontology)
+    assert [one.name for one in declared.declarations] == ["A", "B"]
+    assert isinstance(tick, s.Tick)

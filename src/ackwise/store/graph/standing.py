@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -12,9 +13,11 @@ from ackwise.core.graph.ontology import Ontology
 from ackwise.core.graph.patterns import Plan, beside, bounds, plan
 from ackwise.core.graph.values import Entity
 from ackwise.core.graph.watching import WatchSpec
+from ackwise.store.graph.reading import Reader
 from ackwise.store.session import Session
 
 _SPEC: msgspec.json.Decoder[WatchSpec] = msgspec.json.Decoder(WatchSpec)
+T = TypeVar("T")
 Key = tuple[object, ...]
 Name = tuple[int, bool]
 """A watch, or a pool, and its number."""
@@ -66,20 +69,25 @@ class Bucket:
         self.keyed: dict[Key, Looks] = {}
         self.attributes: dict[str, int] = {}
         self.slots: dict[int, int] = {}
+        self.far: dict[tuple[int, str], int] = {}
         self.via = 0
 
     def count(self, key: Key, by: int) -> None:
         match key:
             case ("attr", str(name), _):
-                self.attributes[name] = self.attributes.get(name, 0) + by
-                if not self.attributes[name]:
-                    del self.attributes[name]
+                _count(self.attributes, name, by)
             case ("end", int(slot), _):
-                self.slots[slot] = self.slots.get(slot, 0) + by
-                if not self.slots[slot]:
-                    del self.slots[slot]
+                _count(self.slots, slot, by)
+            case ("far", int(slot), str(name), _):
+                _count(self.far, (slot, name), by)
             case _:
                 self.via += by
+
+
+def _count(counts: dict[T, int], key: T, by: int) -> None:
+    counts[key] = counts.get(key, 0) + by
+    if not counts[key]:
+        del counts[key]
 
 
 class Places:
@@ -128,6 +136,8 @@ class Places:
         for slot in bucket.slots:
             if slot < len(entity.target_ids):
                 yield "end", slot, entity.target_ids[slot]
+        for slot, name in bucket.far:
+            yield "far", slot, name, neighbours.value(entity, slot, name)
         if bucket.via:
             yield from neighbours(entity)
 
@@ -162,8 +172,13 @@ class Index:
 class Neighbours:
     """The edges of a node as keys: ("via", edge type, own slot, other slot, other id)."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, reader: Reader) -> None:
+        self._reader, self._session = reader, reader.session
+
+    def value(self, edge: Entity, slot: int, name: str) -> object:
+        """An attribute of what an edge has at an end."""
+        node = self._reader.by_no(edge.targets[slot]) if slot < len(edge.targets) else None
+        return node.attrs.get(name) if node is not None else None
 
     def __call__(self, entity: Entity) -> list[Key]:
         found: set[Key] = set()
@@ -175,10 +190,13 @@ class Neighbours:
 
 def _key(watch: Standing, looked: Plan, variable: str) -> Key | None:
     """What makes a match with this variable unlikely enough to look for; None when nothing does."""
+    wanted: dict[str, tuple[str, object]] = {}
     for bound in bounds(watch.spec.where):
-        if bound.variable == variable and bound.op == "=" and bound.attribute not in ("id", "_id", "_type"):
-            value = bound.value
-            return "attr", bound.attribute, int(value) if isinstance(value, int) else value
+        if bound.op == "=" and bound.attribute not in ("id", "_id", "_type"):
+            value = int(bound.value) if isinstance(bound.value, int) else bound.value
+            wanted.setdefault(bound.variable, (bound.attribute, value))
+    if variable in wanted:
+        return "attr", *wanted[variable]
     for edge in looked.edges:
         if "symmetric" in edge.type.flags:
             continue
@@ -188,6 +206,9 @@ def _key(watch: Standing, looked: Plan, variable: str) -> Key | None:
         own = next((slot for slot, end in enumerate(edge.ends) if end == variable), None)
         if fixed and own is not None:
             return "via", edge.type.id, own, *fixed[0]
+        far = [(slot, *wanted[end]) for slot, end in enumerate(edge.ends) if isinstance(end, str) and end in wanted]
+        if far and edge.name == variable:
+            return "far", *far[0]
     return None
 
 

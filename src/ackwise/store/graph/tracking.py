@@ -42,7 +42,7 @@ class Tracker:
 
     def __init__(self, graph: Graph, index: Index) -> None:
         self._graph, self._index = graph, index
-        self._neighbours = Neighbours(graph.session)
+        self._neighbours = Neighbours(graph)
         self._seen: set[int] = set()
         self._made: set[int] = set()
         self._before: dict[Name, Found] = {}
