@@ -425,3 +425,13 @@ def test_a_new_dead_letter_can_be_watched(people: Prompt) -> None:
 @pytest.mark.parametrize("pattern", ["e: _WatchEvent", "t: _TickState", "_watch_event(w, e)"])
 def test_what_no_watch_is_told_of_is_refused(few: Prompt, pattern: str) -> None:
     few.refused(f"WATCH {pattern} RETURN *", "not_supported", "a WATCH of events or of the tick")
+
+
+def test_a_backlog_that_was_not_wanted_stays_so_until_it_matches_again(people: Prompt) -> None:
+    people.ok("w = WATCH p: Person, member(p, t) AS m WHERE m.since > 2000 [mode: consume, initial: none] RETURN p.name")
+    people.ok('SPAWN blue: Team { name = "blue" } LINK n: member(#ann, #blue) SET #ann.age = 5 UNLINK #m')
+    assert people.consumed == []
+    people.ok("BEGIN UNLINK #n LINK o: member(#ann, #blue) COMMIT")
+    assert people.consumed == []
+    people.ok("UNLINK #o LINK member(#ann, #blue)")
+    assert [event["match"] for event in people.consumed] == [{"p.name": "ann"}]

@@ -141,6 +141,9 @@ class Tracker:
         if watch.pool:
             found.matching = firsts.get(name, set())
             found.touched = {**dict.fromkeys(found.matching, False), **self._firsts.get(name, {})}
+            if watch.spec.initial == "none" and not watch.alone:
+                for no in found.matching:
+                    found.touched[no] = found.touched[no] or self._matched_anyway(watch, no)
             return found
         before, now = self._before.get(name, {}), after.get(name, {})
         for key in sorted(before.keys() | now.keys()):
@@ -164,6 +167,12 @@ class Tracker:
             for row in matching.standing_match(self._graph, watch.plan, watch.spec.condition, wanted):
                 found[row.key] = row
         return found.values()
+
+    def _matched_anyway(self, watch: Standing, first: int) -> bool:
+        """Whether it has a match that no change concerned."""
+        wanted = Wanted({watch.plan.first: first})
+        rows = matching.standing_match(self._graph, watch.plan, watch.spec.condition, wanted)
+        return any(not self._judged(watch, row) for row in rows)
 
     def _holds(self, watch: Standing, row: Row, without: int | None = None) -> bool:
         return surely_holds(watch.spec.condition, matching.scope_of(self._graph, row.names, without))
