@@ -337,3 +337,14 @@ def test_calls_without_a_session_do_not_fill_the_server(
     post(http, "BEGIN", opened)
     refused = http.post("/mew", json={"text": "MATCH j: Job RETURN j"})
     assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
+
+
+def test_a_poll_that_waits_is_answered_when_the_server_drains(graph_url: str, clock: ManualClock) -> None:
+    with Running(graph_url, clock) as server, httpx2.Client(base_url=server.url, timeout=60) as http:
+        session = post(http, JOBS + CONSUME)["session"]
+        with ThreadPoolExecutor() as pool:
+            poll = pool.submit(post, http, "", session, wait=55)
+            while not len(server.server._served.broker().bells):
+                assert not poll.done()
+            server.server._served.broker().loop.call_soon_threadsafe(server.server._served.broker().stop_claims)
+            assert poll.result(timeout=20)["lines"] == []

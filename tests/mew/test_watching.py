@@ -428,7 +428,9 @@ def test_what_no_watch_is_told_of_is_refused(few: Prompt, pattern: str) -> None:
 
 
 def test_a_backlog_that_was_not_wanted_stays_so_until_it_matches_again(people: Prompt) -> None:
-    people.ok("w = WATCH p: Person, member(p, t) AS m WHERE m.since > 2000 [mode: consume, initial: none] RETURN p.name")
+    people.ok(
+        "w = WATCH p: Person, member(p, t) AS m WHERE m.since > 2000 [mode: consume, initial: none] RETURN p.name"
+    )
     people.ok('SPAWN blue: Team { name = "blue" } LINK n: member(#ann, #blue) SET #ann.age = 5 UNLINK #m')
     assert people.consumed == []
     people.ok("BEGIN UNLINK #n LINK o: member(#ann, #blue) COMMIT")

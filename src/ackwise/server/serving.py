@@ -90,12 +90,6 @@ class Served:
             self._mew = MewFace(self.broker())
         return self._mew
 
-    def drain(self) -> None:
-        """Whoever waits is answered, and nobody waits any more."""
-        self.broker().stop_claims()
-        if self._mew is not None:
-            self._mew.drain()
-
     async def mew_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.mew().socket(scope, receive, send)
 
@@ -166,7 +160,7 @@ class Server(uvicorn.Server):
         self._on_ready(*self.servers[0].sockets[0].getsockname()[:2])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._served.drain()
+        self._served.broker().stop_claims()
         if self.amps is not None:
             await self.amps.stop(self._settings.grace, lambda: self.force_exit)
         await super().shutdown(sockets)

@@ -266,11 +266,6 @@ class MewFace:
                     del self._seats[found]
                     await self._end(seat, lost=True)
 
-    def drain(self) -> None:
-        """Polls that wait are answered."""
-        for seat in self._seats.values():
-            seat.rung.set()
-
     async def close(self) -> None:
         """The server drains. Its sessions stand, with what they were handed: they may come back after a restart."""
         if self._tidying is not None:
