@@ -422,7 +422,10 @@ def test_a_new_dead_letter_can_be_watched(people: Prompt) -> None:
     assert told(people) == [("#d", "added", {"l.failure_reason": "no_retry", "w.mode": "consume"})]
 
 
-@pytest.mark.parametrize("pattern", ["e: _WatchEvent", "t: _TickState", "_watch_event(w, e)"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["e: _WatchEvent", "t: _TickState", "_watch_event(w, e)", "w: _Watch WHERE exists(_watch_event(w, e))"],
+)
 def test_what_no_watch_is_told_of_is_refused(few: Prompt, pattern: str) -> None:
     few.refused(f"WATCH {pattern} RETURN *", "not_supported", "a WATCH of events or of the tick")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -105,10 +106,7 @@ def spec_of(watch: s.Watch, ontology: Ontology) -> WatchSpec:
     for expr in (*spec.ordering, *(p.of for p in watch.returns.projections)):
         _check(expr, found, ontology, watch.at)
     _check_condition(spec.condition, found, ontology, watch.at)
-    if any(found.types(name) <= system.UNTOLD for name in found.names):
-        raise faults.not_supported(
-            "a WATCH of events or of the tick (what they say changes with every commit)", watch.at
-        )
+    _check_told(found, found.names, watch.at)
     kinds = [ontology.by_id[number] for number in found.types(found.first)]
     if spec.consumes:
         if any(kind.protected for kind in kinds):
@@ -137,6 +135,12 @@ def _check(expr: s.Expr | None, found: Plan, ontology: Ontology, at: faults.At) 
         if not is_joined(one):
             raise faults.not_supported("an exists() in a WATCH that no edge joins to the watch's own pattern", at)
         check_size(one.plan, at)
+        _check_told(one.plan, one.own, at)
+
+
+def _check_told(found: Plan, names: Iterable[str], at: faults.At) -> None:
+    if any(found.types(name) <= system.UNTOLD for name in names):
+        raise faults.not_supported("a WATCH of events or of the tick (what they say changes with every commit)", at)
 
 
 def _check_condition(expr: s.Expr | None, found: Plan, ontology: Ontology, at: faults.At) -> None:
