@@ -9,7 +9,16 @@ import apsw
 import psycopg
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+)
 
 from ackwise.connect import open_store
 from ackwise.core.commands import Beat
@@ -17,7 +26,6 @@ from ackwise.mew import Event, MewError, Session
 from ackwise.store.clock import ManualClock
 from tests.mew.following import Follower, found
 
-LIMIT = 3
 TIMEOUT = 30
 GRAPH = """
 node Box { name: String }
@@ -25,14 +33,16 @@ node Job { n: Int, state: String = "pending" }
 edge at(job: Job, box: Box)
 """
 PENDING = 'j.state = "pending"'
+CONSUME = "mode: consume, max_redeliveries: $limit"
 WATCHES = {
-    "plain": f'WATCH j: Job WHERE {PENDING} [mode: consume, group: "g"] RETURN j',
-    "buried": f'WATCH j: Job WHERE {PENDING} [mode: consume, group: "g", dead_letter: #dlq] RETURN j',
-    "alone": f"WATCH j: Job WHERE {PENDING} [mode: consume, ordering: attribute(j.n DESC)] RETURN j",
-    "joined": f"WATCH j: Job, at(j, #inbox) WHERE {PENDING} [mode: consume, dead_letter: #lost] RETURN j",
-    "gone": f"WATCH j: Job WHERE {PENDING} and exists(at(j, b)) [mode: consume, dead_letter: #nowhere] RETURN j",
+    "plain": f'WATCH j: Job WHERE {PENDING} [{CONSUME}, group: "g"] RETURN j',
+    "buried": f'WATCH j: Job WHERE {PENDING} [{CONSUME}, group: "g", dead_letter: #dlq] RETURN j',
+    "alone": f"WATCH j: Job WHERE {PENDING} [{CONSUME}, ordering: attribute(j.n DESC)] RETURN j",
+    "joined": f"WATCH j: Job, at(j, #inbox) WHERE {PENDING} [{CONSUME}, dead_letter: #lost] RETURN j",
+    "gone": f"WATCH j: Job WHERE {PENDING} and exists(at(j, b)) [{CONSUME}, dead_letter: #nowhere] RETURN j",
 }
 HANDLES = tuple(WATCHES)
+FAILING = ("NACK", "NACK", "NACK no_retry")
 SEEN = (
     "j: Job, at(j, b) RETURN j.id, j.state, b.name",
     "j: Job WHERE not exists(at(j, b)) RETURN j.id, j.n",
@@ -77,12 +87,15 @@ class Consumers(RuleBasedStateMachine):
 
     jobs: Bundle[str] = Bundle("jobs")
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(target=jobs, first=st.sampled_from(HANDLES), limit=st.integers(1, 3))
+    def begin(self, first: str, limit: int) -> MultipleResults[str]:
+        self.limit = limit
         self.session.run(GRAPH)
         boxes = [self.session.run(f'SPAWN {name}: Box {{ name = "{name}" }}')[0] for name in ("inbox", "lost", "dlq")]
         self.boxes = {name: found for result in boxes for name, found in result.done.bindings.items()}
         self.look_on()
+        self.watch(first)
+        return multiple(*(self.spawn_job("pending", box) for box in ("inbox", "inbox", None)))
 
     def look_on(self) -> None:
         self.onlooker = self.session.another()
@@ -98,8 +111,13 @@ class Consumers(RuleBasedStateMachine):
 
     # what happens
 
-    @rule(target=jobs, state=st.sampled_from(["pending", "pending", "parked"]), box=st.sampled_from([None, "inbox"]))
+    @rule(
+        target=jobs, state=st.sampled_from(["pending"] * 3 + ["parked"]), box=st.sampled_from([None, "inbox", "inbox"])
+    )
     def spawn(self, state: str, box: str | None) -> str:
+        return self.spawn_job(state, box)
+
+    def spawn_job(self, state: str, box: str | None) -> str:
         self.count += 1
         job = "SPAWN {} {{ n = $n, state = $state }}"
         text = f"LINK at({job.format('Job')} AS j, #inbox)" if box else job.format("j: Job")
@@ -108,26 +126,20 @@ class Consumers(RuleBasedStateMachine):
         self.items[one] = Item(one, box)
         return one
 
-    @rule(job=jobs, state=st.sampled_from(["pending", "parked"]))
-    def put(self, job: str, state: str) -> None:
-        if self.items[job].alive:
-            self.session.run(f'SET #"{job}".state = $state', state=state)
-
-    @rule(job=jobs, box=st.sampled_from([None, "inbox", "lost"]))
-    def move(self, job: str, box: str | None) -> None:
+    @rule(job=jobs, how=st.sampled_from(["pending", "parked", "inbox", "lost", "nowhere", "killed"]))
+    def edit(self, job: str, how: str) -> None:
         item = self.items[job]
-        if item.alive:
-            text = f'MATCH j: Job, at(j, b) AS e WHERE j.id = #"{job}" UNLINK e'
-            if box:
-                text += f'; LINK at(#"{job}", #{box})'
-            self.session.run(self.with_boxes(text))
-            item.box = box
-
-    @rule(job=jobs)
-    def kill(self, job: str) -> None:
-        if self.items[job].alive:
+        if not item.alive:
+            return
+        if how in ("pending", "parked"):
+            self.session.run(f'SET #"{job}".state = $state', state=how)
+        elif how == "killed":
             self.session.run(f'KILL #"{job}"')
-            self.items[job].alive = False
+            item.alive = False
+        else:
+            item.box = None if how == "nowhere" else how
+            text = f'MATCH j: Job, at(j, b) AS e WHERE j.id = #"{job}" UNLINK e'
+            self.session.run(self.with_boxes(f'{text}; LINK at(#"{job}", #{how})' if item.box else text))
 
     @precondition(lambda self: any(item.alive and item.held for item in self.items.values()))
     @rule(data=st.data())
@@ -137,26 +149,37 @@ class Consumers(RuleBasedStateMachine):
         self.session.run(f'UNLINK _dead_letter_item(_, #"{job}")')
         self.items[job].held = False
 
-    @rule(handle=st.sampled_from(HANDLES))
+    @precondition(lambda self: len(self.standing) < len(HANDLES))
+    @rule(data=st.data())
+    def stand(self, data: st.DataObject) -> None:
+        self.watch(data.draw(st.sampled_from([handle for handle in HANDLES if handle not in self.standing])))
+
     def watch(self, handle: str) -> None:
         if handle not in self.standing:
-            self.session.run(self.with_boxes(f"{handle} = {WATCHES[handle]}"))
+            self.session.run(self.with_boxes(f"{handle} = {WATCHES[handle]}"), limit=self.limit)
             self.standing.add(handle)
             if handle == "gone":
                 assert "does not exist yet" in self.session.notices.pop().message
 
-    @rule(most=st.integers(1, 3))
-    def fetch(self, most: int) -> None:
+    @precondition(lambda self: self.standing)
+    @rule(most=st.integers(1, 4), verb=st.sampled_from(["", "", "ACK", *FAILING]))
+    def fetch(self, most: int, verb: str) -> None:
+        """Take some; what was taken before the last is settled at once, or nothing is."""
+        before = set(self.live)
         self.take(self.session.events(most))
+        for name in sorted(self.live.keys() - before)[1:] if verb else ():
+            self.settle(name, verb)
 
     @precondition(lambda self: self.live)
-    @rule(data=st.data(), verb=st.sampled_from(["ACK", "NACK", "NACK no_retry"]))
-    def settle(self, data: st.DataObject, verb: str) -> None:
-        chosen = data.draw(st.sampled_from(sorted(self.live)))
+    @rule(data=st.data(), verb=st.sampled_from(["ACK", *FAILING]))
+    def settle_some(self, data: st.DataObject, verb: str) -> None:
+        self.settle(data.draw(st.sampled_from(sorted(self.live))), verb)
+
+    def settle(self, chosen: str, verb: str) -> None:
         delivery = self.end(chosen)
         item = delivery.item
         text = "NACK $id [no_retry]" if verb.endswith("no_retry") else f"{verb} $id"
-        final = verb.endswith("no_retry") or (verb == "NACK" and item.failures + 1 >= LIMIT)
+        final = verb.endswith("no_retry") or (verb == "NACK" and item.failures + 1 >= self.limit)
         if final and item.alive and delivery.kind == "gone":
             # It takes effect, and is an error all the same.
             with pytest.raises(MewError, match="node not found") as refused:
@@ -178,7 +201,7 @@ class Consumers(RuleBasedStateMachine):
     def settle_and_take_back(self, data: st.DataObject, verb: str) -> None:
         chosen = data.draw(st.sampled_from(sorted(self.live)))
         delivery = self.live[chosen]
-        final = verb == "NACK" and delivery.item.failures + 1 >= LIMIT
+        final = verb == "NACK" and delivery.item.failures + 1 >= self.limit
         if final and delivery.item.alive and delivery.kind == "gone":
             with pytest.raises(MewError, match="node not found"):
                 self.session.run(f"BEGIN {verb} $id", id=chosen)
@@ -197,7 +220,11 @@ class Consumers(RuleBasedStateMachine):
             self.session.run(verb, id=chosen)
         assert refused.value.word == "E8004"
 
-    @rule(seconds=st.sampled_from([0.5, 5, TIMEOUT]))
+    @precondition(lambda self: self.live)
+    @rule(seconds=st.sampled_from([1, 5, TIMEOUT, TIMEOUT]))
+    def pass_time(self, seconds: float) -> None:
+        self.wait(seconds)
+
     def wait(self, seconds: float) -> None:
         self.clock.advance(seconds)
         for name, delivery in list(self.live.items()):
@@ -213,7 +240,19 @@ class Consumers(RuleBasedStateMachine):
                         self.notices["E8007", name] = delivery.watch
         self.session.events(0)
 
-    @rule(handle=st.sampled_from(HANDLES))
+    @precondition(lambda self: self.standing)
+    @rule(
+        data=st.data(),
+        how=st.sampled_from(["cancelled", "ended", "lost", "restarted", "restarted as another"]),
+    )
+    def interrupt(self, data: st.DataObject, how: str) -> None:
+        if how == "cancelled":
+            self.cancel(data.draw(st.sampled_from(sorted(self.standing))))
+        elif how.startswith("restarted"):
+            self.restart(same=how == "restarted")
+        else:
+            self.reconnect(lost=how == "lost")
+
     def cancel(self, handle: str) -> None:
         if handle in self.standing:
             self.session.run(f"CANCEL WATCH #{handle}")
@@ -223,7 +262,6 @@ class Consumers(RuleBasedStateMachine):
                 if delivery.watch == handle:
                     self.end(name)
 
-    @rule(lost=st.booleans())
     def reconnect(self, lost: bool) -> None:
         """A session ends, cleanly or not; what it was handed in another life keeps its deadline."""
         self.onlooker.close()
@@ -237,7 +275,6 @@ class Consumers(RuleBasedStateMachine):
         self.session = Session(self.url, clock=self.clock).__enter__()
         self.look_on()
 
-    @rule(same=st.booleans())
     def restart(self, same: bool) -> None:
         """As after kill -9: nobody says goodbye; deliveries keep their ids, counters and deadlines. A session that
         comes back finds its watches, by their names."""
@@ -277,7 +314,7 @@ class Consumers(RuleBasedStateMachine):
             assert item.pending is None, "two live ids for one item"
             assert event.delivery_id not in self.spent
             item.deliveries += 1
-            assert (event.attempt, event.failures, event.limit) == (item.deliveries, item.failures, LIMIT)
+            assert (event.attempt, event.failures, event.limit) == (item.deliveries, item.failures, self.limit)
             item.pending = event.delivery_id
             self.live[event.delivery_id] = Delivery(item, event.watch, self.clock.now() + TIMEOUT * 1_000_000)
 
@@ -290,7 +327,7 @@ class Consumers(RuleBasedStateMachine):
     def fail(self, delivery: Delivery, *, final: bool, outcome: str | None) -> None:
         item = delivery.item
         item.failures += not final
-        if not final and item.failures < LIMIT:
+        if not final and item.failures < self.limit:
             assert outcome in (None, "requeued")
             return
         self.dead += 1
@@ -319,7 +356,7 @@ class Consumers(RuleBasedStateMachine):
         letters = self.session.query("MATCH l: _DeadLetter RETURN COUNT(l) AS n")
         assert letters == [{"n": self.dead}]
         stored = deliveries(self.url)
-        assert all(fails < LIMIT for _, fails, _ in stored), "a failure above the limit"
+        assert all(fails < self.limit for _, fails, _ in stored), "a failure above the limit"
         assert sum(lease is not None for lease, _, _ in stored) == len(self.live)
         held = sum(item.alive and item.held for item in self.items.values())
         assert sum(dead for _, _, dead in stored) == held

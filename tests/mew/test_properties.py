@@ -23,7 +23,7 @@ def run(fresh: Callable[[], str], examples: int) -> None:
     make: Any = partial(Consumers, fresh)
     how = settings(
         max_examples=examples * 20 if DEEP else examples,
-        stateful_step_count=50 if DEEP else 30,
+        stateful_step_count=50 if DEEP else 40,
         derandomize=not DEEP,
         database=None,
         deadline=None,
@@ -37,7 +37,7 @@ def run(fresh: Callable[[], str], examples: int) -> None:
 @pytest.mark.timeout(0)
 def test_on_sqlite(tmp_path: Path) -> None:
     numbers = count()
-    run(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db?durability=normal", 15)
+    run(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db?durability=normal", 20)
 
 
 @pytest.mark.slow
@@ -50,4 +50,4 @@ def test_on_postgres(request: pytest.FixtureRequest, factory: str) -> None:
         clean(url)
         return url
 
-    run(fresh, 4)
+    run(fresh, 5)
