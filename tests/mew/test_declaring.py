@@ -96,11 +96,11 @@ def test_expressions_find_what_others_find() -> None:
     """Python's own, which may take for ever, agree on texts that are short enough for them."""
     dice = random.Random(7)
     found = 0
-    for _ in range(4000):
+    for _ in range(2000):
         text = expression(dice)
         ours, theirs = Regular(text), re.compile(text)
         for _ in range(3):
             letters = "".join(dice.choice("abc_ -.1\n") for _ in range(dice.randrange(1, 9)))
             assert ours.found_in(letters) == (theirs.search(letters) is not None), (text, letters)
             found += ours.found_in(letters)
-    assert 3000 < found < 9000
+    assert 1500 < found < 4500

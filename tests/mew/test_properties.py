@@ -37,7 +37,7 @@ def run(fresh: Callable[[], str], examples: int) -> None:
 @pytest.mark.timeout(0)
 def test_on_sqlite(tmp_path: Path) -> None:
     numbers = count()
-    run(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db?durability=normal", 20)
+    run(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db?durability=normal", 16)
 
 
 @pytest.mark.slow
@@ -50,4 +50,4 @@ def test_on_postgres(request: pytest.FixtureRequest, factory: str) -> None:
         clean(url)
         return url
 
-    run(fresh, 5)
+    run(fresh, 4)
