@@ -207,7 +207,7 @@ def test_a_hung_up_poll_gives_back_what_it_was_handed(server: Running, http: htt
     assert line["match"]["title"] == "A"
 
 
-@pytest.mark.parametrize("way", ["killed", "drained"])
+@pytest.mark.parametrize("way", ["drained", pytest.param("killed", marks=pytest.mark.long)])
 def test_a_worker_goes_on_with_its_watch_after_a_restart_of_the_server(tmp_path: Path, way: str) -> None:
     url = f"sqlite:///{tmp_path}/graph.db"
     with ServerProcess(url) as first, Session(first.url) as worker:
