@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = tuple(ROOT / "src" / "ackwise" / room for room in ("client", "amps", "mew", "fluent"))
+ROOMS = tuple(ROOT / "src" / "ackwise" / room for room in ("client", "amps", "dialects/mew", "mew", "fluent"))
 SOURCE, TARGET = "aio", "sync"
 HEADER = "# Generated from ../aio/{name} by tools/async_to_sync.py: do not edit, change the source and run it again.\n"
 
@@ -22,6 +22,11 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"\b(client|amps|mew|fluent)\.aio\b", r"\1.sync"),
     (r"\bconnect_async\b", "connect"),
     (r"\b(beside|lines)\.aio\b", r"\1.threads"),
+    (r"\bfrom asyncio import sleep\b", "from time import sleep"),
+    (
+        r"Talks driven on asyncio\. This is the source; `ackwise\.dialects\.mew\.sync` is generated from it\.",
+        "Talks driven in threads, generated from `ackwise.dialects.mew.aio`.",
+    ),
     (
         r"Sessions for asyncio\. This is the source; `ackwise\.mew\.sync` is generated from it\.",
         "Sessions for threads, generated from `ackwise.mew.aio`.",

@@ -64,7 +64,8 @@ class Workers:
                 if not watching:
                     session.run(WATCH)
                     watching = True
-                events = [event for event in session.events(BATCH, wait=0.5) if event.delivery_id is not None]
+                found = session.events(BATCH, watch="#w", wait=0.5)
+                events = [event for event in found if event.delivery_id is not None]
             except StoreError:
                 self._pause()
                 continue

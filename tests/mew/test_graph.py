@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from ackwise.broker import Broker
+from ackwise.core.graph.commands import RunGraph
+from ackwise.dialects.mew import talk
 from tests.mew.prompt import Prompt
 
 SHOP = """
@@ -309,3 +312,84 @@ def test_a_parameter_nested_too_deeply_is_an_error_not_a_crash(lite: Prompt) -> 
     itself: list[object] = []
     itself.append(itself)
     lite.refused("MATCH a: A WHERE a.n in $list RETURN a", "constraint", "'$list' is nested too deeply", list=itself)
+
+
+def test_a_symmetric_edge_of_a_node_with_itself_is_one_match(prompt: Prompt) -> None:
+    prompt.ok("node Q { m: Int } edge twin(a: Q, b: Q) [symmetric] SPAWN q: Q { m = 1 } SPAWN r: Q { m = 2 }")
+    prompt.ok("LINK twin(#q, #q) LINK twin(#q, #r)")
+    both = "MATCH twin(a, b) RETURN a.m, b.m ORDER BY a.m, b.m"
+    assert prompt.rows(both) == [[1, 1], [1, 2], [2, 1]]
+    assert prompt.rows("MATCH twin(a, _) RETURN a.m ORDER BY a.m") == [[1], [1], [2]]
+    assert prompt.rows("MATCH twin(a, #q) RETURN a.m ORDER BY a.m") == [[1], [2]]
+    assert prompt.rows("MATCH twin(a, b) RETURN COUNT(*)") == [[3]]
+
+
+def test_a_transaction_in_one_text_is_tried_once_and_committed_once(
+    lite: Prompt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lite.ok("node N { n: Int } edge e(a: N, b: N) SPAWN n: N { n = -1 }")
+    steps = 0
+    send = Broker.send
+
+    def counted(self: Broker, command: Any) -> Any:
+        nonlocal steps
+        steps += len(command.steps) if isinstance(command, RunGraph) else 0
+        return send(self, command)
+
+    monkeypatch.setattr(Broker, "send", counted)
+    made = " ".join(f"SPAWN n: N {{ n = {n} }} LINK e(#n, #n)" for n in range(200))
+    results = lite.session.run(f"BEGIN {made} MATCH x: N RETURN COUNT(x) COMMIT")
+    assert steps == 401 + 400
+    assert results[401].done.rows == [[201]]
+    assert (results[-1].done.created, results[-1].done.linked) == (200, 200)
+    assert lite.rows("MATCH e(a, b) WHERE a.n != b.n RETURN a") == []
+
+
+def test_names_in_a_transaction_stand_for_the_latest(lite: Prompt) -> None:
+    lite.ok("node N { n: Int } edge e(a: N, b: N) SPAWN a: N { n = 1 } SPAWN b: N { n = 2 }")
+    lite.ok("BEGIN SET #a.n = 10 SPAWN a: N { n = 3 } SET #a.n = 30 LINK l: e(#a, #b) SET a.n = #a.n + 1 COMMIT")
+    assert lite.rows("MATCH x: N RETURN x.n ORDER BY x.n") == [[2], [10], [31]]
+    assert lite.rows("MATCH e(x, y) WHERE x.id = #a and y.id = #b RETURN x.n") == [[31]]
+    lite.ok("BEGIN SPAWN a: N { n = 4 }")
+    lite.ok("SET #a.n = 40 SPAWN b: N { n = 5 }")
+    lite.ok("LINK e(#a, #b) COMMIT")
+    assert lite.rows("MATCH e(x, y) WHERE x.id = #a and y.id = #b RETURN x.n, y.n") == [[40, 5]]
+
+
+def test_the_statement_that_fails_in_a_transaction_is_pointed_at(lite: Prompt) -> None:
+    lite.ok("node N { n: Int [>= 0] }")
+    lines = lite("BEGIN\nSPAWN a: N { n = 1 }\nSPAWN b: N { n = -1 }\nSPAWN c: N { n = 2 }\nCOMMIT")
+    assert [(line["kind"], line["line"]) for line in lines] == [("result", 1), ("result", 2), ("error", 3)]
+    lite.ok("ROLLBACK")
+    lines = lite("BEGIN SPAWN a: N { n = 1 }\nSPAWN b: N { n = $missing }")
+    assert [(line["kind"], line["line"]) for line in lines] == [("result", 1), ("result", 1), ("error", 2)]
+    lite.ok("ROLLBACK")
+    assert lite.rows("MATCH x: N RETURN COUNT(x)") == [[0]]
+
+
+def test_a_transaction_has_only_so_many_statements(lite: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(talk, "MOST_STEPS", 20)
+    lite.ok("node N { n: Int }")
+    made = "SPAWN a: N { n = 1 } " * 20
+    lite.refused(f"BEGIN {made} SPAWN b: N {{ n = 1 }}", "constraint", "a transaction has at most 20 statements")
+    lite.ok("ROLLBACK")
+    assert lite.rows("MATCH x: N RETURN COUNT(x)") == [[0]]
+    assert lite.ok(f"BEGIN {made} COMMIT")["created"] == 20
+
+
+def test_inspect_returns_attributes_whatever_the_session_calls_so(lite: Prompt) -> None:
+    lite.ok("node N { n: Int } SPAWN n: N { n = 1 } SPAWN id: N { n = 2 }")
+    assert lite.rows("INSPECT #n RETURN n, _type, id AS i") == [[1, "N", lite.session.names["n"]]]
+
+
+def test_an_edge_is_named_once(lite: Prompt) -> None:
+    lite.ok("node N { n: Int } edge e(a: N, b: N) { w: Int = 1 } SPAWN n: N { n = 1 }")
+    lite.refused("LINK l: e(#n, #n) AS m", "parse_error", "named twice")
+    lite.refused("LINK e(#n, #n) { w = 1 } AS m { w = 2 }", "parse_error", "given attributes twice")
+    lite.ok("LINK e(#n, #n) { w = 3 } AS m")
+
+
+@pytest.mark.parametrize(("value", "rounded"), [("2.5", 3), ("-2.5", -3), ("2.4", 2), ("-0.4", 0), ("7", 7)])
+def test_halves_are_rounded_away_from_zero(lite: Prompt, value: str, rounded: int) -> None:
+    lite.ok("node N { n: Int = 1 } SPAWN n: N")
+    assert lite.rows(f"MATCH n: N RETURN round({value})") == [[rounded]]

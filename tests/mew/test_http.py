@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from socket import SHUT_RDWR
 from typing import Any
 
@@ -14,8 +17,14 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from ackwise.mew import AsyncSession, MewError, Session
+from ackwise.core.errors import BadInput
+from ackwise.dialects.mew import serving
+from ackwise.dialects.mew.lines import Line
+from ackwise.mew import AsyncSession, Event, MewError, Session
+from ackwise.mew.prompting import Completer
+from ackwise.mew.telling import told
 from ackwise.store.clock import ManualClock
+from tests.server.process import ServerProcess
 from tests.server.running import Running
 
 JOBS = "node Job { title: String, size: Int = 1 } "
@@ -196,3 +205,146 @@ def test_a_hung_up_poll_gives_back_what_it_was_handed(server: Running, http: htt
     line = post(http, "", session, wait=10)["lines"][0]
     post(http, "ACK $delivery_id", session)
     assert line["match"]["title"] == "A"
+
+
+@pytest.mark.parametrize("way", ["drained", pytest.param("killed", marks=pytest.mark.long)])
+def test_a_worker_goes_on_with_its_watch_after_a_restart_of_the_server(tmp_path: Path, way: str) -> None:
+    url = f"sqlite:///{tmp_path}/graph.db"
+    with ServerProcess(url) as first, Session(first.url) as worker:
+        worker.run(JOBS + 'SPAWN a: Job { title = "A" } SPAWN b: Job { title = "B" }')
+        jobs = worker.watch(CONSUME + " AS j", wait=10)
+        assert next(jobs).type == "initial"
+        held = next(jobs)
+        worker.run("WATCH j: Job RETURN j.title")
+        if way == "killed":
+            first.kill()
+        else:
+            first.stop()
+        with ServerProcess(url, "--port", str(first.port)):
+            again = next(jobs)
+            assert (held.match, again.match) == ({"j": {**of(held), "title": "A"}}, {"j": {**of(again), "title": "B"}})
+            assert (again.watch, again.attempt) == ("#w", 1)
+            for event in (held, again):
+                assert worker.ack(event).done.deleted == 1
+            assert worker.query("MATCH w: _Watch WHERE w.id = #w RETURN w.status") == [{"w.status": "active"}]
+            assert worker.run("WATCH j: Job RETURN j.title")[-1].handle == "#watch_2"
+            jobs.cancel()
+            assert list(jobs) == []
+
+
+def of(event: Event) -> dict[str, Any]:
+    assert event.match is not None
+    found: dict[str, Any] = event.match["j"]
+    return found
+
+
+def test_nobody_waits_for_a_watch_that_is_not_there(server: Running, http: httpx2.Client) -> None:
+    with Session(server.url) as session:
+        session.run(JOBS)
+        with pytest.raises(MewError, match="Watch handle '#nope' does not exist") as refused:
+            session.events(watch="#nope", wait=30)
+        assert (refused.value.word, refused.value.name) == ("E8002", "WATCH_NOT_FOUND")
+        session.run(CONSUME)
+        with pytest.raises(MewError, match="not owned by current session"), Session(server.url) as other:
+            other.events(watch=session.query("MATCH w: _Watch RETURN w.id")[0]["w.id"])
+    answer = http.post("/mew", json={"text": "", "session": "x", "watch": "#w", "wait": 30}).json()
+    assert ([line["code"] for line in answer["lines"]], answer["fine"]) == (["E8002"], False)
+
+
+def test_a_poll_that_waits_hears_that_its_watch_is_cancelled(server: Running, http: httpx2.Client) -> None:
+    session = post(http, JOBS + CONSUME)["session"]
+    with ThreadPoolExecutor() as pool, httpx2.Client(base_url=server.url, timeout=30) as other:
+        poll = pool.submit(post, other, "", session, watch="#w", wait=25)
+        post(http, "CANCEL WATCH #w", session, events=0)
+        assert [line["code"] for line in poll.result()["lines"]] == ["E8002"]
+
+
+def test_a_session_over_http_that_leaves_by_an_error_counts_as_lost(server: Running) -> None:
+    with Session(server.url) as owner:
+        owner.run(JOBS + 'SPAWN a: Job { title = "A" }')
+        for name in ("one", "an odd/name?"):
+            with pytest.raises(ZeroDivisionError), Session(server.url, session=name) as worker:
+                1 / len([event for event in worker.watch(CONSUME, wait=0) if event.type == "added"])
+        assert owner.query("MATCH w: _Watch RETURN w.status") == [{"w.status": "cancelled"}] * 2
+        event = next(event for event in owner.watch(CONSUME, wait=0) if event.delivery_id)
+        assert (event.attempt, event.failures, event.limit) == (3, 2, 3)
+
+
+def test_the_end_of_a_session_may_be_told_to_any_server(
+    graph_url: str, clock: ManualClock, server: Running, http: httpx2.Client
+) -> None:
+    session = post(http, JOBS + 'SPAWN a: Job { title = "A" } ' + CONSUME)["session"]
+    with Running(graph_url, clock) as other, httpx2.Client(base_url=other.url, timeout=30) as elsewhere:
+        assert elsewhere.delete(f"/mew/{session}").json() == {"session": session, "ended": True}
+        assert elsewhere.delete(f"/mew/{session}").json() == {"session": session, "ended": False}
+        assert elsewhere.delete(f"/mew/{session}?lost=perhaps").status_code == 400
+    assert post(http, CONSUME, "next", full=True)["lines"][-1]["failures"] == 0
+
+
+def test_what_a_prompt_shows_over_http_is_what_it_shows_here(server: Running, tmp_path: Path) -> None:
+    text = """SPAWN a: Job { title = "A" }
+w = WATCH j: Job [mode: consume] RETURN j.title
+NACK $delivery_id
+SET #a.colour = 1
+ACK $delivery_id
+SPAWM b: Job"""
+    shown: list[list[str]] = []
+    for url in (server.url, f"sqlite:///{tmp_path}/here.db?durability=normal"):
+        with Session(url) as session:
+            session.run(JOBS)
+            lines: list[Line] = []
+            session.stream(text, lines.append, {}, keep_going=True, events=10)
+            shown.append([re.sub(r"L\d+-\w+\.0\.\w+|job_\w+", "ID", told(line)) for line in lines])
+            assert set(session.names) == {"a", "w"}
+            assert session.query("MATCH w: _Watch WHERE w.id = $w RETURN w.id", w=session.names["w"])
+            assert Completer(session).candidates("w") == ["WATCH", "WHERE", "w", "watch"]
+    assert shown[0] == shown[1]
+    assert any("attempt 2 of 3" in line for line in shown[0])
+    assert sum(line.count("^") for line in shown[0]) == 2
+
+
+def test_names_over_http_follow_transactions(server: Running) -> None:
+    with Session(server.url) as session:
+        session.run(JOBS + 'SPAWN a: Job { title = "A" }')
+        before = dict(session.names)
+        session.run('BEGIN SPAWN a: Job { title = "B" } SPAWN b: Job { title = "C" } ROLLBACK')
+        assert session.names == before
+        with pytest.raises(MewError):
+            session.run('BEGIN SPAWN b: Job { title = "C" } SPAWN c: Nothing')
+        assert session.names == before
+        session.run("ROLLBACK")
+        session.run('BEGIN SPAWN a: Job { title = "B" } COMMIT')
+        assert session.query("MATCH j: Job WHERE j.id = $a RETURN j.title", a=session.names["a"]) == [{"j.title": "B"}]
+
+
+def test_what_is_the_servers_business_is_not_taken_from_a_session() -> None:
+    for option in ({"max_watches": 3}, {"blocked_for": 1.0}, {"clock": ManualClock()}):
+        with pytest.raises(BadInput, match="a server has its own"):
+            Session("http://127.0.0.1:1", **option)
+
+
+def test_calls_without_a_session_do_not_fill_the_server(
+    server: Running, http: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "MOST_SESSIONS", 3)
+    kept = post(http, JOBS + CONSUME)["session"]
+    opened = post(http, 'BEGIN SPAWN a: Job { title = "A" }')["session"]
+    for _ in range(5):
+        post(http, "MATCH j: Job RETURN j")
+    assert post(http, "COMMIT", opened)["fine"]
+    assert [line["match"]["title"] for line in post(http, "", kept, watch="#w")["lines"]] == ["A"]
+    assert post(http, CONSUME, "third")["fine"]
+    post(http, "BEGIN", opened)
+    refused = http.post("/mew", json={"text": "MATCH j: Job RETURN j"})
+    assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
+
+
+def test_a_poll_that_waits_is_answered_when_the_server_drains(graph_url: str, clock: ManualClock) -> None:
+    with Running(graph_url, clock) as server, httpx2.Client(base_url=server.url, timeout=60) as http:
+        session = post(http, JOBS + CONSUME)["session"]
+        with ThreadPoolExecutor() as pool:
+            poll = pool.submit(post, http, "", session, wait=55)
+            while not len(server.server._served.broker().bells):
+                assert not poll.done()
+            server.server._served.broker().loop.call_soon_threadsafe(server.server._served.broker().stop_claims)
+            assert poll.result(timeout=20)["lines"] == []

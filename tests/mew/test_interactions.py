@@ -338,3 +338,21 @@ def test_a_timeout_is_not_held_up_by_a_full_buffer(jobs: Prompt) -> None:
     other.ok("RESUME WATCH #v")
     assert [event["type"] for event in other.events] == ["changed", "removed"]
     other.session.close()
+
+
+@pytest.mark.parametrize("visibility", ["committed", "immediate"])
+def test_what_time_and_a_lost_connection_do_is_seen(jobs: Prompt, visibility: str) -> None:
+    other = jobs.another()
+    other.ok(f"v = WATCH j: Job [visibility: {visibility}] RETURN j.title")
+    jobs.ok("CANCEL WATCH #w u = WATCH j: Job [mode: consume, ack_timeout: 10s, max_redeliveries: 1] RETURN j")
+    jobs.advance(11)
+    other.fetch()
+    assert [(event["type"], event["match"]) for event in other.events] == [("removed", {"j.title": "a"})]
+    jobs.session.run('SPAWN b: Job { title = "b" }')
+    lost = jobs.another()
+    jobs.ok("CANCEL WATCH #u")
+    lost.ok("u = WATCH j: Job [mode: consume, max_redeliveries: 1] RETURN j")
+    lost.session.close(lost=True)
+    other.fetch()
+    assert [(event["type"], event["match"]["j.title"]) for event in other.events] == [("added", "b"), ("removed", "b")]
+    other.session.close()

@@ -36,6 +36,19 @@ def test_words_of_the_language_may_name_attributes(word: str) -> None:
     one(f"WATCH t: T WHERE t.{word} = 1 [filter: t.{word} > 0] RETURN t.{word}")
 
 
+@pytest.mark.parametrize("word", [*WORDS.split(), "spawn", "begin", "commit", "ontology", "abstract", "w", "true"])
+def test_words_of_the_language_may_name_watches_and_entities(word: str) -> None:
+    parsed = parse(f"TICK {word} = WATCH t: T RETURN t {word}\n  =\twatch t: T RETURN t.n SPAWN {word}: T KILL #{word}")
+    assert parsed.error is None
+    _, first, second, _, _ = parsed.statements
+    assert isinstance(first, s.Watch)
+    assert isinstance(second, s.Watch)
+    assert (first.name, second.name) == (word, word)
+    for text in (f"LINK e(#{word}, {word})", f"PAUSE WATCH #{word}", f"MATCH {word}: T, e({word}, x) RETURN {word}"):
+        if word not in ("true", "spawn"):
+            one(text)
+
+
 def test_comments_and_terminators() -> None:
     parsed = parse('-- a line\n--- a doc\n/* a\nblock */ TICK; TICK 3;; ACK "x" -- the end')
     assert [type(statement).__name__ for statement in parsed.statements] == ["Tick", "Tick", "Settle"]
@@ -192,3 +205,15 @@ def test_deep_nesting_is_an_error_not_a_crash() -> None:
     assert error is None or error.word == "parse_error"
     error = parse("MATCH a: A WHERE " + "not " * 5000 + "true RETURN a").error
     assert error is None or error.word == "parse_error"
+
+
+def test_what_is_read_over_may_stand_anywhere_in_an_ontology() -> None:
+    parsed = parse(
+        "ontology o { node A {} rule r: x => y\n node B { rule: Int } policy p: all }; constraint c: z\nTICK"
+    )
+    assert parsed.error is None
+    assert [(one.word, one.name) for one in parsed.skipped] == [("rule", "r"), ("policy", "p"), ("constraint", "c")]
+    declared, tick = parsed.statements
+    assert isinstance(declared, s.Ontology)
+    assert [one.name for one in declared.declarations] == ["A", "B"]
+    assert isinstance(tick, s.Tick)

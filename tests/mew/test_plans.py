@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ackwise.core.graph.patterns import plan
+from ackwise.core.graph.patterns import beside, plan
 from ackwise.core.graph.syntax import Match
 from ackwise.dialects.mew.language import parse
 from ackwise.mew import Session
@@ -49,3 +49,23 @@ def test_the_plan_uses_an_index(tmp_path: Path, text: str, through: str) -> None
         connection.close()
     assert not [step for step in steps if step.startswith("SCAN")], steps
     assert any(through in step for step in steps), steps
+
+
+@pytest.mark.parametrize("variable", ["w", "q", "t"])
+def test_what_an_exists_is_joined_with_is_found_through_an_index(tmp_path: Path, variable: str) -> None:
+    url = f"sqlite:///{tmp_path}/plan.db"
+    with Session(url) as session:
+        session.run("node Queue { name: String } node Job { title: String } edge waits_in(job: Job, queue: Queue)")
+        session.run("edge twin(one: Queue, other: Queue) [symmetric]")
+    connection = open_reader(parse_url(url))
+    try:
+        reader = Reader(SQLiteSession(connection), 0)
+        text = "MATCH j: Job WHERE not exists(waits_in(j, q) AS w, twin(q, p) AS t) RETURN j"
+        (statement,) = parse(text).statements
+        assert isinstance(statement, Match)
+        (joined,) = beside(statement.where, plan(statement.pattern, reader.ontology), reader.ontology)
+        compiled = _Query(reader, joined.plan, statement.where, Wanted({variable: 7})).finish(["j"])
+        steps = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {compiled.text}", compiled.params)]
+    finally:
+        connection.close()
+    assert not [step for step in steps if step.startswith("SCAN")], steps

@@ -305,16 +305,17 @@ def test_going_through_a_watch_ends_when_it_was_cancelled_for_its_full_buffer(pe
 
 
 @pytest.mark.parametrize("jobs", [0, 499])
-def test_a_backlog_is_looked_through_to_the_last_match_of_each_entity(people: Prompt, jobs: int) -> None:
+def test_a_backlog_is_looked_through_to_the_last_match_of_each_entity(few: Prompt, jobs: int) -> None:
     """A page of candidates ends amid those of `last`: the ones that fit come behind it."""
+    few.ok('SPAWN red: Team { name = "red" }')
     ones = " ".join(f'SPAWN p{n}: Person {{ name = "{n}" }} LINK member(#p{n}, #red)' for n in range(jobs))
     bad = " ".join("LINK member(#last, #red) { since = 1 }" for _ in range(500 - jobs))
-    people.session.run(f'KILL #ann {ones} SPAWN last: Person {{ name = "last" }} {bad} LINK member(#last, #red)')
-    found = people.rows("MATCH p: Person, member(p, t) AS m WHERE m.since + 0 > 2000 RETURN COUNT(p)")
+    few.session.run(f'{ones} SPAWN last: Person {{ name = "last" }} {bad} LINK member(#last, #red)')
+    found = few.rows("MATCH p: Person, member(p, t) AS m WHERE m.since + 0 > 2000 RETURN COUNT(p)")
     assert found == [[jobs + 1]]
-    people.ok("w = WATCH p: Person, member(p, t) AS m WHERE m.since + 0 > 2000 [mode: consume] RETURN p.name")
-    assert len(people.consumed) == jobs + 1
-    assert people.consumed[-1]["match"] == {"p.name": "last"}
+    few.ok("w = WATCH p: Person, member(p, t) AS m WHERE m.since + 0 > 2000 [mode: consume] RETURN p.name")
+    assert len(few.consumed) == jobs + 1
+    assert few.consumed[-1]["match"] == {"p.name": "last"}
 
 
 def test_a_subtype_that_is_declared_later_is_watched_too(prompt: Prompt) -> None:
@@ -379,3 +380,64 @@ def test_killing_a_destination_redrives_what_it_held(people: Prompt) -> None:
     assert people.consumed == []
     people.ok("KILL #bad")
     assert [(event["match"], event["attempt"]) for event in people.consumed] == [({"p.name": "ann"}, 1)]
+
+
+def test_an_exists_that_no_edge_joins_to_the_pattern_is_refused(people: Prompt) -> None:
+    for text in (
+        'WHERE exists(t: Team WHERE t.name = "red") RETURN p',
+        "WHERE exists(member(_, #red)) RETURN p",
+        "WHERE exists(member(p, t) WHERE exists(q: Person WHERE q.age > p.age)) RETURN p",
+        "[filter: not exists(q: Person WHERE q.name = p.name)] RETURN p",
+        "RETURN p.name, exists(t: Team) AS any",
+    ):
+        people.refused(f"WATCH p: Person {text}", "not_supported", "an exists() in a WATCH that no edge joins")
+    assert people.rows("MATCH p: Person WHERE exists(t: Team) RETURN p.name") == [["ann"]]
+    far = ", ".join(f"member(p{n}, t{n}), member(p{n}, t{n + 1})" for n in range(1, 8))
+    near = ", ".join(f"member(a{n}, t0), member(a{n}, t1)" for n in range(4))
+    people.refused(f"WATCH {near} WHERE exists({far}) RETURN t0", "constraint", "the pattern is too large")
+
+
+def test_what_becomes_of_a_watch_can_be_watched(people: Prompt) -> None:
+    other = people.another()
+    other.ok("s = WATCH w: _Watch WHERE w.mode = $mode RETURN w.status, w.buffer_size", mode="consume")
+    worker = people.another()
+    worker.ok("w = WATCH p: Person [mode: consume, buffer: 7] RETURN p.name")
+    worker.ok("PAUSE WATCH #w RESUME WATCH #w ALTER WATCH #w SET [buffer: 8]")
+    worker.session.close()
+    other.fetch()
+    seen = [(event["type"], event["match"]["w.status"], event["match"]["w.buffer_size"]) for event in other.events]
+    assert seen == [
+        ("added", "active", 7),
+        ("changed", "paused", 7),
+        ("changed", "active", 7),
+        ("changed", "active", 8),
+        ("changed", "cancelled", 8),
+    ]
+    other.session.close()
+
+
+def test_a_new_dead_letter_can_be_watched(people: Prompt) -> None:
+    people.ok("d = WATCH l: _DeadLetter, _watch_dead_letter(w, l) RETURN l.failure_reason, w.mode")
+    people.ok("w = WATCH p: Person [mode: consume] RETURN p.name")
+    people.ok("NACK $delivery_id [no_retry]")
+    assert told(people) == [("#d", "added", {"l.failure_reason": "no_retry", "w.mode": "consume"})]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["e: _WatchEvent", "t: _TickState", "_watch_event(w, e)", "w: _Watch WHERE exists(_watch_event(w, e))"],
+)
+def test_what_no_watch_is_told_of_is_refused(few: Prompt, pattern: str) -> None:
+    few.refused(f"WATCH {pattern} RETURN *", "not_supported", "a WATCH of events or of the tick")
+
+
+def test_a_backlog_that_was_not_wanted_stays_so_until_it_matches_again(people: Prompt) -> None:
+    people.ok(
+        "w = WATCH p: Person, member(p, t) AS m WHERE m.since > 2000 [mode: consume, initial: none] RETURN p.name"
+    )
+    people.ok('SPAWN blue: Team { name = "blue" } LINK n: member(#ann, #blue) SET #ann.age = 5 UNLINK #m')
+    assert people.consumed == []
+    people.ok("BEGIN UNLINK #n LINK o: member(#ann, #blue) COMMIT")
+    assert people.consumed == []
+    people.ok("UNLINK #o LINK member(#ann, #blue)")
+    assert [event["match"] for event in people.consumed] == [{"p.name": "ann"}]

@@ -9,6 +9,7 @@ from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.faults import NOWHERE, At
 from ackwise.core.graph.ontology import Attribute
+from ackwise.core.graph.regular import LONGEST_TEXT, regular
 from ackwise.core.graph.values import fitting
 
 _FORMATS = {
@@ -27,13 +28,13 @@ def accepted(attribute: Attribute, value: object, at: At = NOWHERE) -> Any:
         return None
     stored = fitting(value, attribute.scalar, attribute.name, at)
     for check in attribute.checks:
-        broken = _broken(check, stored)
-        if broken:
-            raise faults.constraint(f"attribute '{attribute.name}': {broken}", at)
+        wrong = broken(check, stored)
+        if wrong:
+            raise faults.constraint(f"attribute '{attribute.name}': {wrong}", at)
     return stored
 
 
-def _broken(check: s.Modifier, value: Any) -> str:
+def broken(check: s.Modifier, value: Any) -> str:
     """What is wrong with the value; empty when nothing is."""
     values: tuple[Any, ...] = check.values
     match check.name, values:
@@ -51,16 +52,11 @@ def _broken(check: s.Modifier, value: Any) -> str:
             return "" if value in allowed else f"{value!r} is not one of the allowed values"
         case "length", (least, most):
             return "" if least <= len(value) <= most else f"its length {len(value)} is not within {least}..{most}"
+        case (("match" | "format"), _) if len(value) > LONGEST_TEXT:
+            return f"its {len(value)} characters are more than the {LONGEST_TEXT} that are looked through"
         case "match", (str() as pattern,):
-            return "" if _matches(pattern, value) else f"{value!r} does not match {pattern!r}"
+            return "" if regular(pattern).found_in(value) else f"{value!r} does not match {pattern!r}"
         case "format", (str() as word,):
             return "" if _FORMATS[word].fullmatch(value) else f"{value!r} is not a {word}"
         case _:
             return ""
-
-
-def _matches(pattern: str, value: str) -> bool:
-    try:
-        return re.search(pattern, value) is not None
-    except re.error:
-        return False

@@ -52,8 +52,9 @@ def _closed(node: Any, b: Bindings, bound: frozenset[str]) -> Any:
                 bound |= spawned(node.mutations)
         case s.Option(key=key, value=s.Name()) if key != "filter":
             return node
-        case s.Inspect():
-            bound = bound | {"it"}
+        case s.Inspect(ref=ref, returns=returns, at=at):
+            # Names behind RETURN are attributes.
+            return s.Inspect(_closed(ref, b, bound), returns, at)
     if isinstance(node, tuple):
         changed = tuple([_closed(one, b, bound) for one in node])
         return changed if any(new is not old for new, old in zip(changed, node, strict=True)) else node

@@ -9,13 +9,15 @@ import msgspec
 from ackwise.core.commands import Command
 from ackwise.core.errors import BadInput
 from ackwise.core.graph import syntax as s
+from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.core.ids import base36
 from ackwise.core.queries import Query
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One closed statement. `mint` and `now` are fixed when it is first run, so that each replay makes the same.
+    """One statement, closed but for what steps before it name. `mint` and `now` are fixed when it is first run, so
+    that each replay makes the same.
 
     A watch gets `mint` itself for its id, so that its session knows it beforehand; everything else numbers above.
     """
@@ -37,13 +39,16 @@ class GraphCommand(Command):
 
 
 class RunGraph(GraphCommand):
-    """Run statements of a session together; `dry` takes everything back and only says what would be."""
+    """Run statements of a session together; `dry` takes everything back and only says what would be.
+
+    What a step names is known to those after it.
+    """
 
     session: str
     steps: tuple[Step, ...]
     dry: bool = False
-    replay: bool = False
-    """The steps are a transaction whose statements were run dry before, one by one."""
+    tried: int = 0
+    """So many of the steps, the first ones, are of a transaction and were run dry before."""
     most_watches: int = MOST_WATCHES
     awaited: frozenset[str] = frozenset()
     """Names that watches of the session have as their dead_letter and that stood for nothing so far."""
@@ -75,7 +80,7 @@ class FetchGraph(GraphCommand):
 
     session: str
     most: int = 1000
-    watch: str | None = None
+    watch: s.IdRef | None = None
 
 
 class AskGraph(Query):
@@ -124,9 +129,13 @@ class Done(msgspec.Struct):
 
 
 class Opened(msgspec.Struct):
-    """A session is there; `no` is what its bell is called by."""
+    """A session is there; `no` is what its bell is called by. One that comes back is told what stands of it."""
 
     no: int
+    handles: dict[str, str] = {}
+    """Names of its watches, by their ids."""
+    awaited: frozenset[str] = frozenset()
+    """As in `RunGraph`."""
 
     @property
     def bell(self) -> str:
@@ -135,6 +144,8 @@ class Opened(msgspec.Struct):
 
 class Ran(msgspec.Struct):
     done: list[Done]
+    refused: GraphError | None = None
+    """What the next step of a dry run was refused with."""
 
 
 class WatchEvent(msgspec.Struct):

@@ -338,6 +338,11 @@ def _substring(text: str, start: int, length: int | None = None) -> str:
     return _text(text)[start : None if length is None else start + length]
 
 
+def _rounded(value: Any) -> int:
+    """Halves go away from zero, as at school."""
+    return int(math.copysign(math.floor(abs(_number(value)) + 0.5), value)) if isinstance(value, float) else value
+
+
 _MANY = 32
 _FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {
     "length": (lambda value: len(value if isinstance(value, list) else _text(value)), 1, 1),
@@ -352,7 +357,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {
     "abs": (lambda value: abs(_number(value)), 1, 1),
     "floor": (lambda value: math.floor(_number(value)), 1, 1),
     "ceil": (lambda value: math.ceil(_number(value)), 1, 1),
-    "round": (lambda value: round(_number(value)), 1, 1),
+    "round": (_rounded, 1, 1),
     "min": (_extreme(min), 2, _MANY),
     "max": (_extreme(max), 2, _MANY),
 }

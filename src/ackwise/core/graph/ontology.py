@@ -166,16 +166,20 @@ class Ontology:
         self._accepting.clear()
 
     def _add_alias(self, alias: s.AliasDecl) -> None:
-        if len(alias.type.names) > 1 or alias.type.names[0] in self.nodes:
+        if not self.is_scalar(alias.type):
             if alias.modifiers:
                 raise faults.constraint(f"'{alias.name}': a union of types takes no modifiers", alias.at)
             self._union(alias.type.names, alias.type.at)
         else:
-            scalar, modifiers = self._scalar(alias.type)
+            scalar, modifiers = self.scalar(alias.type)
             _check_modifiers(alias.name, scalar, (*modifiers, *alias.modifiers))
         self.aliases[alias.name] = Alias(alias.name, alias.type, alias.modifiers)
 
-    def _scalar(self, ref: s.TypeRef) -> tuple[str, tuple[s.Modifier, ...]]:
+    def is_scalar(self, ref: s.TypeRef) -> bool:
+        """A type of values, or what is to be one: not of nodes."""
+        return len(ref.names) == 1 and ref.names[0] not in self.nodes
+
+    def scalar(self, ref: s.TypeRef) -> tuple[str, tuple[s.Modifier, ...]]:
         """The scalar behind a type, and the modifiers of the aliases on the way."""
         if len(ref.names) > 1:
             raise faults.constraint("an attribute has one type", ref.at)
@@ -185,7 +189,7 @@ class Ontology:
         alias = self.aliases.get(name)
         if alias is None:
             raise faults.unknown(f"there is no type '{name}' for an attribute", ref.at)
-        scalar, modifiers = self._scalar(alias.type)
+        scalar, modifiers = self.scalar(alias.type)
         return scalar, (*modifiers, *alias.modifiers)
 
     def _attributes(
@@ -203,7 +207,7 @@ class Ontology:
         return found
 
     def _attribute(self, no: int, declared: s.AttributeDecl) -> Attribute:
-        scalar, inherited = self._scalar(declared.type)
+        scalar, inherited = self.scalar(declared.type)
         modifiers = (*inherited, *declared.modifiers)
         _check_modifiers(declared.name, scalar, modifiers)
         words = {modifier.name for modifier in modifiers}
@@ -273,6 +277,8 @@ def _slot_number(slots: tuple[tuple[str, tuple[str, ...]], ...], name: str, at: 
 def _check_modifiers(name: str, scalar: str, modifiers: tuple[s.Modifier, ...]) -> None:
     for modifier in modifiers:
         match modifier.name, modifier.values:
+            case ((">=" | "<=" | ">" | "<" | ".."), values) if any(isinstance(value, bool) for value in values):
+                raise faults.constraint(f"'{name}': true and false bound nothing", modifier.at)
             case (("required" | "unique" | "readonly"), ()):
                 pass
             case "indexed", () | ("asc" | "desc",):

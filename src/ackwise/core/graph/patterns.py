@@ -9,6 +9,7 @@ import msgspec
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.evaluating import literal
+from ackwise.core.graph.faults import At
 from ackwise.core.graph.ontology import Attribute, EdgeType, NodeType, Ontology, own_attribute
 from ackwise.core.graph.values import kind_of
 
@@ -86,14 +87,17 @@ def plan(pattern: tuple[s.Element, ...], ontology: Ontology, outer: frozenset[st
             if element.alias:
                 shown.append(element.alias)
             edges.append(EdgePart(name, edge, tuple(ends)))
-    if len(nodes) + sum(len(edge.ends) + 1 for edge in edges) > MOST_PARTS:
-        raise faults.constraint(
-            f"the pattern is too large: at most {MOST_PARTS} nodes, edges and their ends", pattern[0].at
-        )
     start = pattern[0]
     if isinstance(start, s.EdgeElement):
         first = edges[0].name
-    return Plan(nodes, edges, tuple(shown), first)
+    made = Plan(nodes, edges, tuple(shown), first)
+    check_size(made, start.at)
+    return made
+
+
+def check_size(plan_: Plan, at: At) -> None:
+    if len(plan_.nodes) + sum(len(edge.ends) + 1 for edge in plan_.edges) > MOST_PARTS:
+        raise faults.constraint(f"the pattern is too large: at most {MOST_PARTS} nodes, edges and their ends", at)
 
 
 def _slot_types(ontology: Ontology, edge: EdgeType, slot: int) -> frozenset[int]:
@@ -179,18 +183,23 @@ def parts(expr: s.Expr | None) -> Iterator[s.Expr]:
     if expr is None:
         return
     yield expr
-    inner: tuple[s.Expr | None, ...] = ()
+    for one in _inner(expr):
+        yield from parts(one)
+
+
+def _inner(expr: s.Expr | None) -> tuple[s.Expr | None, ...]:
+    """What an expression is made of."""
     match expr:
         case s.Binary(left=left, right=right):
-            inner = left, right
+            return left, right
         case s.Unary(of=of) | s.IsNull(of=of) | s.Attr(of=of) | s.Sorted(by=of) | s.Exists(where=of):
-            inner = (of,)
+            return (of,)
         case s.Call(args=args, where=where):
-            inner = *args, where
+            return *args, where
         case s.ListOf(items=items):
-            inner = items
-    for one in inner:
-        yield from parts(one)
+            return items
+        case _:
+            return ()
 
 
 def looks_elsewhere(expr: s.Expr | None) -> bool:
@@ -206,6 +215,43 @@ def tells_time(expr: s.Expr | None) -> bool:
 def exists_in(expr: s.Expr | None) -> Iterator[s.Exists]:
     """Every exists() of an expression."""
     return (one for one in parts(expr) if isinstance(one, s.Exists))
+
+
+class Beside(msgspec.Struct):
+    """An exists() joined with the pattern it stands in: what may make it true or false, next to which match."""
+
+    plan: Plan
+    own: frozenset[str]
+    """The variables that are in the exists() only."""
+
+
+def beside(expr: s.Expr | None, around: Plan, ontology: Ontology) -> Iterator[Beside]:
+    """Every exists() of an expression, also within another one. Their conditions are left out."""
+    if isinstance(expr, s.Exists):
+        found = _joined(around, plan(expr.pattern, ontology, frozenset(around.names)))
+        yield found
+        around = found.plan
+    for one in _inner(expr):
+        yield from beside(one, around, ontology)
+
+
+def _joined(around: Plan, inner: Plan) -> Beside:
+    nodes = {name: kinds for name, kinds in inner.nodes.items() if name not in around.names}
+    edges = list(around.edges)
+    for edge in inner.edges:
+        known = edge.name.startswith("~") or edge.name in around.names
+        edges.append(msgspec.structs.replace(edge, name=f"~{len(edges)} within") if known else edge)
+    own = frozenset([*nodes, *(edge.name for edge in edges[len(around.edges) :])])
+    return Beside(Plan({**around.nodes, **nodes}, edges, around.variables, around.first), own)
+
+
+def is_joined(found: Beside) -> bool:
+    """Whether edges lead from all that is in the exists() to the pattern around it."""
+    near = set(found.plan.names) - found.own
+    far = {edge.name: {edge.name, *(end for end in edge.ends if isinstance(end, str))} for edge in found.plan.edges}
+    while any(near & ends and not ends <= near for ends in far.values()):
+        near |= {name for ends in far.values() if near & ends for name in ends}
+    return found.own <= near
 
 
 def check_names(expr: s.Expr | None, plan_: Plan, ontology: Ontology) -> None:

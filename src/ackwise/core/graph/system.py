@@ -6,6 +6,8 @@ from ackwise.core.graph import syntax as s
 
 WATCH, EVENT, LETTER, SESSION, TICK = 1, 2, 3, 4, 5
 HAS_WATCH, WATCH_EVENT, WATCH_LETTER, LETTER_ITEM, DECLARES = 20, 21, 22, 23, 24
+UNTOLD = frozenset({EVENT, TICK, WATCH_EVENT})
+"""Their changes are made by being told, or by the very commit: no watch is told of them."""
 
 
 def _node(name: str, **attributes: str) -> s.NodeDecl:

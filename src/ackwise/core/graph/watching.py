@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
-from ackwise.core.graph import faults
+from ackwise.core.graph import faults, system
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.ontology import Ontology
-from ackwise.core.graph.patterns import Plan, check_bounds, check_names, looks_elsewhere, plan, tells_time
+from ackwise.core.graph.patterns import (
+    Plan,
+    beside,
+    check_bounds,
+    check_names,
+    check_size,
+    is_joined,
+    looks_elsewhere,
+    plan,
+    tells_time,
+)
 from ackwise.core.graph.projecting import aggregates_in
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Reason
@@ -55,6 +66,8 @@ class WatchSpec(msgspec.Struct, frozen=True):
     initial: Literal["full", "none"] | int = "full"
     filter: s.Expr | None = None
     deliver_on: str = "commit"
+    name: str = ""
+    """What its session calls it."""
 
     @property
     def consumes(self) -> bool:
@@ -66,6 +79,11 @@ class WatchSpec(msgspec.Struct, frozen=True):
         return QueuePolicy(
             lease_seconds=self.ack_timeout / 1000, retry_limit=self.max_redeliveries, delivery_limit=None
         )
+
+    @property
+    def looked_at(self) -> tuple[s.Expr | None, ...]:
+        """All that a change of the graph may change: whether something matches, what is shown of it, and its place."""
+        return self.condition, *(projection.of for projection in self.returns.projections), *self.ordering
 
     @property
     def condition(self) -> s.Expr | None:
@@ -83,11 +101,12 @@ def reason_shown(reason: Reason) -> str:
 def spec_of(watch: s.Watch, ontology: Ontology) -> WatchSpec:
     """The watch that a statement asks for, checked."""
     chosen = _chosen(watch.options)
-    spec = WatchSpec(watch.pattern, watch.returns, watch.where, watch.text, **_fields(chosen))
+    spec = WatchSpec(watch.pattern, watch.returns, watch.where, watch.text, name=watch.name or "", **_fields(chosen))
     found = plan(watch.pattern, ontology)
     for expr in (*spec.ordering, *(p.of for p in watch.returns.projections)):
         _check(expr, found, ontology, watch.at)
     _check_condition(spec.condition, found, ontology, watch.at)
+    _check_told(found, found.names, watch.at)
     kinds = [ontology.by_id[number] for number in found.types(found.first)]
     if spec.consumes:
         if any(kind.protected for kind in kinds):
@@ -112,6 +131,16 @@ def _check(expr: s.Expr | None, found: Plan, ontology: Ontology, at: faults.At) 
     check_names(expr, found, ontology)
     if looks_elsewhere(expr):
         raise faults.not_supported("an attribute of #name in a WATCH (put its node into the pattern)", at)
+    for one in beside(expr, found, ontology):
+        if not is_joined(one):
+            raise faults.not_supported("an exists() in a WATCH that no edge joins to the watch's own pattern", at)
+        check_size(one.plan, at)
+        _check_told(one.plan, one.own, at)
+
+
+def _check_told(found: Plan, names: Iterable[str], at: faults.At) -> None:
+    if any(found.types(name) <= system.UNTOLD for name in names):
+        raise faults.not_supported("a WATCH of events or of the tick (what they say changes with every commit)", at)
 
 
 def _check_condition(expr: s.Expr | None, found: Plan, ontology: Ontology, at: faults.At) -> None:

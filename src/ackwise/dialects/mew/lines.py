@@ -1,7 +1,11 @@
-"""What a session says: one object per line, the same in a file's output, over HTTP and in a stream of events."""
+"""What a session says: one object per line, the same in a file's output, over HTTP and in a stream of events.
+
+In full a line has all that is needed to show it to somebody at the other end.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -21,7 +25,7 @@ class Result(msgspec.Struct):
     done: Done
     handle: str | None = None
 
-    def as_object(self) -> Object:
+    def as_object(self, *, full: bool = False) -> Object:
         done = self.done
         found: Object = {
             "kind": "result",
@@ -40,6 +44,8 @@ class Result(msgspec.Struct):
         }
         if done.declared:
             found["declared"] = done.declared
+        if full and done.handle is not None:
+            found["id"] = done.handle
         if done.found is not None:
             found["found"] = done.found
         if done.delivery_id is not None:
@@ -49,6 +55,8 @@ class Result(msgspec.Struct):
                 "attempts": done.attempts,
                 "reason": done.reason,
             }
+            if full:
+                found |= {"failures": done.failures, "limit": done.limit}
         return found
 
     @property
@@ -71,7 +79,7 @@ class Event(msgspec.Struct):
     failures: int | None = None
     limit: int | None = None
 
-    def as_object(self) -> Object:
+    def as_object(self, *, full: bool = False) -> Object:
         found: Object = {"kind": "event", "watch": self.watch, "type": self.type}
         if self.type == "initial":
             return found | {"matches": self.matches or [], "tick": self.tick}
@@ -83,6 +91,8 @@ class Event(msgspec.Struct):
         found["tick"] = self.tick
         if self.type == "consumed":
             found["attempt"] = self.attempt
+            if full:
+                found |= {"failures": self.failures, "limit": self.limit}
         return found
 
 
@@ -100,7 +110,7 @@ class Note(msgspec.Struct):
     hint: str = ""
     source: str = ""
 
-    def as_object(self) -> Object:
+    def as_object(self, *, full: bool = False) -> Object:
         found: Object = {
             "kind": self.kind,
             "code": self.code,
@@ -113,6 +123,8 @@ class Note(msgspec.Struct):
         }
         if self.hint:
             found["hint"] = self.hint
+        if full and self.source:
+            found["source"] = self.source
         return found
 
 
@@ -121,7 +133,7 @@ class Mark(msgspec.Struct):
 
     name: str
 
-    def as_object(self) -> Object:
+    def as_object(self, *, full: bool = False) -> Object:
         return {"kind": "step", "name": self.name}
 
 
@@ -130,11 +142,16 @@ class Said(msgspec.Struct):
 
     text: str
 
-    def as_object(self) -> Object:
+    def as_object(self, *, full: bool = False) -> Object:
         return {"kind": "text", "text": self.text}
 
 
 Line = Result | Event | Note | Mark | Said
+Emit = Callable[[Line], object]
+
+
+def drop(line: Line) -> None:
+    """For talks that say nothing of interest."""
 
 
 def event_line(event: WatchEvent, shown: str) -> Event | Note:
@@ -171,11 +188,21 @@ def error_line(error: GraphError, above: int = 0) -> Note:
     )
 
 
+def error_from(line: Note) -> GraphError:
+    """The error that a line tells of."""
+    error = GraphError(line.code, line.message, name=line.name, at=(line.line, line.column))
+    error.hint = line.hint
+    if line.delivery_id is not None:
+        error.details["delivery_id"] = line.delivery_id
+    return error
+
+
 def line_from(found: Object) -> Line:
     """A line as it came over the wire."""
     match found["kind"]:
         case "result":
-            fields = {name: found[name] for name in Done.__struct_fields__ if name in found and name != "handle"}
+            fields = {name: found[name] for name in Done.__struct_fields__ if name in found}
+            fields["handle"] = found.get("id")
             return Result(found["n"], found["line"], found["statement"], Done(**fields), found["handle"])
         case "event":
             return Event(**{name: value for name, value in found.items() if name != "kind"})

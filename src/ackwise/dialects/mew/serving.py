@@ -1,7 +1,8 @@
 """MEW over HTTP: `POST /mew` runs a text in a session, `/mew/events` is a WebSocket that its events come through.
 
-A session's names live here; its watches and deliveries in the store. A socket that is closed ends its session cleanly;
-one that breaks off, or a session that nobody has used for a while, is a lost connection.
+A session's names live here; its watches, with their names, and deliveries in the store, so that it finds them again
+after a restart. A socket that is closed ends its session cleanly; one that breaks off, or a session that nobody has
+used for a while, is a lost connection.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from ackwise.broker import AsyncBroker
 from ackwise.broker.duties import complain
 from ackwise.core import limits
 from ackwise.core.errors import AckwiseError, BadInput, Overloaded
-from ackwise.core.graph.commands import Fetched, ReleaseGraph
+from ackwise.core.graph.commands import Done, EndGraphSession, Fetched, ReleaseGraph
+from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.dialects.http import Answer, Call, Receive, Route, Scope, Send, answer
-from ackwise.dialects.mew.driving import AsyncDriver, Emit, drop
-from ackwise.dialects.mew.lines import Event, Line, Object
+from ackwise.dialects.mew.aio.driving import AsyncDriver
+from ackwise.dialects.mew.lines import Emit, Event, Line, Object, drop, error_line
 from ackwise.dialects.mew.talk import Session
 
 IDLE = 300.0
@@ -50,6 +52,8 @@ class MewBody(msgspec.Struct, forbid_unknown_fields=True):
     keep_going: bool = False
     above: int = 0
     actor: str | None = None
+    full: bool = False
+    """Lines with all that a prompt at the other end shows."""
 
 
 _BODY = msgspec.json.Decoder(MewBody)
@@ -90,28 +94,38 @@ class MewFace:
         seat = self._seat(body.session, body.actor)
         lines: list[Object] = []
         fine = True
+
+        def emit(line: Line) -> None:
+            lines.append(line.as_object(full=body.full))
+
         async with seat.lock:
             if body.text.strip() in ("\\dt", "\\dg"):
                 talk = seat.session.describe(body.text.strip()[1:])
-                await self._driver.drive(talk, lambda line: lines.append(line.as_object()))
+                await self._driver.drive(talk, emit)
             elif body.text.strip():
                 events = 0 if seat.sockets else body.events
                 talk = seat.session.run(
                     body.text, body.params, above=body.above, keep_going=body.keep_going, events=events
                 )
-                fine = await self._driver.drive(talk, lambda line: lines.append(line.as_object()))
+                fine = await self._driver.drive(talk, emit)
         if not body.text.strip():
-            await call.unless_gone(self._fetch(seat, body, lines))
+            try:
+                await call.unless_gone(self._fetch(seat, body, emit))
+            except GraphError as problem:
+                fine = False
+                emit(error_line(problem))
         seat.used_at = time.monotonic()
         return answer({"session": seat.session.id, "lines": lines, "fine": fine})
 
     async def delete(self, call: Call) -> Answer:
-        """A clean end."""
-        seat = self._seats.pop(call.params[0], None)
-        if seat is not None:
-            async with seat.lock:
-                await self._end(seat, lost=False)
-        return answer({"session": call.params[0], "ended": seat is not None})
+        """The end of a session, also of one that was with another server: a clean one, or `?lost=true`."""
+        found, lost = call.params[0], call.query.get("lost", "false")
+        if lost not in ("true", "false"):
+            raise BadInput(f"lost must be true or false, not {lost!r:.40}")
+        seat = self._seats.pop(found, None)
+        async with seat.lock if seat is not None else contextlib.nullcontext():
+            done: Done = await self._broker.send(EndGraphSession(session=found, lost=lost == "true"))
+        return answer({"session": found, "ended": bool(done.found)})
 
     def _seat(self, found: str | None, actor: str | None = None) -> Seat:
         if found is not None:
@@ -119,27 +133,39 @@ class MewFace:
         seat = self._seats.get(found) if found is not None else None
         if seat is None:
             if len(self._seats) >= MOST_SESSIONS:
-                raise Overloaded("too many sessions; end some, or wait for idle ones to be forgotten")
+                self._make_room()
             seat = Seat(Session(found, actor=actor, most_watches=self._most_watches))
             self._seats[seat.session.id] = seat
             if self._tidying is None:
                 self._tidying = self._broker.loop.create_task(self._tidy())
         seat.used_at = time.monotonic()
+        self._seats[seat.session.id] = self._seats.pop(seat.session.id)  # the one last used comes last
         return seat
 
-    async def _fetch(self, seat: Seat, body: MewBody, lines: list[Object]) -> None:
+    def _make_room(self) -> None:
+        """The session that was not used for longest ends, if it has nothing to lose but what it calls things."""
+        for found, seat in self._seats.items():
+            if not seat.sockets and not seat.lock.locked() and not seat.session.is_busy:
+                del self._seats[found]
+                self._broker.keep(self._broker.loop.create_task(self._end(seat, lost=False)))
+                return
+        raise Overloaded("too many sessions have watches or transactions; end some, or wait for idle ones to be lost")
+
+    async def _fetch(self, seat: Seat, body: MewBody, emit: Emit) -> None:
         """Events that are there, or the first that come."""
         if not body.events:
             return
-        watch = seat.session.watch_id(body.watch) if body.watch is not None else None
         end = time.monotonic() + body.wait
         bell = await self._listen(seat)
         try:
             while True:
                 seat.rung.clear()
-                until = await self._take(seat, body.events, watch, lambda line: lines.append(line.as_object()))
+                lines: list[Line] = []
+                until = await self._take(seat, body.events, body.watch, lines.append)
+                for line in lines:
+                    emit(line)
                 left = end - time.monotonic()
-                if lines or left <= 0:
+                if lines or left <= 0 or self._broker.draining:
                     return
                 await self._wait(seat, until, left)
                 seat.used_at = time.monotonic()
@@ -229,7 +255,7 @@ class MewFace:
     async def _end(self, seat: Seat, *, lost: bool) -> None:
         try:
             await self._driver.drive(seat.session.end(lost=lost), drop)
-        except AckwiseError as problem:
+        except Exception as problem:  # others still have to be ended
             complain("ending a MEW session", problem)
 
     async def _tidy(self) -> None:
@@ -241,11 +267,9 @@ class MewFace:
                     await self._end(seat, lost=True)
 
     async def close(self) -> None:
-        """The server drains: every session ends cleanly."""
+        """The server drains. Its sessions stand, with what they were handed: they may come back after a restart."""
         if self._tidying is not None:
             self._tidying.cancel()
-        for seat in self._seats.values():
-            await self._end(seat, lost=False)
         self._seats.clear()
 
 

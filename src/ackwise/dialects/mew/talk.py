@@ -7,7 +7,9 @@ So threads and event loops run the very same talk.
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Generator, Mapping
+from itertools import count
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,7 +17,7 @@ import msgspec
 from ackwise.core.commands import Command, Sweep
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
-from ackwise.core.graph.closing import Bindings, closed
+from ackwise.core.graph.closing import Bindings, closed, spawned
 from ackwise.core.graph.commands import (
     Asked,
     AskGraph,
@@ -53,6 +55,10 @@ class Pause(msgspec.Struct):
 T = TypeVar("T")
 Wish = Command | Query | Now | Pause
 Talking = Generator[Wish | Line, Any, T]
+MOST_STEPS = 2000
+"""Statements of one transaction. Each call with statements of it runs those before them once more."""
+_ALONE = (s.Begin, s.Commit, s.Rollback, s.Watch, s.Manage, s.Alter, s.Tick)
+"""Statements that are no part of a transaction."""
 BLOCKED_FOR = 10.0
 """Seconds that a statement waits for room in the buffer of a watch with `on_full: block`."""
 
@@ -78,7 +84,6 @@ class Session:
         self._broken = False
         self._names_before: dict[str, str] = {}
         self._count = 0
-        self._anonymous = 0
         self._awaited: set[str] = set()
         self._most_watches, self._blocked_for = most_watches, blocked_for
 
@@ -86,11 +91,21 @@ class Session:
     def in_transaction(self) -> bool:
         return self._transaction is not None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has, or had, watches, or is amid a transaction."""
+        return self.in_transaction or bool(self._handles)
+
     # coming and going
 
     def open(self) -> Talking[Opened]:
         if self.opened is None:
-            self.opened = yield OpenGraphSession(session=self.id)
+            found: Opened = yield OpenGraphSession(session=self.id)
+            for watch, name in found.handles.items():
+                self._handles[watch] = f"#{name}"
+                self.names.setdefault(name, watch)
+            self._awaited |= found.awaited
+            self.opened = found
         return self.opened
 
     def end(self, *, lost: bool = False) -> Talking[None]:
@@ -127,8 +142,9 @@ class Session:
                     at[0] + lines_before,
                     at[1],
                 )
-            for statement in parsed.statements:
-                worked = yield from self._one(statement, params or {}, rest, lines_before)
+            ahead = deque(parsed.statements)
+            while ahead:
+                worked = yield from self._next(ahead, {**self.params, **(params or {})}, rest, lines_before)
                 if events:
                     yield from self.fetch(events)
                 fine = fine and worked
@@ -143,25 +159,76 @@ class Session:
             if not keep_going or base >= len(text) or not parsed.resume:
                 return False
 
+    def _next(self, ahead: deque[s.Statement], params: Mapping[str, Any], text: str, above: int) -> Talking[bool]:
+        """The next statement; in a transaction all up to its end, or the end of the text."""
+        if self._transaction is None or self._broken or isinstance(ahead[0], _ALONE):
+            return (yield from self._one(ahead.popleft(), params, text, above))
+        # Each try runs all that came before once more, so as many as there are share one.
+        tried, problem = yield from self._gathered(ahead, params)
+        if tried:
+            steps = (*self._transaction, *(step for _, step in tried))
+            try:
+                ran: Ran = yield from self._patiently(self._command(steps, dry=True, tried=len(self._transaction)))
+            except GraphError as refusal:
+                ran = Ran([], refusal)
+            problem = ran.refused or problem
+            fresh = ran.done[len(self._transaction) :]
+            for (statement, step), done in zip(tried, fresh, strict=False):
+                yield from self._told(statement, done, above)
+                if not _looks(step.statement):
+                    self._transaction.append(step)
+            ahead.extendleft(statement for statement, _ in reversed(tried[len(fresh) :]))
+        if problem is not None:
+            yield self._failed(ahead.popleft(), problem, text, above)
+        return problem is None
+
+    def _gathered(
+        self, ahead: deque[s.Statement], params: Mapping[str, Any]
+    ) -> Talking[tuple[list[tuple[s.Statement, Step]], GraphError | None]]:
+        """Statements of a transaction, as steps; and what is wrong with the one behind them."""
+        assert self._transaction is not None
+        # One instant for the whole transaction.
+        now = self._transaction[0].now if self._transaction else (yield Now())
+        names = dict(self.names)
+        tried: list[tuple[s.Statement, Step]] = []
+        while ahead and not isinstance(ahead[0], _ALONE):
+            try:
+                if len(self._transaction) + len(tried) >= MOST_STEPS:
+                    raise faults.constraint(f"a transaction has at most {MOST_STEPS} statements", ahead[0].at)
+                ready = closed(ahead[0], Bindings(names, params, self.id, self.actor))
+            except GraphError as problem:
+                return tried, problem
+            tried.append((ahead.popleft(), Step(ready, _mint(), now)))
+            if isinstance(ready, s.Spawn | s.Link):
+                for name in spawned((ready,)):
+                    names.pop(name, None)  # the steps behind it learn what it stands for from the store
+        return tried, None
+
     def _one(self, statement: s.Statement, params: Mapping[str, Any], text: str, above: int) -> Talking[bool]:
         try:
-            done = yield from self._statement(statement, {**self.params, **params})
+            done = yield from self._statement(statement, params)
         except GraphError as problem:
-            if problem.at == faults.NOWHERE:
-                problem.at = statement.at
-            self._break()
-            yield error_line(pointed(problem, text), above)
+            yield self._failed(statement, problem, text, above)
             return False
+        yield from self._told(statement, done, above)
+        if isinstance(done.refused, GraphError):
+            yield error_line(done.refused, above)
+            return False
+        return True
+
+    def _told(self, statement: s.Statement, done: Done, above: int) -> Talking[None]:
         self._count += 1
         handle = self._named(statement, done) if isinstance(statement, s.Watch) else None
         self.names.update(done.bindings)
         yield Result(self._count, statement.at[0] + above, word_of(statement), done, handle)
         if done.warning:
             yield Note("notice", "E8007", "DEAD_LETTER_FAILED", done.warning, statement.at[0] + above, 1, handle)
-        if isinstance(done.refused, GraphError):
-            yield error_line(done.refused, above)
-            return False
-        return True
+
+    def _failed(self, statement: s.Statement, problem: GraphError, text: str, above: int) -> Note:
+        if problem.at == faults.NOWHERE:
+            problem.at = statement.at
+        self._break()
+        return error_line(pointed(problem, text), above)
 
     def _break(self) -> None:
         """A failing statement rolls its transaction back; nothing more is taken until that is acknowledged."""
@@ -187,30 +254,22 @@ class Session:
                 return (yield from self._end_transaction(statement))
         if self._broken:
             raise faults.constraint("the transaction was rolled back; say ROLLBACK and begin again", statement.at)
+        if self._transaction is not None:
+            raise faults.not_supported(f"{word_of(statement)} inside a transaction", statement.at)
         ready = closed(statement, Bindings(self.names, params, self.id, self.actor))
-        looks = isinstance(ready, s.Inspect) or (isinstance(ready, s.Match) and not ready.mutations)
-        if self._transaction is None:
-            if isinstance(ready, s.Match | s.Inspect) and looks:
-                asked: Asked = yield AskGraph(statement=ready, session=self.id)
-                while asked.due:
-                    # What time alone has made so is so before it is looked at.
-                    yield Sweep(duties=("graph",))
-                    asked = yield AskGraph(statement=ready, session=self.id)
-                return Done(columns=asked.columns, rows=asked.rows, found=asked.found)
-            step = Step(ready, _mint())
-            if isinstance(ready, s.Watch):
-                # Before anybody can see an event of it.
-                self._handles[minted("_Watch", step.mint)] = f"#{self._name_of(ready)}"
-            ran: Ran = yield from self._patiently(self._command((step,)))
-            return ran.done[-1]
-        if isinstance(ready, s.Watch | s.Manage | s.Alter | s.Tick):
-            raise faults.not_supported(f"{word_of(ready)} inside a transaction", statement.at)
-        # One instant for the whole transaction.
-        now = self._transaction[0].now if self._transaction else (yield Now())
-        step = Step(ready, _mint(), now)
-        ran = yield from self._patiently(self._command((*self._transaction, step), dry=True))
-        if not looks:
-            self._transaction.append(step)
+        if isinstance(ready, s.Match | s.Inspect) and _looks(ready):
+            asked: Asked = yield AskGraph(statement=ready, session=self.id)
+            while asked.due:
+                # What time alone has made so is so before it is looked at.
+                yield Sweep(duties=("graph",))
+                asked = yield AskGraph(statement=ready, session=self.id)
+            return Done(columns=asked.columns, rows=asked.rows, found=asked.found)
+        mint = _mint()
+        if isinstance(ready, s.Watch):
+            ready = msgspec.structs.replace(ready, name=self._name_of(ready))
+            # Before anybody can see an event of it.
+            self._handles[minted("_Watch", mint)] = f"#{ready.name}"
+        ran: Ran = yield from self._patiently(self._command((Step(ready, mint),)))
         return ran.done[-1]
 
     def _end_transaction(self, statement: s.Commit | s.Rollback) -> Talking[Done]:
@@ -226,7 +285,7 @@ class Session:
         if not steps:
             return Done()
         try:
-            ran: Ran = yield from self._patiently(self._command(tuple(steps), replay=True))
+            ran: Ran = yield from self._patiently(self._command(tuple(steps), tried=len(steps)))
         except GraphError:
             self._take_names_back()
             raise
@@ -236,12 +295,12 @@ class Session:
                 setattr(total, field, getattr(total, field) + getattr(done, field))
         return total
 
-    def _command(self, steps: tuple[Step, ...], *, dry: bool = False, replay: bool = False) -> RunGraph:
+    def _command(self, steps: tuple[Step, ...], *, dry: bool = False, tried: int = 0) -> RunGraph:
         return RunGraph(
             session=self.id,
             steps=steps,
             dry=dry,
-            replay=replay,
+            tried=tried,
             most_watches=self._most_watches,
             awaited=frozenset(self._awaited),
         )
@@ -261,20 +320,22 @@ class Session:
             yield pause
 
     def _named(self, watch: s.Watch, done: Done) -> str:
-        """A watch's handle: the name it is given, an alias that is free, or one that is made up."""
+        """A watch's handle, known from now on."""
         assert done.handle is not None
         name = self._handles[done.handle].removeprefix("#")
-        self._anonymous += name == f"watch_{self._anonymous + 1}"
         self.names[name] = done.handle
         if done.warning:
             self._awaited |= {o.value.id for o in watch.options if isinstance(o.value, s.IdRef)}
         return f"#{name}"
 
     def _name_of(self, watch: s.Watch) -> str:
+        """The name it is given, an alias that is free, or one that is made up."""
         alias = watch.returns.projections[-1].alias
         if watch.name is not None:
             return watch.name
-        return alias if alias is not None and alias not in self.names else f"watch_{self._anonymous + 1}"
+        if alias is not None and alias not in self.names:
+            return alias
+        return next(name for number in count(1) if (name := f"watch_{number}") not in self.names)
 
     def describe(self, what: str) -> Talking[bool]:
         r"""`\\dt` says what is declared, `\\dg` how much there is of it."""
@@ -291,13 +352,11 @@ class Session:
     def shown(self, watch: str) -> str:
         return self._handles.get(watch, f"#{watch}")
 
-    def watch_id(self, handle: str) -> str:
-        """The id of a watch from its handle."""
-        name = handle.removeprefix("#")
-        return self.names.get(name, name)
-
-    def fetch(self, most: int, watch: str | None = None) -> Talking[Fetched]:
-        """Events that are due, as lines; the last delivery id becomes a parameter."""
+    def fetch(self, most: int, handle: str | None = None) -> Talking[Fetched]:
+        """Events that are due (of one watch, by its handle), as lines; the last delivery id becomes a parameter."""
+        yield from self.open()
+        name = (handle or "").removeprefix("#")
+        watch = s.IdRef(self.names.get(name, name), f"#{name}") if handle is not None else None
         fetched: Fetched = yield FetchGraph(session=self.id, most=most, watch=watch)
         for event in fetched.events:
             line = event_line(event, self.shown(event.watch))
@@ -305,6 +364,11 @@ class Session:
                 self.params["delivery_id"] = line.delivery_id
             yield line
         return fetched
+
+
+def _looks(statement: s.Statement) -> bool:
+    """Whether it only looks."""
+    return isinstance(statement, s.Inspect) or (isinstance(statement, s.Match) and not statement.mutations)
 
 
 def _mint() -> int:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import msgspec
 
 from ackwise.client.servers import base_of, error_of
 from ackwise.client.wires.reply import Broken, Unsent
 from ackwise.core.errors import OutcomeUnknown, StoreUnavailable
-from ackwise.dialects.mew.driving import AsyncDriver, Emit, drop
-from ackwise.dialects.mew.lines import line_from
+from ackwise.dialects.mew.aio.driving import AsyncDriver
+from ackwise.dialects.mew.lines import Emit, Note, drop, error_from, line_from
 from ackwise.dialects.mew.talk import Session
+from ackwise.mew.naming import Names
 from ackwise.mew.reaching import AsyncBell, AsyncBroker, AsyncWire
 
 LOOK_EVERY = 5.0
@@ -30,7 +32,7 @@ class AsyncDesk(Protocol):
         ...
 
     async def fetch(self, most: int, watch: str | None, wait: float, emit: Emit) -> None:
-        """Emit events, waiting up to `wait` seconds for the first."""
+        """Emit events (of one watch, by its handle), waiting up to `wait` seconds for the first."""
         ...
 
     async def describe(self, what: str, emit: Emit) -> None:
@@ -58,11 +60,10 @@ class AsyncLocalDesk:
         opened = await self._driver.drive(self.session.open(), emit)
         if self._bell is None:
             self._bell = AsyncBell(self.broker, opened.bell)
-        named = self.session.watch_id(watch) if watch is not None else None
         end = time.monotonic() + wait
         while True:
             self._bell.clear()
-            fetched = await self._driver.drive(self.session.fetch(most, named), emit)
+            fetched = await self._driver.drive(self.session.fetch(most, watch), emit)
             left = end - time.monotonic()
             if fetched.events or left <= 0:
                 return
@@ -87,18 +88,20 @@ class AsyncLocalDesk:
 class AsyncRemoteDesk:
     """A session at a server."""
 
-    def __init__(self, url: str, session: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, url: str, session: str, options: Mapping[str, Any], names: dict[str, str]) -> None:
         self._base = base_of(url)
         self._wire = AsyncWire(self._base)
         self._session, self._options = session, options
+        self._names = Names(names)
 
     async def run(
         self, text: str, params: Mapping[str, Any], emit: Emit, *, above: int, keep_going: bool, events: int
     ) -> bool:
         body = {"text": text, "params": params, "above": above, "keep_going": keep_going, "events": events}
         answer = await self._post(body, PATIENCE)
-        for line in answer["lines"]:
-            emit(line_from(line))
+        for line in map(line_from, answer["lines"]):
+            self._names.heed(line)
+            emit(line)
         return bool(answer["fine"])
 
     async def fetch(self, most: int, watch: str | None, wait: float, emit: Emit) -> None:
@@ -106,8 +109,10 @@ class AsyncRemoteDesk:
         while True:
             left = max(0.0, min(POLL, end - time.monotonic()))
             answer = await self._post({"text": "", "events": most, "watch": watch, "wait": left}, PATIENCE + left)
-            for line in answer["lines"]:
-                emit(line_from(line))
+            for line in map(line_from, answer["lines"]):
+                if isinstance(line, Note) and line.kind == "error":
+                    raise error_from(line)
+                emit(line)
             if answer["lines"] or time.monotonic() >= end:
                 return
 
@@ -116,7 +121,7 @@ class AsyncRemoteDesk:
             emit(line_from(line))
 
     async def _post(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:
-        whole = {**body, "session": self._session, **self._options}
+        whole = {**body, "session": self._session, "full": True, **self._options}
         try:
             reply = await self._wire.request("POST", "/mew", msgspec.json.encode(whole), timeout)
         except Unsent as problem:
@@ -130,8 +135,8 @@ class AsyncRemoteDesk:
 
     async def close(self, *, lost: bool) -> None:
         try:
-            if not lost:
-                await self._wire.request("DELETE", f"/mew/{self._session}", b"", PATIENCE)
+            path = f"/mew/{quote(self._session, safe='')}"
+            await self._wire.request("DELETE", f"{path}?lost=true" if lost else path, b"", PATIENCE)
         except (Unsent, Broken):
             pass
         finally:

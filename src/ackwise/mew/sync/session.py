@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import Any
 
 from ackwise.client.servers import is_server
+from ackwise.core.errors import BadInput
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
-from ackwise.dialects.mew.driving import Emit
-from ackwise.dialects.mew.lines import Event, Line, Note, Result
+from ackwise.dialects.mew.lines import Emit, Event, Line, Note, Result, error_from
 from ackwise.dialects.mew.talk import BLOCKED_FOR
 from ackwise.dialects.mew.talk import Session as Talk
 from ackwise.mew.reaching import Reach
@@ -38,11 +38,18 @@ class Session:
         session: str | None = None,
         actor: str | None = None,
         clock: Clock | None = None,
-        max_watches: int = MOST_WATCHES,
-        blocked_for: float = BLOCKED_FOR,
+        max_watches: int | None = None,
+        blocked_for: float | None = None,
     ) -> None:
+        if is_server(url) and (clock, max_watches, blocked_for) != (None, None, None):
+            raise BadInput("clock, max_watches and blocked_for are for a store of this process: a server has its own")
         self._url, self._clock = url, clock
-        self._talk = Talk(session, actor=actor, most_watches=max_watches, blocked_for=blocked_for)
+        self._talk = Talk(
+            session,
+            actor=actor,
+            most_watches=MOST_WATCHES if max_watches is None else max_watches,
+            blocked_for=BLOCKED_FOR if blocked_for is None else blocked_for,
+        )
         self._desk: Desk | None = None
         self.notices: deque[Note] = deque(maxlen=MOST_NOTICES)
         """What the watches had to say besides events, such as E8003."""
@@ -60,7 +67,7 @@ class Session:
         if self._desk is None:
             if is_server(self._url):
                 options = {"actor": self._talk.actor} if self._talk.actor is not None else {}
-                self._desk = RemoteDesk(self._url, self.id, options)
+                self._desk = RemoteDesk(self._url, self.id, options, self.names)
             else:
                 broker = Reach.broker(self._url, self._clock)
                 self._desk = LocalDesk(broker, self._talk, owned=True)
@@ -111,7 +118,7 @@ class Session:
         self._note(lines)
         for line in lines:
             if isinstance(line, Note) and line.kind == "error":
-                raise error_of(line)
+                raise error_from(line)
         return [line for line in lines if isinstance(line, Result)]
 
     def query(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[dict[str, Any]]:
@@ -150,7 +157,8 @@ class Session:
     ) -> Watching:
         """Run a WATCH and go through its events, one handed over at a time.
 
-        It ends when none comes for `wait` seconds (None: never).
+        It ends when none comes for `wait` seconds (None: never), or with its own `cancel`; when the watch is cancelled
+        otherwise that is E8002.
         """
         return Watching(self, text, {**(params or {}), **named}, wait)
 
@@ -184,6 +192,7 @@ class Watching:
         self.cancel()
 
     def cancel(self) -> None:
+        self._over = True
         if self.handle:
             self._session.run(f"CANCEL WATCH {self.handle}")
 
@@ -200,22 +209,11 @@ class Watching:
             for line in lines:
                 if isinstance(line, Event):
                     return line
-                if isinstance(line, Note) and line.kind == "error":
-                    raise error_of(line)
                 # A notice is no end, except that of a watch that was cancelled for its full buffer.
                 self._over = self._over or (isinstance(line, Note) and line.code == "E8005")
             if not lines:
                 break
         raise StopIteration
-
-
-def error_of(line: Note) -> GraphError:
-    """The error that a line tells of."""
-    error = GraphError(line.code, line.message, name=line.name, at=(line.line, line.column))
-    error.hint = line.hint
-    if line.delivery_id is not None:
-        error.details["delivery_id"] = line.delivery_id
-    return error
 
 
 def _id(delivery: Event | str) -> str:

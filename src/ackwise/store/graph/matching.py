@@ -45,6 +45,8 @@ class Wanted(msgspec.Struct, frozen=True):
     limit: int | None = None
     since: int | None = None
     """Only matches in which something changed after this tick."""
+    without: int | None = None
+    """An edge that is taken not to be there."""
 
 
 class _Query:
@@ -110,6 +112,10 @@ class _Query:
             base = base or alias
             aliases.append(alias)
             self._join_end(alias, end)
+        if either_way and base:
+            # An edge that joins a node with itself is the same from both sides.
+            far = f"SELECT 1 FROM {ends_table} AS far WHERE far.edge = {base}.edge AND far.slot = 0"  # noqa: S608
+            self.conditions.append(f"({base}.slot = 0 OR EXISTS ({far} AND far.node <> {base}.node))")
         if not base or not edge.name.startswith("~") or self.wanted.since is not None:
             alias = f"e{index}"
             self.tables.append(f"{entity_table} AS {alias}")
@@ -120,6 +126,8 @@ class _Query:
         self.number[edge.name] = f"{base}.edge" if base else f"{self.place[edge.name]}.no"
         if edge.name in self.wanted.fixed:
             self.conditions.append(f"{self.number[edge.name]} = {self.value(self.wanted.fixed[edge.name])}")
+        if self.wanted.without is not None:
+            self.conditions.append(f"{self.number[edge.name]} <> {self.value(self.wanted.without)}")
 
     def _join_end(self, alias: str, end: str | s.IdRef) -> None:
         if isinstance(end, s.IdRef):
@@ -161,10 +169,11 @@ class _Query:
             text += f" WHERE {' AND '.join(self.conditions)}"
         return 0 if self.never else int(self.reader.session.query(text, self.params)[0][0])
 
-    def finish(self) -> Compiled:
+    def finish(self, only: list[str] | None = None) -> Compiled:
+        """The whole statement; with `only` these variables, each combination of them once and in no order."""
         columns: dict[str, int] = {}
         chosen: list[str] = []
-        for name in self.plan.names:
+        for name in only or self.plan.names:
             columns[name] = len(chosen)
             if name in self.place:
                 alias = self.place[name]
@@ -178,11 +187,12 @@ class _Query:
             since = self.value(self.wanted.since)
             self.conditions.append("(" + " OR ".join(f"{a}.tick > {since}" for a in self.place.values()) + ")")
         # Made of names from this file and numbers; whatever a user wrote is a parameter.
-        text = f"SELECT {', '.join(chosen)} FROM {', '.join(self.tables)}"  # noqa: S608
+        text = f"SELECT {'DISTINCT ' if only else ''}{', '.join(chosen)} FROM {', '.join(self.tables)}"  # noqa: S608
         if self.conditions:
             text += f" WHERE {' AND '.join(self.conditions)}"
-        # Events count downwards, to be told from entities.
-        text += f" ORDER BY {first}{' DESC' if self.plan.types(self.plan.first) <= _EVENTS else ''}"
+        if not only:
+            # Events count downwards, to be told from entities.
+            text += f" ORDER BY {first}{' DESC' if self.plan.types(self.plan.first) <= _EVENTS else ''}"
         if self.wanted.limit is not None:
             text += f" LIMIT {self.value(self.wanted.limit)}"
         whole = [(name, at) for name, at in columns.items() if name in self.place]
@@ -268,24 +278,40 @@ def _candidates(
         yield row, judge(where, scope.with_names(names))
 
 
-def scope_of(reader: Reader, names: Mapping[str, Entity]) -> Scope:
-    return Scope(names, reader.now, reader.tick, lambda exists, here: _exists(reader, exists, here), reader.by_id)
+def around(reader: Reader, joined: Plan, where: s.Expr | None, names: list[str], wanted: Wanted) -> Iterator[Row]:
+    """What a pattern's exists() is joined with: matches, by the pattern's own names, of which WHERE is not judged."""
+    compiled = _Query(reader, joined, where, wanted).finish(names)
+    if compiled.never:
+        return
+    for found in reader.session.query(compiled.text, compiled.params):
+        entities = {name: reader.entity(found[at : at + 5]) for name, at in compiled.whole}
+        yield Row(entities, tuple(found[at] for at in compiled.columns.values()))
 
 
-def _exists(reader: Reader, exists: s.Exists, names: Mapping[str, Entity]) -> bool:
+def scope_of(reader: Reader, names: Mapping[str, Entity], without: int | None = None) -> Scope:
+    """`without` is an edge that no exists() finds."""
+    return Scope(
+        names, reader.now, reader.tick, lambda exists, here: _exists(reader, exists, here, without), reader.by_id
+    )
+
+
+def _exists(reader: Reader, exists: s.Exists, names: Mapping[str, Entity], without: int | None) -> bool:
     """Whether the inner pattern has a match in which the names of the outer one stay what they are."""
     outer = {name: entity for name, entity in names.items() if not name.startswith("~")}
     inner = plan(exists.pattern, reader.ontology, frozenset(outer))
+    if any(entity.type.id not in inner.nodes.get(name, {entity.type.id}) for name, entity in outer.items()):
+        return False
     nodes = {name: kinds for name, kinds in inner.nodes.items() if name not in outer}
     first = inner.first if inner.first not in outer else next(iter([*nodes, *(edge.name for edge in inner.edges)]), "")
     if not first:
         return True
     inner = Plan(nodes, inner.edges, inner.variables, first)
-    compiled = _Query(reader, inner, exists.where, Wanted({name: entity.no for name, entity in outer.items()})).finish()
+    wanted = Wanted({name: entity.no for name, entity in outer.items()}, without=without)
+    compiled = _Query(reader, inner, exists.where, wanted).finish()
     if compiled.never:
         return False
     for found in reader.session.query(compiled.text, compiled.params):
         here = {name: reader.entity(found[at : at + 5]) for name, at in compiled.whole}
-        if holds(exists.where, scope_of(reader, {**outer, **here})):
+        if holds(exists.where, scope_of(reader, {**outer, **here}, without)):
             return True
     return False

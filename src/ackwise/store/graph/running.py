@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import assert_never
 
 import msgspec
 
 from ackwise.core import limits
-from ackwise.core.graph import faults, spelling
+from ackwise.core.graph import declaring, faults, spelling
 from ackwise.core.graph import syntax as s
+from ackwise.core.graph.closing import Bindings, closed
 from ackwise.core.graph.commands import (
     Asked,
     AskGraph,
@@ -54,9 +56,18 @@ def run(turn: Turn, command: RunGraph) -> Ran:
     """All steps or none. A dry run leaves nothing but what watches with `visibility: immediate` are shown."""
     expire_due(turn)
     turn.savepoint()
+    ran = Ran([])
+    shown: list[Difference] = []
     try:
         graph = Graph(turn)
-        done, shown = _run_steps(graph, command)
+        try:
+            for done, seen in _run_steps(graph, command):
+                ran.done.append(done)
+                shown += seen
+        except GraphError as problem:
+            if not command.dry:
+                raise
+            ran.refused = problem
         if not command.dry:
             finish(graph)
             _show(graph, shown)
@@ -64,41 +75,41 @@ def run(turn: Turn, command: RunGraph) -> Ran:
         turn.undo()
         standing.forget(turn.session)
         raise
-    if command.dry:
-        turn.undo()
-        if any(one.events for one in shown):
-            late = Graph(turn)
-            _show(late, shown)
-    else:
+    if not command.dry:
         turn.keep()
-    return Ran(done)
-
-
-def _run_steps(graph: Graph, command: RunGraph) -> tuple[list[Done], list[Difference]]:
-    done: list[Done] = []
-    shown: list[Difference] = []
-    for number, step in enumerate(command.steps):
-        last = number == len(command.steps) - 1
-        impatient = Tracker(graph, graph.watches.immediate) if last and not command.replay else None
-        if impatient is not None:
-            graph.trackers.append(impatient)
+        return ran
+    turn.undo()
+    if ran.refused is not None:
+        standing.forget(turn.session)
+    if any(one.events for one in shown):
+        turn.savepoint()
         try:
-            one = _step(graph, command, step)
-        except GraphError as problem:
-            problem.details["step"] = number
+            _show(Graph(turn), shown)
+        except BaseException:
+            turn.undo()
             raise
-        if one.refused is not None and (command.dry or command.replay):
-            raise one.refused
-        if impatient is not None:
+        turn.keep()
+    return ran
+
+
+def _run_steps(graph: Graph, command: RunGraph) -> Iterator[tuple[Done, list[Difference]]]:
+    """What each step did, and what watches that do not wait for the commit see of it."""
+    names: dict[str, str] = {}
+    for number, step in enumerate(command.steps):
+        impatient = Tracker(graph, graph.watches.immediate)
+        if number >= command.tried:
+            graph.trackers.append(impatient)
+        done = _step(graph, command, step, closed(step.statement, Bindings(names)) if names else step.statement)
+        if done.refused is not None and (command.dry or command.tried):
+            raise done.refused
+        names |= done.bindings
+        if number >= command.tried:
             graph.trackers.remove(impatient)
-            shown = impatient.differences()
-        done.append(one)
-    return done, shown
+        yield done, impatient.differences()
 
 
-def _step(graph: Graph, command: RunGraph, step: Step) -> Done:
+def _step(graph: Graph, command: RunGraph, step: Step, statement: s.Statement) -> Done:
     graph.begin_step(step.mint, step.now if step.now is not None else graph.turn.now)
-    statement = step.statement
     done = Done()
     match statement:
         case s.Spawn() | s.Link() | s.Set() | s.Kill() | s.Unlink():
@@ -136,7 +147,7 @@ def finish(graph: Graph) -> None:
     if not graph.changed:
         return
     Mutator(graph, Done()).check_cardinality()
-    for found in graph.trackers[0].differences():
+    for found in [one for tracker in graph.trackers for one in tracker.differences()]:
         if found.watch.pool:
             pools.reconcile(graph, found)
         else:
@@ -172,6 +183,7 @@ def _declare(graph: Graph, statement: s.Ontology) -> Done:
             continue
         number += 1
         ontology.add(number, declaration)
+        declaring.check(declaration, ontology, matching.scope_of(graph, {}))
         graph.session.run(
             "mew_type_insert",
             {"id": number, "name": declaration.name, "declared": _stored(declaration)},
@@ -293,16 +305,15 @@ def inspect(reader: Reader, statement: s.Inspect) -> Asked:
 
 def open_session(turn: Turn, command: OpenGraphSession) -> Opened:
     limits.name(command.session, "session")
-    graph = Graph(turn)
-    return Opened(watching.open_session(graph, command.session).no)
+    return watching.opened(Graph(turn), command.session)
 
 
 def end_session(turn: Turn, command: EndGraphSession) -> Done:
     expire_due(turn)
     graph = Graph(turn, unasked=True)
-    watching.end_session(graph, command.session, lost=command.lost)
+    found = watching.end_session(graph, command.session, lost=command.lost)
     finish(graph)
-    return Done()
+    return Done(found=found)
 
 
 def release(turn: Turn, command: ReleaseGraph) -> Done:
@@ -319,11 +330,12 @@ def fetch(turn: Turn, command: FetchGraph) -> Fetched:
     graph = Graph(turn, unasked=True)
     graph.tick = graph.state.tick
     row = graph.session.row("mew_session_by_id", {"id": command.session})
-    if row is None:
-        return Fetched([])
-    rows = [watch_from(one) for one in graph.session.rows("mew_watches_of_session", {"session": row[0]})]
+    rows = [watch_from(one) for one in graph.session.rows("mew_watches_of_session", {"session": row[0]})] if row else []
     if command.watch is not None:
-        rows = [one for one in rows if one.id == command.watch]
+        one = watching.owned(graph, command.session, command.watch)
+        rows = [row for row in rows if row.no == one.no]
+        if not rows:
+            raise faults.watch_not_found(command.watch.shown, command.watch.at, cannot="fetch from")
     fetched = Handing(graph, command).run(rows)
     finish(graph)
     return fetched

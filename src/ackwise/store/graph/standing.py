@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from ackwise.core.graph.ontology import Ontology
-from ackwise.core.graph.patterns import Plan, bounds, exists_in, plan
+from ackwise.core.graph.patterns import Plan, beside, bounds, plan
 from ackwise.core.graph.values import Entity
 from ackwise.core.graph.watching import WatchSpec
+from ackwise.store.graph.reading import Reader
 from ackwise.store.session import Session
 
 _SPEC: msgspec.json.Decoder[WatchSpec] = msgspec.json.Decoder(WatchSpec)
+T = TypeVar("T")
 Key = tuple[object, ...]
+Name = tuple[int, bool]
+"""A watch, or a pool, and its number."""
 
 
 @lru_cache(maxsize=10_000)
@@ -32,102 +37,92 @@ class Standing(msgspec.Struct, eq=False):
     plan: Plan
     pool: bool = False
     alone: bool = False
-    """One node and nothing else: a change is judged without asking the database."""
-    everywhere: bool = False
-    """With exists() a match may depend on entities it does not contain."""
+    """One node and nothing else: a change is judged without asking the database for the match."""
+
+    @property
+    def name(self) -> Name:
+        return self.no, self.pool
 
 
 def standing(no: int, spec: WatchSpec, ontology: Ontology, *, pool: bool = False) -> Standing:
     found = plan(spec.pattern, ontology)
-    everywhere = any(exists_in(spec.condition))
-    alone = len(found.nodes) == 1 and not found.edges and not everywhere
-    return Standing(no, spec, found, pool, alone, everywhere)
+    return Standing(no, spec, found, pool, len(found.nodes) == 1 and not found.edges)
+
+
+class Look(msgspec.Struct, frozen=True, eq=False):
+    """A watch that has to be asked about an entity, which may be one of these variables of a pattern: the watch's own,
+    or that joined with one of its exists()."""
+
+    watch: Standing
+    plan: Plan
+    variables: set[str]
+
+
+Looks = dict[tuple[Name, int], Look]
 
 
 class Bucket:
     """The watches that look at one type: those that want a certain value or neighbour by that, the others plainly."""
 
     def __init__(self) -> None:
-        self.plain: dict[tuple[int, bool], tuple[Standing, set[str]]] = {}
-        self.keyed: dict[Key, dict[tuple[int, bool], tuple[Standing, set[str]]]] = {}
+        self.plain: Looks = {}
+        self.keyed: dict[Key, Looks] = {}
         self.attributes: dict[str, int] = {}
         self.slots: dict[int, int] = {}
+        self.far: dict[tuple[int, str], int] = {}
         self.via = 0
 
     def count(self, key: Key, by: int) -> None:
         match key:
             case ("attr", str(name), _):
-                self.attributes[name] = self.attributes.get(name, 0) + by
-                if not self.attributes[name]:
-                    del self.attributes[name]
+                _count(self.attributes, name, by)
             case ("end", int(slot), _):
-                self.slots[slot] = self.slots.get(slot, 0) + by
-                if not self.slots[slot]:
-                    del self.slots[slot]
+                _count(self.slots, slot, by)
+            case ("far", int(slot), str(name), _):
+                _count(self.far, (slot, name), by)
             case _:
                 self.via += by
 
 
-class Index:
-    """Who has to be asked about a change of an entity."""
+def _count(counts: dict[T, int], key: T, by: int) -> None:
+    counts[key] = counts.get(key, 0) + by
+    if not counts[key]:
+        del counts[key]
+
+
+class Places:
+    """Watches by what stands at certain variables of theirs."""
 
     def __init__(self) -> None:
         self._buckets: dict[int, Bucket] = {}
-        self._places: dict[tuple[int, bool], list[tuple[int, str, Key | None]]] = {}
-        self._everywhere: dict[int, dict[tuple[int, bool], Standing]] = {}
-        self.members: dict[tuple[int, bool], Standing] = {}
+        self._places: dict[Name, list[tuple[int, int, Key | None]]] = {}
 
-    def __len__(self) -> int:
-        return len(self.members)
-
-    def add(self, watch: Standing, ontology: Ontology) -> None:
-        name = watch.no, watch.pool
-        self.remove(watch.no, pool=watch.pool)
-        self.members[name] = watch
-        if watch.everywhere:
-            for kind in self._kinds(watch, ontology):
-                self._everywhere.setdefault(kind, {})[name] = watch
-            return
-        places = self._places[name] = []
-        for variable in watch.plan.names:
-            key = _key(watch, variable)
-            for kind in watch.plan.types(variable):
+    def add(self, watch: Standing, looked: Plan, variables: Iterable[str], number: int = 0) -> None:
+        """`number` tells the patterns of one watch apart."""
+        places = self._places.setdefault(watch.name, [])
+        for variable in variables:
+            key = _key(watch, looked, variable)
+            for kind in looked.types(variable):
                 bucket = self._buckets.setdefault(kind, Bucket())
                 where = bucket.plain if key is None else bucket.keyed.setdefault(key, {})
-                where.setdefault(name, (watch, set()))[1].add(variable)
+                where.setdefault((watch.name, number), Look(watch, looked, set())).variables.add(variable)
                 if key is not None:
                     bucket.count(key, 1)
-                places.append((kind, variable, key))
+                places.append((kind, number, key))
 
-    def remove(self, no: int, *, pool: bool) -> None:
-        name = no, pool
-        if self.members.pop(name, None) is None:
-            return
-        for watches in self._everywhere.values():
-            watches.pop(name, None)
-        for kind, _, key in self._places.pop(name, ()):
+    def remove(self, name: Name) -> None:
+        for kind, number, key in self._places.pop(name, ()):
             bucket = self._buckets[kind]
             if key is None:
-                bucket.plain.pop(name, None)
+                bucket.plain.pop((name, number), None)
             else:
                 bucket.count(key, -1)
                 if key in bucket.keyed:
-                    bucket.keyed[key].pop(name, None)
+                    bucket.keyed[key].pop((name, number), None)
                     if not bucket.keyed[key]:
                         del bucket.keyed[key]
 
-    def _kinds(self, watch: Standing, ontology: Ontology) -> set[int]:
-        kinds = {kind for name in watch.plan.names for kind in watch.plan.types(name)}
-        for exists in exists_in(watch.spec.condition):
-            inner = plan(exists.pattern, ontology, frozenset(watch.plan.names))
-            kinds |= {kind for name in inner.names for kind in inner.types(name)}
-        return kinds
-
-    def everywhere(self, kind: int) -> Iterable[Standing]:
-        return self._everywhere.get(kind, {}).values()
-
-    def concerned(self, entity: Entity, neighbours: Neighbours) -> Iterator[tuple[Standing, set[str]]]:
-        """The watches that may contain the entity as it is now, each with the variables it may be."""
+    def concerned(self, entity: Entity, neighbours: Neighbours) -> Iterator[Look]:
         bucket = self._buckets.get(entity.type.id)
         if bucket is None:
             return
@@ -141,15 +136,49 @@ class Index:
         for slot in bucket.slots:
             if slot < len(entity.target_ids):
                 yield "end", slot, entity.target_ids[slot]
+        for slot, name in bucket.far:
+            yield "far", slot, name, neighbours.value(entity, slot, name)
         if bucket.via:
             yield from neighbours(entity)
+
+
+class Index:
+    """Who has to be asked about a change of an entity."""
+
+    def __init__(self) -> None:
+        self.members: dict[Name, Standing] = {}
+        self.within = Places()
+        """By what their matches contain."""
+        self.beside = Places()
+        """By what only an exists() of theirs looks at."""
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def add(self, watch: Standing, ontology: Ontology) -> None:
+        self.remove(watch.no, pool=watch.pool)
+        self.members[watch.name] = watch
+        self.within.add(watch, watch.plan, watch.plan.names)
+        joined = (one for expr in watch.spec.looked_at for one in beside(expr, watch.plan, ontology))
+        for number, one in enumerate(joined):
+            self.beside.add(watch, one.plan, one.own, number)
+
+    def remove(self, no: int, *, pool: bool) -> None:
+        if self.members.pop((no, pool), None) is not None:
+            self.within.remove((no, pool))
+            self.beside.remove((no, pool))
 
 
 class Neighbours:
     """The edges of a node as keys: ("via", edge type, own slot, other slot, other id)."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, reader: Reader) -> None:
+        self._reader, self._session = reader, reader.session
+
+    def value(self, edge: Entity, slot: int, name: str) -> object:
+        """An attribute of what an edge has at an end."""
+        node = self._reader.by_no(edge.targets[slot]) if slot < len(edge.targets) else None
+        return node.attrs.get(name) if node is not None else None
 
     def __call__(self, entity: Entity) -> list[Key]:
         found: set[Key] = set()
@@ -159,13 +188,16 @@ class Neighbours:
         return list(found)
 
 
-def _key(watch: Standing, variable: str) -> Key | None:
+def _key(watch: Standing, looked: Plan, variable: str) -> Key | None:
     """What makes a match with this variable unlikely enough to look for; None when nothing does."""
+    wanted: dict[str, tuple[str, object]] = {}
     for bound in bounds(watch.spec.where):
-        if bound.variable == variable and bound.op == "=" and bound.attribute not in ("id", "_id", "_type"):
-            value = bound.value
-            return "attr", bound.attribute, int(value) if isinstance(value, int) else value
-    for edge in watch.plan.edges:
+        if bound.op == "=" and bound.attribute not in ("id", "_id", "_type"):
+            value = int(bound.value) if isinstance(bound.value, int) else bound.value
+            wanted.setdefault(bound.variable, (bound.attribute, value))
+    if variable in wanted:
+        return "attr", *wanted[variable]
+    for edge in looked.edges:
         if "symmetric" in edge.type.flags:
             continue
         fixed = [(slot, end.id) for slot, end in enumerate(edge.ends) if not isinstance(end, str) and end is not None]
@@ -174,6 +206,9 @@ def _key(watch: Standing, variable: str) -> Key | None:
         own = next((slot for slot, end in enumerate(edge.ends) if end == variable), None)
         if fixed and own is not None:
             return "via", edge.type.id, own, *fixed[0]
+        far = [(slot, *wanted[end]) for slot, end in enumerate(edge.ends) if isinstance(end, str) and end in wanted]
+        if far and edge.name == variable:
+            return "far", *far[0]
     return None
 
 

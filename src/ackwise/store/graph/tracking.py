@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ackwise.core.graph.evaluating import surely_holds
+from ackwise.core.graph.ontology import EdgeType
 from ackwise.core.graph.projecting import match_of
 from ackwise.core.graph.values import Entity
 from ackwise.store.graph import matching
 from ackwise.store.graph.matching import Row, Wanted
-from ackwise.store.graph.standing import Index, Neighbours, Standing
+from ackwise.store.graph.standing import Index, Look, Name, Neighbours, Standing
 
 if TYPE_CHECKING:
     from ackwise.store.graph.writing import Graph
 
-Found = dict[tuple[int, ...], Any]
+Key = tuple[int, ...]
+Found = dict[Key, Any]
 
 
 class Difference(msgspec.Struct):
@@ -31,100 +33,117 @@ class Difference(msgspec.Struct):
 
 
 class Tracker:
-    """Told before each change, so that it knows what was."""
+    """Told of each change, before it is made, so that it knows what was.
+
+    What a match contains is looked at before it changes. What only an exists() looks at may decide over matches that do
+    not contain it: those it is joined with are judged when it is about to change, or has just been made, as if it were
+    not there. Each match is judged once: the first change that concerns it finds it as it was.
+    """
 
     def __init__(self, graph: Graph, index: Index) -> None:
         self._graph, self._index = graph, index
-        self._neighbours = Neighbours(graph.session)
+        self._neighbours = Neighbours(graph)
         self._seen: set[int] = set()
         self._made: set[int] = set()
-        self._before: dict[tuple[int, bool], Found] = {}
-        self._firsts: dict[tuple[int, bool], dict[int, bool]] = {}
-        self._watches: dict[tuple[int, bool], Standing] = {}
-        self._whole: set[tuple[int, bool]] = set()
+        self._before: dict[Name, Found] = {}
+        self._firsts: dict[Name, dict[int, bool]] = {}
+        self._watches: dict[Name, Standing] = {}
+        self._beside: dict[Name, dict[Key, Row]] = {}
+        """What an exists() decides over, whether it matched or not."""
 
     def changing(self, entity: Entity) -> None:
         """The entity is about to be set, unlinked or killed; told once is enough."""
         if not len(self._index) or entity.no in self._seen or entity.no in self._made:
             return
-        self._everywhere(entity.type.id)
-        for watch, variables in self._index.concerned(entity, self._neighbours):
-            for row in self._rows(watch, variables, entity):
-                if not self._seen.isdisjoint(row.key) or not self._made.isdisjoint(row.key):
-                    continue  # noted when the other one was changed, or was not there before
-                self._note(watch, row)
+        for look in self._index.within.concerned(entity, self._neighbours):
+            for row in self._rows(look, entity):
+                if not self._judged(look.watch, row):
+                    self._note(look.watch, row)
+        self._look_beside(entity)
         self._seen.add(entity.no)
 
-    def making(self, kind: int) -> None:
-        """An entity of this type is about to be made."""
-        if len(self._index):
-            self._everywhere(kind)
-
     def made(self, entity: Entity) -> None:
+        """A node that was made just now is joined to nothing yet."""
         self._made.add(entity.no)
+        if len(self._index) and isinstance(entity.type, EdgeType):
+            self._look_beside(entity, entity.no)
 
-    def _everywhere(self, kind: int) -> None:
-        for watch in self._index.everywhere(kind):
-            name = watch.no, watch.pool
-            if name not in self._whole:
-                self._whole.add(name)
-                self._watches[name] = watch
-                for row in self._all(watch):
-                    self._note(watch, row)
+    def _judged(self, watch: Standing, row: Row) -> bool:
+        """Whether it is known how the match was before the first change; with something that was made it was not."""
+        if not self._seen.isdisjoint(row.key) or not self._made.isdisjoint(row.key):
+            return True
+        return row.key in self._beside.get(watch.name, ())
 
-    def _note(self, watch: Standing, row: Row) -> None:
-        name = watch.no, watch.pool
-        self._watches[name] = watch
+    def _look_beside(self, entity: Entity, without: int | None = None) -> None:
+        for look in self._index.beside.concerned(entity, self._neighbours):
+            watch = look.watch
+            for variable in look.variables:
+                wanted = Wanted({variable: entity.no})
+                for row in matching.around(self._graph, look.plan, watch.spec.where, watch.plan.names, wanted):
+                    if not self._judged(watch, row) and self._holds(watch, row, without):
+                        self._note(watch, row, without)
+                    self._watches[watch.name] = watch
+                    self._beside.setdefault(watch.name, {})[row.key] = row
+
+    def _note(self, watch: Standing, row: Row, without: int | None = None) -> None:
+        self._watches[watch.name] = watch
         if watch.pool:
-            self._firsts.setdefault(name, {})[_first(watch, row)] = True
+            self._firsts.setdefault(watch.name, {})[_first(watch, row)] = True
         else:
-            self._before.setdefault(name, {}).setdefault(row.key, self._shown(watch, row))
+            self._before.setdefault(watch.name, {}).setdefault(row.key, self._shown(watch, row, without))
 
     def differences(self) -> list[Difference]:
         """After the last change."""
-        if not self._index.members or not (self._seen or self._made or self._whole):
+        if not self._index.members or not (self._seen or self._made):
             return []
-        after: dict[tuple[int, bool], Found] = {}
-        firsts: dict[tuple[int, bool], set[int]] = {}
+        after: dict[Name, Found] = {}
+        firsts: dict[Name, set[int]] = {}
         for no in sorted(self._seen | self._made):
             entity = self._graph.by_no(no)
             if entity is None:
                 continue
-            for watch, variables in self._index.concerned(entity, self._neighbours):
-                self._gather(watch, self._rows(watch, variables, entity), after, firsts)
-                if watch.pool and watch.plan.first in variables:
-                    self._firsts.setdefault((watch.no, True), {}).setdefault(no, False)
-        for name in self._whole:
+            for look in self._index.within.concerned(entity, self._neighbours):
+                watch = look.watch
+                self._gather(watch, self._rows(look, entity), after, firsts)
+                if watch.pool and watch.plan.first in look.variables:
+                    self._firsts.setdefault(watch.name, {}).setdefault(no, False)
+        for name, rows in self._beside.items():
             watch = self._index.members.get(name, self._watches[name])
-            self._gather(watch, self._all(watch), after, firsts)
+            self._gather(watch, self._still(watch, rows.values()), after, firsts)
+            if watch.pool:
+                known = self._firsts.setdefault(name, {})
+                for row in rows.values():
+                    known.setdefault(_first(watch, row), False)
         return [self._difference(name, after, firsts) for name in sorted(self._watches.keys() | self._firsts.keys())]
 
+    def _still(self, watch: Standing, rows: Iterable[Row]) -> Iterator[Row]:
+        """Those that match now: what they contain is there, and it is as the watch wants it."""
+        for row in rows:
+            if all(self._graph.by_no(no) is not None for no in row.key):
+                names = {name: self._graph.by_no(entity.no) or entity for name, entity in row.names.items()}
+                now = Row(names, row.key)
+                if self._holds(watch, now):
+                    yield now
+
     def _gather(
-        self,
-        watch: Standing,
-        rows: Iterable[Row],
-        after: dict[tuple[int, bool], Found],
-        firsts: dict[tuple[int, bool], set[int]],
+        self, watch: Standing, rows: Iterable[Row], after: dict[Name, Found], firsts: dict[Name, set[int]]
     ) -> None:
-        name = watch.no, watch.pool
-        self._watches[name] = watch
+        self._watches[watch.name] = watch
         for row in rows:
             if watch.pool:
-                firsts.setdefault(name, set()).add(_first(watch, row))
+                firsts.setdefault(watch.name, set()).add(_first(watch, row))
             else:
-                after.setdefault(name, {}).setdefault(row.key, self._shown(watch, row))
+                after.setdefault(watch.name, {}).setdefault(row.key, self._shown(watch, row))
 
-    def _difference(
-        self,
-        name: tuple[int, bool],
-        after: dict[tuple[int, bool], Found],
-        firsts: dict[tuple[int, bool], set[int]],
-    ) -> Difference:
+    def _difference(self, name: Name, after: dict[Name, Found], firsts: dict[Name, set[int]]) -> Difference:
         watch = self._watches[name]
         found = Difference(watch)
         if watch.pool:
             found.matching = firsts.get(name, set())
             found.touched = {**dict.fromkeys(found.matching, False), **self._firsts.get(name, {})}
+            if watch.spec.initial == "none" and not watch.alone:
+                for no in found.matching:
+                    found.touched[no] = found.touched[no] or self._matched_anyway(watch, no)
             return found
         before, now = self._before.get(name, {}), after.get(name, {})
         for key in sorted(before.keys() | now.keys()):
@@ -136,25 +155,30 @@ class Tracker:
                 found.events.append(("changed", now[key], before[key]))
         return found
 
-    def _rows(self, watch: Standing, variables: set[str], entity: Entity) -> Iterable[Row]:
+    def _rows(self, look: Look, entity: Entity) -> Iterable[Row]:
         """Matches of the watch that contain the entity."""
+        watch = look.watch
         if watch.alone:
-            names = {watch.plan.first: entity}
-            kept = surely_holds(watch.spec.condition, matching.scope_of(self._graph, names))
-            return [Row(names, (entity.no,))] if kept else []
-        found: dict[tuple[int, ...], Row] = {}
-        for variable in variables:
-            for row in matching.standing_match(
-                self._graph, watch.plan, watch.spec.condition, Wanted({variable: entity.no})
-            ):
+            row = Row({watch.plan.first: entity}, (entity.no,))
+            return [row] if self._holds(watch, row) else []
+        found: dict[Key, Row] = {}
+        for variable in look.variables:
+            wanted = Wanted({variable: entity.no})
+            for row in matching.standing_match(self._graph, watch.plan, watch.spec.condition, wanted):
                 found[row.key] = row
         return found.values()
 
-    def _all(self, watch: Standing) -> list[Row]:
-        return list(matching.standing_match(self._graph, watch.plan, watch.spec.condition))
+    def _matched_anyway(self, watch: Standing, first: int) -> bool:
+        """Whether it has a match that no change concerned."""
+        wanted = Wanted({watch.plan.first: first})
+        rows = matching.standing_match(self._graph, watch.plan, watch.spec.condition, wanted)
+        return any(not self._judged(watch, row) for row in rows)
 
-    def _shown(self, watch: Standing, row: Row) -> dict[str, Any]:
-        scope = matching.scope_of(self._graph, row.names)
+    def _holds(self, watch: Standing, row: Row, without: int | None = None) -> bool:
+        return surely_holds(watch.spec.condition, matching.scope_of(self._graph, row.names, without))
+
+    def _shown(self, watch: Standing, row: Row, without: int | None = None) -> dict[str, Any]:
+        scope = matching.scope_of(self._graph, row.names, without)
         return match_of(watch.spec.returns, watch.plan.variables, row.names, scope)
 
 

@@ -6,8 +6,8 @@ import msgspec
 
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
-from ackwise.core.graph.commands import Done
-from ackwise.core.graph.faults import At
+from ackwise.core.graph.commands import Done, Opened
+from ackwise.core.graph.faults import NOWHERE, At
 from ackwise.core.graph.projecting import match_of
 from ackwise.core.graph.values import Entity
 from ackwise.core.graph.watching import MOST_WATCHES_IN_ALL, WatchSpec, altered, spec_of
@@ -40,11 +40,24 @@ def open_session(graph: Graph, found: str) -> SessionRow:
     return SessionRow(node.no, found, graph.turn.instance, None)
 
 
-def end_session(graph: Graph, found: str, *, lost: bool) -> None:
-    """Its watches are cancelled and give back what they hold; after a lost connection reliable ones stay."""
+def opened(graph: Graph, found: str) -> Opened:
+    """A session's node, and what stands of it."""
+    no = open_session(graph, found).no
+    rows = [watch_from(one) for one in graph.session.rows("mew_watches_of_session", {"session": no})]
+    letters = [row.spec.dead_letter.id for row in rows if row.spec.dead_letter is not None]
+    return Opened(
+        no,
+        {row.id: row.spec.name for row in rows if row.spec.name},
+        frozenset(one for one in letters if graph.by_id(one) is None),
+    )
+
+
+def end_session(graph: Graph, found: str, *, lost: bool) -> bool:
+    """Its watches are cancelled and give back what they hold; after a lost connection reliable ones stay. False when
+    there is no such session."""
     row = graph.session.row("mew_session_by_id", {"id": found})
     if row is None or row[3] is not None:
-        return
+        return False
     stays = False
     for one in graph.session.rows("mew_watches_of_session", {"session": row[0]}):
         watch = watch_from(one)
@@ -56,6 +69,7 @@ def end_session(graph: Graph, found: str, *, lost: bool) -> None:
             cancel(graph, watch, lost=lost)
     if not stays:
         _forget(graph, row[0])
+    return True
 
 
 def _forget(graph: Graph, no: int) -> None:
@@ -143,7 +157,7 @@ def _begin(graph: Graph, row: WatchRow) -> None:
 
 
 def manage(graph: Graph, session: str, statement: s.Manage) -> Done:
-    row = _owned(graph, session, statement.ref, statement.at)
+    row = owned(graph, session, statement.ref, statement.at)
     match statement.verb, row.status:
         case "CANCEL", "cancelled":
             pass
@@ -154,6 +168,7 @@ def manage(graph: Graph, session: str, statement: s.Manage) -> Done:
         case verb, _:
             status = "paused" if verb == "PAUSE" else "active"
             if status != row.status:
+                graph.changing(_node(graph, row.no))
                 graph.session.run("mew_watch_status", {"no": row.no, "status": status})
                 events.ring(graph, row)
                 graph.changed = True
@@ -161,10 +176,11 @@ def manage(graph: Graph, session: str, statement: s.Manage) -> Done:
 
 
 def alter(graph: Graph, session: str, statement: s.Alter) -> Done:
-    row = _owned(graph, session, statement.ref, statement.at)
+    row = owned(graph, session, statement.ref, statement.at)
     if row.status == "cancelled":
         raise faults.watch_not_found(statement.ref.shown, statement.at, cannot="alter")
     spec = altered(row.spec, statement.options, graph.ontology)
+    graph.changing(_node(graph, row.no))
     graph.session.run("mew_watch_spec", {"no": row.no, "spec": msgspec.json.encode(spec).decode()})
     graph.watches.add(row.no, spec, row.pool, graph.ontology)
     graph.watches_changed()
@@ -173,7 +189,8 @@ def alter(graph: Graph, session: str, statement: s.Alter) -> Done:
     return Done()
 
 
-def _owned(graph: Graph, session: str, ref: s.IdRef, at: At) -> WatchRow:
+def owned(graph: Graph, session: str, ref: s.IdRef, at: At = NOWHERE) -> WatchRow:
+    """A watch of this session, whatever became of it."""
     node = graph.by_id(ref.id)
     row = events.watch(graph, node.no) if node is not None else None
     if row is None:
@@ -202,11 +219,13 @@ def overflow(graph: Graph, row: WatchRow) -> None:
 
 
 def _stop(graph: Graph, row: WatchRow) -> None:
+    graph.changing(_node(graph, row.no))
     graph.session.run("mew_watch_status", {"no": row.no, "status": "cancelled"})
     graph.watches.remove(row.no)
     if row.pool is not None:
         pools.leave(graph, row.pool)
     graph.watches_changed()
+    events.ring(graph, row)  # whoever waits for it waits in vain
 
 
 def found_letters(graph: Graph, session: str, names: dict[str, str]) -> None:

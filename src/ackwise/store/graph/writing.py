@@ -41,6 +41,9 @@ class Graph(Reader):
         self.to_check: set[int] = set()
         """Nodes whose least number of edges is looked at when everything is done."""
         self.trackers = [Tracker(self, self.watches.committed)]
+        if unasked:
+            # Nothing stands between what the system does and its commit.
+            self.trackers.append(Tracker(self, self.watches.immediate))
         self._live: dict[int, Entity] = {}
         self._mint = turn.dice.getrandbits(60) + FIRST_MINTED
 
@@ -92,8 +95,6 @@ class Graph(Reader):
     def insert(
         self, kind: NodeType | EdgeType, attrs: dict[str, Any], ends: tuple[Entity, ...] = (), found: str | None = None
     ) -> Entity:
-        for tracker in self.trackers:
-            tracker.making(kind.id)
         text = msgspec.json.encode(attrs).decode()
         made = found or self.new_id(kind.name)
         row = self.session.row("mew_entity_insert", {"id": made, "type": kind.id, "attrs": text, "tick": self.tick})

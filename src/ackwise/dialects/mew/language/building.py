@@ -289,6 +289,9 @@ class Builder:
             one for one in c if isinstance(one, s.IdRef | s.Name | s.Param | s.Chosen | s.SpawnItem | s.Wild)
         )
         kind = next(one for one in c if isinstance(one, Token) and one.type == "NAME")
+        for what, twice in ((_Alias, "named"), (_Values, "given attributes")):
+            if sum(isinstance(one, what) for one in c) > 1:
+                raise GraphError("parse_error", f"the edge is {twice} twice", at=_at(tree))
         return s.Link(
             str(kind),
             targets,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ackwise.core.graph.faults import At
 
 _QUIET = re.compile(r'"(?:[^"\\\n]|\\.)*"|--[^\n]*|/\*.*?\*/', re.DOTALL)
-_HEAD = re.compile(r"(?im)^[ \t]*(constraint|rule|policy)[ \t]+([a-z_]\w*)")
+_HEAD = re.compile(r"(?im)(?:^|[;{}])[ \t]*(constraint|rule|policy)[ \t]+([a-z_]\w*)")
 _NEXT = re.compile(
     r"(?im)^([ \t]*)(?:ontology|type|node|edge|abstract|sealed|constraint|rule|policy|spawn|link|set|kill|unlink|match"
     r"|inspect|begin|commit|rollback|tick|watch|ack|nack|pause|resume|cancel|alter|\w+[ \t]*=[ \t]*watch)\b|;"

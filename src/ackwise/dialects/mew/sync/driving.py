@@ -1,0 +1,45 @@
+# Generated from ../aio/driving.py by tools/async_to_sync.py: do not edit, change the source and run it again.
+"""Doing what a talk wishes, and passing on what it says."""
+
+from __future__ import annotations
+
+from time import sleep
+from typing import Any, TypeVar
+
+from ackwise.broker import Broker
+from ackwise.core.commands import Command
+from ackwise.core.errors import AckwiseError
+from ackwise.core.queries import Query
+from ackwise.dialects.mew.lines import Emit
+from ackwise.dialects.mew.talk import Now, Pause, Talking
+
+T = TypeVar("T")
+
+
+class Driver:
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+
+    def drive(self, talk: Talking[T], emit: Emit) -> T:
+        answer: Any = None
+        problem: AckwiseError | None = None
+        while True:
+            try:
+                wish = talk.send(answer) if problem is None else talk.throw(problem)
+            except StopIteration as stop:
+                done: T = stop.value
+                return done
+            answer = problem = None
+            try:
+                if isinstance(wish, Command):
+                    answer = self.broker.send(wish)
+                elif isinstance(wish, Query):
+                    answer = self.broker.ask(wish)
+                elif isinstance(wish, Now):
+                    answer = self.broker.now()
+                elif isinstance(wish, Pause):
+                    sleep(wish.seconds)
+                else:
+                    emit(wish)
+            except AckwiseError as refusal:
+                problem = refusal

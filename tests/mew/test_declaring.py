@@ -1,0 +1,106 @@
+"""Declarations stand for ever: what no value could ever meet is refused at once. Regular expressions cost little."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from ackwise.core.graph.faults import GraphError
+from ackwise.core.graph.regular import LONGEST_TEXT, MOST_STATES, Regular
+from tests.mew.prompt import Prompt
+
+
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [
+        ('t: String [match: "(("]', "a ')' is missing"),
+        ('t: String [match: "a(?=b)"]', "only (?:...) is known"),
+        ('t: Int = "x"', "'t' is Int, not String"),
+        ("t: Int [>= 5] = 3", "3 is less than 5"),
+        ("t: Int = null", "must not be null"),
+        ("t: Int = 1 / 0", "division by zero"),
+        ("t: Int = nobody.n", "'nobody' is not known here"),
+        ('t: Int [in: ["a"]]', "'t' is Int, not String"),
+        ("t: String [in: [1, 2]]", "'t' is String, not Int"),
+        ("t: Int [5..1]", "no value is left"),
+        ("t: Int [> 4, < 5]", "no value is left"),
+        ("t: Float [> 4.5, <= 4.5]", "no value is left"),
+        ("t: Int [>= true]", "bound nothing"),
+        ("t: String [length: 5..1]", "no value is left"),
+        ("t: Int [in: [1, 2], >= 3]", "none of the values in its list"),
+        ('t: String [in: ["ab"], length: 3..4]', "none of the values in its list"),
+    ],
+)
+def test_an_attribute_that_no_value_fits_is_refused(lite: Prompt, attribute: str, message: str) -> None:
+    lite.refused(f"node R {{ {attribute} }}", "constraint", message)
+    lite.refused("node S { n: Int } edge r(a: S, b: S) { " + attribute + " }", "constraint", message)
+    lite.ok("node R { t: Int [> 3, < 5] = 4, u: Float? [> 1, < 2], v: Int [>= 0.5, <= 1.5] = 1 } SPAWN r: R")
+
+
+def test_an_alias_that_no_value_fits_is_refused(lite: Prompt) -> None:
+    lite.refused("type Lane = Int [9..1]", "constraint", "no value is left")
+    lite.refused('type Code = String [match: "[z-a]"]', "constraint", "the wrong way round")
+    lite.ok("type Lane = Int [1..9]")
+    lite.refused("node R { lane: Lane [> 9] }", "constraint", "no value is left")
+    lite.ok("node R { lane: Lane [> 8] = 9 } SPAWN r: R")
+
+
+@pytest.mark.parametrize("cards", ["a -> 3..1", "a -> 0", "b -> 0..0", "a -> 0..1, a -> 1..2"])
+def test_a_cardinality_that_cannot_be_met_is_refused(lite: Prompt, cards: str) -> None:
+    lite.ok("node J { n: Int }")
+    lite.refused(f"edge e(a: J, b: J) [{cards}]", "constraint", "'e'")
+    lite.ok("edge e(a: J, b: J) [a -> 0..1, b -> 1..*]")
+
+
+def test_a_text_that_is_matched_is_not_too_long(lite: Prompt) -> None:
+    lite.ok('node R { t: String [match: "(a+)+b"], mail: String? [format: email] }')
+    lite.refused("SPAWN r: R { t = $t }", "constraint", "does not match", t="a" * LONGEST_TEXT)
+    lite.refused("SPAWN r: R { t = $t }", "constraint", "more than the 2000", t="b" * (LONGEST_TEXT + 1))
+    long = "x@" + "." * LONGEST_TEXT
+    lite.refused('SPAWN r: R { t = "ab", mail = $mail }', "constraint", "more than the 2000", mail=long)
+    lite.ok('SPAWN r: R { t = "aaab", mail = "a@b.c" }')
+
+
+UNUSABLE = r"(( a** a*+ (?=a) (?<!a)b (a)\1 [z-a] [ a{3,1} a) *a \p [a-\d] \xg"
+
+
+@pytest.mark.parametrize("text", [*UNUSABLE.split(), "\\", f"x{{{MOST_STATES}}}", "(" * 30 + ")" * 30])
+def test_an_expression_that_cannot_be_used_is_refused(text: str) -> None:
+    with pytest.raises(GraphError, match="is not a regular expression that can be used"):
+        Regular(text)
+
+
+SETS = (".", r"\d", r"\w", r"\s", r"\W", "[a-b]", "[^a]", r"[\d_]", "[]a]", "[^]-a]", r"[a\-c]", r"\x61", r"\.")
+SIGNS = ("*", "+", "?", "{2}", "{1,3}", "{,2}", "{2,}", "*?", "+?", "??")
+
+
+def expression(dice: random.Random, deep: int = 0) -> str:
+    match dice.randrange(11 if deep < 4 else 5):
+        case 0 | 1 | 2:
+            return re.escape(dice.choice("abc_ -.1"))
+        case 3:
+            return dice.choice(SETS)
+        case 4:
+            return dice.choice(["^", r"\b", r"\B", r"\A", r"\Z"])
+        case 5 | 6 | 7:
+            return expression(dice, deep + 1) + expression(dice, deep + 1)
+        case 8:
+            return f"({expression(dice, deep + 1)}|{expression(dice, deep + 1)})"
+        case _:
+            return f"(?:{expression(dice, deep + 1)}){dice.choice(SIGNS)}"
+
+
+def test_expressions_find_what_others_find() -> None:
+    """Python's own, which may take for ever, agree on texts that are short enough for them."""
+    dice = random.Random(7)
+    found = 0
+    for _ in range(2000):
+        text = expression(dice)
+        ours, theirs = Regular(text), re.compile(text)
+        for _ in range(3):
+            letters = "".join(dice.choice("abc_ -.1\n") for _ in range(dice.randrange(1, 9)))
+            assert ours.found_in(letters) == (theirs.search(letters) is not None), (text, letters)
+            found += ours.found_in(letters)
+    assert 1500 < found < 4500
