@@ -1,0 +1,89 @@
+"""Asking a consumer for messages."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NATSError
+
+EXPIRES = 10.0
+"""An ask that is not filled ends after so many seconds, and JetStream says so."""
+LATE = 2.0
+"""So much later it is not waited for: it went down with a connection."""
+CLOSE_WITHIN = 2.0
+_ENDED = ("404", "408")
+
+
+class Pull:
+    """On an inbox of its own. A message takes one off what is asked for; an ask that ends says how much was left of it.
+
+    Not nats-py's `fetch`, which has no way to end an ask when the app stops: what such an ask brings would be nobody's
+    until the ack wait is over.
+    """
+
+    def __init__(
+        self, client: Client, stream: str, consumer: str, came: Callable[[Msg], None], trouble: Callable[[str], None]
+    ) -> None:
+        self._client, self._came, self._trouble = client, came, trouble
+        self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        self._inbox = client.new_inbox()
+        self._inlet: Subscription | None = None
+        self._asks: deque[list[float]] = deque()
+
+    async def open(self) -> None:
+        # No bound of its own: what is asked for is bounded.
+        self._inlet = await self._client.subscribe(self._inbox, cb=self._heard, pending_bytes_limit=0)
+
+    async def ask(self, count: int) -> None:
+        self._asks.append([time.monotonic() + EXPIRES + LATE, count])
+        request = {"batch": count, "expires": int(EXPIRES * 1e9)}
+        await self._client.publish(self._subject, msgspec.json.encode(request), reply=self._inbox)
+
+    @property
+    def asked(self) -> int:
+        """How many may still come."""
+        now = time.monotonic()
+        while self._asks and self._asks[0][0] <= now:
+            self._asks.popleft()
+        return sum(int(count) for _, count in self._asks)
+
+    def forget(self) -> None:
+        """The connection was another one: what was asked on it is not answered."""
+        self._asks.clear()
+
+    async def _heard(self, msg: Msg) -> None:
+        if msg.reply:
+            self._less(1)
+            self._came(msg)
+            return
+        headers = msg.headers or {}
+        status = headers.get("Status", "")
+        if status in _ENDED:
+            self._less(int(headers.get("Nats-Pending-Messages", "0")))
+        else:
+            self.forget()
+            self._trouble(headers.get("Description") or f"JetStream has no such consumer (status {status})")
+
+    def _less(self, count: int) -> None:
+        while count > 0 and self._asks:
+            oldest = self._asks[0]
+            taken = min(count, int(oldest[1]))
+            oldest[1] -= taken
+            count -= taken
+            if not oldest[1]:
+                self._asks.popleft()
+
+    async def close(self) -> None:
+        """Afterwards nothing comes any more, and what was on its way has come."""
+        if self._inlet is not None:
+            inlet, self._inlet = self._inlet, None
+            with suppress(NATSError, TimeoutError):
+                await asyncio.wait_for(inlet.drain(), CLOSE_WITHIN)  # type: ignore[no-untyped-call]
