@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from nats.aio.msg import Msg
 from nats.js import api
 from nats.js.errors import NotFoundError
 
 from ackwise.core.errors import BadInput
 from ackwise.subscriber.feeds.jetstream import settings
-from ackwise.subscriber.feeds.jetstream.pull import Pull
+from ackwise.subscriber.feeds.jetstream.pull import Asker, Pull
 from ackwise.subscriber.feeds.jetstream.trouble import refused
 from ackwise.subscriber.subscription import Subscription
 
@@ -31,19 +30,13 @@ class PullConsumer:
     with it.
     """
 
-    def __init__(
-        self,
-        link: NATSLink,
-        subscription: Subscription,
-        came: Callable[[Msg], None],
-        trouble: Callable[[str], None],
-    ) -> None:
-        self._link, self._subscription = link, subscription
-        self._came, self._trouble = came, trouble
+    def __init__(self, link: NATSLink, subscription: Subscription, asker: Asker) -> None:
+        self._link, self._subscription, self._asker = link, subscription, asker
         self._pull: Pull | None = None
         self._config = api.ConsumerConfig()
         self._name: str | None = None
-        self._seen: int | None = None
+        self._stream_since: datetime | None = None
+        self._seen = 0
 
     @property
     def pull(self) -> Pull:
@@ -55,16 +48,16 @@ class PullConsumer:
         stream = await self._link.stream_of(given.queue, given.stream)
         with refused(self._link.url, f"{given.name}: JetStream refused its consumer"):
             info = await (self._ephemeral(stream) if given.group is None else self._durable(stream, given.group))
-            pull = Pull(self._link.client, stream, info.name, self._note, self._trouble)
+            pull = Pull(self._link.client, stream, info.name, self._asker)
             await pull.open()
         before, self._pull = self._pull, pull
         self._name, self._config = info.name, info.config
         if before is not None:
             await before.close()
 
-    def _note(self, msg: Msg) -> None:
-        self._seen = max(self._seen or 0, msg.metadata.sequence.stream)
-        self._came(msg)
+    def note(self, sequence: int) -> None:
+        """It handed out that message of its stream."""
+        self._seen = max(self._seen, sequence)
 
     async def _ephemeral(self, stream: str) -> api.ConsumerInfo:
         js = self._link.js
@@ -73,15 +66,15 @@ class PullConsumer:
                 there: api.ConsumerInfo = await js.consumer_info(stream, self._name)
                 return there
         config = settings.fresh(self._subscription, uuid.uuid4().hex)
-        config.deliver_policy = api.DeliverPolicy.NEW
-        if self._seen is not None:
-            last = (await js.stream_info(stream)).state.last_seq
+        since = (await js.stream_info(stream)).created
+        if self._stream_since is None:
+            config.deliver_policy = api.DeliverPolicy.NEW
+        elif self._stream_since == since:
             config.deliver_policy = api.DeliverPolicy.BY_START_SEQUENCE
-            # A stream that ends before what was seen is another one, all of it new.
-            config.opt_start_seq = self._seen + 1 if self._seen <= last else 1
+            config.opt_start_seq = self._seen + 1
+        # Else the stream is another one, and all of it is new.
         info = await js.add_consumer(stream, config)
-        if self._seen is None and info.delivered is not None:
-            self._seen = info.delivered.stream_seq
+        self._stream_since, self._seen = since, 0 if info.delivered is None else info.delivered.stream_seq
         return info
 
     async def _durable(self, stream: str, name: str) -> api.ConsumerInfo:

@@ -30,11 +30,11 @@ FLUSH_WITHIN = 2
 
 
 class NATSFeed:
-    """Also the desk at which its deliveries are answered."""
+    """It asks for messages, and is the desk at which they are answered."""
 
     def __init__(self, link: NATSLink, subscription: Subscription) -> None:
         self._link, self._subscription = link, subscription
-        self._consumer = PullConsumer(link, subscription, self._came, self._fail)
+        self._consumer = PullConsumer(link, subscription, self)
         self._acked_first = subscription.acked_first
         self._held = Held()
         self._sink: Sink | None = None
@@ -144,7 +144,7 @@ class NATSFeed:
                 try:
                     await self._consumer.pull.ask(count)
                 except NATSError as problem:
-                    self._fail(str(problem) or type(problem).__name__)
+                    self.failed(str(problem) or type(problem).__name__)
                     continue
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), LOOK_EVERY)
@@ -157,8 +157,9 @@ class NATSFeed:
         idle = working + asked < self._subscription.concurrency
         return count if idle or 4 * count >= working + room else 0
 
-    def _came(self, msg: Msg) -> None:
+    def came(self, msg: Msg) -> None:
         handover = NATSHandover(msg, self)
+        self._consumer.note(handover.sequence)
         if self._acked_first:
             self._put(handover)
         elif self._stopped.is_set():
@@ -171,7 +172,10 @@ class NATSFeed:
         assert self._sink is not None
         self._sink.put(handover)
 
-    def _fail(self, why: str) -> None:
+    def ended(self) -> None:
+        self.wake()
+
+    def failed(self, why: str) -> None:
         self._trouble = why
         self.wake()
 
@@ -186,4 +190,4 @@ class NATSFeed:
         try:
             await self.open()
         except (AckwiseError, NATSError) as problem:
-            self._fail(str(problem))
+            self.failed(str(problem))

@@ -47,7 +47,12 @@ class NATSHandover:
 
     @property
     def id(self) -> str:
-        return f"{self._seen.stream}.{self._seen.sequence.stream}"
+        return f"{self._seen.stream}.{self.sequence}"
+
+    @property
+    def sequence(self) -> int:
+        """Which of its stream it is."""
+        return self._seen.sequence.stream
 
     @property
     def queue(self) -> str:

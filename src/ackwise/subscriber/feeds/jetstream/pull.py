@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
+from typing import Protocol
 
 import msgspec
 from nats.aio.client import Client
@@ -22,6 +22,18 @@ CLOSE_WITHIN = 2.0
 _ENDED = ("404", "408")
 
 
+class Asker(Protocol):
+    """Who hears what comes of it."""
+
+    def came(self, msg: Msg) -> None: ...
+
+    def ended(self) -> None:
+        """An ask was not filled; another may be due."""
+        ...
+
+    def failed(self, why: str) -> None: ...
+
+
 class Pull:
     """On an inbox of its own. A message takes one off what is asked for; an ask that ends says how much was left of it.
 
@@ -29,10 +41,8 @@ class Pull:
     until the ack wait is over.
     """
 
-    def __init__(
-        self, client: Client, stream: str, consumer: str, came: Callable[[Msg], None], trouble: Callable[[str], None]
-    ) -> None:
-        self._client, self._came, self._trouble = client, came, trouble
+    def __init__(self, client: Client, stream: str, consumer: str, asker: Asker) -> None:
+        self._client, self._asker = client, asker
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self._inbox = client.new_inbox()
         self._inlet: Subscription | None = None
@@ -62,15 +72,16 @@ class Pull:
     async def _heard(self, msg: Msg) -> None:
         if msg.reply:
             self._less(1)
-            self._came(msg)
+            self._asker.came(msg)
             return
         headers = msg.headers or {}
         status = headers.get("Status", "")
         if status in _ENDED:
             self._less(int(headers.get("Nats-Pending-Messages", "0")))
+            self._asker.ended()
         else:
             self.forget()
-            self._trouble(headers.get("Description") or f"JetStream has no such consumer (status {status})")
+            self._asker.failed(headers.get("Description") or f"JetStream has no such consumer (status {status})")
 
     def _less(self, count: int) -> None:
         while count > 0 and self._asks:
