@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import msgspec
 import pytest
 from nats.js import JetStreamContext, api
 
@@ -281,7 +280,8 @@ def test_defaults_are_jetstreams_own(app: App, subject: str) -> None:
                     -1,
                     1000,
                 )
-                assert (config.deliver_policy, config.durable_name) == (("all", "d") if one.name == "d" else ("new", None))
+                assert (config.deliver_policy, config.durable_name) == (
+                    ("all", "d") if one.name == "d" else ("new", None)
+                )
 
     run(app, job)
-    assert msgspec.UNSET is app.subscriptions[0].retry_limit

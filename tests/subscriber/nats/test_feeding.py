@@ -51,6 +51,27 @@ def test_idle_subscribers_ask_for_ever(app: App, subject: str, monkeypatch: pyte
     run(app, job)
 
 
+def test_an_ask_that_nobody_heard_is_made_again(
+    app: App, nats_url: str, subject: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one that comes to a server that is about to stop."""
+    seen, orders = keep(app, subject), app.publisher(subject, Order)
+
+    async def job() -> None:
+        async with asyncio.timeout(30), App(nats_url) as other:
+            lost = await hear(other, f"lost.{subject}.d")
+            with monkeypatch.context() as patch:
+                patch.setattr(pull, "NEXT", "lost")
+                await app.start()
+                await until(lambda: lost)
+            await orders.publish(Order(1))
+            await until(lambda: seen)
+            assert await seen[0].ack()
+            await app.stop()
+
+    asyncio.run(job())
+
+
 @pytest.mark.parametrize("whose", ["backoff", "operator", "lease"])
 def test_a_handler_that_takes_longer_than_the_consumers_own_wait_is_called_once(
     app: App, subject: str, whose: str

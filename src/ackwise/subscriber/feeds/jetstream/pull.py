@@ -16,10 +16,13 @@ from nats.errors import Error as NATSError
 
 EXPIRES = 10.0
 """An ask that is not filled ends after so many seconds, and JetStream says so."""
-LATE = 2.0
-"""So much later it is not waited for: it went down with a connection."""
+HEARTBEAT = 1.0
+"""While it is not, JetStream lets hear of itself so often."""
+SILENCE = 4.0
+"""Who was not heard for so long does not know of any ask."""
 CLOSE_WITHIN = 2.0
-_ENDED = ("404", "408")
+NEXT = "$JS.API.CONSUMER.MSG.NEXT"
+_ENDED, _ALIVE = "408", "100"
 
 
 class Asker(Protocol):
@@ -43,43 +46,51 @@ class Pull:
 
     def __init__(self, client: Client, stream: str, consumer: str, asker: Asker) -> None:
         self._client, self._asker = client, asker
-        self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        self._name = f"{stream}.{consumer}"
         self._inbox = client.new_inbox()
         self._inlet: Subscription | None = None
         self._asks: deque[list[float]] = deque()
+        self._heard_at = 0.0
 
     async def open(self) -> None:
         # No bound of its own: what is asked for is bounded.
         self._inlet = await self._client.subscribe(self._inbox, cb=self._heard, pending_bytes_limit=0)
 
     async def ask(self, count: int) -> None:
-        self._asks.append([time.monotonic() + EXPIRES + LATE, count])
-        request = {"batch": count, "expires": int(EXPIRES * 1e9)}
-        await self._client.publish(self._subject, msgspec.json.encode(request), reply=self._inbox)
+        now = time.monotonic()
+        if not self._asks:
+            self._heard_at = now
+        self._asks.append([now + EXPIRES + SILENCE, count])
+        beat = min(HEARTBEAT, EXPIRES / 4)
+        request = {"batch": count, "expires": int(EXPIRES * 1e9), "idle_heartbeat": int(beat * 1e9)}
+        await self._client.publish(f"{NEXT}.{self._name}", msgspec.json.encode(request), reply=self._inbox)
 
     @property
     def asked(self) -> int:
         """How many may still come."""
         now = time.monotonic()
+        if now > self._heard_at + SILENCE:
+            self.forget()
         while self._asks and self._asks[0][0] <= now:
             self._asks.popleft()
         return sum(int(count) for _, count in self._asks)
 
     def forget(self) -> None:
-        """The connection was another one: what was asked on it is not answered."""
+        """What was asked is not answered any more."""
         self._asks.clear()
 
     async def _heard(self, msg: Msg) -> None:
+        self._heard_at = time.monotonic()
         if msg.reply:
             self._less(1)
             self._asker.came(msg)
             return
         headers = msg.headers or {}
         status = headers.get("Status", "")
-        if status in _ENDED:
+        if status == _ENDED:
             self._less(int(headers.get("Nats-Pending-Messages", "0")))
             self._asker.ended()
-        else:
+        elif status != _ALIVE:
             self.forget()
             self._asker.failed(headers.get("Description") or f"JetStream has no such consumer (status {status})")
 
