@@ -81,7 +81,7 @@ def test_a_handler_that_takes_longer_than_the_consumers_own_wait_is_called_once(
     orders = app.publisher(subject, Order)
     options = {"backoff": {"backoff": (BEAT, 10)}, "operator": {}, "lease": {"lease": BEAT}}[whose]
 
-    @app.subscriber(subject, durable="d", **options)  # type: ignore[arg-type]
+    @app.subscriber(subject, durable="d", concurrency=4, **options)  # type: ignore[arg-type]
     async def slow(msg: Message[Order]) -> None:
         calls.append(msg.attempt)
         await go_on.wait()
