@@ -59,7 +59,7 @@ class Handling:
             await self._around(message)
         except asyncio.CancelledError:
             # It did nothing wrong: somebody else may begin at once.
-            if not self._over(message):
+            if not message.settled:
                 message.settle_soon(Outcome.RELEASE)
             raise
         except (Retry, Reject) as ask:

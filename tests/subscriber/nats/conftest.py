@@ -10,8 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,10 +100,21 @@ def keep(app: App, subject: str, **options: Any) -> list[Message[Order]]:
     return seen
 
 
+@asynccontextmanager
+async def running(app: App) -> AsyncIterator[JetStreamContext]:
+    """What a test leaves unsettled is not waited for."""
+    async with asyncio.timeout(30):
+        await app.start()
+        try:
+            yield js_of(app)
+        finally:
+            await app.stop(grace=0)
+
+
 def run(app: App, job: Job) -> None:
     async def within() -> None:
-        async with asyncio.timeout(30), app:
-            await job(app, js_of(app))
+        async with running(app) as js:
+            await job(app, js)
 
     asyncio.run(within())
 

@@ -21,6 +21,7 @@ from tests.subscriber.nats.conftest import (
     let_run_out,
     pending,
     run,
+    running,
     serving,
     until_pending,
 )
@@ -263,7 +264,7 @@ def test_stopping_hands_back_at_once_and_spends_one_delivery(app: App, nats_url:
                 await asyncio.sleep(0.01)
             await first.stop(grace=0)
             await app.stop()
-            async with app:
+            async with running(app):
                 await until(lambda: len(seen) == 3)
                 assert [one.attempt for one in seen] == [2, 2, 2]
 

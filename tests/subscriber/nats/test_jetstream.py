@@ -9,7 +9,18 @@ from nats.js import JetStreamContext, api
 
 from ackwise.subscriber import App, Message
 from tests.subscriber.conftest import until
-from tests.subscriber.nats.conftest import Order, answers, info, js_of, keep, let_run_out, pending, run, until_pending
+from tests.subscriber.nats.conftest import (
+    Order,
+    answers,
+    info,
+    js_of,
+    keep,
+    let_run_out,
+    pending,
+    run,
+    running,
+    until_pending,
+)
 
 SHORT = 0.2
 
@@ -136,8 +147,7 @@ def test_a_work_queue_lets_go_of_what_is_settled(app: App, subject: str, how: st
         await app.connect()
         await js_of(app).add_stream(name=subject, subjects=[subject], retention=api.RetentionPolicy.WORK_QUEUE)
         await app.stop()
-        async with asyncio.timeout(30), app:
-            js = js_of(app)
+        async with running(app) as js:
             await orders.publish(Order(1))
             await until(lambda: seen)
             await {"ack": seen[0].ack, "term": seen[0].term, "nak": seen[0].nak}[how]()
