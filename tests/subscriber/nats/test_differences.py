@@ -83,7 +83,7 @@ def test_without_an_ack_policy_settling_raises_nothing_and_does_nothing(app: App
 
 
 def test_a_late_ack_wins(app: App, subject: str) -> None:
-    seen = keep(app, subject, lease=1)
+    seen = keep(app, subject, lease=0.6)
     orders = app.publisher(subject, Order)
 
     async def job(app: App, js: JetStreamContext) -> None:
@@ -92,7 +92,7 @@ def test_a_late_ack_wins(app: App, subject: str) -> None:
         first, second = seen
         assert await first.ack()
         await until_pending(js, subject, (0, 0))
-        await let_run_out(js, subject, 1)
+        await let_run_out(js, subject, 0.6)
         assert ([one.attempt for one in seen], await second.ack()) == ([1, 2], True)
 
     run(app, job)

@@ -56,6 +56,7 @@ def test_an_ask_that_nobody_heard_is_made_again(
     app: App, nats_url: str, subject: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as one that comes to a server that is about to stop."""
+    monkeypatch.setattr(pull, "SILENCE", 1.5)
     seen, orders = keep(app, subject), app.publisher(subject, Order)
 
     async def job() -> None:
@@ -73,14 +74,14 @@ def test_an_ask_that_nobody_heard_is_made_again(
     asyncio.run(job())
 
 
-@pytest.mark.parametrize("whose", ["backoff", "operator", "lease"])
+@pytest.mark.parametrize("whose", ["backoff", "operator"])
 def test_a_handler_that_takes_longer_than_the_consumers_own_wait_is_called_once(
     app: App, subject: str, whose: str
 ) -> None:
     calls: list[int] = []
     go_on = asyncio.Event()
     orders = app.publisher(subject, Order)
-    options = {"backoff": {"backoff": (BEAT, 10)}, "operator": {}, "lease": {"lease": BEAT}}[whose]
+    options = {"backoff": (BEAT, 10)} if whose == "backoff" else {}
 
     @app.subscriber(subject, durable="d", concurrency=4, **options)  # type: ignore[arg-type]
     async def slow(msg: Message[Order]) -> None:
@@ -210,6 +211,28 @@ def test_what_is_deleted_under_a_subscriber_is_made_again(
         # A new durable one begins with what the stream still has.
         assert calls == ([1, 1, 2] if durable and gone == "consumer" else [1, 2])
         assert "trying again" in caplog.text
+
+    run(app, job)
+
+
+def test_an_app_without_its_consumer_is_not_ready(app: App, subject: str) -> None:
+    seen = keep(app, subject)
+    orders = app.publisher(subject, Order)
+
+    async def until_ready(wanted: bool) -> None:
+        while await app.ready() != wanted:
+            await asyncio.sleep(0.01)
+
+    async def job(app: App, js: JetStreamContext) -> None:
+        assert await app.ready()
+        await js.delete_consumer(subject, "d")
+        await js.add_consumer(subject, api.ConsumerConfig(durable_name="d", deliver_subject="elsewhere"))
+        await until_ready(False)
+        await js.delete_consumer(subject, "d")
+        await until_ready(True)
+        await orders.publish(Order(1))
+        await until(lambda: seen)
+        assert await seen[0].ack()
 
     run(app, job)
 

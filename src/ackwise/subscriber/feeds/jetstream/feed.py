@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nats.aio.msg import Msg
 from nats.errors import Error as NATSError
 
-from ackwise.core.errors import AckwiseError, StoreUnavailable
+from ackwise.core.errors import StoreUnavailable
 from ackwise.core.settlement import Outcome
 from ackwise.subscriber.feeds.feed import Sink
 from ackwise.subscriber.feeds.jetstream.consumer import PullConsumer
@@ -112,6 +112,11 @@ class NATSFeed:
         self._stopped.set()
         self.wake()
 
+    @property
+    def fed(self) -> bool:
+        """Its consumer is there, as far as is known."""
+        return self._trouble is None
+
     def reconnected(self) -> None:
         if self._sink is not None:
             self._consumer.pull.forget()
@@ -143,7 +148,7 @@ class NATSFeed:
             if count:
                 try:
                     await self._consumer.pull.ask(count)
-                except NATSError as problem:
+                except Exception as problem:
                     self.failed(str(problem) or type(problem).__name__)
                     continue
             with suppress(TimeoutError):
@@ -186,8 +191,9 @@ class NATSFeed:
             await asyncio.wait_for(self._stopped.wait(), PAUSE_AFTER_FAILURE)
         if self._stopped.is_set():
             return
-        self._trouble = None
         try:
             await self.open()
-        except (AckwiseError, NATSError) as problem:
-            self.failed(str(problem))
+        except Exception as problem:
+            self.failed(str(problem) or type(problem).__name__)
+        else:
+            self._trouble = None

@@ -123,7 +123,7 @@ class NATSLink:
         return bool(self.client.is_connected)
 
     async def check(self) -> bool:
-        return self.ready
+        return self.ready and all(feed.fed for feed in self._feeds)
 
     async def stop_claims(self) -> None:
         """Each feed does so when it is stopped."""
