@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -125,7 +126,7 @@ def test_an_operators_consumer_is_taken_if_it_hands_out_nothing_else(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     app.subscriber(subject + subscribed, durable="d", stream=subject)(handle)
-    full = {
+    full: dict[str, Any] = {
         name: subject + value if isinstance(value, str) else [subject + one for one in value]
         for name, value in filters.items()
     }
@@ -181,6 +182,32 @@ def test_what_a_subscriber_says_is_said_to_the_consumer_that_is_there(nats_url: 
         assert await settings(lease=60) == (1, 3, [1, 2], 7)
         assert await settings(retry_limit=None, backoff=(2, 9)) == (2, -1, [2, 9], 7)
         assert await settings(backoff=Backoff(), lease=9) == (9, -1, None, 7)
+
+    asyncio.run(job())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"ack": AckPolicy.FIRST},
+        {"lease": 5, "retry_limit": 3, "max_pending": 7},
+        {"lease": 5, "backoff": (1, 2, 2), "retry_limit": 9},
+        {"backoff": (1, 2), "retry_limit": 1},
+        {"backoff": Backoff(), "retry_limit": None},
+    ],
+)
+def test_who_says_the_same_again_changes_nothing(
+    nats_url: str, subject: str, options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def job() -> None:
+        for _ in range(2):
+            app = App(nats_url)
+            app.subscriber(subject, durable="d", **options)(handle)
+            await started(app)
+        assert "changes the consumer" not in caplog.text
 
     asyncio.run(job())
 

@@ -452,6 +452,6 @@ def test_what_cannot_be_published_is_refused_and_nothing_is_stored(app: App, sub
         for unknown in ({"delay": 1}, {"partition": "p"}):
             async with nothing_stored(js):
                 with pytest.raises(errors.BadInput, match="no delayed messages and no partitions"):
-                    await orders.publish(Order(1), **unknown)  # type: ignore[arg-type]
+                    await orders.publish(Order(1), **unknown)
 
     run(app, job)

@@ -21,13 +21,10 @@ MOST_STEPS = 32
 
 def fresh(subscription: Subscription, name: str) -> api.ConsumerConfig:
     """For a consumer that is not there yet."""
-    config = api.ConsumerConfig(
-        name=name,
-        filter_subject=subscription.queue,
-        ack_policy=api.AckPolicy.EXPLICIT,
-        ack_wait=ACK_WAIT,
-        max_ack_pending=MAX_PENDING,
-    ).evolve(**said(subscription, None))
+    config = api.ConsumerConfig(name=name, filter_subject=subscription.queue, ack_policy=api.AckPolicy.EXPLICIT)
+    if not subscription.acked_first:
+        config = config.evolve(ack_wait=ACK_WAIT, max_ack_pending=MAX_PENDING)
+    config = config.evolve(**said(subscription, None))
     if subscription.group is None:
         return config.evolve(inactive_threshold=GONE_AFTER)
     return config.evolve(durable_name=name)
@@ -49,7 +46,7 @@ def said(subscription: Subscription, max_deliver: int | None) -> dict[str, Any]:
         max_deliver = -1 if subscription.retry_limit is None else max(1, subscription.retry_limit)
         words["max_deliver"] = max_deliver
     if subscription.acked_first:
-        return {**words, "ack_policy": api.AckPolicy.NONE, "max_ack_pending": None, "ack_wait": None}
+        return {**words, "ack_policy": api.AckPolicy.NONE}
     if subscription.max_pending != MAX_PENDING:
         words["max_ack_pending"] = subscription.max_pending
     if subscription.lease is not None:
