@@ -22,7 +22,7 @@ SILENCE = 4.0
 """Who was not heard for so long does not know of any ask."""
 CLOSE_WITHIN = 2.0
 NEXT = "$JS.API.CONSUMER.MSG.NEXT"
-_ENDED, _ALIVE = "408", "100"
+_ENDED, _ALIVE, _NOBODY = "408", "100", "503"
 
 
 class Asker(Protocol):
@@ -92,7 +92,9 @@ class Pull:
             self._asker.ended()
         elif status != _ALIVE:
             self.forget()
-            self._asker.failed(headers.get("Description") or f"JetStream has no such consumer (status {status})")
+            # With nobody there to describe it, nats-py describes something else.
+            described = "" if status == _NOBODY else headers.get("Description", "")
+            self._asker.failed(described or f"there is no consumer {self._name}")
 
     def _less(self, count: int) -> None:
         while count > 0 and self._asks:
