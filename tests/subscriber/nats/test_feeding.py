@@ -334,3 +334,30 @@ def test_what_is_acked_first_waits_for_nothing(
 
     run(app, job)
     assert "without settling" not in caplog.text
+
+
+def test_what_is_acked_first_is_handled_before_the_app_ends(app: App, nats_url: str, subject: str) -> None:
+    calls: list[int] = []
+    began, go_on = asyncio.Event(), asyncio.Event()
+    orders = app.publisher(subject, Order)
+
+    @app.subscriber(subject, durable="d", ack=AckPolicy.FIRST, concurrency=4)
+    async def handle(order: Order) -> None:
+        began.set()
+        await go_on.wait()
+        calls.append(order.id)
+
+    async def job() -> None:
+        async with asyncio.timeout(30), App(nats_url) as other:
+            await app.start()
+            await asyncio.gather(*(orders.publish(Order(number)) for number in range(20)))
+            await began.wait()
+            stopping = asyncio.create_task(app.stop(grace=20))
+            await asyncio.sleep(0)
+            go_on.set()
+            await stopping
+            handed = (await info(js_of(other), subject)).delivered
+            assert handed is not None
+            assert sorted(calls) == list(range(handed.consumer_seq))
+
+    asyncio.run(job())
