@@ -239,8 +239,12 @@ def test_an_app_without_its_consumer_is_not_ready(app: App, subject: str) -> Non
 
 
 @pytest.mark.parametrize("durable", ["d", None])
-def test_a_server_that_is_killed_and_comes_back_feeds_on(tmp_path: Path, durable: str | None) -> None:
+def test_a_server_that_is_killed_and_comes_back_feeds_on(
+    tmp_path: Path, durable: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[int] = []
+    # It does not take silence to notice.
+    monkeypatch.setattr(pull, "SILENCE", 60.0)
 
     async def job() -> None:
         with serving("-js", "-sd", str(tmp_path)) as server:
@@ -293,6 +297,38 @@ def test_stopping_hands_back_at_once_and_spends_one_delivery(app: App, nats_url:
                 assert [one.attempt for one in seen] == [2, 2, 2]
 
     asyncio.run(within())
+
+
+def test_nothing_is_left_behind_by_an_app_that_stops_while_messages_come(app: App, nats_url: str, subject: str) -> None:
+    """It would be nobody's for the ack wait, which is longer than this test."""
+    calls: list[int] = []
+
+    def worker() -> App:
+        made = App(nats_url)
+
+        @made.subscriber(subject, durable="d", concurrency=2, prefetch=50)
+        async def handle(order: Order) -> None:
+            await asyncio.sleep(0)
+            calls.append(order.id)
+
+        return made
+
+    async def job(app: App, js: JetStreamContext) -> None:
+        await js.add_stream(name=subject, subjects=[subject])
+        orders = app.publisher(subject, Order)
+        await asyncio.gather(*(orders.publish(Order(number)) for number in range(1000)))
+        for _ in range(10):
+            one = worker()
+            await one.start()
+            enough = len(calls) + 20
+            while len(calls) < min(enough, 1000):
+                await asyncio.sleep(0)
+            await one.stop(grace=0)
+        async with worker():
+            await until(lambda: set(calls) == set(range(1000)))
+            await until_pending(js, subject, (0, 0))
+
+    run(app, job)
 
 
 def test_many_messages_through_a_few_hands(app: App, subject: str) -> None:
