@@ -41,17 +41,12 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-UNSURE = {"subscribers.md"}
-"""Failed on a busy machine, for a reason that is not found yet: in `make faults` until it is."""
-
-
 def with_snippets() -> list[Any]:
     """Starting Spark takes its time, above all beside others."""
     found = []
     for page in PAGES:
         if PYTHON.search(page.read_text()):
             marks = [pytest.mark.timeout(300)] if SPARK in page.read_text() else []
-            marks += [pytest.mark.long] if page.name in UNSURE else []
             found.append(pytest.param(page, marks=marks))
     return found
 

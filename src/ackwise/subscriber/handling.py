@@ -99,7 +99,7 @@ class Handling:
         else:
             if self._subscription.by_app:
                 self._settle(message, Outcome.ACK)
-            elif not message.settled:
+            elif not self._over(message):
                 self._unsettled(message)
         if not message.settled:
             handover.let_go()
@@ -137,11 +137,15 @@ class Handling:
                 message.id,
             )
 
+    def _over(self, message: Message[Any]) -> bool:
+        """Nothing is left to settle; NATS does not say so of what is acked at delivery."""
+        return message.settled or self._subscription.acked_first
+
     def _failed(self, message: Message[Any], problem: Exception) -> None:
         if self._subscription.by_app:
             log.warning("%s failed on %s", self._subscription.name, message.id, exc_info=problem)
             self._settle(message, problem)
-        elif message.settled:
+        elif self._over(message):
             log.warning(
                 "%s raised after %s was settled, which stands", self._subscription.name, message.id, exc_info=problem
             )

@@ -33,7 +33,7 @@ async def open_link(url: URL, clock: Clock | None, patience: float) -> Link:
 
 
 async def _open(url: URL, clock: Clock | None) -> Link:
-    if isinstance(url, str) and url.startswith(("nats://", "tls://")):
+    if (url if isinstance(url, str) else "".join(url[:1])).startswith(("nats://", "tls://")):
         try:
             # Imported when asked for: most have no NATS.
             from ackwise.subscriber.feeds.jetstream import NATSLink

@@ -5,48 +5,49 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 from nats.js import JetStreamContext
+from pydantic import BaseModel
 
 from ackwise import errors
-from ackwise.subscriber import AckPolicy, App, Message, Nak, Term
+from ackwise.core.limits import Seconds
+from ackwise.subscriber import AckPolicy, App, Depends, Message, Nak, Term
 from tests.subscriber.conftest import until
-from tests.subscriber.nats.conftest import pending, run, until_pending
+from tests.subscriber.nats.conftest import (
+    Order,
+    answers,
+    hear,
+    info,
+    keep,
+    let_run_out,
+    pending,
+    run,
+    until_pending,
+)
 
-WAIT = 0.5
-"""Of the consumers that a test lets run out."""
-
-
-@dataclass
-class Order:
-    id: int
-
-
-def keep(app: App, subject: str, **options: Any) -> list[Message[Order]]:
-    seen: list[Message[Order]] = []
-
-    @app.subscriber(subject, durable="d", **options)
-    async def handle(msg: Message[Order]) -> None:
-        seen.append(msg)
-
-    return seen
+SHORT = 0.2
+"""The ack wait of consumers whose messages shall run out."""
+LONG = 1.0
+"""The ack wait of consumers whose messages are settled before, on any machine."""
 
 
 def test_ack_twice_both_succeed_and_it_is_not_delivered_again_past_the_deadline(app: App, subject: str) -> None:
-    seen = keep(app, subject, lease=WAIT)
+    seen = keep(app, subject, lease=LONG)
     orders = app.publisher(subject, Order)
 
     async def job(app: App, js: JetStreamContext) -> None:
+        told = await answers(app, subject)
         await orders.publish(Order(1))
         await until(lambda: seen)
         assert (await seen[0].ack(), await seen[0].ack()) == (True, False)
-        await asyncio.sleep(2 * WAIT)
-        assert (len(seen), await pending(js, subject)) == (1, (0, 0))
+        await let_run_out(js, subject, LONG)
+        assert (len(seen), await pending(js, subject), told) == (1, (0, 0), [b"+ACK"])
         assert (seen[0].attempt, seen[0].queue, seen[0].payload) == (1, subject, Order(1))
 
     run(app, job)
@@ -57,39 +58,73 @@ def test_the_first_settlement_wins(app: App, subject: str) -> None:
     orders = app.publisher(subject, Order)
 
     async def job(app: App, js: JetStreamContext) -> None:
+        told = await answers(app, subject)
         for number in range(4):
             await orders.publish(Order(number))
         await until(lambda: len(seen) == 4)
         nakked, acked, termed, raced = seen
         assert [await nakked.nak(), await nakked.nak(), await nakked.ack()] == [True, False, False]
         assert [await acked.ack(), await acked.nak()] == [True, False]
-        assert [await termed.term("no"), await termed.ack(), await termed.nak()] == [True, False, False]
+        assert [await termed.term("no"), await termed.ack(), await termed.nak(), await termed.term()] == [
+            True,
+            False,
+            False,
+            False,
+        ]
         assert sorted(await asyncio.gather(*(raced.ack() for _ in range(5)), raced.nak())) == [False] * 5 + [True]
         await until(lambda: len(seen) == 5)
         assert (seen[4].payload, seen[4].attempt) == (Order(0), 2)
         assert await seen[4].ack()
         await until_pending(js, subject, (0, 0))
+        assert told == [b"-NAK", b"+ACK", b"+TERM no", b"+ACK", b"+ACK"]
 
     run(app, job)
 
 
-def test_a_nak_waits_exactly_as_long_as_it_says(app: App, subject: str) -> None:
+@pytest.mark.parametrize(
+    ("delay", "told"),
+    [
+        (None, b"-NAK"),
+        (0, b"-NAK"),
+        (0.2, b'-NAK {"delay":200000000}'),
+        (timedelta(seconds=0.2), b'-NAK {"delay":200000000}'),
+    ],
+)
+def test_a_nak_says_how_long_to_wait(app: App, subject: str, delay: Seconds | None, told: bytes) -> None:
     seen = keep(app, subject)
     orders = app.publisher(subject, Order)
-    times: list[float] = []
 
     async def job(app: App, js: JetStreamContext) -> None:
+        heard = await answers(app, subject)
         await orders.publish(Order(1))
         await until(lambda: seen)
-        times.append(time.monotonic())
-        await seen[0].nak(0.3)
+        assert await seen[0].nak(delay)
         await until(lambda: len(seen) == 2)
-        assert time.monotonic() - times[0] >= 0.3
-        await seen[1].nak(0)
-        await until(lambda: len(seen) == 3)
         with pytest.raises(errors.BadInput, match="delay"):
-            await seen[2].nak(-1)
+            await seen[1].nak(-1)
+        assert await seen[1].ack()
+        await until(lambda: len(heard) == 2)
+        assert (heard, [one.attempt for one in seen]) == ([told, b"+ACK"], [1, 2])
+
+    run(app, job)
+
+
+def test_a_long_delay_is_longer_than_a_short_one_and_than_the_ack_wait(app: App, subject: str) -> None:
+    """By the order in which they come back: the first does not before the test is over."""
+    seen = keep(app, subject, lease=LONG)
+    orders = app.publisher(subject, Order)
+
+    async def job(app: App, js: JetStreamContext) -> None:
+        for number in (1, 2):
+            await orders.publish(Order(number))
+        await until(lambda: len(seen) == 2)
+        assert await seen[0].nak(3600)
+        assert await seen[1].nak(0.1)
+        await until(lambda: len(seen) == 3)
         assert await seen[2].ack()
+        await let_run_out(js, subject, LONG)
+        assert [(one.payload.id, one.attempt) for one in seen] == [(1, 1), (2, 1), (2, 2)]
+        assert await pending(js, subject) == (1, 0)
 
     run(app, job)
 
@@ -105,11 +140,13 @@ def test_implicit_success_exception_nak_and_term(app: App, subject: str) -> None
             raise (ValueError("no"), Nak(0.05), Term("never"))[order.id - 1]
 
     async def job(app: App, js: JetStreamContext) -> None:
+        told = await answers(app, subject)
         for number in range(4):
             await orders.publish(Order(number))
         await until(lambda: len(calls) == 6)
         await until_pending(js, subject, (0, 0))
         assert sorted(calls) == [0, 1, 1, 2, 2, 3]
+        assert sorted(told) == [*[b"+ACK"] * 3, b"+TERM never", b"-NAK", b'-NAK {"delay":50000000}']
 
     run(app, job)
 
@@ -117,21 +154,23 @@ def test_implicit_success_exception_nak_and_term(app: App, subject: str) -> None
 def test_manual_and_unsettled_messages_come_back_after_the_ack_wait(
     app: App, subject: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    seen = keep(app, subject, lease=WAIT)
+    seen = keep(app, subject, lease=SHORT)
     calls: list[int] = []
     orders, others = app.publisher(subject, Order), app.publisher(f"{subject}m", Order)
 
-    @app.subscriber(f"{subject}m", durable="d", ack=AckPolicy.MANUAL, lease=WAIT)
+    @app.subscriber(f"{subject}m", durable="d", ack=AckPolicy.MANUAL, lease=SHORT)
     async def look(order: Order) -> None:
         calls.append(order.id)
 
     async def job(app: App, js: JetStreamContext) -> None:
+        told = await answers(app, "*")
         await orders.publish(Order(1))
         await others.publish(Order(2))
         await until(lambda: len(seen) >= 2 and len(calls) >= 2)
         assert [one.attempt for one in seen][:2] == [1, 2]
         warned = [one for one in caplog.records if one.levelno == logging.WARNING and seen[0].id in one.getMessage()]
         assert len(warned) >= 2
+        assert not [one for one in told if one != b"+WPI"]
 
     run(app, job)
 
@@ -141,29 +180,68 @@ def test_what_was_settled_before_an_exception_stands(app: App, subject: str, how
     calls: list[int] = []
     orders = app.publisher(subject, Order)
 
-    @app.subscriber(subject, durable="d", lease=WAIT)
+    @app.subscriber(subject, durable="d", lease=LONG)
     async def handle(msg: Message[Order]) -> None:
         calls.append(msg.attempt)
         await (msg.ack() if how == "ack" or msg.attempt > 1 else msg.nak(0.1))
         raise RuntimeError("afterwards")
 
     async def job(app: App, js: JetStreamContext) -> None:
+        told = await answers(app, subject)
         await orders.publish(Order(1))
-        await until(lambda: calls)
-        await asyncio.sleep(2 * WAIT)
+        await until(lambda: len(calls) == (1 if how == "ack" else 2))
+        await let_run_out(js, subject, LONG)
         assert (calls, await pending(js, subject)) == ([1] if how == "ack" else [1, 2], (0, 0))
+        assert told == ([] if how == "ack" else [b'-NAK {"delay":100000000}']) + [b"+ACK"]
 
     run(app, job)
 
 
-def test_cloud_events_may_be_absent_but_not_of_another_version(app: App, subject: str) -> None:
+def test_a_message_may_be_settled_after_its_handler_returned(app: App, subject: str) -> None:
     seen = keep(app, subject)
+    orders = app.publisher(subject, Order)
 
     async def job(app: App, js: JetStreamContext) -> None:
-        await js.publish(subject, b'{"id": 1}', headers={"ce-specversion": "0.3"})
-        await js.publish(subject, b'{"id": 2}')
+        await orders.publish(Order(1))
         await until(lambda: seen)
-        assert ([one.payload for one in seen], seen[0].headers) == ([Order(2)], {})
+        assert ((await info(js, subject)).ack_floor.stream_seq, await pending(js, subject)) == (0, (1, 0))  # type: ignore[union-attr]
+        assert await seen[0].ack()
+        await until_pending(js, subject, (0, 0))
+        assert (await info(js, subject)).ack_floor.stream_seq == 1  # type: ignore[union-attr]
+
+    run(app, job)
+
+
+@pytest.mark.parametrize("version", ["0.3", "1.0", None])
+def test_cloud_events_may_be_absent_but_not_of_another_version(app: App, subject: str, version: str | None) -> None:
+    seen = keep(app, subject)
+    headers = {} if version is None else {"ce-specversion": version, "ce-id": "1", "ce-type": "t", "ce-source": "s"}
+
+    async def job(app: App, js: JetStreamContext) -> None:
+        told = await answers(app, subject)
+        await js.publish(subject, b'{"id": 1}', headers=headers or None)
+        await js.publish(subject, b'{"id": 2}')
+        await until(lambda: any(one.payload == Order(2) for one in seen))
+        assert [one.payload.id for one in seen] == ([2] if version == "0.3" else [1, 2])
+        assert seen[0].headers == ({} if version == "0.3" else headers)
+        for one in seen:
+            assert await one.ack()
+        await until_pending(js, subject, (0, 0))
+        assert [one.split()[0] for one in told] == [b"+TERM" if version == "0.3" else b"+ACK", b"+ACK"]
+
+    run(app, job)
+
+
+def test_cloud_events_may_be_required(app: App, subject: str) -> None:
+    app.cloudevents = "require"
+    seen = keep(app, subject)
+    orders = app.publisher(subject, Order)
+
+    async def job(app: App, js: JetStreamContext) -> None:
+        await js.publish(subject, b'{"id": 1}')
+        await orders.publish(Order(2))
+        await until(lambda: seen)
+        assert [one.payload.id for one in seen] == [2]
         assert await seen[0].ack()
         await until_pending(js, subject, (0, 0))
 
@@ -193,42 +271,105 @@ def test_the_same_decorator_serves_both_only_the_parameter_changes(app: App, sub
     run(app, job)
 
 
-def test_in_progress_holds_a_message_while_its_handler_works(app: App, subject: str) -> None:
-    calls: list[int] = []
+class Invoice(BaseModel):
+    id: int
+
+
+class Parcel(msgspec.Struct):
+    id: int
+
+
+async def doubled(msg: Message[Any]) -> int:
+    return 2 * int(msg.headers["number"])
+
+
+def test_every_kind_of_signature_is_served(app: App, subject: str) -> None:
+    seen: dict[str, Any] = {}
+
+    @app.subscriber(subject, durable="bare")
+    async def bare(msg: Message) -> None:  # type: ignore[type-arg]
+        seen["bare"] = msg.payload
+        await msg.ack()
+
+    @app.subscriber(subject, durable="bytes")
+    async def raw(body: bytes) -> None:
+        seen["raw"] = body
+
+    @app.subscriber(subject, durable="dict")
+    async def anything(order: dict[str, int]) -> None:
+        seen["dict"] = order
+
+    @app.subscriber(subject, durable="model")
+    async def model(msg: Message[Invoice]) -> None:
+        seen["model"] = msg.payload
+        await msg.ack()
+
+    @app.subscriber(subject, durable="struct")
+    def struct(parcel: Annotated[Parcel, "noted"]) -> None:
+        seen["struct"] = parcel
+
+    @app.subscriber(subject, durable="needs")
+    async def needs(order: Order, twice: Annotated[int, Depends(doubled)], more: int = 5) -> None:
+        seen["needs"] = (order, twice, more)
+
     orders = app.publisher(subject, Order)
 
-    @app.subscriber(subject, durable="d", lease=WAIT, concurrency=2)
+    async def job(app: App, js: JetStreamContext) -> None:
+        await orders.publish(Order(1), headers={"number": "21"})
+        await until(lambda: len(seen) == 6)
+        assert seen == {
+            "bare": b'{"id":1}',
+            "raw": b'{"id":1}',
+            "dict": {"id": 1},
+            "model": Invoice(id=1),
+            "struct": Parcel(1),
+            "needs": (Order(1), 42, 5),
+        }
+
+    run(app, job)
+
+
+def test_in_progress_holds_a_message_while_its_handler_works(app: App, subject: str) -> None:
+    calls: list[int] = []
+    go_on = asyncio.Event()
+    orders = app.publisher(subject, Order)
+
+    @app.subscriber(subject, durable="d", lease=LONG)
     async def slow(msg: Message[Order]) -> None:
         calls.append(msg.attempt)
         assert await msg.extend()
-        await asyncio.sleep(3 * WAIT)
+        await go_on.wait()
         assert await msg.ack()
 
     async def job(app: App, js: JetStreamContext) -> None:
+        told = await answers(app, subject)
         await orders.publish(Order(1))
         await until(lambda: calls)
+        await let_run_out(js, subject, LONG)
+        go_on.set()
         await until_pending(js, subject, (0, 0))
-        assert calls == [1]
+        # One was asked for, the others keep it alive by themselves.
+        assert (calls, told[:2], told[-1]) == ([1], [b"+WPI", b"+WPI"], b"+ACK")
 
     run(app, job)
 
 
 def test_threads_settle_and_functions_run_in_threads(app: App, subject: str) -> None:
     orders = app.publisher(subject, Order)
-    answers: list[bool] = []
+    settled: list[bool] = []
     executor = ThreadPoolExecutor(2)
 
     @app.subscriber(subject, durable="d")
     def handle(msg: Message[Order]) -> None:
         assert threading.current_thread() is not threading.main_thread()
-        executor.submit(lambda: answers.append(msg.ack_threadsafe()))
-        executor.submit(lambda: answers.append(msg.ack_threadsafe()))
+        executor.submit(lambda: settled.append(msg.ack_threadsafe()))
+        executor.submit(lambda: settled.append(msg.ack_threadsafe()))
 
     async def job(app: App, js: JetStreamContext) -> None:
         await orders.publish(Order(1))
-        await until(lambda: len(answers) == 2)
+        await until(lambda: len(settled) == 2)
         await until_pending(js, subject, (0, 0))
-        assert sorted(answers) == [False, True]
+        assert sorted(settled) == [False, True]
 
     run(app, job)
     executor.shutdown()
@@ -248,16 +389,28 @@ def test_undecodable_is_terminated_and_nobody_is_called(app: App, subject: str, 
     app.subscriber(subject, durable="d")(wrapped if explicit else implicit)
 
     async def job(app: App, js: JetStreamContext) -> None:
-        reasons: list[bytes] = []
-
-        async def note(msg: Any) -> None:
-            reasons.append(msg.data)
-
-        await app.link().client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>", cb=note)  # type: ignore[attr-defined]
+        reasons = await hear(app, f"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{subject}.d")
         await raw.publish(b'{"id": "x"}')
-        await until(lambda: any(subject.encode() in one for one in reasons))
-        assert b"undecodable: Expected `int`" in next(one for one in reasons if subject.encode() in one)
+        await until(lambda: reasons)
+        assert b"undecodable: Expected `int`, got `str`" in reasons[0]
         assert (calls, await pending(js, subject)) == ([], (0, 0))
+
+    run(app, job)
+
+
+def test_undecodable_may_be_tried_again(app: App, subject: str) -> None:
+    calls: list[Order] = []
+    raw = app.publisher(subject, bytes)
+
+    @app.subscriber(subject, durable="d", on_undecodable="nak", retry_limit=3)
+    async def handle(order: Order) -> None:
+        calls.append(order)
+
+    async def job(app: App, js: JetStreamContext) -> None:
+        told = await answers(app, subject)
+        await raw.publish(b'{"id": "x"}')
+        await until(lambda: len(told) == 3)
+        assert (told, calls) == ([b"-NAK"] * 3, [])
 
     run(app, job)
 
@@ -275,70 +428,30 @@ def test_cloud_events_headers_travel_and_a_dedup_id_stores_once(app: App, subjec
         assert seen[0].id == first == f"{subject}.1"
         assert seen[0].deadline is not None
         assert await seen[0].ack()
-        with pytest.raises(errors.BadInput, match="no delayed"):
-            await orders.publish(Order(1), delay=1)
+        assert (await js.stream_info(subject)).state.messages == 1
 
     run(app, job)
 
 
-def test_ephemeral_consumers_get_everything_durable_ones_share(app: App, nats_url: str, subject: str) -> None:
-    apps = [App(nats_url), App(nats_url)]
-    alone: list[list[int]] = [[], []]
-    shared: list[int] = []
-    for one, seen in zip(apps, alone, strict=True):
+def test_what_cannot_be_published_is_refused_and_nothing_is_stored(app: App, subject: str) -> None:
+    orders, numbers = app.publisher(subject, Order), app.publisher(subject, int)
 
-        async def mine(order: Order, seen: list[int] = seen) -> None:
-            seen.append(order.id)
-
-        async def ours(order: Order) -> None:
-            shared.append(order.id)
-
-        one.subscriber(subject)(mine)
-        one.subscriber(subject, durable="d")(ours)
-    orders = app.publisher(subject, Order)
+    @asynccontextmanager
+    async def nothing_stored(js: JetStreamContext) -> Any:
+        yield
+        assert (await js.stream_info(subject)).state.messages == 0
 
     async def job(app: App, js: JetStreamContext) -> None:
-        async with apps[0], apps[1]:
-            for number in range(5):
-                await orders.publish(Order(number))
-            await until(lambda: len(alone[0]) == len(alone[1]) == 5)
-            await until(lambda: len(shared) == 5)
-        assert (sorted(alone[0]), sorted(alone[1]), sorted(shared)) == (list(range(5)),) * 3
+        await js.add_stream(name=subject, subjects=[subject])
+        async with nothing_stored(js):
+            with pytest.raises(errors.BadInput, match="nothing to publish"):
+                await orders.publish(None)  # type: ignore[arg-type]
+        async with nothing_stored(js):
+            with pytest.raises(Exception, match="object"):
+                await numbers.publish(object())  # type: ignore[arg-type]
+        for unknown in ({"delay": 1}, {"partition": "p"}):
+            async with nothing_stored(js):
+                with pytest.raises(errors.BadInput, match="no delayed messages and no partitions"):
+                    await orders.publish(Order(1), **unknown)
 
     run(app, job)
-
-
-def test_stopping_hands_back_at_once(app: App, nats_url: str, subject: str) -> None:
-    first, seen = App(nats_url), keep(app, subject)
-    began = asyncio.Event()
-
-    @first.subscriber(subject, durable="d", prefetch=3)
-    async def stuck(order: Order) -> None:
-        began.set()
-        await asyncio.Event().wait()
-
-    orders = app.publisher(subject, Order)
-
-    async def within() -> None:
-        async with asyncio.timeout(30):
-            await first.start()
-            await app.connect()
-            for number in range(3):
-                await orders.publish(Order(number))
-            await began.wait()
-            await first.stop(grace=0)
-            await app.stop()
-            async with app:
-                await until(lambda: len(seen) == 3)
-
-    asyncio.run(within())
-
-
-def test_a_server_that_is_not_there(subject: str) -> None:
-    app = App("nats://127.0.0.1:1", start_patience=0.3)
-
-    async def job() -> None:
-        with pytest.raises(errors.StoreUnavailable, match=r"no NATS server answers at nats://127.0.0.1:1.*tried"):
-            await app.start()
-
-    asyncio.run(job())

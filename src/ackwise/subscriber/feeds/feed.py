@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 from ackwise.core.limits import Seconds
@@ -39,10 +39,6 @@ class Feed(Protocol):
 
     async def open(self) -> None:
         """See that there is something to be fed from."""
-        ...
-
-    async def take(self, most: int) -> Sequence[Handover]:
-        """What is there now; it never waits."""
         ...
 
     async def run(self, sink: Sink) -> None:

@@ -1,0 +1,143 @@
+"""A connection to NATS servers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from nats.aio.client import Client
+from nats.errors import Error as NATSError
+from nats.js.api import PubAck
+from nats.js.errors import NoStreamResponseError, NotFoundError
+
+from ackwise.connect import URL
+from ackwise.core.errors import BadInput, StoreUnavailable
+from ackwise.core.limits import Seconds
+from ackwise.subscriber.feeds.jetstream.feed import NATSFeed
+from ackwise.subscriber.feeds.jetstream.trouble import refused, unavailable
+from ackwise.subscriber.subscription import Subscription
+
+log = logging.getLogger("ackwise.subscriber")
+
+CONNECT_WITHIN = 2
+
+
+class NATSLink:
+    """A connection of nats-py."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.client = url, Client()
+        self.js = self.client.jetstream()
+        self._feeds: list[NATSFeed] = []
+
+    @classmethod
+    async def open(cls, url: URL) -> NATSLink:
+        """To the first that answers of one URL or several, in a list or with commas between them."""
+        servers = url.split(",") if isinstance(url, str) else list(url)
+        shown = ", ".join(_without_secrets(one) for one in servers)
+        link = cls(shown)
+        try:
+            async with asyncio.timeout(CONNECT_WITHIN * len(servers)):
+                await link.client.connect(
+                    servers,
+                    max_reconnect_attempts=-1,
+                    connect_timeout=CONNECT_WITHIN,
+                    error_cb=_complain,
+                    reconnected_cb=link._reconnected,
+                )
+        except (NATSError, OSError, TimeoutError) as problem:
+            why = str(problem) or "no answer"
+            raise StoreUnavailable(f"no NATS server answers at {shown}: {why}") from None
+        except ValueError as problem:
+            raise BadInput(f"{shown}: {problem}") from None
+        return link
+
+    async def _reconnected(self) -> None:
+        for feed in self._feeds:
+            feed.reconnected()
+
+    def feed(self, subscription: Subscription) -> NATSFeed:
+        feed = NATSFeed(self, subscription)
+        self._feeds.append(feed)
+        return feed
+
+    async def stream_of(self, subject: str, named: str | None) -> str:
+        """The stream that takes a subject; where there is none it is made, and named after it."""
+        with refused(self.url, f"JetStream refused a stream for {subject}"):
+            if named is None:
+                found = await self._streams_of(subject)
+                if len(found) > 1:
+                    raise BadInput(f"{subject} is in the streams {', '.join(found)}; say which with stream=")
+                if found:
+                    return found[0]
+                named = re.sub(r"[^A-Za-z0-9_-]", "_", subject)
+            else:
+                with suppress(NotFoundError):
+                    await self.js.stream_info(named)
+                    return named
+            await self.js.add_stream(name=named, subjects=[subject])
+        return named
+
+    async def _streams_of(self, subject: str) -> list[str]:
+        asked = json.dumps({"subject": subject}).encode()
+        told = json.loads((await self.client.request("$JS.API.STREAM.NAMES", asked, timeout=5)).data)
+        return told.get("streams") or []
+
+    async def publish(
+        self,
+        queue: str,
+        body: bytes,
+        *,
+        headers: Mapping[str, str],
+        content_type: str,
+        dedup_id: str | None,
+        delay: Seconds | None,
+        partition: str | None,
+    ) -> str:
+        if delay is not None or partition is not None:
+            raise BadInput("JetStream has no delayed messages and no partitions: publish without delay and partition")
+        told: dict[str, Any] = {**headers, "content-type": content_type}
+        if dedup_id is not None:
+            told["Nats-Msg-Id"] = dedup_id
+        try:
+            done = await self._stored(queue, body, told)
+        except NATSError as problem:
+            raise unavailable(self.url, problem) or StoreUnavailable(f"{self.url}: {problem}") from problem
+        return f"{done.stream}.{done.seq}"
+
+    async def _stored(self, queue: str, body: bytes, headers: dict[str, Any]) -> PubAck:
+        try:
+            return await self.js.publish(queue, body, headers=headers)
+        except NoStreamResponseError:
+            await self.stream_of(queue, None)
+            return await self.js.publish(queue, body, headers=headers)
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.client.is_connected)
+
+    async def check(self) -> bool:
+        return self.ready and all(feed.fed for feed in self._feeds)
+
+    async def stop_claims(self) -> None:
+        """Each feed does so when it is stopped."""
+
+    async def close(self) -> None:
+        with suppress(NATSError):
+            await self.client.close()
+
+
+def _without_secrets(url: str) -> str:
+    """What stands before the @ may be a password, or a token."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+async def _complain(problem: Exception) -> None:
+    log.warning("NATS: %s", str(problem) or type(problem).__name__)
