@@ -130,6 +130,7 @@ class NATSFeed:
                 beside.append(group.create_task(self._keeping()))
             await self._taking(sink)
             await self._consumer.pull.close()
+            sink.no_more()
             self._closed.set()
             while self._held.working:
                 # Handlers may take their time to finish: what they work on stays theirs.

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 from nats.aio.client import Client
 from nats.errors import Error as NATSError
@@ -19,6 +18,7 @@ from nats.js.errors import NoStreamResponseError, NotFoundError
 from ackwise.connect import URL
 from ackwise.core.errors import BadInput, StoreUnavailable
 from ackwise.core.limits import Seconds
+from ackwise.store.url import without_password
 from ackwise.subscriber.feeds.jetstream.feed import NATSFeed
 from ackwise.subscriber.feeds.jetstream.trouble import refused, unavailable
 from ackwise.subscriber.subscription import Subscription
@@ -40,7 +40,7 @@ class NATSLink:
     async def open(cls, url: URL) -> NATSLink:
         """To the first that answers of one URL or several, in a list or with commas between them."""
         servers = url.split(",") if isinstance(url, str) else list(url)
-        shown = ", ".join(_without_secrets(one) for one in servers)
+        shown = ", ".join(map(without_password, servers))
         link = cls(shown)
         try:
             async with asyncio.timeout(CONNECT_WITHIN * len(servers)):
@@ -131,12 +131,6 @@ class NATSLink:
     async def close(self) -> None:
         with suppress(NATSError):
             await self.client.close()
-
-
-def _without_secrets(url: str) -> str:
-    """What stands before the @ may be a password, or a token."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 async def _complain(problem: Exception) -> None:
