@@ -22,6 +22,7 @@ from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import (
     AdvanceGroup,
     ByDelivery,
+    ByTransaction,
     Claim,
     Command,
     ConfigureGroup,
@@ -35,7 +36,7 @@ from ackwise.core.commands import (
     Transaction,
     giving_back,
 )
-from ackwise.core.errors import AckwiseError, BadInput, Draining, StoreError, StoreUnavailable
+from ackwise.core.errors import AckwiseError, BadInput, CircuitOpen, Draining, StoreError
 from ackwise.core.native import admin, claiming, instants, pushing, ranges, settling
 from ackwise.core.queries import Query
 from ackwise.core.settlement import Outcome
@@ -60,8 +61,8 @@ _AHEAD = msgspec.json.Decoder(claiming.ReadAhead)
 class HTTPTransport:
     """Carries commands to a server. A call that may be repeated is, when the connection breaks or the server is busy.
 
-    A push may: every message has a transaction id before the first try. A settlement may: what an earlier try settled
-    answers `already`. A claim may only with a key: the messages of a claim whose answer got lost are in nobody's hand.
+    A push may: every message has a transaction id before the first try. A settlement may, if it names a delivery or a
+    lease: what an earlier try settled answers `already`. A claim may only with a key: the messages of a claim whose answer got lost are in nobody's hand.
     """
 
     def __init__(
@@ -85,13 +86,10 @@ class HTTPTransport:
 
     def hello(self) -> None:
         """See that an Ackwise server is there, and what time it has."""
-        try:
-            reply = self._wire.request("GET", "/v1", b"", TIMEOUT)
-        except (Unsent, Broken) as problem:
-            raise StoreUnavailable(f"no server answers at {self._base}: {problem}") from None
-        if reply.status != 200 or reply.now is None:
+        tries = self._tries(again=True, reads=True, patience=0.0 if self._pauses is None else None)
+        reply = self._replied("GET", "/v1", b"", tries, TIMEOUT)
+        if reply.now is None:
             raise error_of(reply, self._base)
-        self._learn(reply)
 
     def now(self) -> int:
         """The server's time, carried on from its last answer."""
@@ -102,23 +100,28 @@ class HTTPTransport:
             self._offset = reply.now - self._clock()
 
     def _call(self, path: str, body: bytes, tries: Tries, wait: float = 0.0) -> bytes:
+        return (self._replied("POST", path, body, tries, wait + TIMEOUT)).body
+
+    def _replied(self, method: str, path: str, body: bytes, tries: Tries, timeout: float) -> Reply:
         while True:
             try:
-                reply = self._wire.request("POST", path, body, wait + TIMEOUT)
+                reply = self._wire.request(method, path, body, timeout)
             except Unsent as problem:
                 pause = tries.unsent(problem)
             except Broken as problem:
                 pause = tries.broken(problem)
+            except CircuitOpen as problem:
+                raise tries.shut(problem) from None
             else:
                 self._learn(reply)
                 if reply.status == 200:
-                    return reply.body
+                    return reply
                 pause = tries.refused(reply)
             self._wire.sleep(pause)
 
     def _tries(self, *, again: bool, patience: float | None = None, reads: bool = False) -> Tries:
         # A call that has a bound of its own keeps to it.
-        pauses = self._pauses if patience is None or patience > self._patience else None
+        pauses = self._pauses if patience is None or patience >= self._patience else None
         patience = self._patience if patience is None else patience
         return Tries(self._base, patience, again=again, reads=reads, pauses=pauses)
 
@@ -177,7 +180,8 @@ class HTTPTransport:
 
     def _settle(self, command: Settle) -> list[Settled]:
         gives_back = all(one.outcome is Outcome.RELEASE for one in command.entries)
-        tries = self._tries(again=True, patience=min(self._patience, RELEASE_PATIENCE) if gives_back else None)
+        patience = min(self._patience, RELEASE_PATIENCE) if gives_back else None
+        tries = self._tries(again=all(map(_settles_once, command.entries)), patience=patience)
         body = self._call("/v1/settle", _written(settling.settle_body(command)), tries)
         settled = self._read(_SETTLED, body).verdicts
         self._note(command.entries, settled)
@@ -367,6 +371,13 @@ def _is_one_ack(command: Settle) -> bool:
     """What is sent together with the acks of other callers."""
     entries = command.entries
     return len(entries) == 1 and entries[0].outcome is Outcome.ACK and isinstance(entries[0].selector, ByDelivery)
+
+
+def _settles_once(entry: Settlement) -> bool:
+    """Whether asking again cannot mean another delivery. Without a lease a transaction id means whoever holds it now,
+    and that may be somebody else by the time of a second try."""
+    named = entry.selector
+    return entry.outcome is Outcome.ACK or not isinstance(named, ByTransaction) or named.lease_id is not None
 
 
 def _written(body: object) -> bytes:
