@@ -14,6 +14,7 @@ def test_ack_and_nack_of_what_is_no_longer_ours(client: Client, clock: ManualClo
     first, second = client.queue("q").group("g").batch(2).wait(0).pop()
     assert client.ack(first) == "acked"
     assert client.ack(first) == "already"
+    assert client.nack(first, "it stays acked") == "already"
     clock.advance(30)
     with pytest.raises(errors.LeaseLost, match="invalid_lease"):
         client.ack(second)
@@ -24,6 +25,26 @@ def test_ack_and_nack_of_what_is_no_longer_ours(client: Client, clock: ManualClo
         client.ack(unknown)
     with pytest.raises(errors.MessageNotFound, match="not_found"):
         client.nack(unknown, "who")
+
+
+def test_an_ack_after_the_delivery_ended_otherwise_is_not_taken_for_one(client: Client) -> None:
+    client.queue("q").config(retry_limit=2).create()
+    client.push("q", None, {"data": 1})
+    (message,) = client.queue("q").wait(0).pop()
+    assert client.nack(message, "no") == "retried"
+    assert client.nack(message, "the same again") == "already"
+    with pytest.raises(errors.LeaseLost, match="invalid_lease: this delivery ended before, and not with an ack"):
+        client.ack(message)
+    (message,) = client.queue("q").wait(0).pop()
+    client.connection.release(message.lease_id)
+    with pytest.raises(errors.LeaseLost, match="invalid_lease"):
+        client.ack(message)
+    (message,) = client.queue("q").wait(0).pop()
+    assert client.nack(message, "no") == "dead"
+    named = {"transaction_id": message.transaction_id, "partition_id": message.partition_id}
+    for dead in (message, named):
+        with pytest.raises(errors.LeaseLost, match="invalid_lease"):
+            client.ack(dead)
 
 
 def test_ack_by_transaction_id_needs_the_partition(client: Client) -> None:
@@ -100,6 +121,27 @@ def test_a_transaction_acks_and_pushes_or_does_neither(client: Client, clock: Ma
         client.transaction().commit()
     with pytest.raises(errors.BadInput, match="queue"):
         client.transaction().push([{"data": 1}])
+
+
+def test_a_transaction_is_used_once_and_forwards_once(client: Client) -> None:
+    client.push("q", None, [{"data": 1, "transaction_id": "t"}, {"data": 2}])
+    first, second = client.queue("q").batch(2).wait(0).pop()
+    named = {"transaction_id": "t", "partition_id": first.partition_id}
+    steps = client.transaction().ack(named).queue("next").push([{"data": 1}])
+    steps.commit()
+    for again in (steps.commit, lambda: steps.ack(second), lambda: steps.push({"data": 2})):
+        with pytest.raises(errors.BadInput, match="was committed"):
+            again()
+    with pytest.raises(errors.RolledBack, match="already"):
+        client.transaction().ack(named).queue("next").push([{"data": 1}]).commit()
+    client.nack(second, "no")
+    with pytest.raises(errors.RolledBack, match="already"):
+        client.transaction().ack(second).queue("next").push([{"data": 2}]).commit()
+    with pytest.raises(errors.RolledBack, match="duplicate"):
+        (third,) = client.queue("q").wait(0).pop()
+        client.push("next", None, {"data": 0, "transaction_id": "known"})
+        client.transaction().ack(third).queue("next").push([{"data": 3, "transaction_id": "known"}]).commit()
+    assert client.connection.stats("next").messages == 2
 
 
 def test_items_are_checked(client: Client) -> None:

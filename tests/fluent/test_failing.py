@@ -299,6 +299,29 @@ def test_a_nack_that_names_no_lease_is_not_repeated_for_the_next_holder(
         assert (third.retry_count, client.ack(named)) == (2, "already")
 
 
+def test_a_transaction_of_unknown_outcome_may_be_repeated_and_is_done_once(
+    doors: tuple[Flaky, Flaky], clock: ManualClock
+) -> None:
+    door = doors[0]
+    with Client(door.url, resilience=Resilience(pauses=(0.001,)), clock=clock) as client:
+        client.push("in", None, [{"data": 1}, {"data": 2}])
+        first, second = client.queue("in").batch(2).pop()
+        steps = client.transaction().ack(first).queue("out").push([{"data": 1}, {"data": 2, "delay_seconds": 9}])
+        door.fail("/v1/transaction", "lose the answer", "lose the answer")
+        with pytest.raises(errors.OutcomeUnknown):
+            steps.commit()
+        done = steps.commit()
+        assert [one.verdict for one in done.settled] == ["already"]
+        assert [one.status for one in done.pushed[0]] == ["queued", "scheduled"]
+        never = client.transaction().ack(second).queue("out").push([{"data": 3}])
+        door.fail("/v1/transaction", LOST, LOST)
+        with pytest.raises(errors.OutcomeUnknown):
+            never.commit()
+        assert [one.verdict for one in never.commit().settled] == ["acked"]
+        stats = client.connection.stats("out")
+        assert (stats.messages, stats.scheduled) == (2, 1)
+
+
 def test_pauses_are_one_two_and_four_seconds_with_jitter() -> None:
     assert Resilience() == Resilience((1.0, 2.0, 4.0), 5, 60.0)
     spread = set()

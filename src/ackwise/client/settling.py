@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ackwise.core import ids, limits
 from ackwise.core.answers import Extended, Settled
-from ackwise.core.commands import ByDelivery, ByLease, ByRange, Selector, Settlement
+from ackwise.core.commands import ByDelivery, ByLease, ByRange, ByTransaction, Selector, Settlement
 from ackwise.core.errors import AckwiseError, BadInput, LeaseLost, MessageNotFound, RolledBack
 from ackwise.core.limits import Seconds
 from ackwise.core.outcomes import Reject, Retry
@@ -44,7 +44,7 @@ def lease_of(selector: Selector) -> str | None:
     """The lease a selector names, where it names one."""
     if isinstance(selector, ByDelivery):
         return selector.delivery_id.partition(".")[0]
-    return selector.lease_id if isinstance(selector, ByLease | ByRange) else None
+    return selector.lease_id if isinstance(selector, ByLease | ByRange | ByTransaction) else None
 
 
 def entry(given: Entry) -> Settlement:
@@ -103,8 +103,13 @@ def _told(error: str | BaseException | None) -> tuple[str | None, str | None]:
 
 
 def verdict_of(answer: Settled) -> Verdict:
-    """The verdict when it settled (now or before); a refusal is raised."""
+    """The verdict when it settled (now, or before in the way that is asked for now); a refusal is raised."""
     match answer.verdict:
+        case Verdict.ALREADY if answer.unacked:
+            raise LeaseLost(
+                "invalid_lease: this delivery ended before, and not with an ack; the message comes again or is dead",
+                verdict=answer.verdict.value,
+            )
         case Verdict.STALE:
             raise LeaseLost(verdict=answer.verdict.value)
         case Verdict.UNKNOWN:

@@ -176,7 +176,7 @@ class AsyncHTTPTransport:
         body = await self._call("/v1/push", _written(pushing.body(minted.push)), tries)
         answer = self._read(_PUSHED, body)
         if tries.repeated and answer.receipts is not None:
-            answer.receipts = minted.told(answer.receipts)
+            answer.receipts = minted.mint.told(answer.receipts)
         return pushing.receipts(answer, minted.transaction_ids)
 
     async def _settle(self, command: Settle) -> list[Settled]:
@@ -221,7 +221,8 @@ class AsyncHTTPTransport:
 
     async def _transaction(self, command: Transaction) -> TransactionDone:
         """What must not find itself done before is not repeated: it would."""
-        again = command.on_duplicate == "ok" and command.on_already == "ok" and not command.required_leases
+        fine = command.repeatable or (command.on_duplicate == "ok" and command.on_already == "ok")
+        again = fine and not command.required_leases
         pushes, tries = [Minted(one) for one in command.pushes], self._tries(again=again)
         minted = msgspec.structs.replace(command, pushes=[one.push for one in pushes])
         body = await self._call("/v1/transaction", _written(settling.transaction_body(minted)), tries)
@@ -229,7 +230,7 @@ class AsyncHTTPTransport:
         self._note(command.settlements, done.verdicts)
         receipts = done.receipts
         if tries.repeated:
-            receipts = [one.told(found) for one, found in zip(pushes, receipts, strict=True)]
+            receipts = [one.mint.told(found) for one, found in zip(pushes, receipts, strict=True)]
         return TransactionDone(
             done.verdicts, [pushing.receipts(pushing.PushAnswer(receipts=found), []) for found in receipts]
         )

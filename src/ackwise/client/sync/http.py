@@ -175,7 +175,7 @@ class HTTPTransport:
         body = self._call("/v1/push", _written(pushing.body(minted.push)), tries)
         answer = self._read(_PUSHED, body)
         if tries.repeated and answer.receipts is not None:
-            answer.receipts = minted.told(answer.receipts)
+            answer.receipts = minted.mint.told(answer.receipts)
         return pushing.receipts(answer, minted.transaction_ids)
 
     def _settle(self, command: Settle) -> list[Settled]:
@@ -220,7 +220,8 @@ class HTTPTransport:
 
     def _transaction(self, command: Transaction) -> TransactionDone:
         """What must not find itself done before is not repeated: it would."""
-        again = command.on_duplicate == "ok" and command.on_already == "ok" and not command.required_leases
+        fine = command.repeatable or (command.on_duplicate == "ok" and command.on_already == "ok")
+        again = fine and not command.required_leases
         pushes, tries = [Minted(one) for one in command.pushes], self._tries(again=again)
         minted = msgspec.structs.replace(command, pushes=[one.push for one in pushes])
         body = self._call("/v1/transaction", _written(settling.transaction_body(minted)), tries)
@@ -228,7 +229,7 @@ class HTTPTransport:
         self._note(command.settlements, done.verdicts)
         receipts = done.receipts
         if tries.repeated:
-            receipts = [one.told(found) for one, found in zip(pushes, receipts, strict=True)]
+            receipts = [one.mint.told(found) for one, found in zip(pushes, receipts, strict=True)]
         return TransactionDone(
             done.verdicts, [pushing.receipts(pushing.PushAnswer(receipts=found), []) for found in receipts]
         )
