@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from ackwise import errors
@@ -137,9 +139,9 @@ def test_a_transaction_is_used_once_and_forwards_once(client: Client) -> None:
     client.nack(second, "no")
     with pytest.raises(errors.RolledBack, match="already"):
         client.transaction().ack(second).queue("next").push([{"data": 2}]).commit()
+    (third,) = client.queue("q").wait(0).pop()
+    client.push("next", None, {"data": 0, "transaction_id": "known"})
     with pytest.raises(errors.RolledBack, match="duplicate"):
-        (third,) = client.queue("q").wait(0).pop()
-        client.push("next", None, {"data": 0, "transaction_id": "known"})
         client.transaction().ack(third).queue("next").push([{"data": 3, "transaction_id": "known"}]).commit()
     assert client.connection.stats("next").messages == 2
 
@@ -170,11 +172,54 @@ def test_options_are_checked_and_contradictions_refused(client: Client) -> None:
         lambda: queue.group(""),
         lambda: queue.renew_lease(True, -1),
         lambda: queue.limit(0),
-        lambda: queue.config(dead_letter_queue=True, dlq_after_max_retries=False).create(),
+        lambda: queue.config(lease_time=10, lease_seconds=20).create(),
         lambda: queue.config(nonsense=1).create(),
+        lambda: queue.config(retry_limit=-1).create(),
+        lambda: queue.config(ttl="long").create(),
     ):
         with pytest.raises(errors.BadInput):
             call()
+
+
+def test_zero_is_off_as_in_queen(client: Client, clock: ManualClock) -> None:
+    queue = client.queue("q").config(retention_seconds=0, completed_retention_seconds=0, max_wait_time_seconds=0)
+    stored = queue.create().policy
+    assert [stored[f"{name}_seconds"] for name in ("retention", "completed_retention", "max_wait")] == [None] * 3
+    client.push("q", None, [{"data": 1}, {"data": 2}])
+    clock.advance(3600)
+    assert len(client.queue("q").batch(9).wait(0).pop()) == 2
+    assert client.get_dlq("q").total == 0
+
+
+def test_retention_is_on_when_it_is_given_and_off_when_it_is_said_to_be(client: Client) -> None:
+    days = client.queue("plain").create().policy.get("completed_retention_seconds", "as it is by default")
+    made = client.queue("q").config(retention_seconds=timedelta(hours=1)).create()
+    assert made.policy["retention_seconds"] == 3600
+    assert made.policy.get("completed_retention_seconds", "as it is by default") == days
+    made = client.queue("q").config(retention_enabled=False).create()
+    assert made.policy.get("retention_seconds") is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "kept"),
+    [
+        ({"dlq_after_max_retries": False}, True),
+        ({"dead_letter_queue": False}, True),
+        ({"dead_letter_queue": True, "dlq_after_max_retries": False}, True),
+        ({"dead_letter_queue": False, "dlq_after_max_retries": False}, False),
+    ],
+)
+def test_dead_letters_are_kept_unless_both_flags_are_off(client: Client, flags: dict[str, bool], kept: bool) -> None:
+    assert client.queue("q").config(**flags).create().policy.get("dead_letters", True) is kept
+    for name, value in flags.items():
+        last = client.queue("one by one").config(**{name: value}).create()
+    assert last.policy.get("dead_letters", True) is kept
+
+
+def test_options_of_queen_that_only_it_has(client: Client) -> None:
+    made = client.queue("q").config(retry_delay=2000, dedup_window_seconds=60, max_size=9, ttl=5, priority=1).create()
+    assert (made.policy["backoff"]["seconds"], made.policy["dedupe_seconds"]) == (2, 60)
+    assert client.queue("q").config(retry_limit=None).create().policy["retry_limit"] is None
 
 
 def test_a_queue_is_made_changed_and_deleted(client: Client) -> None:

@@ -35,8 +35,8 @@ Pauses = tuple[float, ...]
 class Tries:
     """The tries of one call. `again`: it may be repeated even if the server had it; `reads`: it changes nothing.
 
-    They end when `patience` is over, or with `pauses` after so many, whatever time that takes; and at once when a server
-    wants to be left alone for longer than `patience`.
+    They end when `patience` is over, or with `pauses` after so many, whatever time that takes; and at once when a
+    server wants to be left alone for longer than `patience`.
     """
 
     def __init__(

@@ -61,7 +61,8 @@ class AsyncHTTPTransport:
     """Carries commands to a server. A call that may be repeated is, when the connection breaks or the server is busy.
 
     A push may: every message has a transaction id before the first try. A settlement may, if it names a delivery or a
-    lease: what an earlier try settled answers `already`. A claim may only with a key: the messages of a claim whose answer got lost are in nobody's hand.
+    lease: what an earlier try settled answers `already`. A claim may only with a key: the messages of a claim whose
+    answer got lost are in nobody's hand.
     """
 
     def __init__(

@@ -17,7 +17,6 @@ from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
 from ackwise.store.turn.span_edit import SpanEdit
 
-
 SETTLED, RETURNED = "settled", "returned"
 """How a lease ends that is finished with: bit by bit or by an ack, or by giving back or failing all it held at once."""
 
