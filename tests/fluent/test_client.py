@@ -89,9 +89,20 @@ def test_a_batch_is_all_or_none_unless_it_is_told_otherwise(client: Client, cloc
     (lost,) = client.queue("q").group("g").lease(1).wait(0).pop()
     (held,) = client.queue("q").group("g").lease(60).wait(0).pop()
     clock.advance(5)
-    answers = client.ack_batch([held, lost])
-    assert [answer.verdict.value for answer in answers] == ["rolled_back", "stale"]
+    with pytest.raises(errors.RolledBack, match="entry 1 was refused: invalid_lease") as refusal:
+        client.ack_batch([held, lost])
+    assert refusal.value.details["verdicts"] == ["rolled_back", "stale"]
+    with pytest.raises(errors.RolledBack, match="invalid_lease"):
+        client.ack_batch([lost])
+    nobody = {"transaction_id": "nobody", "partition_id": held.partition_id, "consumer_group": "g"}
+    with pytest.raises(errors.RolledBack, match="not_found"):
+        client.ack_batch([held, nobody])
     assert [one.verdict.value for one in client.ack_batch([held, lost], atomic=False)] == ["acked", "stale"]
+    assert [one.verdict.value for one in client.ack_batch([held])] == ["already"]
+    (again,) = client.queue("q").group("g").wait(0).pop()
+    client.nack(again, "no")
+    with pytest.raises(errors.LeaseLost, match="entry 1 ended before, and not with an ack"):
+        client.ack_batch([held, again])
 
 
 def test_dead_letters_are_counted_and_read(client: Client) -> None:
@@ -106,6 +117,26 @@ def test_dead_letters_are_counted_and_read(client: Client) -> None:
     assert letter.error_message.split(":")[0] == "Timeout"
     assert [one.data for one in client.get_dlq("q")][-1] == {"id": 0}
     assert client.get_dlq("q", consumer_group="other").total == 0
+    assert letter.original_created_at <= letter.moved_to_dlq_at
+
+
+def test_what_was_acked_at_delivery_cannot_be_settled(client: Client) -> None:
+    client.push("q", None, [{"data": 1}, {"data": 2}])
+    (acked,) = client.queue("q").auto_ack(True).wait(0).pop()
+    (held,) = client.queue("q").wait(0).pop()
+    for settle in (client.ack, client.nack, lambda one: client.ack_batch([held, one]), client.transaction().ack):
+        with pytest.raises(errors.NotSettleable, match="not_settleable"):
+            settle(acked)
+    assert client.ack(held) == "acked"
+
+
+def test_a_drain_does_not_wait_for_what_was_acked_by_its_transaction_id(client: Client) -> None:
+    client.push("q", None, [{"data": 1}, {"data": 2}])
+    for lease in (True, False):
+        (message,) = client.queue("q").wait(0).pop()
+        named = {"transaction_id": message.transaction_id, "partition_id": message.partition_id}
+        client.ack({**named, "lease_id": message.lease_id} if lease else named)
+    assert (len(client.connection._held), client.drain(20)) == (0, 0)
 
 
 def test_a_transaction_acks_and_pushes_or_does_neither(client: Client, clock: ManualClock) -> None:
@@ -152,6 +183,9 @@ def test_items_are_checked(client: Client) -> None:
             client.push("q", None, bad)
     with pytest.raises(errors.BadInput, match="delay"):
         client.push("q", None, {"data": 1, "delay_seconds": -1})
+    for nonsense in (5, "text", ["text"], None):
+        with pytest.raises(errors.BadInput, match='"data"'):
+            client.push("q", None, nonsense)  # type: ignore[arg-type]
     assert client.connection.queues() == []
 
 
@@ -172,6 +206,7 @@ def test_options_are_checked_and_contradictions_refused(client: Client) -> None:
         lambda: queue.group(""),
         lambda: queue.renew_lease(True, -1),
         lambda: queue.limit(0),
+        lambda: queue.subscription_mode("sometimes"),
         lambda: queue.config(lease_time=10, lease_seconds=20).create(),
         lambda: queue.config(nonsense=1).create(),
         lambda: queue.config(retry_limit=-1).create(),

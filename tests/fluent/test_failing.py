@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -13,7 +14,7 @@ from ackwise import errors
 from ackwise.client.breaking import Breaker, Resilience
 from ackwise.client.retrying import Tries
 from ackwise.client.wires.reply import Broken, Unsent
-from ackwise.fluent import Client
+from ackwise.fluent import AsyncClient, Client, Message
 from ackwise.store.clock import ManualClock
 from tests.client.flaky import Flaky, refusal
 from tests.server.running import Running
@@ -297,6 +298,71 @@ def test_a_nack_that_names_no_lease_is_not_repeated_for_the_next_holder(
         (third,) = client.queue("q").pop()
         door.fail("/v1/settle", "lose the answer")
         assert (third.retry_count, client.ack(named)) == (2, "already")
+
+
+def test_a_consumer_outlives_trouble_that_passes(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = doors[0]
+    with Client(door.url, resilience=Resilience(pauses=()), clock=clock) as client:
+        client.push("q", None, {"data": 1})
+        pauses: list[float] = []
+        monkeypatch.setattr(client, "sleep", pauses.append)
+        busy, leaving, away = (429, "overloaded"), (503, "draining"), (503, "store_unavailable")
+        door.fail("/v1/claim", *(refusal(*why) for why in (busy, leaving, away)), LOST)
+        client.queue("q").group("g").limit(1).consume(client.ack).run()
+        assert (pauses, client.connection.groups("q")[0].acked) == ([1.0] * 4, 1)
+
+
+def test_a_consumer_does_not_outlive_nonsense(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+    door = doors[0]
+    with Client(door.url, resilience=Resilience(pauses=()), clock=clock) as client:
+        door.fail("/v1/claim", refusal(503, "schema_too_new"))
+        with pytest.raises(errors.SchemaTooNew):
+            client.queue("q").consume(client.ack).run()
+
+
+def test_a_lease_that_runs_out_while_no_server_is_there_is_lost(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+    door = doors[0]
+    told: list[str] = []
+
+    async def job() -> None:
+        async with asyncio.timeout(30), AsyncClient(door.url, clock=clock) as client:
+            await client.push("q", None, [{"data": 1}, {"data": 2}])
+
+            async def handle(message: Message) -> None:
+                door.down()
+                clock.advance(31)
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    told.append("cancelled")
+                    raise
+
+            consumer = client.queue("q").batch(2).each().renew_lease(True, 0.01).limit(2).consume(handle)
+            await consumer.on_error(lambda message, error: told.append(type(error).__name__))
+            door.up()
+
+    asyncio.run(job())
+    assert told == ["cancelled", "LeaseLost"]
+
+
+def test_a_thread_is_told_of_it_at_its_end(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+    door = doors[0]
+    told: list[str] = []
+    with Client(door.url, clock=clock) as client:
+        client.push("q", None, [{"data": 1}, {"data": 2}])
+
+        def handle(message: Message) -> None:
+            told.append("began")
+            door.down()
+            clock.advance(31)
+
+        consumer = client.queue("q").batch(2).each().renew_lease(True, 0.01).limit(2).consume(handle)
+        consumer.on_success(lambda message: told.append("done"))
+        consumer.on_error(lambda message, error: told.append(type(error).__name__)).run()
+        door.up()
+    assert told == ["began", "LeaseLost"]
 
 
 def test_a_transaction_of_unknown_outcome_may_be_repeated_and_is_done_once(

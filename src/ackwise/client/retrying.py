@@ -8,13 +8,18 @@ import time
 from ackwise.client.servers import code_of, error_of
 from ackwise.client.wires.reply import Broken, Reply, Unsent
 from ackwise.core.errors import (
-    CircuitOpen,
+    AckwiseError,
+    BadStoreURL,
     Draining,
     OutcomeUnknown,
     Overloaded,
+    SchemaTooNew,
+    StoreCorrupt,
     StoreError,
     StoreLocked,
+    StoreReadOnly,
     StoreUnavailable,
+    UnsafeStore,
 )
 
 PATIENCE = 15.0
@@ -30,6 +35,14 @@ _PASSES = frozenset(
 
 
 Pauses = tuple[float, ...]
+
+
+_LASTING = (StoreCorrupt, SchemaTooNew, StoreReadOnly, UnsafeStore, BadStoreURL)
+
+
+def passes(problem: Exception) -> bool:
+    """Whether time may heal it: a server that is busy, restarts or cannot be reached. Nonsense stays nonsense."""
+    return isinstance(problem, StoreError | Overloaded | Draining) and not isinstance(problem, _LASTING)
 
 
 class Tries:
@@ -57,7 +70,7 @@ class Tries:
             raise self._unknown(problem)
         raise StoreUnavailable(f"no server answers at {self._base}: {problem}; nothing was changed")
 
-    def shut(self, problem: CircuitOpen) -> StoreError:
+    def shut(self, problem: AckwiseError) -> AckwiseError:
         """What to raise when nobody may be asked any more."""
         return self._unknown(problem) if self.repeated else problem
 

@@ -120,6 +120,23 @@ def verdict_of(answer: Settled) -> Verdict:
             return verdict
 
 
+_WORDS = {Verdict.STALE: "invalid_lease", Verdict.UNKNOWN: "not_found"}
+
+
+def all_settled(answers: list[Settled]) -> list[Settled]:
+    """The answers to an atomic call when all of it is done; else it is raised which entry was refused."""
+    verdicts = [answer.verdict.value for answer in answers]
+    for index, answer in enumerate(answers):
+        if answer.verdict in _WORDS:
+            why = f"rolled back: nothing was settled, because entry {index} was refused: {_WORDS[answer.verdict]}"
+            raise RolledBack(why, index=index, verdict=answer.verdict.value, verdicts=verdicts)
+    for index, answer in enumerate(answers):
+        if answer.unacked:
+            why = f"invalid_lease: entry {index} ended before, and not with an ack; the others are settled"
+            raise LeaseLost(why, index=index, verdict=answer.verdict.value, verdicts=verdicts)
+    return answers
+
+
 def deadline_of(answer: Extended) -> int:
     """The new deadline; a lease that is gone is raised."""
     if answer.deadline is None:

@@ -43,10 +43,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def policy(config: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
     """Fields of a queue's policy, from our own names or Queen's; `stored` are Queen's options of the queue as it is."""
     # None is our word, for never; Queen's is 0.
-    queens = {
-        _QUEENS[name]: _plain(name, value) for name, value in config.items() if name in _QUEENS and value is not None
-    }
     ours = {name: value for name, value in config.items() if name not in _QUEENS or value is None}
+    queens = {_QUEENS[name]: _plain(name, value) for name, value in config.items() if name not in ours}
     changes = policy_changes(_with_retention(queens), stored)
     if queens.get("retentionEnabled") is not False:
         for name in _RETENTIONS:

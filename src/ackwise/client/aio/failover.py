@@ -76,6 +76,11 @@ class AsyncFailover:
             breaker.failed_trial()
         return works
 
+    async def tell(self, path: str, body: bytes, timeout: float) -> None:
+        for _, wire, breaker in self._wires:
+            if not breaker.open:
+                await wire.tell(path, body, timeout)
+
     async def sleep(self, seconds: float) -> None:
         await self._wires[0][1].sleep(seconds)
 

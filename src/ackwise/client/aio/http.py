@@ -45,6 +45,7 @@ TIMEOUT = 10.0
 LONGEST_POLL = 50.0
 """How long a claim waits in one request."""
 STOP_PATIENCE = 5.0
+ACK_PATIENCE = 1.0
 RELEASE_PATIENCE = 1.0
 """What is not given back in time comes back by itself, when its lease runs out."""
 
@@ -107,7 +108,7 @@ class AsyncHTTPTransport:
             try:
                 reply = await self._wire.request(method, path, body, timeout)
             except Unsent as problem:
-                pause = tries.unsent(problem)
+                pause = 0.0 if self._closed else tries.unsent(problem)
             except Broken as problem:
                 pause = tries.broken(problem)
             except CircuitOpen as problem:
@@ -117,6 +118,8 @@ class AsyncHTTPTransport:
                 if reply.status == 200:
                     return reply
                 pause = tries.refused(reply)
+            if self._closed:
+                raise tries.shut(Draining("the connection is closed"))
             await self._wire.sleep(pause)
 
     def _tries(self, *, again: bool, patience: float | None = None, reads: bool = False) -> Tries:
@@ -182,12 +185,20 @@ class AsyncHTTPTransport:
 
     async def _settle(self, command: Settle) -> list[Settled]:
         gives_back = all(one.outcome is Outcome.RELEASE for one in command.entries)
+        if gives_back:
+            await self._acks_sent()
         patience = min(self._patience, RELEASE_PATIENCE) if gives_back else None
         tries = self._tries(again=all(map(_settles_once, command.entries)), patience=patience)
         body = await self._call("/v1/settle", _written(settling.settle_body(command)), tries)
         settled = self._read(_SETTLED, body).verdicts
         self._note(command.entries, settled)
         return settled
+
+    async def _acks_sent(self) -> None:
+        """What is given back must not overtake the acks that wait to be sent."""
+        end = time.monotonic() + ACK_PATIENCE
+        while self._acks.asking and time.monotonic() < end:
+            await self._wire.sleep(0.005)
 
     async def _settle_together(
         self, batches: Sequence[tuple[str, Sequence[Settlement]]]
@@ -356,24 +367,25 @@ class AsyncHTTPTransport:
         while self._claims and time.monotonic() < end:
             polls = [name for name, waits in list(self._claims.items()) if waits]
             if polls:
-                with suppress(AckwiseError):
-                    body = _written(claiming.StopBody(polls))
-                    await self._call("/v1/stop", body, self._tries(again=True, patience=0.0))
+                await self._wire.tell("/v1/stop", _written(claiming.StopBody(polls)), STOP_PATIENCE)
             await self._wire.sleep(pause)
             pause = min(0.5, 2 * pause)
 
     async def close(self) -> None:
         if self._closed:
             return
-        self._closed = self._draining = True
+        self._draining = True
         await self._stop_claims()
+        await self._acks_sent()
+        self._closed = True
         await self._wire.close()
 
 
 def _is_one_ack(command: Settle) -> bool:
     """What is sent together with the acks of other callers."""
     entries = command.entries
-    return len(entries) == 1 and entries[0].outcome is Outcome.ACK and isinstance(entries[0].selector, ByDelivery)
+    named = ByDelivery | ByTransaction
+    return len(entries) == 1 and entries[0].outcome is Outcome.ACK and isinstance(entries[0].selector, named)
 
 
 def _settles_once(entry: Settlement) -> bool:

@@ -77,6 +77,11 @@ class Failover:
             breaker.failed_trial()
         return works
 
+    def tell(self, path: str, body: bytes, timeout: float) -> None:
+        for _, wire, breaker in self._wires:
+            if not breaker.open:
+                wire.tell(path, body, timeout)
+
     def sleep(self, seconds: float) -> None:
         self._wires[0][1].sleep(seconds)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from ackwise.client.claims import started_at
 from ackwise.client.moments import seconds
 from ackwise.client.rows import QueueInfo
 from ackwise.core import limits
@@ -75,6 +76,7 @@ class AsyncQueue:
 
     def subscription_mode(self, start: Literal["all", "new"]) -> AsyncQueue:
         """Where a group that is new begins."""
+        started_at(start)
         return self._with(start=start)
 
     def config(self, **options: Any) -> AsyncQueue:

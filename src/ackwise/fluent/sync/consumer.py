@@ -10,11 +10,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ackwise.client.beside.threads import Runnable, call, kept, on_sigterm, together
+import msgspec
+
+from ackwise.client.beside.threads import Hands, Runnable, Watched, on_sigterm, together
+from ackwise.client.retrying import passes
+from ackwise.client.settling import reject
 from ackwise.client.sync import Batch
 from ackwise.core.claiming import EmptyReason
-from ackwise.core.errors import AckwiseError, LeaseLost, StoreError
-from ackwise.core.settlement import Outcome
+from ackwise.core.errors import AckwiseError, LeaseLost, UnknownQueue
+from ackwise.core.settlement import Outcome, Verdict
 from ackwise.fluent.messages import Message
 from ackwise.fluent.options import Options
 
@@ -25,14 +29,15 @@ log = logging.getLogger("ackwise.fluent")
 
 RENEW_EVERY = 1.0
 PAUSE_AFTER_FAILURE = 1.0
-GRACE = 30.0
+PAUSE_WITHOUT_WAIT = 0.1
+"""Between polls that do not wait themselves."""
 
 
 class Consumer(Runnable):
     """A handler at work, until its limit, its idle time, a drain or SIGTERM.
 
     What the handler raises is a nack with its text, unless `on_error` says otherwise. What it leaves unsettled waits
-    for its lease to run out.
+    for its lease to run out. Trouble that passes is waited for; what does not pass is raised.
     """
 
     def __init__(self, client: Client, options: Options, handler: Callable[..., Any]) -> None:
@@ -42,6 +47,11 @@ class Consumer(Runnable):
         self._guard = threading.Lock()
         self._left = options.limit
         self._last = 0.0
+        self._hands = Hands(options.concurrency)
+        self._stopping = False
+        self._busy = 0
+        self._at_work: set[Watched] = set()
+        self._rewinds = False
 
     def on_success(self, callback: Callable[..., Any]) -> Consumer:
         """Called with the message (or the list) when the handler returned."""
@@ -55,18 +65,42 @@ class Consumer(Runnable):
 
     def run(self) -> None:
         self._last = time.monotonic()
-        self._client.connection.create_queue(self._options.queue, exist_ok=True)
-        with on_sigterm(lambda: self._client.drain(GRACE)):
-            together(self._work, self._options.concurrency)
+        with self._client.at_work(self), on_sigterm(self._client.terminate):
+            try:
+                self._make_queue()
+                together(self._work, self._options.concurrency, self.stop, lambda: self.busy)
+            finally:
+                self._hands.close()
+
+    # stopping
+
+    @property
+    def busy(self) -> bool:
+        """Whether something that was claimed is not finished with."""
+        return self._busy > 0
+
+    def stop(self) -> None:
+        """Begin nothing more. What was claimed and not begun goes back."""
+        self._stopping = True
+
+    def cut_off(self) -> None:
+        """What still runs will no longer be ours."""
+        for watched in list(self._at_work):
+            watched.lose()
+
+    # claiming
+
+    def _make_queue(self) -> None:
+        made = self._client.make(self._options)
+        self._rewinds = made.policy.get("on_failure") == "rewind"
 
     def _work(self) -> None:
-        while (room := self._reserve()) > 0:
+        while not self._stopping and (room := self._reserve()) > 0:
             try:
                 batch = self._client.claim(self._options, room, self._wait())
-            except StoreError as problem:
+            except AckwiseError as problem:
                 self._give_up(room)
-                log.warning("%s: %s; trying again", self._options.queue, problem)
-                self._client.sleep(PAUSE_AFTER_FAILURE)
+                self._bear(problem)
                 continue
             self._give_up(room - len(batch))
             if batch:
@@ -74,6 +108,24 @@ class Consumer(Runnable):
                 self._handle_batch(batch)
             elif batch.empty is EmptyReason.DRAINING or self._is_idle():
                 return
+            elif batch.empty is EmptyReason.UNAVAILABLE:
+                self._client.sleep(PAUSE_AFTER_FAILURE)
+            elif not self._wait():
+                self._client.sleep(PAUSE_WITHOUT_WAIT)
+
+    def _bear(self, problem: AckwiseError) -> None:
+        """Wait for what passes to pass; raise what does not."""
+        if self._stopping:
+            return
+        if isinstance(problem, UnknownQueue):
+            # Somebody deleted it: as at the beginning, it is made.
+            with suppress(AckwiseError):
+                self._make_queue()
+        elif not passes(problem):
+            log.warning("the consumer of %s ends: %s", self._options.queue, problem)
+            raise problem
+        log.warning("%s: %s; trying again", self._options.queue, problem)
+        self._client.sleep(PAUSE_AFTER_FAILURE)
 
     def _reserve(self) -> int:
         """How many this worker may claim; with a limit they are taken off it before, and put back if none came."""
@@ -94,30 +146,100 @@ class Consumer(Runnable):
         idle = self._options.idle
         return idle is not None and time.monotonic() - self._last >= idle
 
+    # handling
+
     def _handle_batch(self, batch: Batch) -> None:
-        messages = [Message(delivery) for delivery in batch]
-        single = self._options.each or self._options.batch == 1
+        with self._guard:
+            self._busy += 1
         try:
-            for given in messages if single else [messages]:
-                self._handle(given, batch)
+            self._work_through(batch)
+        finally:
+            with self._guard:
+                self._busy -= 1
+
+    def _work_through(self, batch: Batch) -> None:
+        messages = self._readable(batch)
+        single = self._options.each or self._options.batch == 1
+        rest = [[one] for one in messages] if single else [messages] if messages else []
+        try:
+            while rest and not self._stopping:
+                given = rest.pop(0)
+                kept = self._handle(given[0] if single else given, batch)
+                if rest and not self._holds(batch, sure=kept):
+                    log.warning("%s: a lease was lost; what was left of it is not handled", self._options.queue)
+                    return
+                if self._rewinds:
+                    rest = [later for later in rest if not _sent_back(given[0], later[0])]
+            self._give_back([one for given in rest for one in given])
         except BaseException:
             # Interrupted: somebody else may begin at once.
-            with suppress(AckwiseError):
-                self._settle_rest(messages, Outcome.RELEASE)
+            self._give_back(messages)
             raise
 
-    def _handle(self, given: Any, batch: Batch) -> None:
+    def _readable(self, batch: Batch) -> list[Message]:
+        """The messages that can be read; the others can never be handled, and die."""
+        messages = [Message(delivery) for delivery in batch]
+        bad = [one for one in messages if one.problem is not None]
+        for one in bad:
+            log.warning("%r cannot be read: %s", one, one.problem)
+        if bad and not self._options.auto_ack:
+            asks = [
+                msgspec.structs.replace(reject(one.delivery.selector, one.problem), undecodable=True) for one in bad
+            ]
+            with suppress(AckwiseError):
+                for one, answer in zip(bad, self._client.connection.settle(asks), strict=True):
+                    one.delivery.note(answer)
+        return [one for one in messages if one.problem is None]
+
+    def _holds(self, batch: Batch, *, sure: bool) -> bool:
+        """Whether what is left of a batch is still ours to handle."""
+        lease = batch.lease
+        if self._options.auto_ack:
+            return True
+        if lease.ended or self._is_over(batch):
+            return False
         try:
-            if self._options.renew and not batch.lease.ended:
-                every = self._options.renew_every or min(RENEW_EVERY, batch.lease.lasts / 4)
-                kept(lambda: call(self._handler, given), lambda: self._beat(batch), every)
+            if not sure:
+                lease.extend()
+            elif self._options.renew:
+                lease.keep_alive()
+        except LeaseLost:
+            return False
+        except AckwiseError as problem:
+            log.warning("a lease of %s could not be renewed: %s", self._options.queue, problem)
+        return True
+
+    def _is_over(self, batch: Batch) -> bool:
+        lease = batch.lease
+        return not lease.ended and self._client.connection.transport.now() >= lease.deadline
+
+    def _handle(self, given: Any, batch: Batch) -> bool:
+        """Whether the lease was kept, as far as we know."""
+        watched = Watched()
+        kept = True
+
+        def work() -> None:
+            nonlocal kept
+            try:
+                self._hands.call(self._handler, given)
+                watched.check()
+            except Exception as problem:
+                kept = not isinstance(problem, LeaseLost)
+                self._failed(given, problem)
             else:
-                call(self._handler, given)
-        except Exception as problem:
+                if self._on_success is not None:
+                    self._told(self._on_success, given)
+
+        renewed = self._options.renew and not batch.lease.ended
+        every = self._options.renew_every or min(RENEW_EVERY, batch.lease.lasts / 4)
+        self._at_work.add(watched)
+        try:
+            watched.run(work, (lambda: self._beat(batch)) if renewed else None, lambda: self._is_over(batch), every)
+        except LeaseLost as problem:
             self._failed(given, problem)
-        else:
-            if self._on_success is not None:
-                self._told(self._on_success, given)
+        finally:
+            self._at_work.discard(watched)
+        return kept and not watched.lost
 
     def _failed(self, given: Any, problem: Exception) -> None:
         if self._on_error is not None:
@@ -125,16 +247,23 @@ class Consumer(Runnable):
             return
         log.warning("the handler of %s failed: %s", self._options.queue, problem)
         if not isinstance(problem, LeaseLost):
-            with suppress(AckwiseError):
-                self._settle_rest(given if isinstance(given, list) else [given], problem)
+            try:
+                self._settle(given if isinstance(given, list) else [given], problem)
+            except AckwiseError as refusal:
+                log.warning("its failure could not be recorded: %s", refusal)
 
     def _told(self, callback: Callable[..., Any], *arguments: Any) -> None:
         try:
-            call(callback, *arguments)
+            self._hands.call(callback, *arguments)
         except Exception as problem:
             log.warning("a callback of %s failed: %s", self._options.queue, problem)
 
-    def _settle_rest(self, messages: list[Message], ask: Outcome | Exception) -> None:
+    def _give_back(self, messages: list[Message]) -> None:
+        with suppress(AckwiseError):
+            self._settle(messages, Outcome.RELEASE)
+
+    def _settle(self, messages: list[Message], ask: Outcome | Exception) -> None:
+        """Those that are not settled yet."""
         rest = [one.delivery for one in messages if one.delivery.verdict is None]
         if rest:
             self._client.connection.settle([(delivery, ask) for delivery in rest])
@@ -147,7 +276,14 @@ class Consumer(Runnable):
                 (lease.keep_alive() if self._options.renew_every is None else lease.extend())
         except LeaseLost as problem:
             # All of it was settled meanwhile, by its transaction ids: nothing is left to lose.
-            return lease.ended or problem.details.get("verdict") == "already"
+            lease.ended = lease.ended or problem.details.get("verdict") == "already"
+            return lease.ended
         except AckwiseError as problem:
             log.warning("a lease of %s could not be renewed, and is tried again: %s", self._options.queue, problem)
         return True
+
+
+def _sent_back(failed: Message, later: Message) -> bool:
+    """Whether a failure in a queue that rewinds took a later message of the batch with it."""
+    ended = failed.delivery.verdict
+    return ended not in (None, Verdict.ACKED) and failed.partition_id == later.partition_id

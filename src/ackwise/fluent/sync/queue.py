@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from ackwise.client.claims import started_at
 from ackwise.client.moments import seconds
 from ackwise.client.rows import QueueInfo
 from ackwise.core import limits
@@ -76,6 +77,7 @@ class Queue:
 
     def subscription_mode(self, start: Literal["all", "new"]) -> Queue:
         """Where a group that is new begins."""
+        started_at(start)
         return self._with(start=start)
 
     def config(self, **options: Any) -> Queue:
