@@ -65,8 +65,8 @@ def test_ack_by_transaction_id_needs_the_partition(client: Client) -> None:
 
 
 def test_a_batch_with_its_own_outcome_for_each(client: Client) -> None:
-    client.push("q", None, [{"data": number} for number in range(4)])
-    one, two, three, four = client.queue("q").group("g").batch(4).wait(0).pop()
+    client.push("q", None, [{"data": number} for number in range(5)])
+    one, two, three, four, five = client.queue("q").group("g").batch(5).wait(0).pop()
 
     def named(message: object, **more: str) -> dict[str, str]:
         return {
@@ -77,9 +77,15 @@ def test_a_batch_with_its_own_outcome_for_each(client: Client) -> None:
         }
 
     answers = client.ack_batch(
-        [one, named(two), named(three, status="failed", error="Validation error"), named(four, status="dlq")]
+        [
+            one,
+            named(two),
+            named(three, status="failed", error="Validation error"),
+            named(four, status="dlq"),
+            named(five, status="retry"),
+        ]
     )
-    assert [answer.verdict.value for answer in answers] == ["acked", "acked", "retried", "dead"]
+    assert [answer.verdict.value for answer in answers] == ["acked", "acked", "retried", "dead", "released"]
     with pytest.raises(errors.BadInput, match="status"):
         client.ack_batch([named(one, status="perhaps")])
 
@@ -206,7 +212,7 @@ def test_options_are_checked_and_contradictions_refused(client: Client) -> None:
         lambda: queue.group(""),
         lambda: queue.renew_lease(True, -1),
         lambda: queue.limit(0),
-        lambda: queue.subscription_mode("sometimes"),
+        lambda: queue.subscription_mode("sometimes"),  # type: ignore[arg-type]
         lambda: queue.config(lease_time=10, lease_seconds=20).create(),
         lambda: queue.config(nonsense=1).create(),
         lambda: queue.config(retry_limit=-1).create(),
@@ -253,7 +259,8 @@ def test_dead_letters_are_kept_unless_both_flags_are_off(client: Client, flags: 
 
 def test_options_of_queen_that_only_it_has(client: Client) -> None:
     made = client.queue("q").config(retry_delay=2000, dedup_window_seconds=60, max_size=9, ttl=5, priority=1).create()
-    assert (made.policy["backoff"]["seconds"], made.policy["dedupe_seconds"]) == (2, 60)
+    assert made.policy["backoff"] == {"kind": "fixed", "seconds": 2}
+    assert made.policy["dedupe_seconds"] == 60
     assert client.queue("q").config(retry_limit=None).create().policy["retry_limit"] is None
 
 

@@ -409,14 +409,13 @@ def test_async_consumers_raise_it_as_it_is_too(
 
 def test_a_queue_that_is_deleted_is_made_again(client: Client) -> None:
     seen: list[int] = []
-    consumer = (
-        client.queue("orders")
-        .group("g")
-        .wait(20)
-        .limit(2)
-        .consume(lambda message: (client.ack(message), seen.append(message.data)))
-    )
+
+    def handle(message: Message) -> None:
+        client.ack(message)
+        seen.append(message.data)
+
     put(client, 1)
+    consumer = client.queue("orders").group("g").wait(20).limit(2).consume(handle)
     thread = threading.Thread(target=consumer.run)
     thread.start()
     pause = threading.Event()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -127,15 +127,17 @@ def outcome_of(acked: Acked) -> Outcome | Exception:
     match status:
         case "completed":
             return Outcome.ACK
-        case "failed" | "retry":
+        case "failed":
             return Retry(error=error)
+        case "retry":
+            return Outcome.RELEASE
         case "dlq":
             return Reject(error or "rejected")
         case _:
-            raise BadInput(f"status is completed, failed or dlq, not {status!r}")
+            raise BadInput(f"status is completed, failed, retry or dlq, not {status!r}")
 
 
-def item_of(item: Mapping[str, Any], partition: str) -> Item:
+def item_of(item: object, partition: str) -> Item:
     """`{"data": ..., "transaction_id": ..., "delay_seconds": ...}`; only `data` is needed."""
     if not isinstance(item, Mapping) or "data" not in item:
         raise BadInput(f'an item is a mapping with "data", such as {{"data": {{"id": 1}}}}, not {item!r}')
@@ -155,10 +157,11 @@ def item_of(item: Mapping[str, Any], partition: str) -> Item:
 Items = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
-def items_of(items: Items, partition: str) -> list[Item]:
-    if not isinstance(items, Mapping | Sequence) or isinstance(items, str | bytes):
+def items_of(items: object, partition: str) -> list[Item]:
+    listed = [items] if isinstance(items, Mapping) else items
+    if not isinstance(listed, Iterable):
         raise BadInput(f'push a mapping with "data", or a list of them, not {items!r}')
-    return [item_of(one, partition) for one in ([items] if isinstance(items, Mapping) else items)]
+    return [item_of(one, partition) for one in listed]
 
 
 @dataclass(frozen=True)
