@@ -15,6 +15,7 @@ from ackwise.client.held import Held
 from ackwise.client.minting import Minted
 from ackwise.client.retrying import PATIENCE, Pauses, Tries
 from ackwise.client.servers import error_of
+from ackwise.client.settling import lease_of
 from ackwise.client.wires.reply import AsyncWire, Broken, Reply, Unsent
 from ackwise.core.answers import Claimed, Extended, Handed, Receipts, Settled, TransactionDone, nothing
 from ackwise.core.claiming import EmptyReason
@@ -82,6 +83,8 @@ class AsyncHTTPTransport:
         self._claims: dict[str, bool] = {}
         """Claims under way by the name of their poll, and whether they wait."""
         self._acks: AsyncBatcher[str, Settlement, Settled | AckwiseError] = AsyncBatcher(self._settle_together)
+        self._acking: dict[object, str | None] = {}
+        """Acks without an answer yet, by the lease they name."""
         self._draining = False
         self._closed = False
 
@@ -144,10 +147,7 @@ class AsyncHTTPTransport:
             case Push():
                 return await self._push(command)
             case Settle() if _is_one_ack(command):
-                answer = await self._acks.ask("", command.entries[0])
-                if isinstance(answer, AckwiseError):
-                    raise answer
-                return [answer]
+                return [await self._ack(command.entries[0])]
             case Settle():
                 return await self._settle(command)
             case Extend():
@@ -186,7 +186,7 @@ class AsyncHTTPTransport:
     async def _settle(self, command: Settle) -> list[Settled]:
         gives_back = all(one.outcome is Outcome.RELEASE for one in command.entries)
         if gives_back:
-            await self._acks_sent()
+            await self._acks_answered({lease_of(one.selector) for one in command.entries})
         patience = min(self._patience, RELEASE_PATIENCE) if gives_back else None
         tries = self._tries(again=all(map(_settles_once, command.entries)), patience=patience)
         body = await self._call("/v1/settle", _written(settling.settle_body(command)), tries)
@@ -194,10 +194,24 @@ class AsyncHTTPTransport:
         self._note(command.entries, settled)
         return settled
 
-    async def _acks_sent(self) -> None:
+    async def _ack(self, entry: Settlement) -> Settled:
+        key = object()
+        self._acking[key] = lease_of(entry.selector)
+        try:
+            answer = await self._acks.ask("", entry)
+        finally:
+            del self._acking[key]
+        if isinstance(answer, AckwiseError):
+            raise answer
+        return answer
+
+    async def _acks_answered(self, leases: set[str | None] | None = None) -> None:
         """What is given back must not overtake the acks that wait to be sent."""
         end = time.monotonic() + ACK_PATIENCE
-        while self._acks.asking and time.monotonic() < end:
+        while time.monotonic() < end:
+            waiting = list(self._acking.values())
+            if not waiting or (leases is not None and None not in waiting and leases.isdisjoint(waiting)):
+                return
             await self._wire.sleep(0.005)
 
     async def _settle_together(
@@ -376,7 +390,7 @@ class AsyncHTTPTransport:
             return
         self._draining = True
         await self._stop_claims()
-        await self._acks_sent()
+        await self._acks_answered()
         self._closed = True
         await self._wire.close()
 

@@ -86,8 +86,9 @@ class AsyncHands:
         return self._threads
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(wait=False)
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False)
 
 
 class AsyncRunnable(ABC):

@@ -80,11 +80,6 @@ class Batcher(Generic[K, Item, A]):
 
     # callers that wait
 
-    @property
-    def asking(self) -> bool:
-        """Whether somebody waits for an answer."""
-        return self._led
-
     def ask(self, key: K, item: Item) -> A:
         """The answer to this item; a failure is raised to all whose items were in the same request."""
         mine: _Asked[Item, A] = _Asked(item)

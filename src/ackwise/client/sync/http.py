@@ -15,6 +15,7 @@ from ackwise.client.held import Held
 from ackwise.client.minting import Minted
 from ackwise.client.retrying import PATIENCE, Pauses, Tries
 from ackwise.client.servers import error_of
+from ackwise.client.settling import lease_of
 from ackwise.client.sync.batcher import Batcher
 from ackwise.client.wires.reply import Broken, Reply, Unsent, Wire
 from ackwise.core.answers import Claimed, Extended, Handed, Receipts, Settled, TransactionDone, nothing
@@ -83,6 +84,8 @@ class HTTPTransport:
         self._claims: dict[str, bool] = {}
         """Claims under way by the name of their poll, and whether they wait."""
         self._acks: Batcher[str, Settlement, Settled | AckwiseError] = Batcher(self._settle_together)
+        self._acking: dict[object, str | None] = {}
+        """Acks without an answer yet, by the lease they name."""
         self._draining = False
         self._closed = False
 
@@ -145,10 +148,7 @@ class HTTPTransport:
             case Push():
                 return self._push(command)
             case Settle() if _is_one_ack(command):
-                answer = self._acks.ask("", command.entries[0])
-                if isinstance(answer, AckwiseError):
-                    raise answer
-                return [answer]
+                return [self._ack(command.entries[0])]
             case Settle():
                 return self._settle(command)
             case Extend():
@@ -185,7 +185,7 @@ class HTTPTransport:
     def _settle(self, command: Settle) -> list[Settled]:
         gives_back = all(one.outcome is Outcome.RELEASE for one in command.entries)
         if gives_back:
-            self._acks_sent()
+            self._acks_answered({lease_of(one.selector) for one in command.entries})
         patience = min(self._patience, RELEASE_PATIENCE) if gives_back else None
         tries = self._tries(again=all(map(_settles_once, command.entries)), patience=patience)
         body = self._call("/v1/settle", _written(settling.settle_body(command)), tries)
@@ -193,10 +193,24 @@ class HTTPTransport:
         self._note(command.entries, settled)
         return settled
 
-    def _acks_sent(self) -> None:
+    def _ack(self, entry: Settlement) -> Settled:
+        key = object()
+        self._acking[key] = lease_of(entry.selector)
+        try:
+            answer = self._acks.ask("", entry)
+        finally:
+            del self._acking[key]
+        if isinstance(answer, AckwiseError):
+            raise answer
+        return answer
+
+    def _acks_answered(self, leases: set[str | None] | None = None) -> None:
         """What is given back must not overtake the acks that wait to be sent."""
         end = time.monotonic() + ACK_PATIENCE
-        while self._acks.asking and time.monotonic() < end:
+        while time.monotonic() < end:
+            waiting = list(self._acking.values())
+            if not waiting or (leases is not None and None not in waiting and leases.isdisjoint(waiting)):
+                return
             self._wire.sleep(0.005)
 
     def _settle_together(
@@ -375,7 +389,7 @@ class HTTPTransport:
             return
         self._draining = True
         self._stop_claims()
-        self._acks_sent()
+        self._acks_answered()
         self._closed = True
         self._wire.close()
 

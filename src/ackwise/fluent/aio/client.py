@@ -57,7 +57,7 @@ class AsyncClient:
     async def open(self) -> AsyncClient:
         if self._connection is None:
             self._connection = await connect_async(self._url, clock=self._clock, resilience=self._resilience)
-            terminating.answer()
+            terminating.answer(self)
         return self
 
     @property
@@ -176,7 +176,7 @@ class AsyncClient:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
-        terminating.leave()
+        terminating.leave(self)
 
     async def __aenter__(self) -> AsyncClient:
         return await self.open()

@@ -58,7 +58,7 @@ class Client:
     def open(self) -> Client:
         if self._connection is None:
             self._connection = connect(self._url, clock=self._clock, resilience=self._resilience)
-            terminating.answer()
+            terminating.answer(self)
         return self
 
     @property
@@ -177,7 +177,7 @@ class Client:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-        terminating.leave()
+        terminating.leave(self)
 
     def __enter__(self) -> Client:
         return self.open()
