@@ -141,12 +141,61 @@ def test_acks_that_wait_are_sent_before_a_client_closes(store_url: str, clock: M
         door.down()
 
 
+def test_closing_ends_consumers_that_still_run(url: str, clock: ManualClock) -> None:
+    client = Client(url, clock=clock).open()
+    client.push("orders", None, [{"data": number} for number in range(3)])
+    began, go_on = threading.Event(), threading.Event()
+    told: list[type[Exception]] = []
+
+    def handle(message: Message) -> None:
+        began.set()
+        assert go_on.wait(20)
+        client.ack(message)
+
+    working = client.queue("orders").group("g").batch(3).each().consume(handle)
+    working.on_error(lambda message, error: told.append(type(error)))
+    waiting = client.queue("empty").wait(300).consume(handle)
+    threads = [threading.Thread(target=one.run) for one in (working, waiting)]
+    for thread in threads:
+        thread.start()
+    assert began.wait(20)
+    client.close()
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert told == [errors.Draining]
+    assert left(url, clock) == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_leaving_the_block_cancels_async_handlers_that_still_run(url: str, clock: ManualClock) -> None:
+    async def job() -> None:
+        async with asyncio.timeout(30):
+            async with AsyncClient(url, clock=clock) as client:
+                await client.push("orders", None, [{"data": number} for number in range(3)])
+                began = asyncio.Event()
+
+                async def handle(message: Message) -> None:
+                    began.set()
+                    await asyncio.Event().wait()
+
+                consumer = client.queue("orders").group("g").batch(2).each().consume(handle)
+                running = asyncio.ensure_future(consumer.run())
+                await began.wait()
+            await running
+
+    asyncio.run(job())
+    assert left(url, clock) == [(0, 0), (1, 0), (2, 0)]
+
+
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
 def test_a_closed_client_says_so(store_url: str, clock: ManualClock, kind: str) -> None:
     def in_threads(url: str) -> None:
         client = Client(url, clock=clock).open()
         connection = client.connection
         client.close()
+        with pytest.raises(errors.Draining, match="the client is closed"):
+            client.push("orders", None, {"data": 1})
         with pytest.raises(errors.Draining, match="closed"):
             connection.push("orders", 1)
         with pytest.raises(errors.Draining, match="closed"):

@@ -17,7 +17,7 @@ from ackwise.client.rows import QueueInfo
 from ackwise.client.settling import all_settled, verdict_of
 from ackwise.connect import URL, connect_async
 from ackwise.core.answers import Settled
-from ackwise.core.errors import AckwiseError
+from ackwise.core.errors import AckwiseError, Draining
 from ackwise.core.limits import Seconds
 from ackwise.core.messages import DEFAULT_PARTITION, Receipt
 from ackwise.core.outcomes import Retry
@@ -50,6 +50,7 @@ class AsyncClient:
         self._resilience = Resilience() if resilience is None else resilience
         self._grace = seconds(grace, "grace")
         self._connection: AsyncConnection | None = None
+        self._closed = False
         self._consumers: set[AsyncConsumer] = set()
         self._terminating = False
         self._never = AsyncSignal()
@@ -63,6 +64,8 @@ class AsyncClient:
     @property
     def connection(self) -> AsyncConnection:
         """The whole API, for what is not here."""
+        if self._connection is None and self._closed:
+            raise Draining("the client is closed")
         if self._connection is None:
             raise RuntimeError("the client is not open: use it in a with block, or call open()")
         return self._connection
@@ -171,9 +174,12 @@ class AsyncClient:
                 await self.drain(self._grace)
 
     async def close(self) -> None:
-        for one in list(self._consumers):
-            one.stop()
+        """Consumers that still run are drained without grace first."""
+        with suppress(AckwiseError):
+            if self._consumers and self._connection is not None:
+                await self.drain(0)
         connection, self._connection = self._connection, None
+        self._closed = True
         if connection is not None:
             await connection.close()
         terminating.leave(self)

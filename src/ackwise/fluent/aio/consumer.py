@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ackwise.client.aio import AsyncBatch
+from ackwise.client.aio import AsyncBatch, AsyncConnection
 from ackwise.client.beside.aio import AsyncHands, AsyncRunnable, AsyncWatched, on_sigterm, together
 from ackwise.client.retrying import passes
 from ackwise.client.settling import reject
@@ -51,6 +51,7 @@ class AsyncConsumer(AsyncRunnable):
         self._busy = 0
         self._at_work: set[AsyncWatched] = set()
         self._rewinds = False
+        self._connection: AsyncConnection
 
     def on_success(self, callback: Callable[..., Any]) -> AsyncConsumer:
         """Called with the message (or the list) when the handler returned."""
@@ -63,7 +64,7 @@ class AsyncConsumer(AsyncRunnable):
         return self
 
     async def run(self) -> None:
-        self._last = time.monotonic()
+        self._last, self._connection = time.monotonic(), self._client.connection
         with self._client.at_work(self), on_sigterm(self._client.terminate):
             try:
                 await self._make_queue()
@@ -186,7 +187,7 @@ class AsyncConsumer(AsyncRunnable):
                 msgspec.structs.replace(reject(one.delivery.selector, one.problem), undecodable=True) for one in bad
             ]
             with suppress(AckwiseError):
-                for one, answer in zip(bad, await self._client.connection.settle(asks), strict=True):
+                for one, answer in zip(bad, await self._connection.settle(asks), strict=True):
                     one.delivery.note(answer)
         return [one for one in messages if one.problem is None]
 
@@ -210,7 +211,7 @@ class AsyncConsumer(AsyncRunnable):
 
     def _is_over(self, batch: AsyncBatch) -> bool:
         lease = batch.lease
-        return not lease.ended and self._client.connection.transport.now() >= lease.deadline
+        return not lease.ended and self._connection.transport.now() >= lease.deadline
 
     async def _handle(self, given: Any, batch: AsyncBatch) -> bool:
         """Whether the lease was kept, as far as we know."""
@@ -267,7 +268,7 @@ class AsyncConsumer(AsyncRunnable):
         """Those that are not settled yet."""
         rest = [one.delivery for one in messages if one.delivery.verdict is None]
         if rest:
-            await self._client.connection.settle([(delivery, ask) for delivery in rest])
+            await self._connection.settle([(delivery, ask) for delivery in rest])
 
     async def _beat(self, batch: AsyncBatch) -> bool:
         """Whether it is still ours."""

@@ -18,7 +18,7 @@ from ackwise.client.settling import all_settled, verdict_of
 from ackwise.client.sync import Batch, Connection
 from ackwise.connect import URL, connect
 from ackwise.core.answers import Settled
-from ackwise.core.errors import AckwiseError
+from ackwise.core.errors import AckwiseError, Draining
 from ackwise.core.limits import Seconds
 from ackwise.core.messages import DEFAULT_PARTITION, Receipt
 from ackwise.core.outcomes import Retry
@@ -51,6 +51,7 @@ class Client:
         self._resilience = Resilience() if resilience is None else resilience
         self._grace = seconds(grace, "grace")
         self._connection: Connection | None = None
+        self._closed = False
         self._consumers: set[Consumer] = set()
         self._terminating = False
         self._never = Signal()
@@ -64,6 +65,8 @@ class Client:
     @property
     def connection(self) -> Connection:
         """The whole API, for what is not here."""
+        if self._connection is None and self._closed:
+            raise Draining("the client is closed")
         if self._connection is None:
             raise RuntimeError("the client is not open: use it in a with block, or call open()")
         return self._connection
@@ -172,9 +175,12 @@ class Client:
                 self.drain(self._grace)
 
     def close(self) -> None:
-        for one in list(self._consumers):
-            one.stop()
+        """Consumers that still run are drained without grace first."""
+        with suppress(AckwiseError):
+            if self._consumers and self._connection is not None:
+                self.drain(0)
         connection, self._connection = self._connection, None
+        self._closed = True
         if connection is not None:
             connection.close()
         terminating.leave(self)

@@ -15,7 +15,7 @@ import msgspec
 from ackwise.client.beside.threads import Hands, Runnable, Watched, on_sigterm, together
 from ackwise.client.retrying import passes
 from ackwise.client.settling import reject
-from ackwise.client.sync import Batch
+from ackwise.client.sync import Batch, Connection
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.errors import AckwiseError, LeaseLost, UnknownQueue
 from ackwise.core.settlement import Outcome, Verdict
@@ -52,6 +52,7 @@ class Consumer(Runnable):
         self._busy = 0
         self._at_work: set[Watched] = set()
         self._rewinds = False
+        self._connection: Connection
 
     def on_success(self, callback: Callable[..., Any]) -> Consumer:
         """Called with the message (or the list) when the handler returned."""
@@ -64,7 +65,7 @@ class Consumer(Runnable):
         return self
 
     def run(self) -> None:
-        self._last = time.monotonic()
+        self._last, self._connection = time.monotonic(), self._client.connection
         with self._client.at_work(self), on_sigterm(self._client.terminate):
             try:
                 self._make_queue()
@@ -187,7 +188,7 @@ class Consumer(Runnable):
                 msgspec.structs.replace(reject(one.delivery.selector, one.problem), undecodable=True) for one in bad
             ]
             with suppress(AckwiseError):
-                for one, answer in zip(bad, self._client.connection.settle(asks), strict=True):
+                for one, answer in zip(bad, self._connection.settle(asks), strict=True):
                     one.delivery.note(answer)
         return [one for one in messages if one.problem is None]
 
@@ -211,7 +212,7 @@ class Consumer(Runnable):
 
     def _is_over(self, batch: Batch) -> bool:
         lease = batch.lease
-        return not lease.ended and self._client.connection.transport.now() >= lease.deadline
+        return not lease.ended and self._connection.transport.now() >= lease.deadline
 
     def _handle(self, given: Any, batch: Batch) -> bool:
         """Whether the lease was kept, as far as we know."""
@@ -266,7 +267,7 @@ class Consumer(Runnable):
         """Those that are not settled yet."""
         rest = [one.delivery for one in messages if one.delivery.verdict is None]
         if rest:
-            self._client.connection.settle([(delivery, ask) for delivery in rest])
+            self._connection.settle([(delivery, ask) for delivery in rest])
 
     def _beat(self, batch: Batch) -> bool:
         """Whether it is still ours."""
