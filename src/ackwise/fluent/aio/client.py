@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,8 @@ from ackwise.fluent.aio.transaction import AsyncFluentTransaction
 from ackwise.fluent.messages import Acked, DeadMessages, Items, outcome_of, target_of
 from ackwise.fluent.options import Options
 from ackwise.store.clock import Clock
+
+log = logging.getLogger("ackwise.fluent")
 
 GRACE = 30.0
 
@@ -153,6 +156,7 @@ class AsyncClient:
         (a thread is told at its end), give the rest back; how many messages those were."""
         end = time.monotonic() + seconds(grace, "grace")
         connection, consumers = self.connection, list(self._consumers)
+        before = sum(one.given_back for one in consumers)
         for one in consumers:
             one.stop()
         await connection.stop_claims()
@@ -160,7 +164,8 @@ class AsyncClient:
         for one in consumers:
             one.cut_off()
         await self._until_idle(consumers, time.monotonic() + LETS_GO_WITHIN)
-        return await connection.drain(max(0.0, end - time.monotonic()))
+        released = await connection.drain(max(0.0, end - time.monotonic()))
+        return released + sum(one.given_back for one in consumers) - before
 
     async def _until_idle(self, consumers: list[AsyncConsumer], end: float) -> None:
         while any(one.busy for one in consumers) and time.monotonic() < end:
@@ -170,8 +175,12 @@ class AsyncClient:
         """Drain, once, however many consumers are told to."""
         if not self._terminating and self._connection is not None:
             self._terminating = True
-            with suppress(AckwiseError):
+            try:
                 await self.drain(self._grace)
+            except Exception as problem:
+                # Whoever closes it meanwhile has given everything back.
+                if not self._closed:
+                    log.warning("the drain failed: %s", problem)
 
     async def close(self) -> None:
         """Consumers that still run are drained without grace first."""

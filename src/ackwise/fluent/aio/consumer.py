@@ -51,6 +51,7 @@ class AsyncConsumer(AsyncRunnable):
         self._busy = 0
         self._at_work: set[AsyncWatched] = set()
         self._rewinds = False
+        self.given_back = 0
         self._connection: AsyncConnection
 
     def on_success(self, callback: Callable[..., Any]) -> AsyncConsumer:
@@ -262,13 +263,15 @@ class AsyncConsumer(AsyncRunnable):
 
     async def _give_back(self, messages: list[Message]) -> None:
         with suppress(AckwiseError):
-            await self._settle(messages, Outcome.RELEASE)
+            count = await self._settle(messages, Outcome.RELEASE)
+            with self._guard:
+                self.given_back += count
 
-    async def _settle(self, messages: list[Message], ask: Outcome | Exception) -> None:
-        """Those that are not settled yet."""
+    async def _settle(self, messages: list[Message], ask: Outcome | Exception) -> int:
+        """Those that are not settled yet; how many that were."""
         rest = [one.delivery for one in messages if one.delivery.verdict is None]
-        if rest:
-            await self._connection.settle([(delivery, ask) for delivery in rest])
+        answers = await self._connection.settle([(delivery, ask) for delivery in rest]) if rest else []
+        return sum(answer.count for answer in answers)
 
     async def _beat(self, batch: AsyncBatch) -> bool:
         """Whether it is still ours."""
@@ -280,7 +283,7 @@ class AsyncConsumer(AsyncRunnable):
             # All of it was settled meanwhile, by its transaction ids: nothing is left to lose.
             lease.ended = lease.ended or problem.details.get("verdict") == "already"
             return lease.ended
-        except AckwiseError as problem:
+        except Exception as problem:
             log.warning("a lease of %s could not be renewed, and is tried again: %s", self._options.queue, problem)
         return True
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ from ackwise.fluent.sync.consumer import Consumer
 from ackwise.fluent.sync.queue import Queue
 from ackwise.fluent.sync.transaction import FluentTransaction
 from ackwise.store.clock import Clock
+
+log = logging.getLogger("ackwise.fluent")
 
 GRACE = 30.0
 
@@ -154,6 +157,7 @@ class Client:
         (a thread is told at its end), give the rest back; how many messages those were."""
         end = time.monotonic() + seconds(grace, "grace")
         connection, consumers = self.connection, list(self._consumers)
+        before = sum(one.given_back for one in consumers)
         for one in consumers:
             one.stop()
         connection.stop_claims()
@@ -161,7 +165,8 @@ class Client:
         for one in consumers:
             one.cut_off()
         self._until_idle(consumers, time.monotonic() + LETS_GO_WITHIN)
-        return connection.drain(max(0.0, end - time.monotonic()))
+        released = connection.drain(max(0.0, end - time.monotonic()))
+        return released + sum(one.given_back for one in consumers) - before
 
     def _until_idle(self, consumers: list[Consumer], end: float) -> None:
         while any(one.busy for one in consumers) and time.monotonic() < end:
@@ -171,8 +176,12 @@ class Client:
         """Drain, once, however many consumers are told to."""
         if not self._terminating and self._connection is not None:
             self._terminating = True
-            with suppress(AckwiseError):
+            try:
                 self.drain(self._grace)
+            except Exception as problem:
+                # Whoever closes it meanwhile has given everything back.
+                if not self._closed:
+                    log.warning("the drain failed: %s", problem)
 
     def close(self) -> None:
         """Consumers that still run are drained without grace first."""

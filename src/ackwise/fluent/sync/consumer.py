@@ -52,6 +52,7 @@ class Consumer(Runnable):
         self._busy = 0
         self._at_work: set[Watched] = set()
         self._rewinds = False
+        self.given_back = 0
         self._connection: Connection
 
     def on_success(self, callback: Callable[..., Any]) -> Consumer:
@@ -261,13 +262,15 @@ class Consumer(Runnable):
 
     def _give_back(self, messages: list[Message]) -> None:
         with suppress(AckwiseError):
-            self._settle(messages, Outcome.RELEASE)
+            count = self._settle(messages, Outcome.RELEASE)
+            with self._guard:
+                self.given_back += count
 
-    def _settle(self, messages: list[Message], ask: Outcome | Exception) -> None:
-        """Those that are not settled yet."""
+    def _settle(self, messages: list[Message], ask: Outcome | Exception) -> int:
+        """Those that are not settled yet; how many that were."""
         rest = [one.delivery for one in messages if one.delivery.verdict is None]
-        if rest:
-            self._connection.settle([(delivery, ask) for delivery in rest])
+        answers = self._connection.settle([(delivery, ask) for delivery in rest]) if rest else []
+        return sum(answer.count for answer in answers)
 
     def _beat(self, batch: Batch) -> bool:
         """Whether it is still ours."""
@@ -279,7 +282,7 @@ class Consumer(Runnable):
             # All of it was settled meanwhile, by its transaction ids: nothing is left to lose.
             lease.ended = lease.ended or problem.details.get("verdict") == "already"
             return lease.ended
-        except AckwiseError as problem:
+        except Exception as problem:
             log.warning("a lease of %s could not be renewed, and is tried again: %s", self._options.queue, problem)
         return True
 

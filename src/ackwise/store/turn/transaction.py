@@ -61,7 +61,7 @@ def _done_before(turn: Turn, command: Transaction) -> TransactionDone | None:
 
 def _too_late(command: Transaction, index: int, answer: Settled) -> bool:
     """Whether something was settled before that this transaction wanted to settle itself."""
-    if answer.unacked:
+    if answer.unacked and command.on_already != "acks":
         return True
     if answer.verdict is not Verdict.ALREADY or command.on_already == "ok":
         return False
