@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -241,16 +242,22 @@ def test_what_is_left_of_a_batch_is_not_handled_on_a_lost_lease(client: Client, 
 
 
 @pytest.mark.parametrize("renew", [True, False])
-def test_nor_when_the_handler_finds_out_itself(client: Client, clock: ManualClock, renew: bool) -> None:
+@pytest.mark.parametrize("how", ["raised", "caught", "by callback"])
+def test_nor_when_an_ack_finds_out(client: Client, clock: ManualClock, renew: bool, how: str) -> None:
     seen: list[int] = []
 
     def handle(message: Message) -> None:
         seen.append(message.data)
         client.connection.release(message.lease_id)
-        client.ack(message)
+        if how == "raised":
+            client.ack(message)
+        elif how == "caught":
+            with suppress(errors.LeaseLost):
+                client.ack(message)
 
     put(client, 1, 2, 3)
-    client.queue("orders").group("g").batch(3).each().renew_lease(renew).limit(3).consume(handle).run()
+    consumer = client.queue("orders").group("g").batch(3).each().renew_lease(renew).limit(3).consume(handle)
+    (consumer.on_success(client.ack) if how == "by callback" else consumer).run()
     assert seen == [1]
     taken = client.queue("orders").group("g").batch(3).wait(0).pop()
     assert [(one.data, one.retry_count) for one in taken] == [(1, 0), (2, 0), (3, 0)]

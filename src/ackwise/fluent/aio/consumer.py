@@ -166,7 +166,7 @@ class AsyncConsumer(AsyncRunnable):
             while rest and not self._stopping:
                 given = rest.pop(0)
                 kept = await self._handle(given[0] if single else given, batch)
-                if rest and not await self._holds(batch, sure=kept):
+                if rest and not (kept and await self._holds(batch)):
                     log.warning("%s: a lease was lost; what was left of it is not handled", self._options.queue)
                     return
                 if self._rewinds:
@@ -192,7 +192,7 @@ class AsyncConsumer(AsyncRunnable):
                     one.delivery.note(answer)
         return [one for one in messages if one.problem is None]
 
-    async def _holds(self, batch: AsyncBatch, *, sure: bool) -> bool:
+    async def _holds(self, batch: AsyncBatch) -> bool:
         """Whether what is left of a batch is still ours to handle."""
         lease = batch.lease
         if self._options.auto_ack:
@@ -200,9 +200,7 @@ class AsyncConsumer(AsyncRunnable):
         if lease.ended or self._is_over(batch):
             return False
         try:
-            if not sure:
-                await lease.extend()
-            elif self._options.renew:
+            if self._options.renew or lease.doubted:
                 await lease.keep_alive()
         except LeaseLost:
             return False
@@ -215,17 +213,14 @@ class AsyncConsumer(AsyncRunnable):
         return not lease.ended and self._connection.transport.now() >= lease.deadline
 
     async def _handle(self, given: Any, batch: AsyncBatch) -> bool:
-        """Whether the lease was kept, as far as we know."""
+        """Whether the lease was not lost meanwhile, as far as we know."""
         watched = AsyncWatched()
-        kept = True
 
         async def work() -> None:
-            nonlocal kept
             try:
                 await self._hands.call(self._handler, given)
                 watched.check()
             except Exception as problem:
-                kept = not isinstance(problem, LeaseLost)
                 await self._failed(given, problem)
             else:
                 if self._on_success is not None:
@@ -242,7 +237,7 @@ class AsyncConsumer(AsyncRunnable):
             await self._failed(given, problem)
         finally:
             self._at_work.discard(watched)
-        return kept and not watched.lost
+        return not watched.lost
 
     async def _failed(self, given: Any, problem: Exception) -> None:
         if self._on_error is not None:

@@ -167,7 +167,7 @@ class Consumer(Runnable):
             while rest and not self._stopping:
                 given = rest.pop(0)
                 kept = self._handle(given[0] if single else given, batch)
-                if rest and not self._holds(batch, sure=kept):
+                if rest and not (kept and self._holds(batch)):
                     log.warning("%s: a lease was lost; what was left of it is not handled", self._options.queue)
                     return
                 if self._rewinds:
@@ -193,7 +193,7 @@ class Consumer(Runnable):
                     one.delivery.note(answer)
         return [one for one in messages if one.problem is None]
 
-    def _holds(self, batch: Batch, *, sure: bool) -> bool:
+    def _holds(self, batch: Batch) -> bool:
         """Whether what is left of a batch is still ours to handle."""
         lease = batch.lease
         if self._options.auto_ack:
@@ -201,9 +201,7 @@ class Consumer(Runnable):
         if lease.ended or self._is_over(batch):
             return False
         try:
-            if not sure:
-                lease.extend()
-            elif self._options.renew:
+            if self._options.renew or lease.doubted:
                 lease.keep_alive()
         except LeaseLost:
             return False
@@ -216,17 +214,14 @@ class Consumer(Runnable):
         return not lease.ended and self._connection.transport.now() >= lease.deadline
 
     def _handle(self, given: Any, batch: Batch) -> bool:
-        """Whether the lease was kept, as far as we know."""
+        """Whether the lease was not lost meanwhile, as far as we know."""
         watched = Watched()
-        kept = True
 
         def work() -> None:
-            nonlocal kept
             try:
                 self._hands.call(self._handler, given)
                 watched.check()
             except Exception as problem:
-                kept = not isinstance(problem, LeaseLost)
                 self._failed(given, problem)
             else:
                 if self._on_success is not None:
@@ -241,7 +236,7 @@ class Consumer(Runnable):
             self._failed(given, problem)
         finally:
             self._at_work.discard(watched)
-        return kept and not watched.lost
+        return not watched.lost
 
     def _failed(self, given: Any, problem: Exception) -> None:
         if self._on_error is not None:
