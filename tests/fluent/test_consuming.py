@@ -372,7 +372,7 @@ def test_a_handler_that_is_cancelled_from_inside_has_failed_and_the_worker_goes_
 def test_an_error_that_stays_is_raised_when_the_others_have_finished(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    began, failed = threading.Event(), threading.Event()
+    began, pause = threading.Event(), threading.Event()
     claim, turn = client.claim, itertools.count()
     done: list[int] = []
 
@@ -380,19 +380,20 @@ def test_an_error_that_stays_is_raised_when_the_others_have_finished(
         if next(turn) == 0:
             return claim(*arguments)
         assert began.wait(20)
-        failed.set()
         raise errors.BadInput("nonsense")
 
     def handle(message: Message) -> None:
         began.set()
-        assert failed.wait(20)
+        while not consumer.handling.stopping:
+            pause.wait(0.005)
         client.ack(message)
         done.append(message.data)
 
     put(client, 1, 2)
     monkeypatch.setattr(client, "claim", claims)
+    consumer = client.queue("orders").group("g").batch(2).each().concurrency(3).consume(handle)
     with pytest.raises(errors.BadInput, match="nonsense"):
-        client.queue("orders").group("g").batch(2).each().concurrency(3).consume(handle).run()
+        consumer.run()
     assert (done, counts(client)) == ([1], (1, 0, 1))
     assert claim(Options(queue="orders", group="g"), 1, 0)[0].failures == 0
 

@@ -412,6 +412,19 @@ def test_several_urls_are_those_of_servers() -> None:
             Client(urls).open()
 
 
+def test_acks_by_transaction_id_travel_together_too(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+    door = doors[0]
+
+    async def job() -> list[str]:
+        async with AsyncClient(door.url, clock=clock) as client:
+            await client.push("q", None, [{"data": number} for number in range(20)])
+            messages = await client.queue("q").batch(20).pop()
+            named = [{"transaction_id": one.transaction_id, "partition_id": one.partition_id} for one in messages]
+            return [verdict.value for verdict in await asyncio.gather(*map(client.ack, named))]
+
+    assert (asyncio.run(job()), door.count("/v1/settle")) == (["acked"] * 20, 2)
+
+
 def test_many_acks_at_once_are_few_requests_and_each_has_its_own_verdict(
     doors: tuple[Flaky, Flaky], clock: ManualClock
 ) -> None:

@@ -152,7 +152,7 @@ def test_a_drain_gives_back_what_is_not_begun(client: Client) -> None:
     thread.start()
     assert began.wait(20)
     draining.start()
-    while not consumer._stopping:
+    while not consumer.handling.stopping:
         pass
     go_on.set()
     thread.join(20)

@@ -49,7 +49,7 @@ def test_a_drain_lets_the_message_at_hand_be_finished_and_gives_the_others_back(
     assert began.wait(20)
     draining = threading.Thread(target=client.drain, args=(20,))
     draining.start()
-    while not consumer._stopping:
+    while not consumer.handling.stopping:
         pass
     go_on.set()
     thread.join(20)

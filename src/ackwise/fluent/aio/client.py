@@ -156,19 +156,19 @@ class AsyncClient:
         (a thread is told at its end), give the rest back; how many messages those were."""
         end = time.monotonic() + seconds(grace, "grace")
         connection, consumers = self.connection, list(self._consumers)
-        before = sum(one.given_back for one in consumers)
+        before = sum(one.handling.given_back for one in consumers)
         for one in consumers:
             one.stop()
         await connection.stop_claims()
         await self._until_idle(consumers, end)
         for one in consumers:
-            one.cut_off()
+            one.handling.cut_off()
         await self._until_idle(consumers, time.monotonic() + LETS_GO_WITHIN)
         released = await connection.drain(max(0.0, end - time.monotonic()))
-        return released + sum(one.given_back for one in consumers) - before
+        return released + sum(one.handling.given_back for one in consumers) - before
 
     async def _until_idle(self, consumers: list[AsyncConsumer], end: float) -> None:
-        while any(one.busy for one in consumers) and time.monotonic() < end:
+        while any(one.handling.busy for one in consumers) and time.monotonic() < end:
             await self.sleep(0.01)
 
     async def terminate(self) -> None:

@@ -157,19 +157,19 @@ class Client:
         (a thread is told at its end), give the rest back; how many messages those were."""
         end = time.monotonic() + seconds(grace, "grace")
         connection, consumers = self.connection, list(self._consumers)
-        before = sum(one.given_back for one in consumers)
+        before = sum(one.handling.given_back for one in consumers)
         for one in consumers:
             one.stop()
         connection.stop_claims()
         self._until_idle(consumers, end)
         for one in consumers:
-            one.cut_off()
+            one.handling.cut_off()
         self._until_idle(consumers, time.monotonic() + LETS_GO_WITHIN)
         released = connection.drain(max(0.0, end - time.monotonic()))
-        return released + sum(one.given_back for one in consumers) - before
+        return released + sum(one.handling.given_back for one in consumers) - before
 
     def _until_idle(self, consumers: list[Consumer], end: float) -> None:
-        while any(one.busy for one in consumers) and time.monotonic() < end:
+        while any(one.handling.busy for one in consumers) and time.monotonic() < end:
             self.sleep(0.01)
 
     def terminate(self) -> None:
