@@ -388,24 +388,33 @@ def test_an_interrupt_ends_workers_that_wait_and_lets_the_others_finish(store_ur
         assert queue.groups("orders")[0].acked == 1
 
 
+ANSWERS = """
+import signal, sys
+from ackwise.fluent import Client
+
+def now():
+    return signal.getsignal(signal.SIGTERM)
+
+def own(*_):
+    pass
+
+assert now() is signal.SIG_DFL
+with Client(sys.argv[1]):
+    ours = now()
+    assert ours is not signal.SIG_DFL
+    with Client(sys.argv[1]):
+        pass
+    assert now() is ours, "the other one is still open"
+assert now() is signal.SIG_DFL
+signal.signal(signal.SIGTERM, own)
+with Client(sys.argv[1]) as client:
+    client.queue("orders").idle(0).consume(print).run()
+    assert now() is own
+assert now() is own
+print("right", flush=True)
+"""
+
+
 def test_sigterm_is_answered_while_a_client_is_open_unless_the_program_does(store_url: str) -> None:
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    with Client(store_url):
-        ours = signal.getsignal(signal.SIGTERM)
-        assert ours is not signal.SIG_DFL
-        with Client(store_url):
-            pass
-        assert signal.getsignal(signal.SIGTERM) is ours, "the other one is still open"
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-    def own(*_: object) -> None:
-        """What a program does."""
-
-    signal.signal(signal.SIGTERM, own)
-    try:
-        with Client(store_url) as client:
-            client.queue("orders").idle(0).consume(print).run()
-            assert signal.getsignal(signal.SIGTERM) is own
-        assert signal.getsignal(signal.SIGTERM) is own
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with process(ANSWERS, store_url) as (_, _, stdout):
+        assert stdout.read() == "right\n"
