@@ -20,6 +20,8 @@ from tests.client.flaky import Flaky, refusal
 from tests.server.running import Running
 
 LOST: Literal["lose the request"] = "lose the request"
+SLOW = Resilience(pauses=(1000,))
+"""Who tries again is not done within a test."""
 FAST = Resilience(pauses=(0.001, 0.001, 0.001), failures=5, rest=60)
 
 
@@ -327,7 +329,7 @@ def test_a_lease_that_runs_out_while_no_server_is_there_is_lost(doors: tuple[Fla
     told: list[str] = []
 
     async def job() -> None:
-        async with asyncio.timeout(30), AsyncClient(door.url, clock=clock) as client:
+        async with asyncio.timeout(30), AsyncClient(door.url, resilience=SLOW, clock=clock) as client:
             await client.push("q", None, [{"data": 1}, {"data": 2}])
 
             async def handle(message: Message) -> None:
@@ -350,7 +352,7 @@ def test_a_lease_that_runs_out_while_no_server_is_there_is_lost(doors: tuple[Fla
 def test_a_thread_is_told_of_it_at_its_end(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     told: list[str] = []
-    with Client(door.url, clock=clock) as client:
+    with Client(door.url, resilience=SLOW, clock=clock) as client:
         client.push("q", None, [{"data": 1}, {"data": 2}])
 
         def handle(message: Message) -> None:
