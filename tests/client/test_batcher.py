@@ -126,6 +126,35 @@ def test_a_caller_that_is_cancelled_in_the_middle_takes_nobody_with_it() -> None
     assert far.sent == [("", [3, 4, 5]), ("", [7])]
 
 
+def test_whoever_is_cancelled_under_way_is_not_made_the_next_leader() -> None:
+    """Followers are cancelled while their items are on the way, and then who sends is: nobody of them can lead."""
+    far = Far()
+
+    async def main() -> None:
+        inside, go = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+        async def send(batches: Batches) -> list[Sequence[int] | AckwiseError]:
+            inside.release()
+            await go.acquire()
+            return far.take(batches)
+
+        batcher: AsyncBatcher[str, int, int] = AsyncBatcher(send)
+        callers = [asyncio.create_task(batcher.ask("", 0))]
+        await inside.acquire()
+        callers += [asyncio.create_task(batcher.ask("", number)) for number in (1, 2, 3)]
+        await asyncio.sleep(0)
+        go.release()
+        await inside.acquire()
+        for one in (callers[2], callers[3], callers[1]):
+            one.cancel()
+            await asyncio.sleep(0)
+        go.release()
+        assert await batcher.ask("", 4) == 40
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+    assert far.sent == [("", [0]), ("", [4])]
+
+
 def test_a_full_batch_is_due_and_is_sent_in_pieces_of_its_size() -> None:
     far = Far()
     batcher = far.batcher(size=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import pytest
@@ -9,6 +10,20 @@ import pytest
 import ackwise
 from ackwise import errors
 from ackwise.store.clock import ManualClock
+
+
+def test_an_ack_that_was_refused_ends_what_is_left_of_a_batch(queue: ackwise.Connection) -> None:
+    queue.push_many("q", range(3))
+    seen: list[tuple[int, int]] = []
+    for delivery in queue.consume("q", max=3, stop_when_empty=True):
+        seen.append((delivery.json(), delivery.attempt))
+        if delivery.attempt == 1:
+            queue.release(delivery.lease_id)
+            with contextlib.suppress(errors.LeaseLost):
+                delivery.ack()
+        else:
+            delivery.ack()
+    assert seen == [(0, 1), (0, 2), (1, 2), (2, 2)]
 
 
 def test_consume_goes_through_everything(queue: ackwise.Connection) -> None:

@@ -23,6 +23,9 @@ def test_a_lease_is_forgotten_when_a_settlement_ends_it() -> None:
     held.note(ByDelivery("L3-00000001.1.1"), Settled(Verdict.STALE))
     held.note(ByTransaction("p", "t"), Settled(Verdict.ACKED, 1, lease_ended=True))
     assert len(held) == 2
+    held.note(ByTransaction("p", "t"), Settled(Verdict.ACKED, 1, lease_ended=True, lease_id="L3-00000001"))
+    held.note(ByTransaction("p", "t", lease_id="L4-00000001"), Settled(Verdict.ACKED, 1, lease_ended=True))
+    assert len(held) == 0
 
 
 def test_everything_is_released_in_one_command() -> None:

@@ -57,6 +57,10 @@ def test_a_settled_lease_says_already_and_a_foreign_one_unknown(desk: Desk) -> N
     got = desk.take()
     desk.ack(got)
     assert extend(desk, got.lease_id, lease=MICROS).verdict == "already"
+    desk.push("b")
+    back = desk.take()
+    desk.release(c.ByLease(back.lease_id))
+    assert extend(desk, back.lease_id, lease=MICROS).verdict == "stale", "it was not finished, it is somebody else's"
     no, _, _ = got.lease_id.partition("-")
     for text in (f"{no}-00000000", "L999-00000000", "", "x" * 500):
         assert extend(desk, text, lease=MICROS).verdict == "unknown"

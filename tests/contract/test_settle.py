@@ -145,6 +145,46 @@ def test_a_second_settlement_says_already_and_changes_nothing(desk: Desk, held: 
     assert desk.everything() == before
 
 
+def test_already_says_whether_it_was_an_ack(desk: Desk, held: list[Delivery]) -> None:
+    acked, dead, retried, released, _ = held
+    desk.ack(acked)
+    desk.reject(dead)
+    desk.retry(retried)
+    desk.release(released)
+    answers = desk.settle(*map(entry, held[:4]))
+    assert [a.verdict for a in answers] == ["already"] * 4
+    assert [a.unacked for a in answers] == [False, True, True, True]
+    assert [a.unacked for a in desk.settle(entry(by_id(acked)), entry(by_id(dead)))] == [False, True]
+    assert not any(a.unacked for a in desk.settle(*(entry(d, "retry") for d in held[:4])))
+    # Somebody else has them now, and acks one: then it is.
+    again = desk.claim().deliveries
+    assert [a.unacked for a in desk.settle(entry(retried))] == [True]
+    desk.ack(*again)
+    assert [a.unacked for a in desk.settle(entry(retried), entry(released))] == [False, False]
+
+
+@pytest.mark.parametrize("outcome", ["release", "retry", "reject"])
+def test_a_lease_that_was_given_back_as_a_whole_says_that_an_ack_is_none(
+    desk: Desk, held: list[Delivery], outcome: str
+) -> None:
+    whole = c.ByLease(held[0].lease_id)
+    desk.settle(entry(whole, outcome))
+    (answer,) = desk.settle(entry(whole))
+    assert (answer.verdict, answer.unacked) == ("already", True)
+
+
+def test_a_lease_that_failed_bit_by_bit_has_nothing_left_to_ack(desk: Desk, held: list[Delivery]) -> None:
+    desk.retry(*held)
+    (answer,) = desk.settle(entry(c.ByLease(held[0].lease_id)))
+    assert (answer.verdict, answer.unacked) == ("already", False)
+
+
+def test_a_transaction_id_without_a_lease_is_told_which_lease_ended(desk: Desk, held: list[Delivery]) -> None:
+    answers = desk.settle(*(entry(by_id(one)) for one in held))
+    assert [a.lease_id for a in answers if a.lease_ended] == [held[0].lease_id] * sum(a.lease_ended for a in answers)
+    assert any(a.lease_ended for a in answers)
+
+
 def test_twice_in_one_call_counts_once(desk: Desk, held: list[Delivery]) -> None:
     assert desk.ack(held[0], held[0]) == ["acked", "already"]
     assert desk.ack(by_id(held[1]), held[1]) == ["acked", "already"]

@@ -122,6 +122,46 @@ def test_duplicates_are_fine_or_fatal_as_asked(desk: Desk, held: list[Delivery])
     assert [r.status for r in desk.do(out("r", "c"))] == ["queued"]
 
 
+@pytest.mark.parametrize("on_already", ["ok", "fail"])
+def test_an_ack_of_what_was_not_acked_refuses_it_in_any_case(desk: Desk, held: list[Delivery], on_already: str) -> None:
+    desk.retry(held[0])
+    before = desk.everything()
+    with pytest.raises(RolledBack, match="refused as already"):
+        desk.do(c.Transaction(settlements=[entry(held[0])], pushes=[out("r", "a")], on_already=on_already))  # type: ignore[arg-type]
+    assert desk.everything() == before
+
+
+def strictly(settlements: list[c.Settlement], *pushes: c.Push) -> c.Transaction:
+    return c.Transaction(
+        settlements=settlements, pushes=list(pushes), on_duplicate="fail", on_already="fail", repeatable=True
+    )
+
+
+def test_a_repeatable_transaction_finds_itself_done(desk: Desk, held: list[Delivery]) -> None:
+    acks = [entry(held[0]), entry(held[1], "retry")]
+    desk.do(strictly(acks, out("r", "a", "b")))
+    before = desk.everything()
+    again = desk.do(strictly(acks[:1], out("r", "a", "b")))
+    assert [answer.verdict for answer in again.settled] == ["already"]
+    assert [receipt.status for receipt in again.pushed[0]] == ["duplicate", "duplicate"]
+    assert [answer.verdict for answer in desk.do(strictly(acks[:1])).settled] == ["already"]
+    assert desk.everything() == before
+
+
+def test_a_repeatable_transaction_that_is_done_in_part_is_another_one(desk: Desk, held: list[Delivery]) -> None:
+    desk.do(strictly([entry(held[0])], out("r", "a")))
+    before = desk.everything()
+    for settlements, push in (
+        ([entry(held[0])], out("r", "other")),
+        ([entry(held[0])], out("r", "a", "other")),
+        ([entry(held[1])], out("r", "a")),
+        ([entry(held[0]), entry(held[1])], out("r", "a")),
+    ):
+        with pytest.raises(RolledBack):
+            desk.do(strictly(settlements, push))
+    assert desk.everything() == before
+
+
 def test_a_bad_push_takes_the_settlements_back(desk: Desk, held: list[Delivery]) -> None:
     desk.configure("small", max_payload_bytes=1)
     before = desk.everything()

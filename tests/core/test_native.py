@@ -116,6 +116,7 @@ def test_transactions(entries: list[Settlement], pushed: list[Push], required: l
             required_leases=tuple(required),
             on_duplicate=on_duplicate,  # type: ignore[arg-type]
             on_already=on_already,  # type: ignore[arg-type]
+            repeatable=on_already == "fail",
         )
         assert settling.transaction(over(settling.TransactionBody, settling.transaction_body(command))) == command
 
@@ -150,7 +151,7 @@ def test_claims(claim: Claim) -> None:
 
 def test_every_field_of_a_command_goes_over() -> None:
     """A field that is added to the core has to be added here, or it is silently lost on its way."""
-    carried = {Push: 3, Claim: 20, Settlement: 6, Settle: 2, Extend: 5, Transaction: 5, NewMessage: 7, PlainBatch: 5}
+    carried = {Push: 3, Claim: 20, Settlement: 6, Settle: 2, Extend: 5, Transaction: 6, NewMessage: 7, PlainBatch: 5}
     assert {kind: len(kind.__struct_fields__) for kind in carried} == carried
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import subprocess
-import sys
+import itertools
 import threading
+from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 
 import ackwise
 from ackwise import errors
 from ackwise.fluent import AsyncClient, Client, Message
+from ackwise.fluent.options import Options
 from ackwise.store.clock import ManualClock
-from tests.server.running import Running
 
 
 def put(client: Client, *numbers: int, queue: str = "orders", partition: str | None = None) -> None:
@@ -227,59 +227,236 @@ def test_cancelling_an_async_consumer_gives_back_what_it_holds(url: str, clock: 
     asyncio.run(job())
 
 
-def test_a_drain_ends_the_consumer(client: Client) -> None:
-    began, go_on = threading.Event(), threading.Event()
+def test_what_is_left_of_a_batch_is_not_handled_on_a_lost_lease(client: Client, clock: ManualClock) -> None:
+    seen: list[int] = []
+
+    def handle(message: Message) -> None:
+        seen.append(message.data)
+        clock.advance(31)
+        (keeper,) = [one for one in threading.enumerate() if one.name == "ackwise-keep-alive"]
+        keeper.join(20)
+
+    put(client, 1, 2, 3)
+    client.queue("orders").group("g").batch(3).each().renew_lease(True, 0.001).limit(3).consume(handle).run()
+    assert (seen, counts(client)) == ([1], (0, 0, 3))
+
+
+@pytest.mark.parametrize("renew", [True, False])
+@pytest.mark.parametrize("how", ["raised", "caught", "by callback"])
+def test_nor_when_an_ack_finds_out(client: Client, clock: ManualClock, renew: bool, how: str) -> None:
+    seen: list[int] = []
+
+    def handle(message: Message) -> None:
+        seen.append(message.data)
+        client.connection.release(message.lease_id)
+        if how == "raised":
+            client.ack(message)
+        elif how == "caught":
+            with suppress(errors.LeaseLost):
+                client.ack(message)
+
+    put(client, 1, 2, 3)
+    consumer = client.queue("orders").group("g").batch(3).each().renew_lease(renew).limit(3).consume(handle)
+    (consumer.on_success(client.ack) if how == "by callback" else consumer).run()
+    assert seen == [1]
+    taken = client.queue("orders").group("g").batch(3).wait(0).pop()
+    assert [(one.data, one.retry_count) for one in taken] == [(1, 0), (2, 0), (3, 0)]
+
+
+def test_a_failure_in_a_queue_that_rewinds_takes_the_rest_of_its_partition_along(client: Client) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def handle(message: Message) -> None:
+        seen.append((message.data, message.attempt))
+        if message.data == 2 and message.attempt == 1:
+            raise ValueError("once")
+        client.ack(message)
+
+    client.queue("orders").config(on_failure="rewind", exclusivity="partition").create()
+    put(client, 1, 2, 3, partition="a")
+    put(client, 4, 5, partition="b")
+    client.queue("orders").group("g").batch(5).each().limit(7).consume(handle).run()
+    assert sorted(seen) == [(1, 1), (2, 1), (2, 2), (3, 2), (4, 1), (5, 1)]
+    assert counts(client) == (5, 0, 0)
+
+
+def test_a_callback_works_under_the_lease_too(client: Client, clock: ManualClock) -> None:
+    def slow(message: Message) -> None:
+        for _ in range(3):
+            before = message.delivery.deadline
+            clock.advance(20)
+            pause = threading.Event()
+            while message.delivery.deadline == before:
+                pause.wait(0.002)
+        client.ack(message)
+
+    put(client, 1)
+    queue = client.queue("orders").group("g").renew_lease(True, 0.005).limit(1)
+    queue.consume(lambda message: None).on_success(slow).run()
+    assert counts(client) == (1, 0, 0)
+
+
+def test_a_plain_function_does_not_keep_the_loop_from_renewing(url: str, clock: ManualClock) -> None:
+    async def job() -> int:
+        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+            await client.push("orders", None, {"data": 1})
+
+            def handle(message: Message) -> None:
+                assert threading.current_thread() is not threading.main_thread()
+                before = message.delivery.deadline
+                clock.advance(20)
+                pause = threading.Event()
+                while message.delivery.deadline == before:
+                    pause.wait(0.002)
+
+            queue = client.queue("orders").group("g").renew_lease(True, 0.005).limit(1)
+            await queue.consume(handle).on_success(client.ack)
+            return (await client.connection.groups("orders"))[0].acked
+
+    assert asyncio.run(job()) == 1
+
+
+def raw(client: Client, *payloads: bytes) -> None:
+    client.connection.push_many("orders", map(msgspec.Raw, payloads))
+
+
+UNREADABLE = (b"1e999", b"9" * 5000)
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_what_cannot_be_read_dies_and_its_neighbours_are_handled(client: Client, each: bool) -> None:
+    seen: list[Any] = []
+
+    def handle(given: Any) -> None:
+        messages = [given] if isinstance(given, Message) else given
+        seen.extend(one.data for one in messages)
+        client.ack_batch(messages)
+
+    raw(client, b"1", *UNREADABLE, b"2")
+    queue = client.queue("orders").group("g").batch(4).limit(4)
+    (queue.each() if each else queue).consume(handle).run()
+    assert (seen, counts(client)) == ([1, 2], (2, 2, 0))
+    letters = client.get_dlq("orders").messages
+    assert {(one.reason, one.data) for one in letters} == {("undecodable", bad) for bad in UNREADABLE}
+    assert all(one.error_message for one in letters)
+
+
+def test_what_cannot_be_read_is_popped_as_bytes(client: Client) -> None:
+    raw(client, UNREADABLE[0])
+    (message,) = client.queue("orders").wait(0).pop()
+    assert (message.data, type(message.problem)) == (UNREADABLE[0], msgspec.ValidationError)
+    assert client.nack(message, "cannot be read") == "retried"
+
+
+def test_a_handler_that_is_cancelled_from_inside_has_failed_and_the_worker_goes_on(
+    url: str, clock: ManualClock
+) -> None:
+    async def job() -> tuple[int, int]:
+        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+            await client.push("orders", None, [{"data": number} for number in range(6)])
+
+            async def handle(message: Message) -> None:
+                if message.attempt == 1:
+                    inner = asyncio.ensure_future(asyncio.sleep(60))
+                    asyncio.get_running_loop().call_soon(inner.cancel)
+                    await inner
+                await client.ack(message)
+
+            await client.queue("orders").group("g").concurrency(3).limit(12).consume(handle)
+            row = (await client.connection.groups("orders"))[0]
+            return row.acked, row.dead
+
+    assert asyncio.run(job()) == (6, 0)
+
+
+def test_an_error_that_stays_is_raised_when_the_others_have_finished(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, pause = threading.Event(), threading.Event()
+    claim, turn = client.claim, itertools.count()
+    done: list[int] = []
+
+    def claims(*arguments: Any) -> Any:
+        if next(turn) == 0:
+            return claim(*arguments)
+        assert began.wait(20)
+        raise errors.BadInput("nonsense")
 
     def handle(message: Message) -> None:
         began.set()
-        go_on.wait(20)
+        while not consumer.handling.stopping:
+            pause.wait(0.005)
         client.ack(message)
+        done.append(message.data)
 
     put(client, 1, 2)
-    thread = threading.Thread(target=client.queue("orders").group("g").consume(handle).run)
-    thread.start()
-    assert began.wait(20)
-    draining = threading.Thread(target=client.drain, args=(20,))
-    draining.start()
-    go_on.set()
-    thread.join(20)
-    draining.join(20)
-    assert not thread.is_alive()
-    assert counts(client)[0] >= 1
+    monkeypatch.setattr(client, "claim", claims)
+    consumer = client.queue("orders").group("g").batch(2).each().concurrency(3).consume(handle)
+    with pytest.raises(errors.BadInput, match="nonsense"):
+        consumer.run()
+    assert (done, counts(client)) == ([1], (1, 0, 1))
+    assert claim(Options(queue="orders", group="g"), 1, 0)[0].failures == 0
 
 
-WORKER = """
-import sys
-from ackwise.fluent import Client
+@pytest.mark.parametrize("count", [1, 3])
+def test_async_consumers_raise_it_as_it_is_too(
+    url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    async def job() -> None:
+        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
 
-with Client(sys.argv[1]) as client:
-    def handle(message):
-        print("began", flush=True)
-        sys.stdin.readline()
+            async def claims(*_: Any) -> Any:
+                raise errors.BadInput("nonsense")
+
+            monkeypatch.setattr(client, "claim", claims)
+            await client.queue("orders").concurrency(count).consume(lambda message: None)
+
+    with pytest.raises(errors.BadInput, match="nonsense"):
+        asyncio.run(job())
+
+
+def test_a_queue_that_is_deleted_is_made_again(client: Client) -> None:
+    seen: list[int] = []
+
+    def handle(message: Message) -> None:
         client.ack(message)
-    client.queue("orders").group("g").batch(3).each().consume(handle).run()
-print("drained", flush=True)
-"""
+        seen.append(message.data)
+
+    put(client, 1)
+    consumer = client.queue("orders").group("g").wait(20).limit(2).consume(handle)
+    thread = threading.Thread(target=consumer.run)
+    thread.start()
+    pause = threading.Event()
+    while not seen:
+        pause.wait(0.005)
+    client.queue("orders").delete()
+    while "orders" not in [one.name for one in client.connection.queues()]:
+        pause.wait(0.02)
+    put(client, 2)
+    thread.join(20)
+    assert seen == [1, 2]
 
 
-def test_sigterm_drains_what_is_begun_is_finished_and_the_rest_given_back(store_url: str) -> None:
-    with Running(store_url) as server, ackwise.connect(server.url) as queue:
-        queue.push_many("orders", range(3))
-        worker = subprocess.Popen(
-            [sys.executable, "-c", WORKER, server.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        with worker:
-            assert worker.stdout.readline() == "began\n"
-            worker.send_signal(signal.SIGTERM)
-            worker.stdin.write("\n\n\n")
-            worker.stdin.flush()
-            out = worker.stdout.read()
-            assert worker.wait(30) == 0
-        assert out.splitlines()[-1] == "drained"
-        (row,) = queue.groups("orders")
-        assert row.leases == 0
-        rest = queue.claim("orders", group="g", max=3)
-        assert row.acked + len(rest) == 3
-        assert {one.failures for one in rest} <= {0}
+def test_config_before_consume_is_applied(client: Client) -> None:
+    client.queue("orders").config(retry_limit=7).idle(0).consume(print).run()
+    assert client.connection.queue("orders").policy["retry_limit"] == 7
+
+
+def test_polls_that_do_not_wait_do_not_spin(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    polls: list[int] = []
+    claim = client.claim
+
+    def counted(*arguments: Any) -> Any:
+        polls.append(1)
+        return claim(*arguments)
+
+    def sleep(duration: float) -> None:
+        pauses.append(duration)
+        if len(pauses) == 3:
+            client.connection.stop_claims()
+
+    monkeypatch.setattr(client, "claim", counted)
+    monkeypatch.setattr(client, "sleep", sleep)
+    client.queue("orders").wait(0).consume(print).run()
+    assert (pauses, len(polls)) == ([0.1] * 3, 4)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import Literal
+from contextlib import ExitStack, suppress
+from typing import Any, Literal
 
 import pytest
 
@@ -13,12 +14,14 @@ from ackwise import errors
 from ackwise.client.breaking import Breaker, Resilience
 from ackwise.client.retrying import Tries
 from ackwise.client.wires.reply import Broken, Unsent
-from ackwise.fluent import Client
+from ackwise.fluent import AsyncClient, Client, Message
 from ackwise.store.clock import ManualClock
 from tests.client.flaky import Flaky, refusal
 from tests.server.running import Running
 
 LOST: Literal["lose the request"] = "lose the request"
+SLOW = Resilience(pauses=(1000,))
+"""Who tries again is not done within a test."""
 FAST = Resilience(pauses=(0.001, 0.001, 0.001), failures=5, rest=60)
 
 
@@ -100,28 +103,291 @@ def test_the_circuit_opens_after_five_failures_and_says_so(doors: tuple[Flaky, F
         assert door.count("/v1/push") == 5
 
 
+def test_a_call_that_may_have_arrived_is_not_said_to_be_unsent_when_the_circuit_opens(
+    doors: tuple[Flaky, Flaky], clock: ManualClock
+) -> None:
+    door = doors[0]
+    with Client(door.url, resilience=Resilience(pauses=(0, 0, 0), failures=1, rest=60), clock=clock) as client:
+        door.fail("/v1/push", "lose the answer")
+        with pytest.raises(errors.OutcomeUnknown, match="may or may not have happened"):
+            client.push("q", None, {"data": 1})
+        assert door.count("/v1/push") == 1
+        with pytest.raises(errors.CircuitOpen, match="nothing was sent"):
+            client.push("q", None, {"data": 2})
+
+
+class Spell:
+    """A breaker on a clock of its own, and calls that take no time."""
+
+    def __init__(self, **how: Any) -> None:
+        self.now = 0.0
+        self.breaker = Breaker(Resilience(**how), lambda: self.now)
+
+    def fail(self) -> None:
+        assert self.breaker.allows()
+        self.breaker.failed(self.now)
+
+
 def test_the_breaker_rests_and_lets_one_try() -> None:
-    now = 0.0
-    breaker = Breaker(5, 60, lambda: now)
+    spell = Spell(pauses=(), failures=5, rest=60)
+    breaker = spell.breaker
     for _ in range(4):
-        breaker.failed()
+        spell.fail()
     assert breaker.allows()
     breaker.worked()
     for _ in range(5):
-        assert breaker.allows()
-        breaker.failed()
+        spell.fail()
     assert (breaker.allows(), breaker.open) == (False, True)
-    now = 59.9
+    spell.now = 59.9
     assert not breaker.allows()
-    now = 60.0
+    spell.now = 60.0
     assert [breaker.allows(), breaker.allows()] == [True, False]
-    breaker.failed()
-    now = 119.9
+    assert breaker.on_trial
+    breaker.failed_trial()
+    spell.now = 119.9
     assert not breaker.allows()
-    now = 120.0
+    spell.now = 120.0
     assert breaker.allows()
     breaker.worked()
-    assert (breaker.allows(), breaker.open) == (True, False)
+    assert (breaker.allows(), breaker.open, breaker.on_trial) == (True, False, False)
+
+
+def test_a_trial_that_nobody_ends_does_not_shut_the_others_out_for_long() -> None:
+    spell = Spell(pauses=(), failures=1, rest=60)
+    spell.fail()
+    spell.now = 60.0
+    assert [spell.breaker.allows(), spell.breaker.allows()] == [True, False]
+    spell.now = 65.0
+    assert spell.breaker.allows()
+
+
+def test_what_many_calls_feel_at_once_is_one_failure() -> None:
+    spell = Spell()
+    began = [spell.now for _ in range(20)]
+    for at in began:
+        spell.now += 0.01
+        spell.breaker.failed(at)
+    assert spell.breaker.allows()
+    # They all try again within the second; a caller alone would try once, twice and so on, with longer pauses.
+    for tenth in range(1, 50):
+        spell.now = 1 + tenth / 10
+        spell.breaker.failed(spell.now)
+    assert not spell.breaker.open
+    spell.now = 8.0
+    spell.breaker.failed(spell.now)
+    assert spell.breaker.open
+
+
+def test_late_failures_of_old_calls_do_not_keep_the_circuit_open() -> None:
+    spell = Spell(pauses=(), failures=1, rest=60)
+    spell.fail()
+    spell.now = 59.0
+    spell.breaker.failed(0.0)
+    spell.breaker.failed(58.0)
+    spell.now = 60.0
+    assert spell.breaker.allows()
+
+
+def test_a_moment_without_connections_does_not_open_the_circuit_for_many_workers(
+    doors: tuple[Flaky, Flaky], clock: ManualClock
+) -> None:
+    door = doors[0]
+    with Client(door.url, clock=clock) as client:
+        client.push("q", None, {"data": 1})
+        meet = threading.Barrier(8)
+
+        def work() -> None:
+            meet.wait(20)
+            with suppress(errors.OutcomeUnknown):
+                client.queue("empty").wait(20).pop()
+
+        client.queue("empty").create()
+        workers = [threading.Thread(target=work) for _ in range(8)]
+        for worker in workers:
+            worker.start()
+        pause = threading.Event()
+        while door.count("/v1/claim") < 8:
+            pause.wait(0.005)
+        door.down()
+        for worker in workers:
+            worker.join(20)
+        door.up()
+        assert client.queue("q").pop()[0].data == 1
+
+
+def test_a_server_that_rested_is_asked_first_and_no_poll_is_its_trial(
+    doors: tuple[Flaky, Flaky], clock: ManualClock
+) -> None:
+    door = doors[0]
+    with Client(door.url, resilience=Resilience(pauses=(), failures=1, rest=0.05), clock=clock) as client:
+        client.push("q", None, {"data": 1})
+        (message,) = client.queue("q").pop()
+        client.queue("empty").create()
+        door.fail("/v1/push", LOST)
+        with pytest.raises(errors.OutcomeUnknown):
+            client.push("q", None, {"data": 2})
+        pause = threading.Event()
+        pause.wait(0.06)
+        before = door.count("/v1")
+        poll = threading.Thread(target=lambda: client.queue("empty").wait(20).pop())
+        poll.start()
+        while not door.count("/v1/claim") > 1:
+            pause.wait(0.005)
+        assert door.count("/v1") == before + 1
+        assert client.ack(message) == "acked"
+        client.drain(0)
+        poll.join(20)
+
+
+@pytest.mark.parametrize("bad", [{"failures": 0}, {"failures": -1}, {"pauses": (-1,)}, {"rest": -1}])
+def test_nonsense_about_resilience_is_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(errors.BadInput):
+        Resilience(**bad)
+
+
+def test_opening_tries_again_and_passes_on_to_who_serves(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+    first, second = doors
+    first.fail("/v1", refusal(503, "draining"))
+    with Client([first.url, second.url], resilience=Resilience(pauses=()), clock=clock):
+        assert (first.count("/v1"), second.count("/v1")) == (1, 1)
+    first.fail("/v1", LOST, LOST)
+    with Client(first.url, resilience=FAST, clock=clock) as client:
+        client.push("q", None, {"data": 1})
+    first.down()
+    with pytest.raises(errors.StoreUnavailable, match="no server answers"):
+        Client(first.url, resilience=FAST, clock=clock).open()
+
+
+def test_a_server_that_asks_for_more_time_than_anybody_has_is_not_waited_for(
+    doors: tuple[Flaky, Flaky], clock: ManualClock
+) -> None:
+    door = doors[0]
+    with Client(door.url, clock=clock) as client:
+        door.fail("/v1/push", refusal(429, "overloaded", "retry-after: 3600"))
+        with pytest.raises(errors.Overloaded):
+            client.push("q", None, {"data": 1})
+        assert door.count("/v1/push") == 1
+
+
+def test_a_claim_that_does_not_wait_keeps_to_the_tries_that_are_asked_for(
+    doors: tuple[Flaky, Flaky], clock: ManualClock
+) -> None:
+    door = doors[0]
+    with Client(door.url, resilience=Resilience(pauses=()), clock=clock) as client:
+        door.fail("/v1/claim", refusal(503, "store_unavailable"))
+        with pytest.raises(errors.StoreUnavailable):
+            client.queue("q").wait(0).pop()
+        assert door.count("/v1/claim") == 1
+
+
+def test_a_nack_that_names_no_lease_is_not_repeated_for_the_next_holder(
+    doors: tuple[Flaky, Flaky], clock: ManualClock
+) -> None:
+    door = doors[0]
+    with Client(door.url, resilience=FAST, clock=clock) as client:
+        client.push("q", None, {"data": 1, "transaction_id": "t"})
+        (message,) = client.queue("q").pop()
+        named = {"transaction_id": "t", "partition_id": message.partition_id}
+        door.fail("/v1/settle", "lose the answer")
+        with pytest.raises(errors.OutcomeUnknown):
+            client.nack(named, "once")
+        assert door.count("/v1/settle") == 1
+        (again,) = client.queue("q").pop()
+        assert again.retry_count == 1
+        door.fail("/v1/settle", "lose the answer")
+        with pytest.raises(errors.LeaseLost, match="invalid_lease"):
+            client.nack({**named, "lease_id": again.lease_id}, "with its lease it is repeated, and finds itself done")
+        (third,) = client.queue("q").pop()
+        door.fail("/v1/settle", "lose the answer")
+        assert (third.retry_count, client.ack(named)) == (2, "already")
+
+
+def test_a_consumer_outlives_trouble_that_passes(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = doors[0]
+    with Client(door.url, resilience=Resilience(pauses=()), clock=clock) as client:
+        client.push("q", None, {"data": 1})
+        pauses: list[float] = []
+        monkeypatch.setattr(client, "sleep", pauses.append)
+        busy, leaving, away = (429, "overloaded"), (503, "draining"), (503, "store_unavailable")
+        door.fail("/v1/claim", *(refusal(*why) for why in (busy, leaving, away)), LOST)
+        client.queue("q").group("g").limit(1).consume(client.ack).run()
+        assert (pauses, client.connection.groups("q")[0].acked) == ([1.0] * 4, 1)
+
+
+def test_a_consumer_does_not_outlive_nonsense(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+    door = doors[0]
+    with Client(door.url, resilience=Resilience(pauses=()), clock=clock) as client:
+        door.fail("/v1/claim", refusal(503, "schema_too_new"))
+        with pytest.raises(errors.SchemaTooNew):
+            client.queue("q").consume(client.ack).run()
+
+
+def test_a_lease_that_runs_out_while_no_server_is_there_is_lost(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+    door = doors[0]
+    told: list[str] = []
+
+    async def job() -> None:
+        async with asyncio.timeout(30), AsyncClient(door.url, resilience=SLOW, clock=clock) as client:
+            await client.push("q", None, [{"data": 1}, {"data": 2}])
+
+            async def handle(message: Message) -> None:
+                door.down()
+                clock.advance(31)
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    told.append("cancelled")
+                    raise
+
+            consumer = client.queue("q").batch(2).each().renew_lease(True, 0.01).limit(2).consume(handle)
+            await consumer.on_error(lambda message, error: told.append(type(error).__name__))
+            door.up()
+
+    asyncio.run(job())
+    assert told == ["cancelled", "LeaseLost"]
+
+
+def test_a_thread_is_told_of_it_at_its_end(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+    door = doors[0]
+    told: list[str] = []
+    with Client(door.url, resilience=SLOW, clock=clock) as client:
+        client.push("q", None, [{"data": 1}, {"data": 2}])
+
+        def handle(message: Message) -> None:
+            told.append("began")
+            door.down()
+            clock.advance(31)
+
+        consumer = client.queue("q").batch(2).each().renew_lease(True, 0.01).limit(2).consume(handle)
+        consumer.on_success(lambda message: told.append("done"))
+        consumer.on_error(lambda message, error: told.append(type(error).__name__)).run()
+        door.up()
+    assert told == ["began", "LeaseLost"]
+
+
+def test_a_transaction_of_unknown_outcome_may_be_repeated_and_is_done_once(
+    doors: tuple[Flaky, Flaky], clock: ManualClock
+) -> None:
+    door = doors[0]
+    with Client(door.url, resilience=Resilience(pauses=(0.001,)), clock=clock) as client:
+        client.push("in", None, [{"data": 1}, {"data": 2}])
+        first, second = client.queue("in").batch(2).pop()
+        steps = client.transaction().ack(first).queue("out").push([{"data": 1}, {"data": 2, "delay_seconds": 9}])
+        door.fail("/v1/transaction", "lose the answer", "lose the answer")
+        with pytest.raises(errors.OutcomeUnknown):
+            steps.commit()
+        done = steps.commit()
+        assert [one.verdict for one in done.settled] == ["already"]
+        assert [one.status for one in done.pushed[0]] == ["queued", "scheduled"]
+        never = client.transaction().ack(second).queue("out").push([{"data": 3}])
+        door.fail("/v1/transaction", LOST, LOST)
+        with pytest.raises(errors.OutcomeUnknown):
+            never.commit()
+        assert [one.verdict for one in never.commit().settled] == ["acked"]
+        stats = client.connection.stats("out")
+        assert (stats.messages, stats.scheduled) == (2, 1)
 
 
 def test_pauses_are_one_two_and_four_seconds_with_jitter() -> None:
@@ -146,6 +412,19 @@ def test_several_urls_are_those_of_servers() -> None:
     for urls in ([], ["sqlite:///a.db", "sqlite:///b.db"], ["http://127.0.0.1:1", "sqlite:///b.db"]):
         with pytest.raises(errors.BadStoreURL):
             Client(urls).open()
+
+
+def test_acks_by_transaction_id_travel_together_too(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+    door = doors[0]
+
+    async def job() -> list[str]:
+        async with AsyncClient(door.url, clock=clock) as client:
+            await client.push("q", None, [{"data": number} for number in range(20)])
+            messages = await client.queue("q").batch(20).pop()
+            named = [{"transaction_id": one.transaction_id, "partition_id": one.partition_id} for one in messages]
+            return [verdict.value for verdict in await asyncio.gather(*map(client.ack, named))]
+
+    assert (asyncio.run(job()), door.count("/v1/settle")) == (["acked"] * 20, 2)
 
 
 def test_many_acks_at_once_are_few_requests_and_each_has_its_own_verdict(

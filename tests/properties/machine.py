@@ -251,6 +251,10 @@ class Machine(RuleBasedStateMachine):
             self.model = before
             expected = [v if v in ("stale", "unknown", "already") else "rolled_back" for v in expected]
         assert [a.verdict.value for a in answers] == expected
+        if expected == ["already"]:
+            _, no, lane, seq, outcome, _ = chosen[0]
+            unacked = outcome == "ack" and self.model.is_unacked(self.model.leases[no], lane, seq)
+            assert answers[0].unacked == unacked
 
     @precondition(lambda self: self.model.leases)
     @rule(pick=picks, outcome=outcomes, delay=delays)
@@ -261,6 +265,8 @@ class Machine(RuleBasedStateMachine):
         verdicts = self.model.settle_lease(lease, outcome, self._micros(delay), self.now)
         assert answer.verdict.value in verdicts
         assert answer.count == (held if answer.verdict.settled else 0)
+        if answer.verdict == "already":
+            assert answer.unacked == (outcome == "ack" and lease.ended == "returned")
 
     @precondition(lambda self: self.handed)
     @rule(pick=picks, before=st.integers(0, 2), after=st.integers(1, 3), outcome=outcomes, delay=delays)

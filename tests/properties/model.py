@@ -229,8 +229,15 @@ class Model:
         if lease.deadline <= now:
             return {"stale"}
         verdicts = {self._apply(lease.group, lane, seq, cell, outcome, delay, now) for lane, seq, cell in held}
-        self.end_if_empty(lease, "settled")
+        self.end_if_empty(lease, "settled" if outcome == "ack" else "returned")
         return verdicts
+
+    def is_unacked(self, lease: Lease, lane: LaneKey, seq: int) -> bool:
+        """Whether what the lease has settled comes again, or is dead."""
+        cell = self.views[lane, lease.group].cells.get(seq)
+        if cell is None or cell.state != "dead":
+            return cell is not None and cell.state in ("waiting", "leased")
+        return self.dead.get((lane, seq, lease.group)) == self.views[lane, lease.group].epoch
 
     def settle_range(
         self, lease: Lease, lane: LaneKey, lo: int, hi: int, outcome: str, delay: int | None, now: int

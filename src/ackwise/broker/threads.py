@@ -319,10 +319,14 @@ class Broker:
 
     # the end
 
-    def drain(self, grace: float = 0.0) -> int:
-        """Stop claiming, let holders finish for `grace` seconds, release the rest without spending a failure."""
+    def stop_claims(self) -> None:
+        """Hand out nothing more; polls that wait are answered now. Settlements and pushes go on."""
         self._draining.set()
         self.look_again()
+
+    def drain(self, grace: float = 0.0) -> int:
+        """Stop claiming, let holders finish for `grace` seconds, release the rest without spending a failure."""
+        self.stop_claims()
         end = time.monotonic() + grace
         while self._held() and time.monotonic() < end:
             self._closed.wait(0.02)

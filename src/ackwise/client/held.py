@@ -42,7 +42,7 @@ class Held:
 
     def note(self, selector: Selector, answer: Settled) -> None:
         """Forget a lease that a settlement ended, or that turned out to be gone."""
-        lease_id = lease_of(selector)
+        lease_id = lease_of(selector) or answer.lease_id
         gone = isinstance(selector, ByLease) and answer.verdict in _GONE
         if lease_id is not None and (answer.lease_ended or gone):
             self.drop(lease_id)

@@ -7,11 +7,26 @@ import time
 
 from ackwise.client.servers import code_of, error_of
 from ackwise.client.wires.reply import Broken, Reply, Unsent
-from ackwise.core.errors import Draining, OutcomeUnknown, Overloaded, StoreError, StoreLocked, StoreUnavailable
+from ackwise.core.errors import (
+    AckwiseError,
+    BadStoreURL,
+    Draining,
+    OutcomeUnknown,
+    Overloaded,
+    SchemaTooNew,
+    StoreCorrupt,
+    StoreError,
+    StoreLocked,
+    StoreReadOnly,
+    StoreUnavailable,
+    UnsafeStore,
+)
 
 PATIENCE = 15.0
 """How long a call goes on trying: long enough for a server to start again."""
 _FIRST, _LONGEST = 0.05, 2.0
+SHORTEST = 0.5
+"""Of a full pause: how long it is at least."""
 _LATER = (429, 503)
 _PASSES = frozenset(
     {Overloaded.code, Draining.code, StoreUnavailable.code, StoreLocked.code, OutcomeUnknown.code, None}
@@ -22,10 +37,19 @@ _PASSES = frozenset(
 Pauses = tuple[float, ...]
 
 
+_LASTING = (StoreCorrupt, SchemaTooNew, StoreReadOnly, UnsafeStore, BadStoreURL)
+
+
+def passes(problem: Exception) -> bool:
+    """Whether time may heal it: a server that is busy, restarts or cannot be reached. Nonsense stays nonsense."""
+    return isinstance(problem, StoreError | Overloaded | Draining) and not isinstance(problem, _LASTING)
+
+
 class Tries:
     """The tries of one call. `again`: it may be repeated even if the server had it; `reads`: it changes nothing.
 
-    They end when `patience` is over, or with `pauses` after so many, whatever time that takes.
+    They end when `patience` is over, or with `pauses` after so many, whatever time that takes; and at once when a
+    server wants to be left alone for longer than `patience`.
     """
 
     def __init__(
@@ -45,6 +69,10 @@ class Tries:
         if self.repeated:
             raise self._unknown(problem)
         raise StoreUnavailable(f"no server answers at {self._base}: {problem}; nothing was changed")
+
+    def shut(self, problem: AckwiseError) -> AckwiseError:
+        """What to raise when nobody may be asked any more."""
+        return self._unknown(problem) if self.repeated else problem
 
     def broken(self, problem: Broken) -> float:
         self.repeated = True
@@ -75,7 +103,8 @@ class Tries:
         if self._pauses is not None and self._count >= len(self._pauses):
             return None
         full = min(_LONGEST, _FIRST * 2**self._count) if self._pauses is None else self._pauses[self._count]
-        pause = full * random.uniform(0.5, 1.0)  # noqa: S311
+        pause = full * random.uniform(SHORTEST, 1.0)  # noqa: S311
         self._count += 1
+        bounded = self._pauses is None or (asked or 0.0) > pause
         pause = max(pause, asked or 0.0)
-        return pause if self._pauses is not None or time.monotonic() + pause < self._end else None
+        return pause if not bounded or time.monotonic() + pause < self._end else None

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ackwise.core import ids, limits
 from ackwise.core.answers import Extended, Settled
-from ackwise.core.commands import ByDelivery, ByLease, ByRange, Selector, Settlement
+from ackwise.core.commands import ByDelivery, ByLease, ByRange, ByTransaction, Selector, Settlement
 from ackwise.core.errors import AckwiseError, BadInput, LeaseLost, MessageNotFound, RolledBack
 from ackwise.core.limits import Seconds
 from ackwise.core.outcomes import Reject, Retry
@@ -44,7 +44,7 @@ def lease_of(selector: Selector) -> str | None:
     """The lease a selector names, where it names one."""
     if isinstance(selector, ByDelivery):
         return selector.delivery_id.partition(".")[0]
-    return selector.lease_id if isinstance(selector, ByLease | ByRange) else None
+    return selector.lease_id if isinstance(selector, ByLease | ByRange | ByTransaction) else None
 
 
 def entry(given: Entry) -> Settlement:
@@ -103,8 +103,13 @@ def _told(error: str | BaseException | None) -> tuple[str | None, str | None]:
 
 
 def verdict_of(answer: Settled) -> Verdict:
-    """The verdict when it settled (now or before); a refusal is raised."""
+    """The verdict when it settled (now, or before in the way that is asked for now); a refusal is raised."""
     match answer.verdict:
+        case Verdict.ALREADY if answer.unacked:
+            raise LeaseLost(
+                "invalid_lease: this delivery ended before, and not with an ack; the message comes again or is dead",
+                verdict=answer.verdict.value,
+            )
         case Verdict.STALE:
             raise LeaseLost(verdict=answer.verdict.value)
         case Verdict.UNKNOWN:
@@ -113,6 +118,23 @@ def verdict_of(answer: Settled) -> Verdict:
             raise RolledBack(verdict=answer.verdict.value)
         case verdict:
             return verdict
+
+
+_WORDS = {Verdict.STALE: "invalid_lease", Verdict.UNKNOWN: "not_found"}
+
+
+def all_settled(answers: list[Settled]) -> list[Settled]:
+    """The answers to an atomic call when all of it is done; else it is raised which entry was refused."""
+    verdicts = [answer.verdict.value for answer in answers]
+    for index, answer in enumerate(answers):
+        if answer.verdict in _WORDS:
+            why = f"rolled back: nothing was settled, because entry {index} was refused: {_WORDS[answer.verdict]}"
+            raise RolledBack(why, index=index, verdict=answer.verdict.value, verdicts=verdicts)
+    for index, answer in enumerate(answers):
+        if answer.unacked:
+            why = f"invalid_lease: entry {index} ended before, and not with an ack; the others are settled"
+            raise LeaseLost(why, index=index, verdict=answer.verdict.value, verdicts=verdicts)
+    return answers
 
 
 def deadline_of(answer: Extended) -> int:

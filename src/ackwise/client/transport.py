@@ -71,6 +71,10 @@ class Transport(Protocol):
 
     def now(self) -> int: ...
 
+    def stop_claims(self) -> None:
+        """Claim nothing more; polls that wait are answered now."""
+        ...
+
     def drain(self, grace: float) -> int:
         """Hand out nothing more, wait for holders to finish, release the rest; how many messages that were."""
         ...

@@ -154,6 +154,10 @@ class Settled(msgspec.Struct):
     """Of the last message settled: what the retry limit counts."""
     dead_ids: list[str] = []
     """The first dead letters that it made."""
+    unacked: bool = False
+    """Of an ack that is `already`: what it named did not end in an ack; it comes again, or is dead."""
+    lease_id: str | None = None
+    """Which lease ended with it, for whoever named a transaction id and no lease."""
 
 
 class Extended(msgspec.Struct):

@@ -152,7 +152,9 @@ class Transaction(Command):
     on_duplicate: Literal["ok", "fail"] = "ok"
     on_already: Literal["ok", "acks", "fail"] = "ok"
     """What a settlement that was done before means: part of a repeated call (for acks only, or for any), or a reason to
-    do nothing of it."""
+    do nothing of it. An ack of what ended otherwise is part of no repeated call, except where only acks count."""
+    repeatable: bool = False
+    """Found done before as a whole, every settlement and every push, it is done: it is the same call again."""
 
 
 class ConfigureQueue(Command):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from ackwise.client.payloads import Item
 from ackwise.client.rows import DeadLetter, DeadLetters
 from ackwise.client.settling import Target
 from ackwise.core.commands import ByTransaction
-from ackwise.core.errors import BadInput
+from ackwise.core.errors import BadInput, NotSettleable
 from ackwise.core.outcomes import Reject, Retry
 from ackwise.core.settlement import Outcome
 
@@ -19,15 +21,29 @@ _ENVELOPE = ("data", "transaction_id", "delay_seconds", "headers", "priority")
 _ACK = ("transaction_id", "partition_id", "lease_id", "consumer_group", "status", "error")
 
 
+def _read(content_type: str, payload: bytes) -> tuple[Any, Exception | None]:
+    if not content_type.startswith("application/json"):
+        return payload, None
+    try:
+        return msgspec.json.decode(payload), None
+    except (ValueError, RecursionError) as problem:
+        # JSON allows for numbers that nobody can hold.
+        return payload, problem
+
+
 class Message:
     """One delivery; `ack` and `nack` of the client take it as it is."""
 
-    __slots__ = ("data", "delivery")
+    __slots__ = ("data", "delivery", "problem")
 
     def __init__(self, delivery: Any) -> None:
         self.delivery = delivery
         """The delivery of the client underneath."""
-        self.data: Any = delivery.json() if delivery.content_type.startswith("application/json") else delivery.payload
+        self.data: Any
+        """What was pushed; bytes if it was no JSON, or none that can be read."""
+        self.problem: Exception | None
+        """Why its JSON cannot be read."""
+        self.data, self.problem = _read(delivery.content_type, delivery.payload)
 
     @property
     def id(self) -> str:
@@ -86,6 +102,8 @@ Acked = Message | Mapping[str, Any]
 
 def target_of(acked: Acked) -> Target:
     if isinstance(acked, Message):
+        if not acked.lease_id:
+            raise NotSettleable
         target: Target = acked.delivery
         return target
     if not isinstance(acked, Mapping):
@@ -109,17 +127,19 @@ def outcome_of(acked: Acked) -> Outcome | Exception:
     match status:
         case "completed":
             return Outcome.ACK
-        case "failed" | "retry":
+        case "failed":
             return Retry(error=error)
+        case "retry":
+            return Outcome.RELEASE
         case "dlq":
             return Reject(error or "rejected")
         case _:
-            raise BadInput(f"status is completed, failed or dlq, not {status!r}")
+            raise BadInput(f"status is completed, failed, retry or dlq, not {status!r}")
 
 
-def item_of(item: Mapping[str, Any], partition: str) -> Item:
+def item_of(item: object, partition: str) -> Item:
     """`{"data": ..., "transaction_id": ..., "delay_seconds": ...}`; only `data` is needed."""
-    if "data" not in item:
+    if not isinstance(item, Mapping) or "data" not in item:
         raise BadInput(f'an item is a mapping with "data", such as {{"data": {{"id": 1}}}}, not {item!r}')
     unknown = sorted(set(item) - set(_ENVELOPE))
     if unknown:
@@ -137,8 +157,11 @@ def item_of(item: Mapping[str, Any], partition: str) -> Item:
 Items = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
-def items_of(items: Items, partition: str) -> list[Item]:
-    return [item_of(one, partition) for one in ([items] if isinstance(items, Mapping) else items)]
+def items_of(items: object, partition: str) -> list[Item]:
+    listed = [items] if isinstance(items, Mapping) else items
+    if not isinstance(listed, Iterable):
+        raise BadInput(f'push a mapping with "data", or a list of them, not {items!r}')
+    return [item_of(one, partition) for one in listed]
 
 
 @dataclass(frozen=True)
@@ -149,8 +172,16 @@ class DeadMessage:
 
     @property
     def data(self) -> Any:
-        json = self.letter.content_type.startswith("application/json")
-        return self.letter.json() if json else self.letter.payload
+        """What was pushed; bytes if it was no JSON, or none that can be read."""
+        return _read(self.letter.content_type, self.letter.payload)[0]
+
+    @property
+    def original_created_at(self) -> datetime:
+        return self.letter.created_at
+
+    @property
+    def moved_to_dlq_at(self) -> datetime:
+        return self.letter.dead_at
 
     @property
     def id(self) -> str:

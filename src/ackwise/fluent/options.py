@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Literal
 
 import msgspec
 
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import DEFAULT_PARTITION
+from ackwise.core.queen_options import DEFAULT_OPTIONS, policy_changes
 
-_SPELLINGS = {
-    "lease_time": "lease_seconds",
-    "max_wait_time_seconds": "max_wait_seconds",
-    "dead_letter_queue": "dead_letters",
-    "dlq_after_max_retries": "dead_letters",
-    "delayed_processing": "delay_seconds",
-    "window_buffer": "window_seconds",
-}
+_QUEENS = {"".join(f"_{c.lower()}" if c.isupper() else c for c in name): name for name in DEFAULT_OPTIONS}
+"""Queen's options in snake case."""
+_RETENTIONS = ("retention_seconds", "completed_retention_seconds")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,12 +40,29 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return DEFAULT_PARTITION if self.partition is None else self.partition
 
 
-def policy(config: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a queue's policy, from our own names or Queen's."""
-    found: dict[str, Any] = {}
-    for name, value in config.items():
-        ours = _SPELLINGS.get(name, name)
-        if found.get(ours, value) != value:
+def policy(config: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a queue's policy, from our own names or Queen's; `stored` are Queen's options of the queue as it is."""
+    # None is our word, for never; Queen's is 0.
+    ours = {name: value for name, value in config.items() if name not in _QUEENS or value is None}
+    queens = {_QUEENS[name]: _plain(name, value) for name, value in config.items() if name not in ours}
+    changes = policy_changes(_with_retention(queens), stored)
+    if queens.get("retentionEnabled") is not False:
+        for name in _RETENTIONS:
+            if name not in config:
+                changes.pop(name, None)
+    for name, value in ours.items():
+        if changes.get(name, value) != value:
             raise BadInput(f"{name}={value!r} contradicts another option that means the same")
-        found[ours] = value
-    return found
+    return {name: value for name, value in {**changes, **ours}.items() if name != "notes" or value}
+
+
+def _with_retention(options: dict[str, Any]) -> dict[str, Any]:
+    """Whoever says for how long means that it is on."""
+    kept = any(name in options for name in map(_QUEENS.__getitem__, _RETENTIONS))
+    return {"retentionEnabled": True, **options} if kept else options
+
+
+def _plain(name: str, value: object) -> object:
+    if not isinstance(value, timedelta):
+        return value
+    return value.total_seconds() * (1000 if name == "retry_delay" else 1)

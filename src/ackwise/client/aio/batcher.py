@@ -31,10 +31,12 @@ class AsyncSender(Protocol[K_in, Item_in, A_out]):
 class _Asked(Generic[Item, A]):
     """An item whose caller waits for its answer, or for its turn to send what waits."""
 
-    __slots__ = ("answer", "item", "leads", "signal")
+    __slots__ = ("answer", "gone", "item", "leads", "signal")
 
     def __init__(self, item: Item) -> None:
         self.item, self.signal, self.leads = item, AsyncSignal(), False
+        self.gone = False
+        """Its caller was interrupted, and cannot lead."""
         self.answer: list[A] | AckwiseError | None = None
 
 
@@ -103,7 +105,7 @@ class AsyncBatcher(Generic[K, Item, A]):
         except BaseException:
             # Whoever sent was interrupted: the others are sent by the next of them.
             with self._guard:
-                self._asked[key] = together + self._asked.get(key, [])
+                self._asked[key] = [one for one in together if not one.gone] + self._asked.get(key, [])
             raise
         for at, one in enumerate(together):
             one.answer = outcome if isinstance(outcome, AckwiseError) else [outcome[at]]
@@ -112,6 +114,7 @@ class AsyncBatcher(Generic[K, Item, A]):
     def _step_down(self, key: K, mine: _Asked[Item, A]) -> None:
         """Whoever led lets the next lead; whoever was interrupted waits no longer."""
         with self._guard:
+            mine.gone = True
             if mine.answer is None and mine in self._asked.get(key, ()):
                 self._asked[key].remove(mine)
             if not mine.leads:

@@ -15,12 +15,14 @@ from ackwise.client.held import Held
 from ackwise.client.minting import Minted
 from ackwise.client.retrying import PATIENCE, Pauses, Tries
 from ackwise.client.servers import error_of
+from ackwise.client.settling import lease_of
 from ackwise.client.wires.reply import AsyncWire, Broken, Reply, Unsent
 from ackwise.core.answers import Claimed, Extended, Handed, Receipts, Settled, TransactionDone, nothing
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import (
     AdvanceGroup,
     ByDelivery,
+    ByTransaction,
     Claim,
     Command,
     ConfigureGroup,
@@ -34,7 +36,7 @@ from ackwise.core.commands import (
     Transaction,
     giving_back,
 )
-from ackwise.core.errors import AckwiseError, BadInput, Draining, StoreError, StoreUnavailable
+from ackwise.core.errors import AckwiseError, BadInput, CircuitOpen, Draining, StoreError
 from ackwise.core.native import admin, claiming, instants, pushing, ranges, settling
 from ackwise.core.queries import Query
 from ackwise.core.settlement import Outcome
@@ -44,6 +46,7 @@ TIMEOUT = 10.0
 LONGEST_POLL = 50.0
 """How long a claim waits in one request."""
 STOP_PATIENCE = 5.0
+ACK_PATIENCE = 1.0
 RELEASE_PATIENCE = 1.0
 """What is not given back in time comes back by itself, when its lease runs out."""
 
@@ -59,8 +62,9 @@ _AHEAD = msgspec.json.Decoder(claiming.ReadAhead)
 class AsyncHTTPTransport:
     """Carries commands to a server. A call that may be repeated is, when the connection breaks or the server is busy.
 
-    A push may: every message has a transaction id before the first try. A settlement may: what an earlier try settled
-    answers `already`. A claim may only with a key: the messages of a claim whose answer got lost are in nobody's hand.
+    A push may: every message has a transaction id before the first try. A settlement may, if it names a delivery or a
+    lease: what an earlier try settled answers `already`. A claim may only with a key: the messages of a claim whose
+    answer got lost are in nobody's hand.
     """
 
     def __init__(
@@ -79,19 +83,18 @@ class AsyncHTTPTransport:
         self._claims: dict[str, bool] = {}
         """Claims under way by the name of their poll, and whether they wait."""
         self._acks: AsyncBatcher[str, Settlement, Settled | AckwiseError] = AsyncBatcher(self._settle_together)
+        self._acking: dict[object, str | None] = {}
+        """Acks without an answer yet, by the lease they name."""
         self._draining = False
         self._closed = False
         self.repeats = 0
 
     async def hello(self) -> None:
         """See that an Ackwise server is there, and what time it has."""
-        try:
-            reply = await self._wire.request("GET", "/v1", b"", TIMEOUT)
-        except (Unsent, Broken) as problem:
-            raise StoreUnavailable(f"no server answers at {self._base}: {problem}") from None
-        if reply.status != 200 or reply.now is None:
+        tries = self._tries(again=True, reads=True, patience=0.0 if self._pauses is None else None)
+        reply = await self._replied("GET", "/v1", b"", tries, TIMEOUT)
+        if reply.now is None:
             raise error_of(reply, self._base)
-        self._learn(reply)
 
     def now(self) -> int:
         """The server's time, carried on from its last answer."""
@@ -102,24 +105,31 @@ class AsyncHTTPTransport:
             self._offset = reply.now - self._clock()
 
     async def _call(self, path: str, body: bytes, tries: Tries, wait: float = 0.0) -> bytes:
+        return (await self._replied("POST", path, body, tries, wait + TIMEOUT)).body
+
+    async def _replied(self, method: str, path: str, body: bytes, tries: Tries, timeout: float) -> Reply:
         while True:
             try:
-                reply = await self._wire.request("POST", path, body, wait + TIMEOUT)
+                reply = await self._wire.request(method, path, body, timeout)
             except Unsent as problem:
-                pause = tries.unsent(problem)
+                pause = 0.0 if self._closed else tries.unsent(problem)
             except Broken as problem:
                 pause = tries.broken(problem)
+            except CircuitOpen as problem:
+                raise tries.shut(problem) from None
             else:
                 self._learn(reply)
                 if reply.status == 200:
                     self.repeats += tries.repeated
-                    return reply.body
+                    return reply
                 pause = tries.refused(reply)
+            if self._closed:
+                raise tries.shut(Draining("the connection is closed"))
             await self._wire.sleep(pause)
 
     def _tries(self, *, again: bool, patience: float | None = None, reads: bool = False) -> Tries:
         # A call that has a bound of its own keeps to it.
-        pauses = self._pauses if patience is None or patience > self._patience else None
+        pauses = self._pauses if patience is None or patience >= self._patience else None
         patience = self._patience if patience is None else patience
         return Tries(self._base, patience, again=again, reads=reads, pauses=pauses)
 
@@ -139,10 +149,7 @@ class AsyncHTTPTransport:
             case Push():
                 return await self._push(command)
             case Settle() if _is_one_ack(command):
-                answer = await self._acks.ask("", command.entries[0])
-                if isinstance(answer, AckwiseError):
-                    raise answer
-                return [answer]
+                return [await self._ack(command.entries[0])]
             case Settle():
                 return await self._settle(command)
             case Extend():
@@ -175,16 +182,39 @@ class AsyncHTTPTransport:
         body = await self._call("/v1/push", _written(pushing.body(minted.push)), tries)
         answer = self._read(_PUSHED, body)
         if tries.repeated and answer.receipts is not None:
-            answer.receipts = minted.told(answer.receipts)
+            answer.receipts = minted.mint.told(answer.receipts)
         return pushing.receipts(answer, minted.transaction_ids)
 
     async def _settle(self, command: Settle) -> list[Settled]:
         gives_back = all(one.outcome is Outcome.RELEASE for one in command.entries)
-        tries = self._tries(again=True, patience=min(self._patience, RELEASE_PATIENCE) if gives_back else None)
+        if gives_back:
+            await self._acks_answered({lease_of(one.selector) for one in command.entries})
+        patience = min(self._patience, RELEASE_PATIENCE) if gives_back else None
+        tries = self._tries(again=all(map(_settles_once, command.entries)), patience=patience)
         body = await self._call("/v1/settle", _written(settling.settle_body(command)), tries)
         settled = self._read(_SETTLED, body).verdicts
         self._note(command.entries, settled)
         return settled
+
+    async def _ack(self, entry: Settlement) -> Settled:
+        key = object()
+        self._acking[key] = lease_of(entry.selector)
+        try:
+            answer = await self._acks.ask("", entry)
+        finally:
+            del self._acking[key]
+        if isinstance(answer, AckwiseError):
+            raise answer
+        return answer
+
+    async def _acks_answered(self, leases: set[str | None] | None = None) -> None:
+        """What is given back must not overtake the acks that wait to be sent."""
+        end = time.monotonic() + ACK_PATIENCE
+        while time.monotonic() < end:
+            waiting = list(self._acking.values())
+            if not waiting or (leases is not None and None not in waiting and leases.isdisjoint(waiting)):
+                return
+            await self._wire.sleep(0.005)
 
     async def _settle_together(
         self, batches: Sequence[tuple[str, Sequence[Settlement]]]
@@ -219,7 +249,8 @@ class AsyncHTTPTransport:
 
     async def _transaction(self, command: Transaction) -> TransactionDone:
         """What must not find itself done before is not repeated: it would."""
-        again = command.on_duplicate == "ok" and command.on_already == "ok" and not command.required_leases
+        fine = command.repeatable or (command.on_duplicate == "ok" and command.on_already == "ok")
+        again = fine and not command.required_leases
         pushes, tries = [Minted(one) for one in command.pushes], self._tries(again=again)
         minted = msgspec.structs.replace(command, pushes=[one.push for one in pushes])
         body = await self._call("/v1/transaction", _written(settling.transaction_body(minted)), tries)
@@ -227,7 +258,7 @@ class AsyncHTTPTransport:
         self._note(command.settlements, done.verdicts)
         receipts = done.receipts
         if tries.repeated:
-            receipts = [one.told(found) for one, found in zip(pushes, receipts, strict=True)]
+            receipts = [one.mint.told(found) for one, found in zip(pushes, receipts, strict=True)]
         return TransactionDone(
             done.verdicts, [pushing.receipts(pushing.PushAnswer(receipts=found), []) for found in receipts]
         )
@@ -353,24 +384,32 @@ class AsyncHTTPTransport:
         while self._claims and time.monotonic() < end:
             polls = [name for name, waits in list(self._claims.items()) if waits]
             if polls:
-                with suppress(AckwiseError):
-                    body = _written(claiming.StopBody(polls))
-                    await self._call("/v1/stop", body, self._tries(again=True, patience=0.0))
+                await self._wire.tell("/v1/stop", _written(claiming.StopBody(polls)), STOP_PATIENCE)
             await self._wire.sleep(pause)
             pause = min(0.5, 2 * pause)
 
     async def close(self) -> None:
         if self._closed:
             return
-        self._closed = self._draining = True
+        self._draining = True
         await self._stop_claims()
+        await self._acks_answered()
+        self._closed = True
         await self._wire.close()
 
 
 def _is_one_ack(command: Settle) -> bool:
     """What is sent together with the acks of other callers."""
     entries = command.entries
-    return len(entries) == 1 and entries[0].outcome is Outcome.ACK and isinstance(entries[0].selector, ByDelivery)
+    named = ByDelivery | ByTransaction
+    return len(entries) == 1 and entries[0].outcome is Outcome.ACK and isinstance(entries[0].selector, named)
+
+
+def _settles_once(entry: Settlement) -> bool:
+    """Whether asking again cannot mean another delivery. Without a lease a transaction id means whoever holds it now,
+    and that may be somebody else by the time of a second try."""
+    named = entry.selector
+    return entry.outcome is Outcome.ACK or not isinstance(named, ByTransaction) or named.lease_id is not None
 
 
 def _written(body: object) -> bytes:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
-import signal
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
+from ackwise.client.beside import terminating
 from ackwise.core.errors import LeaseLost
 
 AsyncLock = asyncio.Lock
@@ -56,6 +58,39 @@ async def call(function: Callable[..., object], *arguments: object) -> object:
     return await result if inspect.isawaitable(result) else result
 
 
+class AsyncHands:
+    """Run what a user gave: coroutine functions here, any other function in a thread of its own, so that nobody else
+    has to wait for it."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def call(self, function: Callable[..., object], *arguments: object) -> object:
+        try:
+            if inspect.iscoroutinefunction(function):
+                return await function(*arguments)
+            work = partial(contextvars.copy_context().run, function, *arguments)
+            result = await asyncio.get_running_loop().run_in_executor(self._pool(), work)
+            return await result if inspect.isawaitable(result) else result
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody asked us to end: something that was awaited inside was cancelled.
+            raise RuntimeError(f"{getattr(function, '__name__', function)} was cancelled from inside") from None
+
+    def _pool(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._count, thread_name_prefix="ackwise-handler")
+        return self._threads
+
+    def close(self) -> None:
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False)
+
+
 class AsyncRunnable(ABC):
     """Something to be run: awaiting it runs it."""
 
@@ -66,57 +101,91 @@ class AsyncRunnable(ABC):
         return self.run().__await__()
 
 
-async def together(work: Callable[[], Coroutine[Any, Any, None]], count: int) -> None:
-    """So many times at once; what the first of them raises ends them all."""
+async def together(
+    work: Callable[[], Coroutine[Any, Any, None]], count: int, stop: Callable[[], None], busy: Callable[[], bool]
+) -> None:
+    """So many times at once; what the first of them raises ends them all, and is raised."""
     if count == 1:
         await work()
         return
-    async with asyncio.TaskGroup() as group:
-        for _ in range(count):
-            group.create_task(work())
-
-
-async def kept(
-    work: Callable[[], Coroutine[Any, Any, object]], beat: Callable[[], Coroutine[Any, Any, bool]], every: float
-) -> object:
-    """Do the work, beating beside it. A beat that answers False cancels it, and `LeaseLost` is raised."""
-    task = asyncio.ensure_future(work())
-    lost = False
-
-    async def beating() -> None:
-        nonlocal lost
-        while not lost:
-            await asyncio.sleep(every)
-            lost = not await beat()
-        task.cancel()
-
-    beats = asyncio.create_task(beating())
     try:
-        return await task
-    except asyncio.CancelledError:
-        if lost:
-            raise LeaseLost from None
-        raise
-    finally:
-        beats.cancel()
-        if not task.done():
-            task.cancel()
-        await asyncio.gather(beats, return_exceptions=True)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(count):
+                group.create_task(work())
+    except BaseExceptionGroup as problems:
+        stop()
+        raise problems.exceptions[0] from None
+
+
+LETS_GO_WITHIN = 1.0
+"""How long work that is cancelled may take to end."""
+
+
+class AsyncWatched:
+    """Work under a lease. When that is lost the work is cancelled, and `LeaseLost` raised."""
+
+    def __init__(self) -> None:
+        self.lost = False
+        self._task: asyncio.Future[object] | None = None
+
+    def lose(self) -> None:
+        self.lost = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def check(self) -> None:
+        """Raise if it was lost: work may not have taken notice."""
+        if self.lost:
+            raise LeaseLost
+
+    async def run(
+        self,
+        work: Callable[[], Coroutine[Any, Any, object]],
+        beat: Callable[[], Coroutine[Any, Any, bool]] | None,
+        gone: Callable[[], bool],
+        every: float,
+    ) -> None:
+        """Do the work, beating beside it. It is lost when a beat answers False, or when it is `gone`, even if a beat
+        has no answer yet."""
+        self._task = asyncio.ensure_future(work())
+        beats = None if beat is None else asyncio.create_task(self._beating(beat, gone, every))
+        try:
+            await self._task
+        except asyncio.CancelledError:
+            if self.lost:
+                raise LeaseLost from None
+            raise
+        finally:
+            self._task.cancel()
+            if beats is not None:
+                beats.cancel()
+                await asyncio.gather(beats, return_exceptions=True)
+
+    async def _beating(
+        self, beat: Callable[[], Coroutine[Any, Any, bool]], gone: Callable[[], bool], every: float
+    ) -> None:
+        while not self.lost:
+            await asyncio.sleep(every)
+            under_way = asyncio.ensure_future(beat())
+            try:
+                while not under_way.done() and not gone():
+                    await asyncio.wait([under_way], timeout=every)
+                if gone() or not under_way.result():
+                    self.lose()
+            finally:
+                under_way.cancel()
 
 
 @contextmanager
 def on_sigterm(stop: Callable[[], Coroutine[Any, Any, object]]) -> Iterator[None]:
     """SIGTERM stops what runs inside, unless the program has an answer of its own to it."""
     loop = asyncio.get_running_loop()
-    ours = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGTERM) is signal.Handlers.SIG_DFL
-    )
     tasks: set[asyncio.Task[object]] = set()
-    if ours:
-        loop.add_signal_handler(signal.SIGTERM, lambda: tasks.add(loop.create_task(stop())))
-    try:
+    with terminating.stopping(lambda: _soon(loop, lambda: tasks.add(loop.create_task(stop())))):
         yield
-    finally:
-        if ours:
-            loop.remove_signal_handler(signal.SIGTERM)
+
+
+def _soon(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
+    with suppress(RuntimeError):
+        # It may have ended meanwhile.
+        loop.call_soon_threadsafe(work)

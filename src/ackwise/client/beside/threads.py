@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import signal
+import queue
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from ackwise.client.beside import terminating
 from ackwise.core.errors import LeaseLost
 
 Lock = threading.Lock
@@ -49,6 +50,19 @@ def call(function: Callable[..., object], *arguments: object) -> object:
     return function(*arguments)
 
 
+class Hands:
+    """Run what a user gave."""
+
+    def __init__(self, count: int) -> None:
+        pass
+
+    def call(self, function: Callable[..., object], *arguments: object) -> object:
+        return function(*arguments)
+
+    def close(self) -> None:
+        pass
+
+
 class Runnable(ABC):
     """Something to be run."""
 
@@ -56,53 +70,90 @@ class Runnable(ABC):
     def run(self) -> None: ...
 
 
-def together(work: Callable[[], None], count: int) -> None:
-    """So many times at once; what one of them raised is raised when all have ended."""
+def together(work: Callable[[], None], count: int, stop: Callable[[], None], busy: Callable[[], bool]) -> None:
+    """So many times at once. What the first of them raises, or an interrupt, stops them all, and is raised when none of
+    them is busy any more: those that only wait for work need not be waited for."""
     if count == 1:
         work()
         return
-    with ThreadPoolExecutor(count, thread_name_prefix="ackwise-consumer") as threads:
-        for one in [threads.submit(work) for _ in range(count)]:
-            one.result()
+    ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    def end() -> None:
+        try:
+            work()
+        except BaseException as problem:
+            ends.put(problem)
+        else:
+            ends.put(None)
+
+    for number in range(count):
+        threading.Thread(target=end, name=f"ackwise-consumer-{number}", daemon=True).start()
+    try:
+        for _ in range(count):
+            problem = ends.get()
+            if problem is not None:
+                raise problem
+    except BaseException:
+        stop()
+        while busy():
+            time.sleep(0.01)
+        raise
 
 
-def kept(work: Callable[[], object], beat: Callable[[], bool], every: float) -> object:
-    """Do the work, beating beside it. When a beat answers False `LeaseLost` is raised at the end: a thread cannot be
-    stopped."""
-    over = threading.Event()
-    lost = False
+LETS_GO_WITHIN = 0.0
+"""A thread cannot be stopped, so nobody waits for it."""
 
-    def beating() -> None:
-        nonlocal lost
+
+class Watched:
+    """Work under a lease. A thread cannot be stopped: when the lease is lost it is told so at its end."""
+
+    def __init__(self) -> None:
+        self._lost = False
+        self._gone: Callable[[], bool] = lambda: False
+
+    @property
+    def lost(self) -> bool:
+        return self._lost or self._gone()
+
+    def lose(self) -> None:
+        self._lost = True
+
+    def check(self) -> None:
+        """Raise if it was lost."""
+        if self.lost:
+            raise LeaseLost
+
+    def run(
+        self, work: Callable[[], object], beat: Callable[[], bool] | None, gone: Callable[[], bool], every: float
+    ) -> None:
+        """Do the work, beating beside it. It is lost when a beat answers False, or when it is `gone`."""
+        if beat is None:
+            work()
+            return
+        self._gone = gone
+        over = threading.Event()
+        beats = threading.Thread(target=self._beating, args=(beat, over, every), name="ackwise-keep-alive", daemon=True)
+        beats.start()
+        try:
+            work()
+        finally:
+            over.set()
+            # One that has no answer yet is not waited for.
+            beats.join(_ANSWERS_WITHIN)
+
+    def _beating(self, beat: Callable[[], bool], over: threading.Event, every: float) -> None:
         while not over.wait(every):
             if not beat():
-                lost = True
+                self.lose()
                 return
 
-    thread = threading.Thread(target=beating, name="ackwise-keep-alive", daemon=True)
-    thread.start()
-    try:
-        result = work()
-    finally:
-        over.set()
-        thread.join()
-    if lost:
-        raise LeaseLost
-    return result
+
+_ANSWERS_WITHIN = 0.5
 
 
 @contextmanager
 def on_sigterm(stop: Callable[[], object]) -> Iterator[None]:
     """SIGTERM stops what runs inside, unless the program has an answer of its own to it."""
-    ours = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGTERM) is signal.Handlers.SIG_DFL
-    )
-    if ours:
-        # In a thread of its own: the one that was interrupted may be in the middle of anything.
-        signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=stop, name="ackwise-drain").start())
-    try:
+    # In a thread of its own: the one that was interrupted may be in the middle of anything.
+    with terminating.stopping(lambda: threading.Thread(target=stop, name="ackwise-drain").start()):
         yield
-    finally:
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 from types import TracebackType
 
+from ackwise.client.beside.threads import call
 from ackwise.client.moments import seconds
 from ackwise.client.sync.consuming import ConsumeVerbs
 from ackwise.client.sync.dead_letters import DeadLetterVerbs
@@ -17,6 +18,10 @@ from ackwise.core.limits import Seconds
 
 class Connection(ConsumeVerbs, QueueVerbs, GroupVerbs, DeadLetterVerbs):
     """Everything a program does with Ackwise. any number of threads may share it."""
+
+    def stop_claims(self) -> None:
+        """Claim nothing more; polls that wait are answered now. Settlements and pushes go on."""
+        call(self._transport.stop_claims)
 
     def drain(self, grace: Seconds = 0) -> int:
         """Claim nothing more, let holders finish for `grace` seconds, release the rest unspent; how many those were."""

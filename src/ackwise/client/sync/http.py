@@ -15,6 +15,7 @@ from ackwise.client.held import Held
 from ackwise.client.minting import Minted
 from ackwise.client.retrying import PATIENCE, Pauses, Tries
 from ackwise.client.servers import error_of
+from ackwise.client.settling import lease_of
 from ackwise.client.sync.batcher import Batcher
 from ackwise.client.wires.reply import Broken, Reply, Unsent, Wire
 from ackwise.core.answers import Claimed, Extended, Handed, Receipts, Settled, TransactionDone, nothing
@@ -22,6 +23,7 @@ from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import (
     AdvanceGroup,
     ByDelivery,
+    ByTransaction,
     Claim,
     Command,
     ConfigureGroup,
@@ -35,7 +37,7 @@ from ackwise.core.commands import (
     Transaction,
     giving_back,
 )
-from ackwise.core.errors import AckwiseError, BadInput, Draining, StoreError, StoreUnavailable
+from ackwise.core.errors import AckwiseError, BadInput, CircuitOpen, Draining, StoreError
 from ackwise.core.native import admin, claiming, instants, pushing, ranges, settling
 from ackwise.core.queries import Query
 from ackwise.core.settlement import Outcome
@@ -45,6 +47,7 @@ TIMEOUT = 10.0
 LONGEST_POLL = 50.0
 """How long a claim waits in one request."""
 STOP_PATIENCE = 5.0
+ACK_PATIENCE = 1.0
 RELEASE_PATIENCE = 1.0
 """What is not given back in time comes back by itself, when its lease runs out."""
 
@@ -60,8 +63,9 @@ _AHEAD = msgspec.json.Decoder(claiming.ReadAhead)
 class HTTPTransport:
     """Carries commands to a server. A call that may be repeated is, when the connection breaks or the server is busy.
 
-    A push may: every message has a transaction id before the first try. A settlement may: what an earlier try settled
-    answers `already`. A claim may only with a key: the messages of a claim whose answer got lost are in nobody's hand.
+    A push may: every message has a transaction id before the first try. A settlement may, if it names a delivery or a
+    lease: what an earlier try settled answers `already`. A claim may only with a key: the messages of a claim whose
+    answer got lost are in nobody's hand.
     """
 
     def __init__(
@@ -80,19 +84,18 @@ class HTTPTransport:
         self._claims: dict[str, bool] = {}
         """Claims under way by the name of their poll, and whether they wait."""
         self._acks: Batcher[str, Settlement, Settled | AckwiseError] = Batcher(self._settle_together)
+        self._acking: dict[object, str | None] = {}
+        """Acks without an answer yet, by the lease they name."""
         self._draining = False
         self._closed = False
         self.repeats = 0
 
     def hello(self) -> None:
         """See that an Ackwise server is there, and what time it has."""
-        try:
-            reply = self._wire.request("GET", "/v1", b"", TIMEOUT)
-        except (Unsent, Broken) as problem:
-            raise StoreUnavailable(f"no server answers at {self._base}: {problem}") from None
-        if reply.status != 200 or reply.now is None:
+        tries = self._tries(again=True, reads=True, patience=0.0 if self._pauses is None else None)
+        reply = self._replied("GET", "/v1", b"", tries, TIMEOUT)
+        if reply.now is None:
             raise error_of(reply, self._base)
-        self._learn(reply)
 
     def now(self) -> int:
         """The server's time, carried on from its last answer."""
@@ -103,24 +106,31 @@ class HTTPTransport:
             self._offset = reply.now - self._clock()
 
     def _call(self, path: str, body: bytes, tries: Tries, wait: float = 0.0) -> bytes:
+        return (self._replied("POST", path, body, tries, wait + TIMEOUT)).body
+
+    def _replied(self, method: str, path: str, body: bytes, tries: Tries, timeout: float) -> Reply:
         while True:
             try:
-                reply = self._wire.request("POST", path, body, wait + TIMEOUT)
+                reply = self._wire.request(method, path, body, timeout)
             except Unsent as problem:
-                pause = tries.unsent(problem)
+                pause = 0.0 if self._closed else tries.unsent(problem)
             except Broken as problem:
                 pause = tries.broken(problem)
+            except CircuitOpen as problem:
+                raise tries.shut(problem) from None
             else:
                 self._learn(reply)
                 if reply.status == 200:
                     self.repeats += tries.repeated
-                    return reply.body
+                    return reply
                 pause = tries.refused(reply)
+            if self._closed:
+                raise tries.shut(Draining("the connection is closed"))
             self._wire.sleep(pause)
 
     def _tries(self, *, again: bool, patience: float | None = None, reads: bool = False) -> Tries:
         # A call that has a bound of its own keeps to it.
-        pauses = self._pauses if patience is None or patience > self._patience else None
+        pauses = self._pauses if patience is None or patience >= self._patience else None
         patience = self._patience if patience is None else patience
         return Tries(self._base, patience, again=again, reads=reads, pauses=pauses)
 
@@ -140,10 +150,7 @@ class HTTPTransport:
             case Push():
                 return self._push(command)
             case Settle() if _is_one_ack(command):
-                answer = self._acks.ask("", command.entries[0])
-                if isinstance(answer, AckwiseError):
-                    raise answer
-                return [answer]
+                return [self._ack(command.entries[0])]
             case Settle():
                 return self._settle(command)
             case Extend():
@@ -174,16 +181,39 @@ class HTTPTransport:
         body = self._call("/v1/push", _written(pushing.body(minted.push)), tries)
         answer = self._read(_PUSHED, body)
         if tries.repeated and answer.receipts is not None:
-            answer.receipts = minted.told(answer.receipts)
+            answer.receipts = minted.mint.told(answer.receipts)
         return pushing.receipts(answer, minted.transaction_ids)
 
     def _settle(self, command: Settle) -> list[Settled]:
         gives_back = all(one.outcome is Outcome.RELEASE for one in command.entries)
-        tries = self._tries(again=True, patience=min(self._patience, RELEASE_PATIENCE) if gives_back else None)
+        if gives_back:
+            self._acks_answered({lease_of(one.selector) for one in command.entries})
+        patience = min(self._patience, RELEASE_PATIENCE) if gives_back else None
+        tries = self._tries(again=all(map(_settles_once, command.entries)), patience=patience)
         body = self._call("/v1/settle", _written(settling.settle_body(command)), tries)
         settled = self._read(_SETTLED, body).verdicts
         self._note(command.entries, settled)
         return settled
+
+    def _ack(self, entry: Settlement) -> Settled:
+        key = object()
+        self._acking[key] = lease_of(entry.selector)
+        try:
+            answer = self._acks.ask("", entry)
+        finally:
+            del self._acking[key]
+        if isinstance(answer, AckwiseError):
+            raise answer
+        return answer
+
+    def _acks_answered(self, leases: set[str | None] | None = None) -> None:
+        """What is given back must not overtake the acks that wait to be sent."""
+        end = time.monotonic() + ACK_PATIENCE
+        while time.monotonic() < end:
+            waiting = list(self._acking.values())
+            if not waiting or (leases is not None and None not in waiting and leases.isdisjoint(waiting)):
+                return
+            self._wire.sleep(0.005)
 
     def _settle_together(
         self, batches: Sequence[tuple[str, Sequence[Settlement]]]
@@ -218,7 +248,8 @@ class HTTPTransport:
 
     def _transaction(self, command: Transaction) -> TransactionDone:
         """What must not find itself done before is not repeated: it would."""
-        again = command.on_duplicate == "ok" and command.on_already == "ok" and not command.required_leases
+        fine = command.repeatable or (command.on_duplicate == "ok" and command.on_already == "ok")
+        again = fine and not command.required_leases
         pushes, tries = [Minted(one) for one in command.pushes], self._tries(again=again)
         minted = msgspec.structs.replace(command, pushes=[one.push for one in pushes])
         body = self._call("/v1/transaction", _written(settling.transaction_body(minted)), tries)
@@ -226,7 +257,7 @@ class HTTPTransport:
         self._note(command.settlements, done.verdicts)
         receipts = done.receipts
         if tries.repeated:
-            receipts = [one.told(found) for one, found in zip(pushes, receipts, strict=True)]
+            receipts = [one.mint.told(found) for one, found in zip(pushes, receipts, strict=True)]
         return TransactionDone(
             done.verdicts, [pushing.receipts(pushing.PushAnswer(receipts=found), []) for found in receipts]
         )
@@ -352,24 +383,32 @@ class HTTPTransport:
         while self._claims and time.monotonic() < end:
             polls = [name for name, waits in list(self._claims.items()) if waits]
             if polls:
-                with suppress(AckwiseError):
-                    body = _written(claiming.StopBody(polls))
-                    self._call("/v1/stop", body, self._tries(again=True, patience=0.0))
+                self._wire.tell("/v1/stop", _written(claiming.StopBody(polls)), STOP_PATIENCE)
             self._wire.sleep(pause)
             pause = min(0.5, 2 * pause)
 
     def close(self) -> None:
         if self._closed:
             return
-        self._closed = self._draining = True
+        self._draining = True
         self._stop_claims()
+        self._acks_answered()
+        self._closed = True
         self._wire.close()
 
 
 def _is_one_ack(command: Settle) -> bool:
     """What is sent together with the acks of other callers."""
     entries = command.entries
-    return len(entries) == 1 and entries[0].outcome is Outcome.ACK and isinstance(entries[0].selector, ByDelivery)
+    named = ByDelivery | ByTransaction
+    return len(entries) == 1 and entries[0].outcome is Outcome.ACK and isinstance(entries[0].selector, named)
+
+
+def _settles_once(entry: Settlement) -> bool:
+    """Whether asking again cannot mean another delivery. Without a lease a transaction id means whoever holds it now,
+    and that may be somebody else by the time of a second try."""
+    named = entry.selector
+    return entry.outcome is Outcome.ACK or not isinstance(named, ByTransaction) or named.lease_id is not None
 
 
 def _written(body: object) -> bytes:

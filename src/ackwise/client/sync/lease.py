@@ -20,13 +20,15 @@ from ackwise.core.settlement import Verdict
 class Lease:
     """What one claim holds, and the one place where it is settled and extended."""
 
-    __slots__ = ("_held", "_lasts", "_transport", "claimed", "deadline", "ended")
+    __slots__ = ("_held", "_lasts", "_transport", "claimed", "deadline", "doubted", "ended")
 
     def __init__(self, transport: Transport, held: Held, claimed: Claimed, keyed: bool = False) -> None:
         self._transport, self._held, self.claimed = transport, held, claimed
         self.deadline = claimed.deadline
         self.ended = not claimed.lease_no
         """Nothing is left to settle: all of it was, or there never was a lease (auto-ack, empty)."""
+        self.doubted = False
+        """Something of it turned out not to be ours any more; perhaps nothing is."""
         now = transport.now() if claimed.lease_no else 0
         self._lasts = max(claimed.deadline - now, 1000)
         # A claim with a key outlives its connection: whoever repeats the key takes it over.
@@ -48,6 +50,7 @@ class Lease:
 
     def note(self, selector: Selector, answer: Settled) -> None:
         self.ended = self.ended or answer.lease_ended
+        self.doubted = self.doubted or answer.verdict is Verdict.STALE or answer.unacked
         self._held.note(selector, answer)
 
     def settle_at_exit(self, selector: Selector, problem: BaseException | None) -> bool:
@@ -68,10 +71,11 @@ class Lease:
         lasts = self._lasts if duration is None else lease_micros(duration)
         answer = self._transport.send(Extend(lease_id=self.claimed.lease_id, lease=lasts))
         self.deadline = deadline_of(answer)
+        self.doubted = False
         self._held.extended(self.claimed.lease_id, self.deadline)
         return moment(self.deadline)
 
     def keep_alive(self) -> None:
-        """Extend when half of the time has gone."""
-        if not self.ended and self._transport.now() > self.deadline - self._lasts // 2:
+        """Extend when half of the time has gone, or to see whether it is still ours when that is in doubt."""
+        if not self.ended and (self.doubted or self._transport.now() > self.deadline - self._lasts // 2):
             self.extend()

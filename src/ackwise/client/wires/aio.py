@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import aiohttp
 
@@ -27,12 +28,18 @@ class AioWire:
                 method, self._base + path, data=body or None, timeout=limit, allow_redirects=False
             ) as answer:
                 return reply(answer.status, await answer.read(), answer.headers)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as problem:
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, RuntimeError) as problem:
+            if isinstance(problem, RuntimeError) and not self._session.closed:
+                raise
             raise Unsent(str(problem)) from None
         except TimeoutError:
             raise Broken(f"no answer within {timeout:g} seconds") from None
         except (aiohttp.ClientError, OSError) as problem:
             raise Broken(str(problem) or type(problem).__name__) from None
+
+    async def tell(self, path: str, body: bytes, timeout: float) -> None:
+        with suppress(Unsent, Broken):
+            await self.request("POST", path, body, timeout)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import httpx2
 
@@ -22,13 +23,19 @@ class ThreadWire:
         limit = httpx2.Timeout(timeout, connect=CONNECT_WITHIN)
         try:
             answer = self._client.request(method, self._base + path, content=body, timeout=limit)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as problem:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, RuntimeError) as problem:
+            if isinstance(problem, RuntimeError) and not self._client.is_closed:
+                raise
             raise Unsent(str(problem)) from None
         except httpx2.TimeoutException:
             raise Broken(f"no answer within {timeout:g} seconds") from None
         except httpx2.TransportError as problem:
             raise Broken(str(problem) or type(problem).__name__) from None
         return reply(answer.status_code, answer.content, answer.headers)
+
+    def tell(self, path: str, body: bytes, timeout: float) -> None:
+        with suppress(Unsent, Broken):
+            self.request("POST", path, body, timeout)
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

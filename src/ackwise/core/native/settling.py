@@ -60,6 +60,7 @@ class TransactionBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
     required_leases: tuple[str, ...] = ()
     on_duplicate: Literal["ok", "fail"] = "ok"
     on_already: Literal["ok", "acks", "fail"] = "ok"
+    repeatable: bool = False
     detail: bool = False
 
 
@@ -190,6 +191,7 @@ def transaction(body: TransactionBody) -> Transaction:
         required_leases=body.required_leases,
         on_duplicate=body.on_duplicate,
         on_already=body.on_already,
+        repeatable=body.repeatable,
     )
 
 
@@ -200,5 +202,6 @@ def transaction_body(command: Transaction) -> TransactionBody:
         tuple(command.required_leases),
         command.on_duplicate,
         command.on_already,
+        command.repeatable,
         detail=True,
     )

@@ -11,10 +11,11 @@ from ackwise.core.commands import ConfigureQueue
 from ackwise.core.errors import BadInput, UnknownQueue
 from ackwise.core.ids import uuid7, uuid_text
 from ackwise.core.messages import DEFAULT_PARTITION
+from ackwise.core.queen_options import DEFAULT_OPTIONS, options_of, policy_changes
 from ackwise.core.queries import GetQueue
 from ackwise.dialects.http import Answer, Call, Route, answer
 from ackwise.dialects.queen.asking import read_object
-from ackwise.dialects.queen.words import DEFAULT_OPTIONS, Words, options_of, policy_changes
+from ackwise.dialects.queen.words import Words
 
 log = logging.getLogger("ackwise.queen")
 
@@ -33,7 +34,7 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
     async def stored(queue: str) -> dict[str, Any]:
         """The options of a queue as they are; those of a new one when there is none."""
         try:
-            return options_of(await broker.ask(GetQueue(queue=queue)))
+            return options_of((await broker.ask(GetQueue(queue=queue))).policy)
         except UnknownQueue:
             return DEFAULT_OPTIONS
 
@@ -47,7 +48,7 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
         info: QueueInfo = await broker.send(
             ConfigureQueue(
                 queue=queue,
-                policy=policy_changes(options, before, words),
+                policy=policy_changes(options, before, upstream=words.upstream),
                 create=words.policy(),
                 partition=DEFAULT_PARTITION,
                 namespace=_text(body, "namespace"),
@@ -65,7 +66,7 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
                 "queue": info.name,
                 "namespace": tag(info.namespace),
                 "task": tag(info.task),
-                "options": options_of(info),
+                "options": options_of(info.policy),
             }
         )
 

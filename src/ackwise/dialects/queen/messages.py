@@ -7,12 +7,13 @@ from typing import Any
 from ackwise.broker import AsyncBroker
 from ackwise.core.errors import MessageNotFound
 from ackwise.core.messages import QUEUE_MODE
+from ackwise.core.queen_options import options_of
 from ackwise.core.queries import FindMessage, FoundMessage, GroupView
 from ackwise.dialects.http import Answer, Call, Route, answer
 from ackwise.dialects.queen.asking import shown_payload, uuid_in
 from ackwise.dialects.queen.configuring import tag
 from ackwise.dialects.queen.dead_letters import error_of
-from ackwise.dialects.queen.words import TRACE, Words, options_of, show_time
+from ackwise.dialects.queen.words import TRACE, Words, show_time
 
 _PASSED = ("acked", "dead", "skipped")
 
@@ -30,7 +31,7 @@ def routes(broker: AsyncBroker, _: Words) -> list[Route]:
 
 
 def _spelled(found: FoundMessage, now: int) -> dict[str, Any]:
-    message, options = found.message, options_of(found.queue)
+    message, options = found.message, options_of(found.queue.policy)
     named = [view for view in found.groups if view.group != QUEUE_MODE]
     alone = next((view for view in found.groups if view.group == QUEUE_MODE), None)
     consumed = [view.group for view in found.groups if view.state in _PASSED]

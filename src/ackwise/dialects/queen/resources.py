@@ -14,9 +14,10 @@ from ackwise.core.errors import UnknownQueue
 from ackwise.core.ids import uuid_int
 from ackwise.core.limits import MICROS
 from ackwise.core.messages import QUEUE_MODE
+from ackwise.core.queen_options import options_of
 from ackwise.dialects.http import Answer, Call, Route, answer
 from ackwise.dialects.queen.configuring import queue_id, tag
-from ackwise.dialects.queen.words import Words, options_of, show_time
+from ackwise.dialects.queen.words import Words, show_time
 
 _MINUTE = 60 * MICROS
 Numbers = dict[str, Any]
@@ -63,7 +64,7 @@ class Resources:
             {
                 **_named(info),
                 "paused": info.paused,
-                "options": options_of(info),
+                "options": options_of(info.policy),
                 "totals": _totals(rows),
                 "partitions": [_partition(row) for row in rows],
             }

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from ackwise.client.claims import started_at
 from ackwise.client.moments import seconds
 from ackwise.client.rows import QueueInfo
 from ackwise.core import limits
+from ackwise.core.errors import UnknownQueue
 from ackwise.core.limits import Seconds
 from ackwise.core.messages import Receipt
+from ackwise.core.queen_options import DEFAULT_OPTIONS, options_of
 from ackwise.fluent.aio.consumer import AsyncConsumer
 from ackwise.fluent.messages import Items, Message, items_of
 from ackwise.fluent.options import Options, policy
@@ -73,15 +76,25 @@ class AsyncQueue:
 
     def subscription_mode(self, start: Literal["all", "new"]) -> AsyncQueue:
         """Where a group that is new begins."""
+        started_at(start)
         return self._with(start=start)
 
     def config(self, **options: Any) -> AsyncQueue:
-        """What `create` makes of it: the fields of a queue's policy, or Queen's options in snake case."""
+        """What `create` makes of it: the fields of a queue's policy, or Queen's options in snake case.
+
+        As in Queen 0 is off, `retry_delay` is in milliseconds, and dead letters are kept unless `dead_letter_queue` and
+        `dlq_after_max_retries` are both False.
+        """
         return self._with(config={**self._options.config, **options})
 
     async def create(self) -> QueueInfo:
         """Make the queue, or change it to what `config` said."""
-        return await self._client.connection.configure_queue(self._options.queue, **policy(self._options.config))
+        connection, name = self._client.connection, self._options.queue
+        try:
+            stored = options_of((await connection.queue(name)).policy)
+        except UnknownQueue:
+            stored = DEFAULT_OPTIONS
+        return await connection.configure_queue(name, **policy(self._options.config, stored))
 
     async def delete(self) -> None:
         await self._client.connection.delete_queue(self._options.queue)

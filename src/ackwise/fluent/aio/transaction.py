@@ -59,6 +59,8 @@ class AsyncFluentTransaction:
         return self
 
     async def commit(self) -> TransactionDone:
+        """All of it, once. It raises `RolledBack` when something of it was done by somebody else; after an
+        `OutcomeUnknown` it may be repeated, and is done once."""
         if not self._count:
             raise BadInput("the transaction has no operations to commit")
-        return await self._steps.commit()
+        return await self._steps.commit(strict=True)

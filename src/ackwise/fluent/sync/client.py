@@ -3,25 +3,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from types import TracebackType
 
-from ackwise.client.beside.threads import Signal
+from ackwise.client.beside import terminating
+from ackwise.client.beside.threads import LETS_GO_WITHIN, Signal
 from ackwise.client.breaking import Resilience
-from ackwise.client.settling import verdict_of
+from ackwise.client.moments import seconds
+from ackwise.client.rows import QueueInfo
+from ackwise.client.settling import all_settled, verdict_of
 from ackwise.client.sync import Batch, Connection
 from ackwise.connect import URL, connect
 from ackwise.core.answers import Settled
+from ackwise.core.errors import AckwiseError, Draining
 from ackwise.core.limits import Seconds
 from ackwise.core.messages import DEFAULT_PARTITION, Receipt
 from ackwise.core.outcomes import Retry
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.fluent.messages import Acked, DeadMessages, Items, outcome_of, target_of
 from ackwise.fluent.options import Options
+from ackwise.fluent.sync.consumer import Consumer
 from ackwise.fluent.sync.queue import Queue
 from ackwise.fluent.sync.transaction import FluentTransaction
 from ackwise.store.clock import Clock
+
+log = logging.getLogger("ackwise.fluent")
+
+GRACE = 30.0
 
 
 class Client:
@@ -31,23 +43,33 @@ class Client:
             client.queue("orders").group("mail").consume(handle)
 
     Of several URLs one that works is used. A call that finds none is tried again after 1, 2 and 4 seconds; a server
-    that fails five times in a row is left alone for a minute. any number of threads may share it.
+    that fails five times in a row is left alone for a minute. SIGTERM drains it: handlers finish within `grace`
+    seconds. any number of threads may share it.
     """
 
-    def __init__(self, url: URL, *, resilience: Resilience | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self, url: URL, *, resilience: Resilience | None = None, grace: Seconds = GRACE, clock: Clock | None = None
+    ) -> None:
         self._url, self._clock = url, clock
         self._resilience = Resilience() if resilience is None else resilience
+        self._grace = seconds(grace, "grace")
         self._connection: Connection | None = None
+        self._closed = False
+        self._consumers: set[Consumer] = set()
+        self._terminating = False
         self._never = Signal()
 
     def open(self) -> Client:
         if self._connection is None:
             self._connection = connect(self._url, clock=self._clock, resilience=self._resilience)
+            terminating.answer(self)
         return self
 
     @property
     def connection(self) -> Connection:
         """The whole API, for what is not here."""
+        if self._connection is None and self._closed:
+            raise Draining("the client is closed")
         if self._connection is None:
             raise RuntimeError("the client is not open: use it in a with block, or call open()")
         return self._connection
@@ -71,15 +93,22 @@ class Client:
             start=options.start,
         )
 
+    def make(self, options: Options) -> QueueInfo:
+        """The queue as it is configured, or as it is; a new one if there is none."""
+        if not options.config:
+            return self.connection.create_queue(options.queue, exist_ok=True)
+        return Queue(self, options).create()
+
     def ack(self, message: Acked) -> Verdict:
-        """Done. Raises `LeaseLost` (invalid_lease) when its time is over, `MessageNotFound` (not_found) when there is
-        no such delivery; done again it answers `already`."""
+        """Done. Raises `LeaseLost` (invalid_lease) when its time is over or it ended otherwise, `MessageNotFound`
+        (not_found) when there is no such delivery; done again it answers `already`."""
         return self._settle(message, Outcome.ACK)
 
     def nack(
         self, message: Acked, error: str | BaseException | None = None, *, delay: Seconds | None = None
     ) -> Verdict:
-        """Failed: `retried`, or `dead` when this was the last failure allowed. Raises as `ack` does."""
+        """Failed: `retried`, or `dead` when this was the last failure allowed. Raises as `ack` does; what was settled
+        before stays so, and answers `already`."""
         return self._settle(message, Retry(delay=delay, error=error))
 
     def _settle(self, message: Acked, ask: Outcome | Exception) -> Verdict:
@@ -87,9 +116,11 @@ class Client:
         return verdict_of(answer)
 
     def ack_batch(self, messages: Iterable[Acked], *, atomic: bool = True) -> list[Settled]:
-        """Many in one commit, each completed or with its own `status`; all or none, or with `atomic=False` each for
-        itself, with a verdict each."""
-        return self.connection.settle([(target_of(one), outcome_of(one)) for one in messages], atomic=atomic)
+        """Many in one commit, each completed or with its own `status`. All or none: if one is refused nothing is done,
+        and `RolledBack` raised, whose details have a verdict for each. With `atomic=False` each is for itself, and the
+        verdicts tell."""
+        answers = self.connection.settle([(target_of(one), outcome_of(one)) for one in messages], atomic=atomic)
+        return all_settled(answers) if atomic else answers
 
     def get_dlq(
         self,
@@ -109,17 +140,59 @@ class Client:
     def transaction(self) -> FluentTransaction:
         return FluentTransaction(self.connection)
 
-    def sleep(self, seconds: float) -> None:
-        self._never.wait(seconds)
+    def sleep(self, duration: float) -> None:
+        self._never.wait(duration)
 
-    def drain(self, grace: Seconds = 30.0) -> int:
-        """Claim nothing more, let handlers finish for `grace` seconds, give the rest back; how many those were."""
-        return self.connection.drain(grace)
+    @contextmanager
+    def at_work(self, consumer: Consumer) -> Iterator[None]:
+        """A drain stops it."""
+        self._consumers.add(consumer)
+        try:
+            yield
+        finally:
+            self._consumers.discard(consumer)
+
+    def drain(self, grace: Seconds = GRACE) -> int:
+        """Claim nothing more, let handlers finish what they have begun for `grace` seconds, cut off those that have not
+        (a thread is told at its end), give the rest back; how many messages those were."""
+        end = time.monotonic() + seconds(grace, "grace")
+        connection, consumers = self.connection, list(self._consumers)
+        before = sum(one.handling.given_back for one in consumers)
+        for one in consumers:
+            one.stop()
+        connection.stop_claims()
+        self._until_idle(consumers, end)
+        for one in consumers:
+            one.handling.cut_off()
+        self._until_idle(consumers, time.monotonic() + LETS_GO_WITHIN)
+        released = connection.drain(max(0.0, end - time.monotonic()))
+        return released + sum(one.handling.given_back for one in consumers) - before
+
+    def _until_idle(self, consumers: list[Consumer], end: float) -> None:
+        while any(one.handling.busy for one in consumers) and time.monotonic() < end:
+            self.sleep(0.01)
+
+    def terminate(self) -> None:
+        """Drain, once, however many consumers are told to."""
+        if not self._terminating and self._connection is not None:
+            self._terminating = True
+            try:
+                self.drain(self._grace)
+            except Exception as problem:
+                # Whoever closes it meanwhile has given everything back.
+                if not self._closed:
+                    log.warning("the drain failed: %s", problem)
 
     def close(self) -> None:
+        """Consumers that still run are drained without grace first."""
+        with suppress(AckwiseError):
+            if self._consumers and self._connection is not None:
+                self.drain(0)
         connection, self._connection = self._connection, None
+        self._closed = True
         if connection is not None:
             connection.close()
+        terminating.leave(self)
 
     def __enter__(self) -> Client:
         return self.open()

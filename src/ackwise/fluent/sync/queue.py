@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from ackwise.client.claims import started_at
 from ackwise.client.moments import seconds
 from ackwise.client.rows import QueueInfo
 from ackwise.core import limits
+from ackwise.core.errors import UnknownQueue
 from ackwise.core.limits import Seconds
 from ackwise.core.messages import Receipt
+from ackwise.core.queen_options import DEFAULT_OPTIONS, options_of
 from ackwise.fluent.messages import Items, Message, items_of
 from ackwise.fluent.options import Options, policy
 from ackwise.fluent.sync.consumer import Consumer
@@ -74,15 +77,25 @@ class Queue:
 
     def subscription_mode(self, start: Literal["all", "new"]) -> Queue:
         """Where a group that is new begins."""
+        started_at(start)
         return self._with(start=start)
 
     def config(self, **options: Any) -> Queue:
-        """What `create` makes of it: the fields of a queue's policy, or Queen's options in snake case."""
+        """What `create` makes of it: the fields of a queue's policy, or Queen's options in snake case.
+
+        As in Queen 0 is off, `retry_delay` is in milliseconds, and dead letters are kept unless `dead_letter_queue` and
+        `dlq_after_max_retries` are both False.
+        """
         return self._with(config={**self._options.config, **options})
 
     def create(self) -> QueueInfo:
         """Make the queue, or change it to what `config` said."""
-        return self._client.connection.configure_queue(self._options.queue, **policy(self._options.config))
+        connection, name = self._client.connection, self._options.queue
+        try:
+            stored = options_of((connection.queue(name)).policy)
+        except UnknownQueue:
+            stored = DEFAULT_OPTIONS
+        return connection.configure_queue(name, **policy(self._options.config, stored))
 
     def delete(self) -> None:
         self._client.connection.delete_queue(self._options.queue)

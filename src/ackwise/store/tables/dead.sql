@@ -46,6 +46,10 @@ WHERE q.deleted_at IS NULL
 -- name: dead_in_range: seqs of a lane that are dead for a group since its last seek
 SELECT seq FROM dead WHERE lane = :lane AND grp = :grp AND epoch = :epoch AND seq >= :lo AND seq < :hi;
 
+-- name: dead_any: whether something of a range is dead for a group, since its last seek
+SELECT 1 FROM dead AS d JOIN cursor AS c ON c.lane = d.lane AND c.grp = d.grp AND c.epoch = d.epoch
+WHERE d.lane = :lane AND d.grp = :grp AND d.seq >= :lo AND d.seq < :hi LIMIT 1;
+
 -- name: dead_of_queue: how many dead letters a queue has
 SELECT count(*) FROM dead WHERE queue = :queue;
 

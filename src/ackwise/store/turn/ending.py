@@ -17,6 +17,9 @@ from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
 from ackwise.store.turn.span_edit import SpanEdit
 
+SETTLED, RETURNED = "settled", "returned"
+"""How a lease ends that is finished with: bit by bit or by an ack, or by giving back or failing all it held at once."""
+
 
 class Target(msgspec.Struct, frozen=True):
     """Messages [lo, hi) of a lane under a lease; `lane` None means everything the lease holds."""
@@ -104,6 +107,7 @@ class Ending:
         self._beside: list[Cursor] | None = None
         self._burials: dict[int, list[dead.Burial]] = {}
         self._settled = 0
+        self._returned = False
 
     @classmethod
     def of(cls, turn: Turn, lease: Lease, targets: Sequence[Target]) -> Ending | None:
@@ -137,7 +141,10 @@ class Ending:
             # Not even `already`: whoever asks for the whole wants to hear that it was not this call that settled it.
             return Settled(Verdict.UNKNOWN)
         if not lease.live(turn.now) or not spans:
-            return Settled(_refusal(target, spans))
+            verdict = _refusal(target, spans)
+            asks = verdict is Verdict.ALREADY and entry.outcome is Outcome.ACK
+            return Settled(verdict, unacked=asks and self._ended_otherwise(target))
+        self._returned = target.lane is None and entry.outcome is not Outcome.ACK
         verdicts: dict[Verdict, int] = {}
         reason: Reason | None = None
         failures = 0
@@ -155,6 +162,16 @@ class Ending:
         overall = next(iter(verdicts), Verdict.DEAD)
         count, reason = sum(verdicts.values()) + died, None if verdicts else reason
         return Settled(overall, count, False, reason, died, failures, letters)
+
+    def _ended_otherwise(self, target: Target) -> bool:
+        """Whether something that the lease has settled did not end in an ack. Of a whole lease: all that it still held
+        then."""
+        if target.lane is None:
+            return self._lease.end_kind == RETURNED
+        if self._spans.touching(target.lane, target.lo, target.hi):
+            return True
+        where = {"lane": target.lane, "grp": self._lease.grp, "lo": target.lo, "hi": target.hi}
+        return self._turn.session.row("dead_any", where) is not None
 
     def _cursor(self, piece: Span) -> Cursor:
         if piece.lane in self._cursors:
@@ -201,7 +218,8 @@ class Ending:
         self._spans.write(turn)
         granted = sum(hi - lo for lane, lo, hi in lease.granted if lane == self._lane)
         emptied = self._lane is None or self._settled == granted
-        return let_go(turn, held, lease, self._cursors, emptied=emptied, beside=self._beside)
+        kind = RETURNED if self._returned else SETTLED
+        return let_go(turn, held, lease, self._cursors, kind, emptied=emptied, beside=self._beside)
 
 
 def cursor_of(turn: Turn, span: Span) -> Cursor:
@@ -254,7 +272,7 @@ def let_go(
     held: Holding,
     lease: Lease,
     cursors: dict[int, Cursor],
-    kind: str = "settled",
+    kind: str = SETTLED,
     *,
     emptied: bool = False,
     beside: list[Cursor] | None = None,
@@ -278,7 +296,7 @@ def let_go(
         places.open_doors(turn, list(cursors.values()), held.policy, held.queue.name, beside)
     if finished < len(cursors):
         return False
-    if kind == "settled":
+    if kind in (SETTLED, RETURNED):
         turn.own_lease(lease)
         if lease.ended_at is not None:
             return True

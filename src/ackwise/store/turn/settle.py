@@ -86,6 +86,10 @@ def settle_entries(turn: Turn, entries: list[Settlement]) -> list[Settled]:
         for index, answer in _settle_together(turn, entries, group):
             answers[index] = answer
     _yield(turn, entries, [(i, t, a) for i, t in pairs if (a := answers[i]) is not None])
+    for index, target in pairs:
+        ended = answers[index]
+        if ended is not None and ended.lease_ended and isinstance(entries[index].selector, ByTransaction):
+            ended.lease_id = ids.lease_id(target.lease.no, target.lease.tag)
     return [a for a in answers if a is not None]
 
 
@@ -206,7 +210,7 @@ def resolve(turn: Turn, entry: Settlement) -> Target | Settled:
             lease = find_claim(turn, entry.selector)
             return Settled(Verdict.UNKNOWN) if lease is None else Target(lease, None)
         case ByTransaction():
-            return _resolve_transaction(turn, entry.selector)
+            return _resolve_transaction(turn, entry.selector, acks=entry.outcome is Outcome.ACK)
 
 
 def find_lease(turn: Turn, text: str) -> Lease | None:
@@ -222,7 +226,7 @@ def find_claim(turn: Turn, claim: ByKey) -> Lease | None:
     return turn.lease_of_claim(group.id, claim.key) if group is not None else None
 
 
-def _resolve_transaction(turn: Turn, selector: ByTransaction) -> Target | Settled:
+def _resolve_transaction(turn: Turn, selector: ByTransaction, *, acks: bool) -> Target | Settled:
     part = turn.session.row("part_by_uuid", {"uuid": selector.partition_id})
     named = find_lease(turn, selector.lease_id) if selector.lease_id is not None else None
     group = _group_of(turn, part[1], selector.group, named) if part else None
@@ -239,7 +243,10 @@ def _resolve_transaction(turn: Turn, selector: ByTransaction) -> Target | Settle
     spans = turn.spans("span_across", lane=lane, grp=group.id, hi=seq)
     if not spans or spans[0].lo > seq:
         # What its lease lost, to a seek for example, was not settled by it.
-        return Settled(Verdict.STALE if named is not None and named.was_lost(lane, seq) else Verdict.ALREADY)
+        if named is not None and named.was_lost(lane, seq):
+            return Settled(Verdict.STALE)
+        where_dead = {"lane": lane, "grp": group.id, "lo": seq, "hi": seq + 1}
+        return Settled(Verdict.ALREADY, unacked=acks and turn.session.row("dead_any", where_dead) is not None)
     holder = turn.lease(spans[0].lease) if spans[0].lease is not None else None
     if selector.unheld and selector.lease_id is None and (holder is None or not holder.live(turn.now)):
         return _unheld(turn, group, holder, lane, seq)

@@ -10,6 +10,7 @@ from ackwise.core.settlement import Outcome, Verdict
 from ackwise.store.turn import push, settle
 from ackwise.store.turn.checks import check_push
 from ackwise.store.turn.context import Turn
+from ackwise.store.turn.ending import SETTLED
 
 
 def transact(turn: Turn, command: Transaction) -> TransactionDone:
@@ -33,15 +34,35 @@ def transact(turn: Turn, command: Transaction) -> TransactionDone:
                     verdict=answer.verdict.value,
                 )
         pushed = push.push_now(turn, command.pushes, command.on_duplicate)
-    except AckwiseError:
+    except AckwiseError as problem:
         turn.undo()
-        raise
+        done = _done_before(turn, command) if command.repeatable and isinstance(problem, RolledBack) else None
+        if done is None:
+            raise
+        return done
     turn.keep()
+    return TransactionDone(settled, pushed)
+
+
+def _done_before(turn: Turn, command: Transaction) -> TransactionDone | None:
+    """What is said about a transaction that finds all of itself done; None when it does not. Changes nothing."""
+    turn.savepoint()
+    try:
+        settled = settle.settle_entries(turn, command.settlements)
+        pushed = push.push_now(turn, command.pushes, "ok")
+    finally:
+        turn.undo()
+    if any(answer.verdict is not Verdict.ALREADY or answer.unacked for answer in settled):
+        return None
+    if any(receipt.status != "duplicate" for receipts in pushed for receipt in receipts):
+        return None
     return TransactionDone(settled, pushed)
 
 
 def _too_late(command: Transaction, index: int, answer: Settled) -> bool:
     """Whether something was settled before that this transaction wanted to settle itself."""
+    if answer.unacked and command.on_already != "acks":
+        return True
     if answer.verdict is not Verdict.ALREADY or command.on_already == "ok":
         return False
     return command.on_already == "fail" or command.settlements[index].outcome is not Outcome.ACK
@@ -63,7 +84,7 @@ def extend(turn: Turn, command: Extend) -> Extended:
     if lease is None:
         return Extended(Verdict.UNKNOWN, None)
     if not lease.live(turn.now):
-        return Extended(Verdict.ALREADY if lease.end_kind == "settled" else Verdict.STALE, None)
+        return Extended(Verdict.ALREADY if lease.end_kind == SETTLED else Verdict.STALE, None)
     deadline = turn.now + command.lease if command.lease is not None else lease.deadline + (command.add or 0)
     if command.keep_later:
         deadline = max(deadline, lease.deadline)

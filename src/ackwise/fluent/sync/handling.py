@@ -1,0 +1,196 @@
+# Generated from ../aio/handling.py by tools/async_to_sync.py: do not edit, change the source and run it again.
+"""What becomes of a batch: the handler and its callbacks, under a lease that is kept meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from ackwise.client.beside.threads import Hands, Watched
+from ackwise.client.settling import reject
+from ackwise.client.sync import Batch, Connection
+from ackwise.core.errors import AckwiseError, LeaseLost
+from ackwise.core.settlement import Outcome, Verdict
+from ackwise.fluent.messages import Message
+from ackwise.fluent.options import Options
+
+log = logging.getLogger("ackwise.fluent")
+
+RENEW_EVERY = 1.0
+
+
+class Handling:
+    """Of one consumer, for all its workers."""
+
+    def __init__(self, options: Options, handler: Callable[..., Any]) -> None:
+        self._options, self._handler = options, handler
+        self.on_success: Callable[..., Any] | None = None
+        self.on_error: Callable[..., Any] | None = None
+        self.rewinds = False
+        """Whether a failure in the queue takes what follows it along."""
+        self.stopping = False
+        """Nothing more is begun: what was claimed goes back."""
+        self.given_back = 0
+        self._guard = threading.Lock()
+        self._busy = 0
+        self._at_work: set[Watched] = set()
+        self._hands = Hands(options.concurrency)
+        self._connection: Connection
+
+    def begin(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def busy(self) -> bool:
+        """Whether something that was claimed is not finished with."""
+        return self._busy > 0
+
+    def cut_off(self) -> None:
+        """What still runs will no longer be ours."""
+        for watched in list(self._at_work):
+            watched.lose()
+
+    def close(self) -> None:
+        self._hands.close()
+
+    def handle(self, batch: Batch) -> None:
+        with self._guard:
+            self._busy += 1
+        try:
+            self._work_through(batch)
+        finally:
+            with self._guard:
+                self._busy -= 1
+
+    def _work_through(self, batch: Batch) -> None:
+        messages = self._readable(batch)
+        single = self._options.each or self._options.batch == 1
+        rest = [[one] for one in messages] if single else [messages] if messages else []
+        try:
+            while rest and not self.stopping:
+                given = rest.pop(0)
+                kept = self._handle(given[0] if single else given, batch)
+                if rest and not (kept and self._holds(batch)):
+                    log.warning("%s: a lease was lost; what was left of it is not handled", self._options.queue)
+                    return
+                if self.rewinds:
+                    rest = [later for later in rest if not _sent_back(given[0], later[0])]
+            self._give_back([one for given in rest for one in given])
+        except BaseException:
+            # Interrupted: somebody else may begin at once.
+            self._give_back(messages)
+            raise
+
+    def _readable(self, batch: Batch) -> list[Message]:
+        """The messages that can be read; the others can never be handled, and die."""
+        messages = [Message(delivery) for delivery in batch]
+        bad = [one for one in messages if one.problem is not None]
+        for one in bad:
+            log.warning("%r cannot be read: %s", one, one.problem)
+        if bad and not self._options.auto_ack:
+            asks = [
+                msgspec.structs.replace(reject(one.delivery.selector, one.problem), undecodable=True) for one in bad
+            ]
+            with suppress(AckwiseError):
+                for one, answer in zip(bad, self._connection.settle(asks), strict=True):
+                    one.delivery.note(answer)
+        return [one for one in messages if one.problem is None]
+
+    def _holds(self, batch: Batch) -> bool:
+        """Whether what is left of a batch is still ours to handle."""
+        lease = batch.lease
+        if self._options.auto_ack:
+            return True
+        if lease.ended or self._is_over(batch):
+            return False
+        try:
+            if self._options.renew or lease.doubted:
+                lease.keep_alive()
+        except LeaseLost:
+            return False
+        except AckwiseError as problem:
+            log.warning("a lease of %s could not be renewed: %s", self._options.queue, problem)
+        return True
+
+    def _is_over(self, batch: Batch) -> bool:
+        lease = batch.lease
+        return not lease.ended and self._connection.transport.now() >= lease.deadline
+
+    def _handle(self, given: Any, batch: Batch) -> bool:
+        """Whether the lease was not lost meanwhile, as far as we know."""
+        watched = Watched()
+
+        def work() -> None:
+            try:
+                self._hands.call(self._handler, given)
+                watched.check()
+            except Exception as problem:
+                self._failed(given, problem)
+            else:
+                if self.on_success is not None:
+                    self._told(self.on_success, given)
+
+        renewed = self._options.renew and not batch.lease.ended
+        every = self._options.renew_every or min(RENEW_EVERY, batch.lease.lasts / 4)
+        self._at_work.add(watched)
+        try:
+            watched.run(work, (lambda: self._beat(batch)) if renewed else None, lambda: self._is_over(batch), every)
+        except LeaseLost as problem:
+            self._failed(given, problem)
+        finally:
+            self._at_work.discard(watched)
+        return not watched.lost
+
+    def _failed(self, given: Any, problem: Exception) -> None:
+        if self.on_error is not None:
+            self._told(self.on_error, given, problem)
+            return
+        log.warning("the handler of %s failed: %s", self._options.queue, problem)
+        if not isinstance(problem, LeaseLost):
+            try:
+                self._settle(given if isinstance(given, list) else [given], problem)
+            except AckwiseError as refusal:
+                log.warning("its failure could not be recorded: %s", refusal)
+
+    def _told(self, callback: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            self._hands.call(callback, *arguments)
+        except Exception as problem:
+            log.warning("a callback of %s failed: %s", self._options.queue, problem)
+
+    def _give_back(self, messages: list[Message]) -> None:
+        with suppress(AckwiseError):
+            count = self._settle(messages, Outcome.RELEASE)
+            with self._guard:
+                self.given_back += count
+
+    def _settle(self, messages: list[Message], ask: Outcome | Exception) -> int:
+        """Those that are not settled yet; how many that were."""
+        rest = [one.delivery for one in messages if one.delivery.verdict is None]
+        answers = self._connection.settle([(delivery, ask) for delivery in rest]) if rest else []
+        return sum(answer.count for answer in answers)
+
+    def _beat(self, batch: Batch) -> bool:
+        """Whether it is still ours."""
+        lease = batch.lease
+        try:
+            if not lease.ended:
+                (lease.keep_alive() if self._options.renew_every is None else lease.extend())
+        except LeaseLost as problem:
+            # All of it was settled meanwhile, by its transaction ids: nothing is left to lose.
+            lease.ended = lease.ended or problem.details.get("verdict") == "already"
+            return lease.ended
+        except Exception as problem:
+            log.warning("a lease of %s could not be renewed, and is tried again: %s", self._options.queue, problem)
+        return True
+
+
+def _sent_back(failed: Message, later: Message) -> bool:
+    """Whether a failure in a queue that rewinds took a later message of the batch with it."""
+    ended = failed.delivery.verdict
+    return ended not in (None, Verdict.ACKED) and failed.partition_id == later.partition_id
