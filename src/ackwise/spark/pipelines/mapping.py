@@ -175,10 +175,11 @@ def _neighbours(chunk: pa.RecordBatch, answers: list[Answer], group: str, produc
     payloads: list[bytes] = []
     transaction_ids: list[str] = []
     if produce is not None:
-        for message_id, answer in zip(chunk.column("message_id").to_pylist(), answers, strict=True):
+        message_ids = chunk.column("message_id").to_pylist()
+        for message_id, answer in zip(message_ids, answers, strict=True):
             if type(answer) is bytes:
                 payloads.append(answer)
-                transaction_ids.append(derived_id(group, message_id, 0))
+                transaction_ids.append(f"{group}:{message_id}:0")
             elif type(answer) is list:
                 payloads += answer
                 transaction_ids += [derived_id(group, message_id, at) for at in range(len(answer))]

@@ -124,6 +124,7 @@ class Handler:
         self._check: Callable[[str | bytes], Any] | None = None
         self._type: type[msgspec.Struct] | None = None
         self._names: list[str] = []
+        self._known: frozenset[str] = frozenset()
 
     def __call__(self, item: Item) -> Answer:
         payload, record = item if isinstance(item, tuple) else (item, None)
@@ -151,7 +152,8 @@ class Handler:
     def _outputs(self, found: Any) -> Answer:
         if found is None:
             return None
-        if isinstance(found, list | GeneratorType | Iterator):
+        # A dict is what nearly every function returns, and what the next line takes longest to find out about.
+        if type(found) is not dict and isinstance(found, list | GeneratorType | Iterator):
             return [self._output(one) for one in found]
         return self._output(found)
 
@@ -165,7 +167,8 @@ class Handler:
                 raise WrongType(f"the function returned what is not JSON: {problem}") from None
         if self._type is None:
             self._type, self._names = returned_type(self._returns), self._returns.names
-        found = self._named(value)
+            self._known = frozenset(self._names)
+        found = value if type(value) is dict and value.keys() <= self._known else self._named(value)
         try:
             return _encoded(msgspec.convert(found, self._type))
         except msgspec.ValidationError:
