@@ -23,10 +23,6 @@ def blame(record: Any, why: str, kind: str) -> Blamed:
     return record, why, kind
 
 
-def nothing() -> None:
-    """Nobody uses a connection here."""
-
-
 @pytest.fixture
 def process() -> Iterator[Callable[..., Runner]]:
     made: list[Runner] = []
@@ -62,9 +58,9 @@ def deadly(record: Any) -> Any:
 
 def test_answers_come_in_order(process: Make) -> None:
     one = process(lambda record: record * 2)
-    assert one.run(list(range(5000)), blame, nothing) == [2 * number for number in range(5000)]
-    assert one.run([], blame, nothing) == []
-    assert one.run([7], blame, nothing) == [14]
+    assert one.run(list(range(5000)), blame) == [2 * number for number in range(5000)]
+    assert one.run([], blame) == []
+    assert one.run([7], blame) == [14]
 
 
 def test_it_runs_elsewhere_and_keeps_what_it_has(process: Make) -> None:
@@ -75,7 +71,7 @@ def test_it_runs_elsewhere_and_keeps_what_it_has(process: Make) -> None:
         return os.getpid(), len(seen)
 
     one = process(remembers)
-    answers = one.run([1, 2], blame, nothing) + one.run([3], blame, nothing)
+    answers = one.run([1, 2], blame) + one.run([3], blame)
     assert [count for _, count in answers] == [1, 2, 3]
     assert {pid for pid, _ in answers}.isdisjoint({os.getpid()})
     assert seen == []
@@ -94,7 +90,7 @@ def test_it_runs_elsewhere_and_keeps_what_it_has(process: Make) -> None:
 def test_the_culprit_alone_is_blamed(process: Make, how: str, told: str, at: int) -> None:
     records: list[Any] = list(range(10))
     records[at] = how
-    answers = process(deadly).run(records, blame, nothing)
+    answers = process(deadly).run(records, blame)
     assert answers.pop(at) == (how, told, "WorkerDied")
     assert answers == [number for number in range(10) if number != at]
 
@@ -115,33 +111,44 @@ def test_one_that_dies_while_it_answers(process: Make, tmp_path: Path) -> None:
             isolation._write = half
         return record
 
-    assert process(breaks_once).run(list(range(100)), blame, nothing) == list(range(100))
+    assert process(breaks_once).run(list(range(100)), blame) == list(range(100))
 
 
 def test_many_culprits(process: Make) -> None:
     records = ["exit", "exit", 1, "segfault", 2, 3, "killed", "exit"]
-    answers = process(deadly).run(records, blame, nothing)
+    answers = process(deadly).run(records, blame)
     assert [answer if isinstance(answer, int) else answer[0] for answer in answers] == records
     assert (
-        process(deadly).run(["exit"] * 5, blame, nothing)
+        process(deadly).run(["exit"] * 5, blame)
         == [("exit", "the process that ran it died: exit code 3", "WorkerDied")] * 5
     )
 
 
 def test_it_goes_on_afterwards(process: Make) -> None:
     one = process(deadly)
-    one.run([1, "exit", 2], blame, nothing)
-    assert one.run([4, 5], blame, nothing) == [4, 5]
+    one.run([1, "exit", 2], blame)
+    assert one.run([4, 5], blame) == [4, 5]
 
 
-def test_somebody_else_is_waited_for_before_a_fork(process: Make) -> None:
-    waited: list[int] = []
-    process(deadly).run([1, "exit", 2, "exit"], blame, lambda: waited.append(1))
-    assert len(waited) == 2
+def test_it_works_while_the_caller_does_something_else(process: Make, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    one = process(lambda record: done.write_text(record))
+    one.begin(["x"])
+    while not done.exists():
+        time.sleep(0.01)
+    assert one.finish(blame) == [1]
+
+
+def test_answers_that_nobody_came_for_are_not_taken_for_those_to_others(process: Make) -> None:
+    one = process(deadly)
+    one.begin([1, "sleeps"])
+    assert one.run([2, "exit", 3], blame)[::2] == [2, 3]
+    one.begin([4])
+    assert one.run([5], blame) == [5]
 
 
 def test_a_record_that_takes_too_long(process: Make) -> None:
-    answers = process(deadly, 0.5).run([1, "sleeps", 2], blame, nothing)
+    answers = process(deadly, 0.5).run([1, "sleeps", 2], blame)
     assert answers == [1, ("sleeps", "it took longer than 0.5 seconds", "TimeoutError"), 2]
 
 
@@ -159,7 +166,7 @@ def test_one_that_leaves_a_process_behind_and_dies(process: Make, tmp_path: Path
         os._exit(3)
 
     try:
-        answers = process(forks, timeout).run([1, "forks", 2], blame, nothing)
+        answers = process(forks, timeout).run([1, "forks", 2], blame)
         assert answers == [1, ("forks", "the process that ran it died: exit code 3", "WorkerDied"), 2]
     finally:
         os.kill(int(left.read_text()), signal.SIGKILL)
@@ -167,18 +174,18 @@ def test_one_that_leaves_a_process_behind_and_dies(process: Make, tmp_path: Path
 
 def test_what_is_larger_than_a_pipe(process: Make) -> None:
     large = b"x" * 10_000_000
-    assert process(lambda record: record + b"y").run([large, b""], blame, nothing) == [large + b"y", b"y"]
+    assert process(lambda record: record + b"y").run([large, b""], blame) == [large + b"y", b"y"]
 
 
 def test_a_death_that_no_record_explains_is_an_error(process: Make) -> None:
     with pytest.raises(WorkerDied, match="died between records: the process that ran it died: exit code 1"):
-        process(lambda record: lambda: record).run([1], blame, nothing)
+        process(lambda record: lambda: record).run([1], blame)
 
 
 def test_a_death_while_nothing_runs_is_nobodys_fault(process: Make) -> None:
     one = process(deadly)
     os.kill(one._pid, signal.SIGKILL)
-    assert one.run([1, 2], blame, nothing) == [1, 2]
+    assert one.run([1, 2], blame) == [1, 2]
 
 
 def open_files() -> int:
@@ -188,7 +195,7 @@ def open_files() -> int:
 def test_nothing_is_left_behind(process: Make) -> None:
     one = process(deadly)
     before = open_files()
-    one.run(["exit", "segfault"] * 5, blame, nothing)
+    one.run(["exit", "segfault"] * 5, blame)
     assert open_files() == before
     pid = one._pid
     one.close()
@@ -205,7 +212,7 @@ def test_the_process_sees_none_of_our_connections(process: Make) -> None:
         return [os.readlink(one) for one in links if os.path.exists(one) and "socket" in os.readlink(one)]
 
     with socket.create_server(("127.0.0.1", 0)):
-        assert process(sockets).run([1], blame, nothing) == [[]]
+        assert process(sockets).run([1], blame) == [[]]
 
 
 def test_one_process_per_function() -> None:
@@ -215,9 +222,9 @@ def test_one_process_per_function() -> None:
     try:
         first = runner("one", pid, None)
         assert runner("one", pid, None) is first
-        (before,) = first.run([1], blame, nothing)
+        (before,) = first.run([1], blame)
         second = runner("two", pid, None)
-        assert second.run([1], blame, nothing) != [before]
+        assert second.run([1], blame) != [before]
         with pytest.raises(ProcessLookupError):
             os.kill(before, 0)
     finally:

@@ -39,6 +39,7 @@ class WorkerDied(AckwiseError):
 
 
 Handle = Callable[[Any], Any]
+Blame = Callable[[Any, str, str], Any]
 
 
 class Runner:
@@ -50,25 +51,39 @@ class Runner:
         self._at = memoryview(self._mark).cast("q")
         self._pid = 0
         self._to = self._from = -1
+        self._asked: Sequence[Any] | None = None
         self._fork()
 
-    def run(
-        self, records: Sequence[Any], blame: Callable[[Any, str, str], Any], before_fork: Callable[[], object]
-    ) -> list[Any]:
+    def run(self, records: Sequence[Any], blame: Blame) -> list[Any]:
+        self.begin(records)
+        return self.finish(blame)
+
+    def begin(self, records: Sequence[Any]) -> None:
+        """Hand records over. The process works on them while the caller does something else until it must `finish`."""
+        if self._asked is not None:
+            # Whoever asked before came to grief; nobody wants those answers.
+            self._end()
+        if not self._pid:
+            self._fork()
+        self._asked = records
+        self._send(records)
+
+    def finish(self, blame: Blame) -> list[Any]:
         """The answer for each record; for one that killed its process, what `blame(record, why, kind)` says.
 
-        `before_fork` is called when there must be a new process: nobody may use this one's connections then.
+        There may have to be a new process: nobody may be in the middle of using this one's connections.
         """
+        records = self._asked
+        assert records is not None
         answers: dict[int, Any] = {}
+        left = list(range(len(records)))
         unexplained = 0
         while True:
-            left = [at for at in range(len(records)) if at not in answers]
-            if not left:
-                return [answers[at] for at in range(len(records))]
-            found = self._ask([records[at] for at in left] if answers else records)
+            found = self._answers()
             if isinstance(found, list):
+                self._asked = None
                 answers |= zip(left, found, strict=True)
-                continue
+                return [answers[at] for at in range(len(records))]
             why, kind = found
             culprit = self._at[0]
             if culprit < 0 or culprit >= len(left):
@@ -78,14 +93,17 @@ class Runner:
             else:
                 at = left[culprit]
                 answers[at] = blame(records[at], why, kind)
-            before_fork()
             self._fork()
+            left = [at for at in left if at not in answers]
+            self._send([records[at] for at in left])
 
-    def _ask(self, records: Sequence[Any]) -> list[Any] | tuple[str, str]:
-        """The answers, or how the process died."""
+    def _send(self, records: Sequence[Any]) -> None:
         self._at[0] = -1
         with suppress(BrokenPipeError, ConnectionResetError):
             _write(self._to, pickle.dumps(records, pickle.HIGHEST_PROTOCOL))
+
+    def _answers(self) -> list[Any] | tuple[str, str]:
+        """What it says, or how the process died."""
         end = self._wait()
         body = _read(self._piece) if end is None else None
         if body is None:
@@ -133,12 +151,15 @@ class Runner:
         return f"the process that ran it died: {how}", WorkerDied.__name__
 
     def close(self) -> None:
+        self._end()
+        self._hang_up()
+
+    def _end(self) -> None:
         if self._pid:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
             self._pid = 0
-        self._hang_up()
 
     def _hang_up(self) -> None:
         for end in (self._to, self._from):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -23,8 +23,10 @@ from ackwise.spark.settling import MOST_BUNDLES, MOST_BYTES, Neighbours, Row, Se
 CHUNK = 500
 """Records that go to the function's process at once."""
 CHUNK_BYTES = 4 * 1024 * 1024
-MOST_WAITING = 8
-"""Chunks that are settled in one commit, if that many have come while the one before was under way."""
+TOGETHER = 4
+"""Chunks that are settled in one commit ..."""
+LONGEST_WAIT = 0.05
+"""... unless the function is so slow that the first of them would wait longer than so many seconds."""
 MOST_OUTPUTS = 4 * CHUNK
 
 COUNTS = "name string, count long"
@@ -66,18 +68,23 @@ class MapTask(msgspec.Struct, frozen=True):
     def results(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run only."""
         with ours():
-            for chunk, answers in self.answered(batches, _nothing):
+            for chunk, answers in self.answered(batches):
                 yield _result_batch(chunk, answers)
 
-    def answered(self, batches: Iterator[pa.RecordBatch], before_fork: Callable[[], object]) -> Iterator[Worked]:
+    def answered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Worked]:
+        """Each chunk with its answers, when its successor is in the process already."""
         process = runner(self.token, self.handler, self.timeout)
+        before: pa.RecordBatch | None = None
         for batch in batches:
             for chunk in _chunks(batch):
-                yield chunk, process.run(_items(chunk, self.with_record), _blamed, before_fork)
-
-
-def _nothing() -> None:
-    """There is nothing to wait for."""
+                items = _items(chunk, self.with_record)
+                answers = None if before is None else process.finish(_blamed)
+                process.begin(items)
+                if answers is not None:
+                    yield before, answers
+                before = chunk
+        if before is not None:
+            yield before, process.finish(_blamed)
 
 
 def _blamed(_: Any, why: str, kind: str) -> Answer:
@@ -113,29 +120,24 @@ def _items(chunk: pa.RecordBatch, with_record: bool) -> Sequence[Item]:
 
 
 class _Settling:
-    """Settles chunks in a thread beside the one that runs records: all that have come while it was busy, at once."""
+    """Settles chunks, several at once, while the function's process works on the next one.
+
+    In one thread: a second one would wait for the first in the middle of a turn, and with it every other task.
+    """
 
     def __init__(self, task: MapTask) -> None:
         self._task = task
-        self._under_way: Future[Counter[str]] | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Counter[str]:
         counts: Counter[str] = Counter()
         waiting: list[Worked] = []
-        with ThreadPoolExecutor(1) as beside:
-            # A process that dies is forked anew when nobody uses a connection.
-            for worked in self._task.answered(batches, self._wait):
-                waiting.append(worked)
-                if self._under_way is None or self._under_way.done() or len(waiting) == MOST_WAITING:
-                    counts += self._wait()
-                    self._under_way = beside.submit(self._settle, waiting)
-                    waiting = []
-            counts += self._wait()
+        since = time.monotonic()
+        for worked in self._task.answered(batches):
+            waiting.append(worked)
+            if len(waiting) == TOGETHER or time.monotonic() > since + LONGEST_WAIT:
+                counts += self._settle(waiting)
+                waiting, since = [], time.monotonic()
         return counts + self._settle(waiting)
-
-    def _wait(self) -> Counter[str]:
-        """What the chunks before came to; they are counted once, however often this is asked."""
-        return Counter() if self._under_way is None else self._under_way.result()
 
     def _settle(self, chunks: list[Worked]) -> Counter[str]:
         if not chunks:
