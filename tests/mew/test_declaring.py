@@ -9,7 +9,9 @@ import pytest
 
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.regular import LONGEST_TEXT, MOST_STATES, Regular
-from tests.mew.prompt import Prompt
+from ackwise.mew import Session
+from ackwise.store.clock import ManualClock
+from tests.mew.prompt import Prompt, raised
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,33 @@ def test_an_attribute_that_no_value_fits_is_refused(lite: Prompt, attribute: str
     lite.refused(f"node R {{ {attribute} }}", "constraint", message)
     lite.refused("node S { n: Int } edge r(a: S, b: S) { " + attribute + " }", "constraint", message)
     lite.ok("node R { t: Int [> 3, < 5] = 4, u: Float? [> 1, < 2], v: Int [>= 0.5, <= 1.5] = 1 } SPAWN r: R")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "node R { t: Float [<= 1e400] }",
+        "node R { t: Float? [in: [1.0, 1e400]] }",
+        "node R { t: Float [1.0..1e999] = 2.0 }",
+        "type R = Float [>= -1e999]",
+        "WATCH j: Job WHERE j.f < 1e400 RETURN j",
+    ],
+)
+def test_a_number_beyond_every_float_is_refused_and_others_read_the_graph_as_before(
+    session: Session, graph_url: str, clock: ManualClock, text: str
+) -> None:
+    session.run("node Job { f: Float } SPAWN j: Job { f = 1.5 }")
+    assert raised(session, text).word == "parse_error"
+    with Session(graph_url, clock=clock) as other:
+        other.run("node R { t: Float [<= 1e300] = 2.0 } SPAWN r: R SPAWN k: Job { f = 2.5 }")
+    assert session.query("MATCH j: Job RETURN j.f") == [{"j.f": 1.5}, {"j.f": 2.5}]
+
+
+@pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan")])
+def test_a_parameter_that_is_no_number_is_refused(lite: Prompt, number: float) -> None:
+    lite.ok("node Job { f: Float }")
+    lite.refused("WATCH j: Job WHERE j.f < $most RETURN j", "constraint", "'$most' is", most=number)
+    lite.refused("WATCH j: Job WHERE j.f in $some RETURN j", "constraint", "'$some' is", some=[1.0, number])
 
 
 def test_an_alias_that_no_value_fits_is_refused(lite: Prompt) -> None:
