@@ -101,6 +101,60 @@ def test_an_expression_that_cannot_be_used_is_refused(text: str) -> None:
         Regular(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("(){99999999}", 1),
+        ("((){99999999}){99999999}", 1),
+        ("(a{0}){99999999}", 1),
+        ("(?:(?:|){99999999}()){99999999}", 1),
+        ("a" + "()" * 10_000, 2),
+        ("(?:" + "|" * 10_000 + "a){100}", 201),
+    ],
+)
+def test_what_is_nothing_is_not_repeated(text: str, parts: int) -> None:
+    expression = Regular(text)
+    assert sum(map(len, expression._next)) < 2 * parts
+    assert (len(expression._next), expression.found_in("b")) == (parts, "a" + "()" not in text)
+
+
+def test_letters_of_a_set_are_not_tried_one_by_one() -> None:
+    """Those that stand side by side are one range, and ranges are in order."""
+    together, apart = "".join(map(chr, range(0x4E00, 0x5E00))), "".join(map(chr, range(0x4E00, 0x5E00, 2)))
+    for letters in (together, apart):
+        counting = [Counted(letter) for letter in (letters[0], letters[-1], letters[len(letters) // 2], "z", "\uffff")]
+        (fits,) = [one for one in Regular(f"[{letters}]")._letters if one is not None]
+        assert [letter in fits for letter in counting] == [True, True, True, False, False]
+        assert all(letter.compared < 20 for letter in counting)
+    assert [letter for letter in "abcdefg-" if Regular("[^b-ca-bfc-d-]").found_in(letter)] == ["e", "g"]
+
+
+class Counted(str):
+    """A letter that counts how often it is compared."""
+
+    compared = 0
+
+    def __lt__(self, other: str) -> bool:
+        self.compared += 1
+        return super().__lt__(other)
+
+    def __le__(self, other: str) -> bool:
+        self.compared += 1
+        return super().__le__(other)
+
+    def __ge__(self, other: str) -> bool:
+        self.compared += 1
+        return super().__ge__(other)
+
+
+def test_a_large_expression_is_looked_for_in_a_shorter_text(lite: Prompt) -> None:
+    lite.ok('node R { t: String [match: "^(?:ab?){150}$"] }')
+    lite.ok("SPAWN r: R { t = $t }", t="ab" * 100 + "a" * 50)
+    longest = Regular("^(?:ab?){150}$").longest
+    assert longest < LONGEST_TEXT
+    lite.refused("SPAWN r: R { t = $t }", "constraint", f"more than the {longest}", t="a" * (longest + 1))
+
+
 SETS = (".", r"\d", r"\w", r"\s", r"\W", "[a-b]", "[^a]", r"[\d_]", "[]a]", "[^]-a]", r"[a\-c]", r"\x61", r"\.")
 SIGNS = ("*", "+", "?", "{2}", "{1,3}", "{,2}", "{2,}", "*?", "+?", "??")
 
