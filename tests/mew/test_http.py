@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from ackwise.core.errors import BadInput
@@ -230,6 +230,26 @@ def test_a_worker_goes_on_with_its_watch_after_a_restart_of_the_server(tmp_path:
             assert worker.run("WATCH j: Job RETURN j.title")[-1].handle == "#watch_2"
             jobs.cancel()
             assert list(jobs) == []
+
+
+def test_a_session_with_a_socket_stands_when_the_server_drains(graph_url: str, clock: ManualClock) -> None:
+    with contextlib.ExitStack() as stack:
+        with Running(graph_url, clock) as first, httpx2.Client(base_url=first.url, timeout=30) as http:
+            session = post(http, JOBS + 'SPAWN a: Job { title = "A" } ' + CONSUME, events=0)["session"]
+            socket = stack.enter_context(stream(first, session))
+            assert read(socket)["type"] == "initial"
+            held = read(socket)
+        with pytest.raises(ConnectionClosed) as closed:
+            read(socket)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1012
+    with Running(graph_url, clock) as again, httpx2.Client(base_url=again.url, timeout=30) as http:
+        assert post(http, "MATCH w: _Watch RETURN w.status", session)["lines"][0]["rows"] == [["active"]]
+        with stream(again, session) as socket:
+            post(http, 'SPAWN b: Job { title = "B" }', session)
+            assert (event := read(socket))["match"]["title"] == "B"
+            for one in (held, event):
+                assert post(http, "ACK $id", session, params={"id": one["delivery_id"]})["fine"]
 
 
 def of(event: Event) -> dict[str, Any]:

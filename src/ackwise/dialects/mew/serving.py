@@ -37,7 +37,7 @@ MOST_SESSIONS = 10_000
 MOST_TEXT = 64 << 10
 """Longer ones would keep everybody else waiting while they are read."""
 LONGEST_WAIT = 60.0
-_CLEAN = (1000, 1001, 1005, 1012)
+_CLEAN = (1000, 1001, 1005)
 
 
 class MewBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -230,7 +230,7 @@ class MewFace:
             gone.cancel()
             pump.cancel()
             await asyncio.gather(gone, pump, return_exceptions=True)
-        if not seat.sockets:
+        if not seat.sockets and not self._broker.draining:  # then it was this end that closed it
             async with seat.lock:
                 await self._end(seat, lost=code not in _CLEAN)
 
