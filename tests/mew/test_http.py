@@ -17,6 +17,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from ackwise.core.commands import Sweep
 from ackwise.core.errors import BadInput
 from ackwise.dialects.mew import serving
 from ackwise.dialects.mew.lines import Line
@@ -299,6 +300,29 @@ def test_the_end_of_a_session_may_be_told_to_any_server(
         assert elsewhere.delete(f"/mew/{session}").json() == {"session": session, "ended": False}
         assert elsewhere.delete(f"/mew/{session}?lost=perhaps").status_code == 400
     assert post(http, CONSUME, "next", full=True)["lines"][-1]["failures"] == 0
+
+
+def test_a_session_may_go_to_another_server_and_back(
+    graph_url: str, clock: ManualClock, server: Running, http: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "TIDY_EVERY", 0.01)
+    left = server.server._served.mew()
+    status = "MATCH w: _Watch RETURN w.status"
+    with Running(graph_url, clock) as other, httpx2.Client(base_url=other.url, timeout=30) as elsewhere:
+        held = post(http, JOBS + 'SPAWN a: Job { title = "A" } ' + CONSUME, "moves")["lines"][-1]
+        post(elsewhere, "v = WATCH j: Job RETURN j.title", "moves")
+        left._seats["moves"].used_at -= 2 * serving.IDLE
+        while "moves" in left._seats:
+            post(http, "MATCH j: Job RETURN j", "onlooker")
+        assert post(elsewhere, status, "moves")["lines"][0]["rows"] == [["active"]] * 2
+        assert post(elsewhere, "ACK $id", "moves", params={"id": held["delivery_id"]})["fine"]
+        assert post(http, "PAUSE WATCH #v RESUME WATCH #v", "moves")["fine"]
+        post(elsewhere, "x = WATCH j: Job RETURN j", "moves", events=0)
+        assert post(http, "", "moves", watch="#x")["lines"][0]["type"] == "initial"
+    clock.advance(100)
+    sweep = server.server._served.broker().send(Sweep(duties=("graph",)))
+    asyncio.run_coroutine_threadsafe(sweep, server._loop).result(20)
+    assert post(http, status, "moves")["lines"][0]["rows"] == [["active"]] * 3
 
 
 def test_what_a_prompt_shows_over_http_is_what_it_shows_here(server: Running, tmp_path: Path) -> None:

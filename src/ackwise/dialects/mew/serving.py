@@ -103,6 +103,7 @@ class MewFace:
                 talk = seat.session.describe(body.text.strip()[1:])
                 await self._driver.drive(talk, emit)
             elif body.text.strip():
+                await self._driver.drive(seat.session.come_back(), drop)
                 events = 0 if seat.sockets else body.events
                 talk = seat.session.run(
                     body.text, body.params, above=body.above, keep_going=body.keep_going, events=events
@@ -147,7 +148,7 @@ class MewFace:
         for found, seat in self._seats.items():
             if not seat.sockets and not seat.lock.locked() and not seat.session.is_busy:
                 del self._seats[found]
-                self._broker.keep(self._broker.loop.create_task(self._end(seat, lost=False)))
+                self._broker.keep(self._broker.loop.create_task(self._end(seat, lost=False, here=True)))
                 return
         raise Overloaded("too many sessions have watches or transactions; end some, or wait for idle ones to be lost")
 
@@ -195,7 +196,7 @@ class MewFace:
                 await self._broker.send(ReleaseGraph(session=seat.session.id, deliveries=ids))
 
     async def _listen(self, seat: Seat) -> str:
-        opened = await self._driver.drive(seat.session.open(), drop)
+        opened = await self._driver.drive(seat.session.come_back(), drop)
         self._broker.bells.listen(opened.bell, seat.rung.set)
         return opened.bell
 
@@ -232,13 +233,15 @@ class MewFace:
             await asyncio.gather(gone, pump, return_exceptions=True)
         if not seat.sockets and not self._broker.draining:  # then it was this end that closed it
             async with seat.lock:
-                await self._end(seat, lost=code not in _CLEAN)
+                lost = code not in _CLEAN
+                await self._end(seat, lost=lost, here=lost)
 
     async def _pump(self, seat: Seat, batch: int, send: Send) -> None:
         bell = await self._listen(seat)
         try:
             while True:
                 seat.rung.clear()
+                await self._driver.drive(seat.session.come_back(), drop)
                 lines: list[Line] = []
                 until = await self._take(seat, batch, None, lines.append)
                 for line in lines:
@@ -252,9 +255,10 @@ class MewFace:
 
     # ends
 
-    async def _end(self, seat: Seat, *, lost: bool) -> None:
+    async def _end(self, seat: Seat, *, lost: bool, here: bool) -> None:
+        """Unless the session said goodbye itself, it may be with another server by now: then it only left this one."""
         try:
-            await self._driver.drive(seat.session.end(lost=lost), drop)
+            await self._driver.drive(seat.session.end(lost=lost, here=here), drop)
         except Exception as problem:  # others still have to be ended
             complain("ending a MEW session", problem)
 
@@ -264,7 +268,7 @@ class MewFace:
             for found, seat in list(self._seats.items()):
                 if not seat.sockets and not seat.lock.locked() and time.monotonic() - seat.used_at > IDLE:
                     del self._seats[found]
-                    await self._end(seat, lost=True)
+                    await self._end(seat, lost=True, here=True)
 
     async def close(self) -> None:
         """The server drains. Its sessions stand, with what they were handed: they may come back after a restart."""

@@ -26,6 +26,7 @@ from ackwise.core.graph.commands import (
     EndGraphSession,
     Fetched,
     FetchGraph,
+    IsSessionHere,
     Opened,
     OpenGraphSession,
     Ran,
@@ -108,10 +109,17 @@ class Session:
             self.opened = found
         return self.opened
 
-    def end(self, *, lost: bool = False) -> Talking[None]:
+    def come_back(self) -> Talking[Opened]:
+        """As `open`; when it was with another broker meanwhile it is taken over, with the watches it made there."""
+        if self.opened is not None and not (yield IsSessionHere(session=self.id)):
+            self.opened = None
+        return (yield from self.open())
+
+    def end(self, *, lost: bool = False, here: bool = False) -> Talking[None]:
+        """`here`: not when another broker has taken it over."""
         if self.opened is not None:
             self._transaction = None
-            yield EndGraphSession(session=self.id, lost=lost)
+            yield EndGraphSession(session=self.id, lost=lost, here=here)
             self.opened = None
 
     # text

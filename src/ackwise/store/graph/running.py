@@ -18,6 +18,7 @@ from ackwise.core.graph.commands import (
     EndGraphSession,
     Fetched,
     FetchGraph,
+    IsSessionHere,
     Opened,
     OpenGraphSession,
     Ran,
@@ -308,10 +309,15 @@ def open_session(turn: Turn, command: OpenGraphSession) -> Opened:
     return watching.opened(Graph(turn), command.session)
 
 
+def is_here(session: Session, instance: str, query: IsSessionHere) -> bool:
+    row = session.row("mew_session_by_id", {"id": query.session})
+    return row is not None and row[2] == instance
+
+
 def end_session(turn: Turn, command: EndGraphSession) -> Done:
     expire_due(turn)
     graph = Graph(turn, unasked=True)
-    found = watching.end_session(graph, command.session, lost=command.lost)
+    found = watching.end_session(graph, command.session, lost=command.lost, here=command.here)
     finish(graph)
     return Done(found=found)
 

@@ -52,11 +52,11 @@ def opened(graph: Graph, found: str) -> Opened:
     )
 
 
-def end_session(graph: Graph, found: str, *, lost: bool) -> bool:
+def end_session(graph: Graph, found: str, *, lost: bool, here: bool = False) -> bool:
     """Its watches are cancelled and give back what they hold; after a lost connection reliable ones stay. False when
-    there is no such session."""
+    there is no such session (or not `here`)."""
     row = graph.session.row("mew_session_by_id", {"id": found})
-    if row is None or row[3] is not None:
+    if row is None or row[3] is not None or (here and row[2] != graph.turn.instance):
         return False
     stays = False
     for one in graph.session.rows("mew_watches_of_session", {"session": row[0]}):
