@@ -184,6 +184,20 @@ def test_python_sessions_over_http(server: Running) -> None:
         assert session.query("MATCH j: Job RETURN COUNT(j) AS n") == [{"n": 0}]
 
 
+def test_a_worker_may_use_the_name_of_its_watch_for_something_else(server: Running, graph_url: str) -> None:
+    for url in (server.url, graph_url):
+        with Session(url) as session:
+            session.run(JOBS + "node Out { n: Int }" + 'SPAWN a: Job { title = "A" } SPAWN b: Job { title = "B" }')
+            jobs = session.watch("WATCH j: Job [mode: consume] RETURN j.title AS job", wait=0)
+            for event in jobs:
+                if event.delivery_id is not None:
+                    session.run("BEGIN SPAWN job: Out { n = 5 } ACK $id COMMIT", id=event.delivery_id)
+            assert (jobs.handle, session.query("MATCH o: Out RETURN COUNT(o) AS n")) == ("#job", [{"n": 2}])
+            jobs.cancel()
+            session.run("MATCH o: Out KILL o")
+            assert session.query('MATCH w: _Watch WHERE w.status = "active" RETURN w.id') == []
+
+
 def test_async_sessions(server: Running, graph_url: str, clock: ManualClock) -> None:
     async def consume(url: str) -> list[str]:
         seen: list[str] = []
@@ -248,7 +262,8 @@ def test_a_session_with_a_socket_stands_when_the_server_drains(graph_url: str, c
         assert post(http, "MATCH w: _Watch RETURN w.status", session)["lines"][0]["rows"] == [["active"]]
         with stream(again, session) as socket:
             post(http, 'SPAWN b: Job { title = "B" }', session)
-            assert (event := read(socket))["match"]["title"] == "B"
+            event = read(socket)
+            assert event["match"]["title"] == "B"
             for one in (held, event):
                 assert post(http, "ACK $id", session, params={"id": one["delivery_id"]})["fine"]
 

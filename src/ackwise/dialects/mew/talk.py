@@ -364,7 +364,8 @@ class Session:
         """Events that are due (of one watch, by its handle), as lines; the last delivery id becomes a parameter."""
         yield from self.open()
         name = (handle or "").removeprefix("#")
-        watch = s.IdRef(self.names.get(name, name), f"#{name}") if handle is not None else None
+        found = self.names.get(name, name)
+        watch = s.IdRef(found, self._handles.get(found, f"#{name}")) if handle is not None else None
         fetched: Fetched = yield FetchGraph(session=self.id, most=most, watch=watch)
         for event in fetched.events:
             line = event_line(event, self.shown(event.watch))
