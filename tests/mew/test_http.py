@@ -212,6 +212,36 @@ def test_async_sessions(server: Running, graph_url: str, clock: ManualClock) -> 
     assert asyncio.run(consume(server.url)) == ["A", "B"]
 
 
+def test_a_loop_ends_with_its_own_cancel_though_it_waits(server: Running, graph_url: str) -> None:
+    async def follow(url: str) -> tuple[list[str], str]:
+        seen: list[str] = []
+        begun = asyncio.Event()
+        async with AsyncSession(url) as session:
+            await session.run(JOBS)
+            watch = await session.watch("WATCH j: Job RETURN j").start()
+
+            async def loop() -> None:
+                async for event in watch:
+                    seen.append(event.type)
+                    begun.set()
+
+            following = asyncio.create_task(loop())
+            await begun.wait()
+            await session.query("MATCH j: Job RETURN j")  # meanwhile the loop waits again
+            await watch.cancel()
+            await asyncio.wait_for(following, 20)
+            other = session.watch("WATCH j: Job RETURN j", wait=20)
+            await anext(other)
+            waits = asyncio.ensure_future(anext(other))
+            await session.run(f"CANCEL WATCH {other.handle}")
+            with pytest.raises(MewError) as cancelled:
+                await waits
+        return seen, cancelled.value.word
+
+    for url in (server.url, graph_url):
+        assert asyncio.run(follow(url)) == (["initial"], "E8002")
+
+
 def test_a_hung_up_poll_gives_back_what_it_was_handed(server: Running, http: httpx2.Client) -> None:
     session = post(http, JOBS + CONSUME)["session"]
     with httpx2.Client(base_url=server.url, timeout=0.2) as impatient, pytest.raises(httpx2.TimeoutException):

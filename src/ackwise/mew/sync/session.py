@@ -207,7 +207,12 @@ class Watching:
         end = time.monotonic() + (FOR_EVER if self._wait is None else self._wait)
         while not self._over:
             left = max(0.0, end - time.monotonic())
-            lines = self._session.fetch(1, watch=self._id, wait=left)
+            try:
+                lines = self._session.fetch(1, watch=self._id, wait=left)
+            except GraphError:
+                if self._over:  # cancelled while it waited
+                    break
+                raise
             self._session._note(lines)
             for line in lines:
                 if isinstance(line, Event):
