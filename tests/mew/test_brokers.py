@@ -66,6 +66,21 @@ def test_sessions_of_a_broker_that_is_gone_are_cancelled_and_their_deliveries_ru
         left.ack(again)
 
 
+def test_a_session_that_comes_back_calls_its_watches_as_before(graph_url: str, clock: ManualClock) -> None:
+    full = "[buffer: 1, on_full: error, initial: none]"
+    with Session(graph_url, clock=clock) as session:
+        session.run(GRAPH + " node Task { n: Int }")
+        session.run("w = WATCH j: Job RETURN j.n w = WATCH t: Task RETURN t.n")
+        session.run(f"v = WATCH t: Task RETURN t.n v = WATCH j: Job {full} RETURN j.n")
+        session.run("SPAWN j: Job { n = 1 } SPAWN j: Job { n = 2 }")  # the later v is cancelled, and has a notice
+        before = dict(session.names)
+        with Session(graph_url, clock=clock, session=session.id) as back:
+            back.run("SPAWN t: Task { n = 3 }")
+            assert back.names["w"] == before["w"]
+            assert [event.match for event in back.events(watch="#w") if event.type == "added"] == [{"t.n": 3}]
+            assert [event.match for event in back.events(watch="#v") if event.type == "added"] == [{"t.n": 3}]
+
+
 def test_events_of_a_cancelled_watch_are_kept_for_a_week(graph_url: str, clock: ManualClock) -> None:
     with Session(graph_url, clock=clock) as session:
         session.run(GRAPH + " v = WATCH j: Job RETURN j.n SPAWN j: Job { n = 1 } CANCEL WATCH #v")

@@ -141,7 +141,7 @@ class Opened(msgspec.Struct):
 
     no: int
     handles: dict[str, str] = {}
-    """Names of its watches, by their ids."""
+    """Names of its watches, by their ids; of two of a name the one it stands for comes last."""
     awaited: frozenset[str] = frozenset()
     """As in `RunGraph`."""
 

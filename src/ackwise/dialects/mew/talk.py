@@ -102,9 +102,10 @@ class Session:
     def open(self) -> Talking[Opened]:
         if self.opened is None:
             found: Opened = yield OpenGraphSession(session=self.id)
-            for watch, name in found.handles.items():
-                self._handles[watch] = f"#{name}"
-                self.names.setdefault(name, watch)
+            for name, watch in {name: watch for watch, name in found.handles.items()}.items():
+                if name not in self.names or self.names[name] in self._handles:
+                    self.names[name] = watch
+            self._handles |= {watch: f"#{name}" for watch, name in found.handles.items()}
             self._awaited |= found.awaited
             self.opened = found
         return self.opened

@@ -47,9 +47,13 @@ def opened(graph: Graph, found: str) -> Opened:
     letters = [row.spec.dead_letter.id for row in rows if row.spec.dead_letter is not None]
     return Opened(
         no,
-        {row.id: row.spec.name for row in rows if row.spec.name},
+        {row.id: row.spec.name for row in sorted(rows, key=_stands) if row.spec.name},
         frozenset(one for one in letters if graph.by_id(one) is None),
     )
+
+
+def _stands(row: WatchRow) -> bool:
+    return row.status != "cancelled"
 
 
 def end_session(graph: Graph, found: str, *, lost: bool, here: bool = False) -> bool:
