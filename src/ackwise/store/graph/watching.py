@@ -67,13 +67,18 @@ def end_session(graph: Graph, found: str, *, lost: bool, here: bool = False) -> 
         watch = watch_from(one)
         if watch.status == "cancelled":
             continue
-        if lost and watch.spec.delivery == "reliable" and not watch.spec.consumes:
+        if lost and _outlives(watch):
             stays = True
         else:
             cancel(graph, watch, lost=lost)
     if not stays:
         _forget(graph, row[0])
     return True
+
+
+def _outlives(watch: WatchRow) -> bool:
+    """Whether it stands for its session to come back to."""
+    return watch.spec.delivery == "reliable" and not watch.spec.consumes
 
 
 def _forget(graph: Graph, no: int) -> None:
@@ -88,11 +93,17 @@ def _forget(graph: Graph, no: int) -> None:
 
 
 def abandon_session(graph: Graph, no: int) -> None:
-    """Its broker is gone: the watches are cancelled, what they were handed keeps its deadline."""
-    for one in graph.session.rows("mew_watches_of_session", {"session": no}):
-        if watch_from(one).status != "cancelled":
-            _stop(graph, watch_from(one))
-    _forget(graph, no)
+    """Its broker is gone: the watches are cancelled, what they were handed keeps its deadline. Reliable ones stay, and
+    this broker has the session from now on."""
+    rows = [watch_from(one) for one in graph.session.rows("mew_watches_of_session", {"session": no})]
+    standing = [row for row in rows if row.status != "cancelled"]
+    for row in standing:
+        if not _outlives(row):
+            _stop(graph, row)
+    if any(map(_outlives, standing)):
+        graph.session.run("mew_session_adopt", {"no": no, "instance": graph.turn.instance})
+    else:
+        _forget(graph, no)
     graph.changed = True
 
 
