@@ -420,6 +420,8 @@ def test_calls_without_a_session_do_not_fill_the_server(
     opened = post(http, 'BEGIN SPAWN a: Job { title = "A" }')["session"]
     for _ in range(5):
         post(http, "MATCH j: Job RETURN j")
+        post(http, "WATCH j: Nothing RETURN j")
+        post(http, "w = WATCH j: Job RETURN j CANCEL WATCH #w")
     assert post(http, "COMMIT", opened)["fine"]
     assert [line["match"]["title"] for line in post(http, "", kept, watch="#w")["lines"]] == ["A"]
     assert post(http, CONSUME, "third")["fine"]

@@ -94,7 +94,7 @@ class Session:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it has, or had, watches, or is amid a transaction."""
+        """Whether it has watches that it did not cancel, or is amid a transaction."""
         return self.in_transaction or bool(self._handles)
 
     # coming and going
@@ -278,7 +278,13 @@ class Session:
             ready = msgspec.structs.replace(ready, name=self._name_of(ready))
             # Before anybody can see an event of it.
             self._handles[minted("_Watch", mint)] = f"#{ready.name}"
-        ran: Ran = yield from self._patiently(self._command((Step(ready, mint),)))
+        try:
+            ran: Ran = yield from self._patiently(self._command((Step(ready, mint),)))
+        except GraphError:
+            self._handles.pop(minted("_Watch", mint), None)
+            raise
+        if isinstance(ready, s.Manage) and ready.verb == "CANCEL":
+            self._handles.pop(ready.ref.id, None)
         return ran.done[-1]
 
     def _end_transaction(self, statement: s.Commit | s.Rollback) -> Talking[Done]:
