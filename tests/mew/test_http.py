@@ -163,7 +163,11 @@ def test_a_reliable_watch_survives_a_lost_connection(server: Running, http: http
 
 
 def test_a_socket_without_a_session_is_refused(server: Running) -> None:
-    for path in ("mew/events", "mew/events?session=x&batch=0", "elsewhere"):
+    events = "mew/events?session="
+    for path in (
+        *("elsewhere", "mew/events", events, events + "x" * 600, events + "a%00b"),
+        *(f"{events}x&batch={odd}" for odd in ("0", "1001", "-1", "%C2%B2", "%D9%A1", "1" * 5000)),
+    ):
         with pytest.raises(InvalidStatus, match="403"), connect(f"ws{server.url.removeprefix('http')}/{path}"):
             pass
 
@@ -426,6 +430,8 @@ def test_calls_without_a_session_do_not_fill_the_server(
     assert [line["match"]["title"] for line in post(http, "", kept, watch="#w")["lines"]] == ["A"]
     assert post(http, CONSUME, "third")["fine"]
     post(http, "BEGIN", opened)
+    with pytest.raises(InvalidStatus, match="403"), stream(server, "fourth"):
+        pass
     refused = http.post("/mew", json={"text": "MATCH j: Job RETURN j"})
     assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
 

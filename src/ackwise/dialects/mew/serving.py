@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -215,10 +216,14 @@ class MewFace:
         await receive()
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         batch = query.get("batch", "1")
-        if not query.get("session") or not batch.isdigit() or not 1 <= int(batch) <= MOST_EVENTS:
-            await send({"type": "websocket.close", "code": 1008, "reason": "say ?session= (and batch= 1 to 1000)"})
+        try:
+            if not query.get("session") or not re.fullmatch("[0-9]{1,9}", batch):
+                raise BadInput(f"say ?session= (and batch= 1 to {MOST_EVENTS})")
+            limits.count(int(batch), "batch", most=MOST_EVENTS)
+            seat = self._seat(query["session"])
+        except AckwiseError as problem:
+            await send({"type": "websocket.close", "code": 1008, "reason": str(problem)})
             return
-        seat = self._seat(query["session"])
         await send({"type": "websocket.accept"})
         seat.sockets += 1
         gone = asyncio.ensure_future(_closed(receive))
