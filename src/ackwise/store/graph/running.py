@@ -148,17 +148,24 @@ def finish(graph: Graph) -> None:
     if not graph.changed:
         return
     Mutator(graph, Done()).check_cardinality()
-    for found in [one for tracker in graph.trackers for one in tracker.differences()]:
-        if found.watch.pool:
-            pools.reconcile(graph, found)
-        else:
-            _tell(graph, found)
+    _spread(graph, [one for tracker in graph.trackers for one in tracker.differences()])
     graph.session.run("mew_tick", {"tick": graph.tick})
 
 
 def _show(graph: Graph, shown: list[Difference]) -> None:
-    for found in shown:
-        _tell(graph, found)
+    _spread(graph, [one for one in shown if not one.watch.pool])
+
+
+def _spread(graph: Graph, news: list[Difference]) -> None:
+    """A watch may be cancelled for its full buffer, which is news again, for those who watch watches."""
+    while news:
+        graph.trackers = [Tracker(graph, graph.watches.committed), Tracker(graph, graph.watches.immediate)]
+        for found in news:
+            if found.watch.pool:
+                pools.reconcile(graph, found)
+            else:
+                _tell(graph, found)
+        news = [one for tracker in graph.trackers for one in tracker.differences()]
 
 
 def _tell(graph: Graph, found: Difference) -> None:
