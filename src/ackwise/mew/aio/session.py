@@ -198,6 +198,10 @@ class AsyncWatching:
         if self.handle:
             await self._session.run(f'CANCEL WATCH #"{self._id}"')
 
+    def _ended(self) -> bool:
+        """By its own `cancel`, maybe while it waited."""
+        return self._over
+
     def __aiter__(self) -> AsyncWatching:
         return self
 
@@ -209,7 +213,7 @@ class AsyncWatching:
             try:
                 lines = await self._session.fetch(1, watch=self._id, wait=left)
             except GraphError:
-                if self._over:  # cancelled while it waited
+                if self._ended():
                     break
                 raise
             self._session._note(lines)

@@ -199,6 +199,10 @@ class Watching:
         if self.handle:
             self._session.run(f'CANCEL WATCH #"{self._id}"')
 
+    def _ended(self) -> bool:
+        """By its own `cancel`, maybe while it waited."""
+        return self._over
+
     def __iter__(self) -> Watching:
         return self
 
@@ -210,7 +214,7 @@ class Watching:
             try:
                 lines = self._session.fetch(1, watch=self._id, wait=left)
             except GraphError:
-                if self._over:  # cancelled while it waited
+                if self._ended():
                     break
                 raise
             self._session._note(lines)
