@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from ackwise.core.commands import Beat, Sweep
+from ackwise.core.graph.commands import IsSessionHere
 from ackwise.mew import Event, Session
 from ackwise.store.clock import ManualClock
 
@@ -64,6 +65,40 @@ def test_sessions_of_a_broker_that_is_gone_are_cancelled_and_their_deliveries_ru
         (again,) = [event for event in left.watch(CONSUME, wait=0) if event.delivery_id]
         assert again.attempt == 2
         left.ack(again)
+
+
+def test_a_reliable_watch_outlives_every_broker(graph_url: str, clock: ManualClock) -> None:
+    gone = Session(graph_url, clock=clock)
+    gone.run(GRAPH + " v = WATCH j: Job [delivery: reliable, initial: none] RETURN j.n w = WATCH j: Job RETURN j.n")
+    gone._desk.broker.close()  # type: ignore[union-attr]
+    status = "MATCH w: _Watch RETURN w.status"
+    for number in (1, 2):
+        clock.advance(100)
+        with Session(graph_url, clock=clock) as left:
+            broker = left._desk.broker  # type: ignore[union-attr]
+            broker.send(Sweep(duties=("graph",)))
+            assert broker.ask(IsSessionHere(session=gone.id))  # so it is not looked after again and again
+            left.run("SPAWN j: Job { n = $n }", n=number)
+            assert left.query(status) == [{"w.status": "active"}, {"w.status": "cancelled"}]
+    with Session(graph_url, clock=clock, session=gone.id) as back:
+        assert [event.match for event in back.events(watch="#v")] == [{"j.n": 1}, {"j.n": 2}]
+        back.run("CANCEL WATCH #v")
+        assert back.query(status) == [{"w.status": "cancelled"}] * 2
+
+
+def test_a_session_that_comes_back_calls_its_watches_as_before(graph_url: str, clock: ManualClock) -> None:
+    full = "[buffer: 1, on_full: error, initial: none]"
+    with Session(graph_url, clock=clock) as session:
+        session.run(GRAPH + " node Task { n: Int }")
+        session.run("w = WATCH j: Job RETURN j.n w = WATCH t: Task RETURN t.n")
+        session.run(f"v = WATCH t: Task RETURN t.n v = WATCH j: Job {full} RETURN j.n")
+        session.run("SPAWN j: Job { n = 1 } SPAWN j: Job { n = 2 }")  # the later v is cancelled, and has a notice
+        before = dict(session.names)
+        with Session(graph_url, clock=clock, session=session.id) as back:
+            back.run("SPAWN t: Task { n = 3 }")
+            assert back.names["w"] == before["w"]
+            assert [event.match for event in back.events(watch="#w") if event.type == "added"] == [{"t.n": 3}]
+            assert [event.match for event in back.events(watch="#v") if event.type == "added"] == [{"t.n": 3}]
 
 
 def test_events_of_a_cancelled_watch_are_kept_for_a_week(graph_url: str, clock: ManualClock) -> None:

@@ -14,9 +14,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from ackwise.core.commands import Sweep
 from ackwise.core.errors import BadInput
 from ackwise.dialects.mew import serving
 from ackwise.dialects.mew.lines import Line
@@ -162,7 +163,11 @@ def test_a_reliable_watch_survives_a_lost_connection(server: Running, http: http
 
 
 def test_a_socket_without_a_session_is_refused(server: Running) -> None:
-    for path in ("mew/events", "mew/events?session=x&batch=0", "elsewhere"):
+    events = "mew/events?session="
+    for path in (
+        *("elsewhere", "mew/events", events, events + "x" * 600, events + "a%00b"),
+        *(f"{events}x&batch={odd}" for odd in ("0", "1001", "-1", "%C2%B2", "%D9%A1", "1" * 5000)),
+    ):
         with pytest.raises(InvalidStatus, match="403"), connect(f"ws{server.url.removeprefix('http')}/{path}"):
             pass
 
@@ -183,6 +188,20 @@ def test_python_sessions_over_http(server: Running) -> None:
         assert session.query("MATCH j: Job RETURN COUNT(j) AS n") == [{"n": 0}]
 
 
+def test_a_worker_may_use_the_name_of_its_watch_for_something_else(server: Running, graph_url: str) -> None:
+    for url in (server.url, graph_url):
+        with Session(url) as session:
+            session.run(JOBS + "node Out { n: Int }" + 'SPAWN a: Job { title = "A" } SPAWN b: Job { title = "B" }')
+            jobs = session.watch("WATCH j: Job [mode: consume] RETURN j.title AS job", wait=0)
+            for event in jobs:
+                if event.delivery_id is not None:
+                    session.run("BEGIN SPAWN job: Out { n = 5 } ACK $id COMMIT", id=event.delivery_id)
+            assert (jobs.handle, session.query("MATCH o: Out RETURN COUNT(o) AS n")) == ("#job", [{"n": 2}])
+            jobs.cancel()
+            session.run("MATCH o: Out KILL o")
+            assert session.query('MATCH w: _Watch WHERE w.status = "active" RETURN w.id') == []
+
+
 def test_async_sessions(server: Running, graph_url: str, clock: ManualClock) -> None:
     async def consume(url: str) -> list[str]:
         seen: list[str] = []
@@ -195,6 +214,36 @@ def test_async_sessions(server: Running, graph_url: str, clock: ManualClock) -> 
         return seen
 
     assert asyncio.run(consume(server.url)) == ["A", "B"]
+
+
+def test_a_loop_ends_with_its_own_cancel_though_it_waits(server: Running, graph_url: str) -> None:
+    async def follow(url: str) -> tuple[list[str], str]:
+        seen: list[str] = []
+        begun = asyncio.Event()
+        async with AsyncSession(url) as session:
+            await session.run(JOBS)
+            watch = await session.watch("WATCH j: Job RETURN j").start()
+
+            async def loop() -> None:
+                async for event in watch:
+                    seen.append(event.type)
+                    begun.set()
+
+            following = asyncio.create_task(loop())
+            await begun.wait()
+            await session.query("MATCH j: Job RETURN j")  # meanwhile the loop waits again
+            await watch.cancel()
+            await asyncio.wait_for(following, 20)
+            other = session.watch("WATCH j: Job RETURN j", wait=20)
+            await anext(other)
+            waits = asyncio.ensure_future(anext(other))
+            await session.run(f"CANCEL WATCH {other.handle}")
+            with pytest.raises(MewError) as cancelled:
+                await waits
+        return seen, cancelled.value.word
+
+    for url in (server.url, graph_url):
+        assert asyncio.run(follow(url)) == (["initial"], "E8002")
 
 
 def test_a_hung_up_poll_gives_back_what_it_was_handed(server: Running, http: httpx2.Client) -> None:
@@ -230,6 +279,27 @@ def test_a_worker_goes_on_with_its_watch_after_a_restart_of_the_server(tmp_path:
             assert worker.run("WATCH j: Job RETURN j.title")[-1].handle == "#watch_2"
             jobs.cancel()
             assert list(jobs) == []
+
+
+def test_a_session_with_a_socket_stands_when_the_server_drains(graph_url: str, clock: ManualClock) -> None:
+    with contextlib.ExitStack() as stack:
+        with Running(graph_url, clock) as first, httpx2.Client(base_url=first.url, timeout=30) as http:
+            session = post(http, JOBS + 'SPAWN a: Job { title = "A" } ' + CONSUME, events=0)["session"]
+            socket = stack.enter_context(stream(first, session))
+            assert read(socket)["type"] == "initial"
+            held = read(socket)
+        with pytest.raises(ConnectionClosed) as closed:
+            read(socket)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1012
+    with Running(graph_url, clock) as again, httpx2.Client(base_url=again.url, timeout=30) as http:
+        assert post(http, "MATCH w: _Watch RETURN w.status", session)["lines"][0]["rows"] == [["active"]]
+        with stream(again, session) as socket:
+            post(http, 'SPAWN b: Job { title = "B" }', session)
+            event = read(socket)
+            assert event["match"]["title"] == "B"
+            for one in (held, event):
+                assert post(http, "ACK $id", session, params={"id": one["delivery_id"]})["fine"]
 
 
 def of(event: Event) -> dict[str, Any]:
@@ -279,6 +349,29 @@ def test_the_end_of_a_session_may_be_told_to_any_server(
         assert elsewhere.delete(f"/mew/{session}").json() == {"session": session, "ended": False}
         assert elsewhere.delete(f"/mew/{session}?lost=perhaps").status_code == 400
     assert post(http, CONSUME, "next", full=True)["lines"][-1]["failures"] == 0
+
+
+def test_a_session_may_go_to_another_server_and_back(
+    graph_url: str, clock: ManualClock, server: Running, http: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "TIDY_EVERY", 0.01)
+    left = server.server._served.mew()
+    status = "MATCH w: _Watch RETURN w.status"
+    with Running(graph_url, clock) as other, httpx2.Client(base_url=other.url, timeout=30) as elsewhere:
+        held = post(http, JOBS + 'SPAWN a: Job { title = "A" } ' + CONSUME, "moves")["lines"][-1]
+        post(elsewhere, "v = WATCH j: Job RETURN j.title", "moves")
+        left._seats["moves"].used_at -= 2 * serving.IDLE
+        while "moves" in left._seats:
+            post(http, "MATCH j: Job RETURN j", "onlooker")
+        assert post(elsewhere, status, "moves")["lines"][0]["rows"] == [["active"]] * 2
+        assert post(elsewhere, "ACK $id", "moves", params={"id": held["delivery_id"]})["fine"]
+        assert post(http, "PAUSE WATCH #v RESUME WATCH #v", "moves")["fine"]
+        post(elsewhere, "x = WATCH j: Job RETURN j", "moves", events=0)
+        assert post(http, "", "moves", watch="#x")["lines"][0]["type"] == "initial"
+    clock.advance(100)
+    sweep = server.server._served.broker().send(Sweep(duties=("graph",)))
+    asyncio.run_coroutine_threadsafe(sweep, server._loop).result(20)
+    assert post(http, status, "moves")["lines"][0]["rows"] == [["active"]] * 3
 
 
 def test_what_a_prompt_shows_over_http_is_what_it_shows_here(server: Running, tmp_path: Path) -> None:
@@ -331,10 +424,14 @@ def test_calls_without_a_session_do_not_fill_the_server(
     opened = post(http, 'BEGIN SPAWN a: Job { title = "A" }')["session"]
     for _ in range(5):
         post(http, "MATCH j: Job RETURN j")
+        post(http, "WATCH j: Nothing RETURN j")
+        post(http, "w = WATCH j: Job RETURN j CANCEL WATCH #w")
     assert post(http, "COMMIT", opened)["fine"]
     assert [line["match"]["title"] for line in post(http, "", kept, watch="#w")["lines"]] == ["A"]
     assert post(http, CONSUME, "third")["fine"]
     post(http, "BEGIN", opened)
+    with pytest.raises(InvalidStatus, match="403"), stream(server, "fourth"):
+        pass
     refused = http.post("/mew", json={"text": "MATCH j: Job RETURN j"})
     assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
 

@@ -170,6 +170,26 @@ def test_a_full_buffer_that_errs_cancels_the_watch(people: Prompt) -> None:
     assert people.notices == []
 
 
+@pytest.mark.parametrize(
+    ("visibility", "text"), [("committed", "{} {}"), ("immediate", "{} {}"), ("immediate", "BEGIN {} {} ROLLBACK")]
+)
+def test_a_watch_that_is_cancelled_for_its_full_buffer_is_news(people: Prompt, visibility: str, text: str) -> None:
+    cancelled = 'WATCH w: _Watch WHERE w.status = "cancelled"'
+    onlooker = people.another()
+    onlooker.ok(f"x = {cancelled} [initial: none] RETURN w.id")
+    onlooker.ok(f"y = {cancelled} [initial: none, visibility: immediate] RETURN w.id")
+    full = f"[buffer: 1, on_full: error, initial: none, visibility: {visibility}]"
+    people.ok(f"v = WATCH p: Person {full} RETURN p.name PAUSE WATCH #v")
+    people.ok(f"u = WATCH p: Person {full} RETURN p.name PAUSE WATCH #u")
+    people.ok(f"t = {cancelled} {full} RETURN w.id PAUSE WATCH #t")  # the end of both is more than it can take
+    people(text.format(*[f'SPAWN a: Person {{ name = "{number}" }}' for number in (1, 2)]))
+    names = people.session.names
+    status = people.rows("MATCH w: _Watch WHERE w.id IN $all RETURN w.status", all=[names[name] for name in "vut"])
+    assert status == [["cancelled"]] * 3
+    heard = sorted((event["watch"], event["type"], event["match"]["w.id"]) for event in onlooker.fetch())
+    assert heard == sorted((watch, "added", names[name]) for watch in ("#x", "#y") for name in "vut")
+
+
 def test_counts_of_a_watch(people: Prompt) -> None:
     people.ok("v = WATCH p: Person RETURN p.name PAUSE WATCH #v")
     people.ok('SPAWN b: Person { name = "b" }')

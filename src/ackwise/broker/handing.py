@@ -12,7 +12,7 @@ from ackwise.core import queries as q
 from ackwise.core.answers import Claimed, Grant, Handed, Settled
 from ackwise.core.commands import Claim, Settle, giving_back
 from ackwise.core.errors import AckwiseError, BadInput
-from ackwise.core.graph.commands import AskGraph, DescribeGraph
+from ackwise.core.graph.commands import AskGraph, DescribeGraph, IsSessionHere
 from ackwise.core.messages import Message
 from ackwise.store.port import Store
 from ackwise.store.segment import Segment
@@ -126,6 +126,7 @@ def answer(store: Store, query: q.Query) -> Any:
         q.ListStats: store.list_stats,
         AskGraph: store.ask_graph,
         DescribeGraph: store.describe_graph,
+        IsSessionHere: store.is_session_here,
     }
     verb = verbs.get(type(query))
     if verb is None:

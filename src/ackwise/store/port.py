@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from ackwise.core import queries as q
 from ackwise.core.answers import QueueInfo
 from ackwise.core.commands import Command
-from ackwise.core.graph.commands import Asked, AskGraph, DescribeGraph, TypeRow
+from ackwise.core.graph.commands import Asked, AskGraph, DescribeGraph, IsSessionHere, TypeRow
 from ackwise.store.segment import Segment
 
 Result = Any
@@ -100,6 +100,8 @@ class Store(Protocol):
         ...
 
     def describe_graph(self, query: DescribeGraph) -> list[TypeRow]: ...
+
+    def is_session_here(self, query: IsSessionHere) -> bool: ...
 
     def audit(self) -> list[str]:
         """What is wrong with the stored state; an empty list when every promise holds."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ackwise.core import queries as q
 from ackwise.core.answers import QueueInfo
-from ackwise.core.graph.commands import Asked, AskGraph, DescribeGraph, TypeRow
+from ackwise.core.graph.commands import Asked, AskGraph, DescribeGraph, IsSessionHere, TypeRow
 from ackwise.store import audit, depths, locating, reads, standing
 from ackwise.store.graph import running as graph
 from ackwise.store.session import Known, Session
@@ -22,6 +22,8 @@ class ReadVerbs:
 
     _seed: bytes
     """What the hashes of transaction ids are made with."""
+    instance: str
+    """Who this store's broker is among others."""
 
     @abstractmethod
     def _look(self, job: Callable[[Session], T]) -> T: ...
@@ -99,6 +101,9 @@ class ReadVerbs:
 
     def describe_graph(self, query: DescribeGraph) -> list[TypeRow]:
         return self._look(graph.describe)
+
+    def is_session_here(self, query: IsSessionHere) -> bool:
+        return self._look(lambda session: graph.is_here(session, self.instance, query))
 
     def audit(self) -> list[str]:
         return self._look(audit.audit)

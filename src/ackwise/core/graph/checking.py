@@ -52,11 +52,18 @@ def broken(check: s.Modifier, value: Any) -> str:
             return "" if value in allowed else f"{value!r} is not one of the allowed values"
         case "length", (least, most):
             return "" if least <= len(value) <= most else f"its length {len(value)} is not within {least}..{most}"
-        case (("match" | "format"), _) if len(value) > LONGEST_TEXT:
-            return f"its {len(value)} characters are more than the {LONGEST_TEXT} that are looked through"
         case "match", (str() as pattern,):
-            return "" if regular(pattern).found_in(value) else f"{value!r} does not match {pattern!r}"
+            looked_for = regular(pattern)
+            if wrong := _too_long(value, looked_for.longest):
+                return wrong
+            return "" if looked_for.found_in(value) else f"{value!r} does not match {pattern!r}"
         case "format", (str() as word,):
+            if wrong := _too_long(value, LONGEST_TEXT):
+                return wrong
             return "" if _FORMATS[word].fullmatch(value) else f"{value!r} is not a {word}"
         case _:
             return ""
+
+
+def _too_long(value: str, most: int) -> str:
+    return f"its {len(value)} characters are more than the {most} that are looked through" if len(value) > most else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
@@ -128,6 +129,8 @@ def constant(value: Any, name: str, at: faults.At, deep: int = 0) -> s.Expr:
         case int():
             return s.Literal("int", value)
         case float():
+            if not isfinite(value):
+                raise faults.wrong_type(f"parameter '${name}' is {value}: not a value of the language", at)
             return s.Literal("float", value)
         case str():
             return s.Literal("string", value)

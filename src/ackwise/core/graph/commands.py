@@ -66,6 +66,8 @@ class EndGraphSession(GraphCommand):
 
     session: str
     lost: bool = False
+    here: bool = False
+    """Only if it is with this broker still: by now another one may serve it."""
 
 
 class ReleaseGraph(GraphCommand):
@@ -92,6 +94,12 @@ class AskGraph(Query):
 
 class DescribeGraph(Query):
     """Which types there are, and how much of each."""
+
+
+class IsSessionHere(Query):
+    """Whether this broker was the last to open the session."""
+
+    session: str
 
 
 class TypeRow(msgspec.Struct):
@@ -133,7 +141,7 @@ class Opened(msgspec.Struct):
 
     no: int
     handles: dict[str, str] = {}
-    """Names of its watches, by their ids."""
+    """Names of its watches, by their ids; of two of a name the one it stands for comes last."""
     awaited: frozenset[str] = frozenset()
     """As in `RunGraph`."""
 

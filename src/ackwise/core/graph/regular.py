@@ -4,6 +4,7 @@ referring back, is refused."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import lru_cache
 from typing import Literal, NoReturn
 
@@ -15,6 +16,8 @@ from ackwise.core.graph.faults import NOWHERE, At
 MOST_STATES = 500
 """Counted repetitions are written out."""
 LONGEST_TEXT = 2000
+MOST_STEPS = 200_000
+"""Letters times parts: a large expression is looked for in a shorter text."""
 DEEPEST = 20
 _CLASSES = {
     "d": lambda letter: letter.isdecimal(),
@@ -26,17 +29,33 @@ Place = Literal["begin", "end", "boundary", "inside"]
 
 
 class Letters(msgspec.Struct, frozen=True):
-    """Which letters fit: ranges of them, and classes by their name (upper case: all others)."""
+    """Which letters fit: ranges of them, in order and apart, and classes by their name (upper case: all others)."""
 
     ranges: tuple[tuple[str, str], ...] = ()
     classes: tuple[str, ...] = ()
     negated: bool = False
 
     def __contains__(self, letter: str) -> bool:
-        fits = any(first <= letter <= last for first, last in self.ranges) or any(
+        place = bisect_right(self.ranges, letter, key=_first) - 1
+        fits = (place >= 0 and letter <= self.ranges[place][1]) or any(
             _CLASSES[name.lower()](letter) is name.islower() for name in self.classes
         )
         return fits is not self.negated
+
+
+def _first(found: tuple[str, str]) -> str:
+    return found[0]
+
+
+def _apart(ranges: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The same letters, in ranges that are in order and do not touch."""
+    found: list[tuple[str, str]] = []
+    for first, last in sorted(ranges):
+        if found and ord(first) <= ord(found[-1][1]) + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return tuple(found)
 
 
 class Between(msgspec.Struct, frozen=True):
@@ -60,6 +79,8 @@ class Repeat(msgspec.Struct, frozen=True):
 
 
 Part = Letters | Between | Sequence | Choice | Repeat
+NOTHING = Sequence(())
+"""Left out where it is read, so that all that is written out, or gone through, are states, which are counted."""
 
 
 class _Reading:
@@ -94,12 +115,17 @@ class _Reading:
         ways = [self._sequence()]
         while self._eat("|"):
             ways.append(self._sequence())
-        return ways[0] if len(ways) == 1 else Choice(tuple(ways))
+        some = [way for way in ways if way != NOTHING]
+        if len(some) < len(ways):
+            some.append(NOTHING)
+        return some[0] if len(some) == 1 else Choice(tuple(some))
 
     def _sequence(self) -> Part:
         parts: list[Part] = []
         while self.place < len(self.text) and self.text[self.place] not in "|)":
-            parts.append(self._repeated(self._one()))
+            part = self._repeated(self._one())
+            if part != NOTHING:
+                parts.append(part)
         return Sequence(tuple(parts))
 
     def _repeated(self, part: Part) -> Part:
@@ -112,13 +138,13 @@ class _Reading:
         least, most = bounds
         if most is not None and most < least:
             self.refuse("a repetition that ends before it begins")
-        return Repeat(part, least, most)
+        return NOTHING if part == NOTHING or most == 0 else Repeat(part, least, most)
 
     def _bounds(self) -> tuple[int, int | None] | None:
         for sign, least, most in (("*", 0, None), ("+", 1, None), ("?", 0, 1)):
             if self._eat(sign):
                 return least, most
-        end = self.text.find("}", self.place)
+        end = self.text.find("}", self.place, self.place + len("{,}") + 8)
         if not self.text.startswith("{", self.place) or end < 0:
             return None
         first, comma, last = self.text[self.place + 1 : end].partition(",")
@@ -199,7 +225,7 @@ class _Reading:
             if last < first:
                 self.refuse(f"the range {first}-{last} is the wrong way round")
             ranges.append((first, last))
-        return Letters(tuple(ranges), tuple(classes), negated)
+        return Letters(_apart(ranges), tuple(dict.fromkeys(classes)), negated)
 
     def _member(self, classes: list[str]) -> str | None:
         """A letter of a set; None for a class, which is noted."""
@@ -223,6 +249,8 @@ class Regular:
         self._next: list[list[int]] = []
         self._over = self._state()
         self._begin = self._built(self._reading.whole(), self._over)
+        self.longest = min(LONGEST_TEXT, MOST_STEPS // len(self._next))
+        """Letters of a text that it may be looked for in."""
 
     def _state(self, *following: int, letters: Letters | None = None, place: Place | None = None) -> int:
         if len(self._next) >= MOST_STATES:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +38,7 @@ MOST_SESSIONS = 10_000
 MOST_TEXT = 64 << 10
 """Longer ones would keep everybody else waiting while they are read."""
 LONGEST_WAIT = 60.0
-_CLEAN = (1000, 1001, 1005, 1012)
+_CLEAN = (1000, 1001, 1005)
 
 
 class MewBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -103,6 +104,7 @@ class MewFace:
                 talk = seat.session.describe(body.text.strip()[1:])
                 await self._driver.drive(talk, emit)
             elif body.text.strip():
+                await self._driver.drive(seat.session.come_back(), drop)
                 events = 0 if seat.sockets else body.events
                 talk = seat.session.run(
                     body.text, body.params, above=body.above, keep_going=body.keep_going, events=events
@@ -147,7 +149,7 @@ class MewFace:
         for found, seat in self._seats.items():
             if not seat.sockets and not seat.lock.locked() and not seat.session.is_busy:
                 del self._seats[found]
-                self._broker.keep(self._broker.loop.create_task(self._end(seat, lost=False)))
+                self._broker.keep(self._broker.loop.create_task(self._end(seat, lost=False, here=True)))
                 return
         raise Overloaded("too many sessions have watches or transactions; end some, or wait for idle ones to be lost")
 
@@ -195,7 +197,7 @@ class MewFace:
                 await self._broker.send(ReleaseGraph(session=seat.session.id, deliveries=ids))
 
     async def _listen(self, seat: Seat) -> str:
-        opened = await self._driver.drive(seat.session.open(), drop)
+        opened = await self._driver.drive(seat.session.come_back(), drop)
         self._broker.bells.listen(opened.bell, seat.rung.set)
         return opened.bell
 
@@ -214,10 +216,14 @@ class MewFace:
         await receive()
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         batch = query.get("batch", "1")
-        if not query.get("session") or not batch.isdigit() or not 1 <= int(batch) <= MOST_EVENTS:
-            await send({"type": "websocket.close", "code": 1008, "reason": "say ?session= (and batch= 1 to 1000)"})
+        try:
+            if not query.get("session") or not re.fullmatch("[0-9]{1,9}", batch):
+                raise BadInput(f"say ?session= (and batch= 1 to {MOST_EVENTS})")
+            limits.count(int(batch), "batch", most=MOST_EVENTS)
+            seat = self._seat(query["session"])
+        except AckwiseError as problem:
+            await send({"type": "websocket.close", "code": 1008, "reason": str(problem)})
             return
-        seat = self._seat(query["session"])
         await send({"type": "websocket.accept"})
         seat.sockets += 1
         gone = asyncio.ensure_future(_closed(receive))
@@ -230,15 +236,17 @@ class MewFace:
             gone.cancel()
             pump.cancel()
             await asyncio.gather(gone, pump, return_exceptions=True)
-        if not seat.sockets:
+        if not seat.sockets and not self._broker.draining:  # then it was this end that closed it
             async with seat.lock:
-                await self._end(seat, lost=code not in _CLEAN)
+                lost = code not in _CLEAN
+                await self._end(seat, lost=lost, here=lost)
 
     async def _pump(self, seat: Seat, batch: int, send: Send) -> None:
         bell = await self._listen(seat)
         try:
             while True:
                 seat.rung.clear()
+                await self._driver.drive(seat.session.come_back(), drop)
                 lines: list[Line] = []
                 until = await self._take(seat, batch, None, lines.append)
                 for line in lines:
@@ -252,9 +260,10 @@ class MewFace:
 
     # ends
 
-    async def _end(self, seat: Seat, *, lost: bool) -> None:
+    async def _end(self, seat: Seat, *, lost: bool, here: bool) -> None:
+        """Unless the session said goodbye itself, it may be with another server by now: then it only left this one."""
         try:
-            await self._driver.drive(seat.session.end(lost=lost), drop)
+            await self._driver.drive(seat.session.end(lost=lost, here=here), drop)
         except Exception as problem:  # others still have to be ended
             complain("ending a MEW session", problem)
 
@@ -264,7 +273,7 @@ class MewFace:
             for found, seat in list(self._seats.items()):
                 if not seat.sockets and not seat.lock.locked() and time.monotonic() - seat.used_at > IDLE:
                     del self._seats[found]
-                    await self._end(seat, lost=True)
+                    await self._end(seat, lost=True, here=True)
 
     async def close(self) -> None:
         """The server drains. Its sessions stand, with what they were handed: they may come back after a restart."""

@@ -26,6 +26,7 @@ from ackwise.core.graph.commands import (
     EndGraphSession,
     Fetched,
     FetchGraph,
+    IsSessionHere,
     Opened,
     OpenGraphSession,
     Ran,
@@ -93,7 +94,7 @@ class Session:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it has, or had, watches, or is amid a transaction."""
+        """Whether it has watches that it did not cancel, or is amid a transaction."""
         return self.in_transaction or bool(self._handles)
 
     # coming and going
@@ -101,17 +102,25 @@ class Session:
     def open(self) -> Talking[Opened]:
         if self.opened is None:
             found: Opened = yield OpenGraphSession(session=self.id)
-            for watch, name in found.handles.items():
-                self._handles[watch] = f"#{name}"
-                self.names.setdefault(name, watch)
+            for name, watch in {name: watch for watch, name in found.handles.items()}.items():
+                if name not in self.names or self.names[name] in self._handles:
+                    self.names[name] = watch
+            self._handles |= {watch: f"#{name}" for watch, name in found.handles.items()}
             self._awaited |= found.awaited
             self.opened = found
         return self.opened
 
-    def end(self, *, lost: bool = False) -> Talking[None]:
+    def come_back(self) -> Talking[Opened]:
+        """As `open`; when it was with another broker meanwhile it is taken over, with the watches it made there."""
+        if self.opened is not None and not (yield IsSessionHere(session=self.id)):
+            self.opened = None
+        return (yield from self.open())
+
+    def end(self, *, lost: bool = False, here: bool = False) -> Talking[None]:
+        """`here`: not when another broker has taken it over."""
         if self.opened is not None:
             self._transaction = None
-            yield EndGraphSession(session=self.id, lost=lost)
+            yield EndGraphSession(session=self.id, lost=lost, here=here)
             self.opened = None
 
     # text
@@ -269,7 +278,13 @@ class Session:
             ready = msgspec.structs.replace(ready, name=self._name_of(ready))
             # Before anybody can see an event of it.
             self._handles[minted("_Watch", mint)] = f"#{ready.name}"
-        ran: Ran = yield from self._patiently(self._command((Step(ready, mint),)))
+        try:
+            ran: Ran = yield from self._patiently(self._command((Step(ready, mint),)))
+        except GraphError:
+            self._handles.pop(minted("_Watch", mint), None)
+            raise
+        if isinstance(ready, s.Manage) and ready.verb == "CANCEL":
+            self._handles.pop(ready.ref.id, None)
         return ran.done[-1]
 
     def _end_transaction(self, statement: s.Commit | s.Rollback) -> Talking[Done]:
@@ -356,7 +371,8 @@ class Session:
         """Events that are due (of one watch, by its handle), as lines; the last delivery id becomes a parameter."""
         yield from self.open()
         name = (handle or "").removeprefix("#")
-        watch = s.IdRef(self.names.get(name, name), f"#{name}") if handle is not None else None
+        found = self.names.get(name, name)
+        watch = s.IdRef(found, self._handles.get(found, f"#{name}")) if handle is not None else None
         fetched: Fetched = yield FetchGraph(session=self.id, most=most, watch=watch)
         for event in fetched.events:
             line = event_line(event, self.shown(event.watch))

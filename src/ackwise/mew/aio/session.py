@@ -171,15 +171,18 @@ class AsyncWatching:
     def __init__(self, session: AsyncSession, text: str, params: Mapping[str, Any], wait: float | None) -> None:
         self._session, self._text, self._params, self._wait = session, text, params, wait
         self.handle = ""
+        self._id = ""
+        """The session may use the handle's name for something else."""
         self._over = False
 
     async def start(self) -> AsyncWatching:
         """Make the watch, once."""
         if not self.handle:
             results = await self._session.run(self._text, self._params)
-            self.handle = next((r.handle for r in reversed(results) if r.handle), "")
-            if not self.handle:
+            made = next((result for result in reversed(results) if result.handle), None)
+            if made is None:
                 raise GraphError("constraint", "the text has no WATCH")
+            self.handle, self._id = made.handle or "", made.done.handle or ""
         return self
 
     async def __aenter__(self) -> AsyncWatching:
@@ -193,7 +196,11 @@ class AsyncWatching:
     async def cancel(self) -> None:
         self._over = True
         if self.handle:
-            await self._session.run(f"CANCEL WATCH {self.handle}")
+            await self._session.run(f'CANCEL WATCH #"{self._id}"')
+
+    def _ended(self) -> bool:
+        """By its own `cancel`, maybe while it waited."""
+        return self._over
 
     def __aiter__(self) -> AsyncWatching:
         return self
@@ -203,7 +210,12 @@ class AsyncWatching:
         end = time.monotonic() + (FOR_EVER if self._wait is None else self._wait)
         while not self._over:
             left = max(0.0, end - time.monotonic())
-            lines = await self._session.fetch(1, watch=self.handle, wait=left)
+            try:
+                lines = await self._session.fetch(1, watch=self._id, wait=left)
+            except GraphError:
+                if self._ended():
+                    break
+                raise
             self._session._note(lines)
             for line in lines:
                 if isinstance(line, Event):

@@ -172,15 +172,18 @@ class Watching:
     def __init__(self, session: Session, text: str, params: Mapping[str, Any], wait: float | None) -> None:
         self._session, self._text, self._params, self._wait = session, text, params, wait
         self.handle = ""
+        self._id = ""
+        """The session may use the handle's name for something else."""
         self._over = False
 
     def start(self) -> Watching:
         """Make the watch, once."""
         if not self.handle:
             results = self._session.run(self._text, self._params)
-            self.handle = next((r.handle for r in reversed(results) if r.handle), "")
-            if not self.handle:
+            made = next((result for result in reversed(results) if result.handle), None)
+            if made is None:
                 raise GraphError("constraint", "the text has no WATCH")
+            self.handle, self._id = made.handle or "", made.done.handle or ""
         return self
 
     def __enter__(self) -> Watching:
@@ -194,7 +197,11 @@ class Watching:
     def cancel(self) -> None:
         self._over = True
         if self.handle:
-            self._session.run(f"CANCEL WATCH {self.handle}")
+            self._session.run(f'CANCEL WATCH #"{self._id}"')
+
+    def _ended(self) -> bool:
+        """By its own `cancel`, maybe while it waited."""
+        return self._over
 
     def __iter__(self) -> Watching:
         return self
@@ -204,7 +211,12 @@ class Watching:
         end = time.monotonic() + (FOR_EVER if self._wait is None else self._wait)
         while not self._over:
             left = max(0.0, end - time.monotonic())
-            lines = self._session.fetch(1, watch=self.handle, wait=left)
+            try:
+                lines = self._session.fetch(1, watch=self._id, wait=left)
+            except GraphError:
+                if self._ended():
+                    break
+                raise
             self._session._note(lines)
             for line in lines:
                 if isinstance(line, Event):

@@ -18,6 +18,7 @@ from ackwise.core.graph.commands import (
     EndGraphSession,
     Fetched,
     FetchGraph,
+    IsSessionHere,
     Opened,
     OpenGraphSession,
     Ran,
@@ -147,17 +148,24 @@ def finish(graph: Graph) -> None:
     if not graph.changed:
         return
     Mutator(graph, Done()).check_cardinality()
-    for found in [one for tracker in graph.trackers for one in tracker.differences()]:
-        if found.watch.pool:
-            pools.reconcile(graph, found)
-        else:
-            _tell(graph, found)
+    _spread(graph, [one for tracker in graph.trackers for one in tracker.differences()])
     graph.session.run("mew_tick", {"tick": graph.tick})
 
 
 def _show(graph: Graph, shown: list[Difference]) -> None:
-    for found in shown:
-        _tell(graph, found)
+    _spread(graph, [one for one in shown if not one.watch.pool])
+
+
+def _spread(graph: Graph, news: list[Difference]) -> None:
+    """A watch may be cancelled for its full buffer, which is news again, for those who watch watches."""
+    while news:
+        graph.trackers = [Tracker(graph, graph.watches.committed), Tracker(graph, graph.watches.immediate)]
+        for found in news:
+            if found.watch.pool:
+                pools.reconcile(graph, found)
+            else:
+                _tell(graph, found)
+        news = [one for tracker in graph.trackers for one in tracker.differences()]
 
 
 def _tell(graph: Graph, found: Difference) -> None:
@@ -308,10 +316,15 @@ def open_session(turn: Turn, command: OpenGraphSession) -> Opened:
     return watching.opened(Graph(turn), command.session)
 
 
+def is_here(session: Session, instance: str, query: IsSessionHere) -> bool:
+    row = session.row("mew_session_by_id", {"id": query.session})
+    return row is not None and row[2] == instance
+
+
 def end_session(turn: Turn, command: EndGraphSession) -> Done:
     expire_due(turn)
     graph = Graph(turn, unasked=True)
-    found = watching.end_session(graph, command.session, lost=command.lost)
+    found = watching.end_session(graph, command.session, lost=command.lost, here=command.here)
     finish(graph)
     return Done(found=found)
 

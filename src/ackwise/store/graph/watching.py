@@ -47,29 +47,38 @@ def opened(graph: Graph, found: str) -> Opened:
     letters = [row.spec.dead_letter.id for row in rows if row.spec.dead_letter is not None]
     return Opened(
         no,
-        {row.id: row.spec.name for row in rows if row.spec.name},
+        {row.id: row.spec.name for row in sorted(rows, key=_stands) if row.spec.name},
         frozenset(one for one in letters if graph.by_id(one) is None),
     )
 
 
-def end_session(graph: Graph, found: str, *, lost: bool) -> bool:
+def _stands(row: WatchRow) -> bool:
+    return row.status != "cancelled"
+
+
+def end_session(graph: Graph, found: str, *, lost: bool, here: bool = False) -> bool:
     """Its watches are cancelled and give back what they hold; after a lost connection reliable ones stay. False when
-    there is no such session."""
+    there is no such session (or not `here`)."""
     row = graph.session.row("mew_session_by_id", {"id": found})
-    if row is None or row[3] is not None:
+    if row is None or row[3] is not None or (here and row[2] != graph.turn.instance):
         return False
     stays = False
     for one in graph.session.rows("mew_watches_of_session", {"session": row[0]}):
         watch = watch_from(one)
         if watch.status == "cancelled":
             continue
-        if lost and watch.spec.delivery == "reliable" and not watch.spec.consumes:
+        if lost and _outlives(watch):
             stays = True
         else:
             cancel(graph, watch, lost=lost)
     if not stays:
         _forget(graph, row[0])
     return True
+
+
+def _outlives(watch: WatchRow) -> bool:
+    """Whether it stands for its session to come back to."""
+    return watch.spec.delivery == "reliable" and not watch.spec.consumes
 
 
 def _forget(graph: Graph, no: int) -> None:
@@ -84,11 +93,17 @@ def _forget(graph: Graph, no: int) -> None:
 
 
 def abandon_session(graph: Graph, no: int) -> None:
-    """Its broker is gone: the watches are cancelled, what they were handed keeps its deadline."""
-    for one in graph.session.rows("mew_watches_of_session", {"session": no}):
-        if watch_from(one).status != "cancelled":
-            _stop(graph, watch_from(one))
-    _forget(graph, no)
+    """Its broker is gone: the watches are cancelled, what they were handed keeps its deadline. Reliable ones stay, and
+    this broker has the session from now on."""
+    rows = [watch_from(one) for one in graph.session.rows("mew_watches_of_session", {"session": no})]
+    standing = [row for row in rows if row.status != "cancelled"]
+    for row in standing:
+        if not _outlives(row):
+            _stop(graph, row)
+    if any(map(_outlives, standing)):
+        graph.session.run("mew_session_adopt", {"no": no, "instance": graph.turn.instance})
+    else:
+        _forget(graph, no)
     graph.changed = True
 
 

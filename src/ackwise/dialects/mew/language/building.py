@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from math import isfinite
 from typing import Any, cast
 
 from lark import Token, Tree
@@ -56,7 +57,10 @@ class Builder:
         return s.Literal("int", value)
 
     def _float(self, tree: Tree[Token], c: Children) -> s.Literal:
-        return s.Literal("float", float(c[0]))
+        value = float(c[0])
+        if not isfinite(value):
+            raise GraphError("parse_error", "this number is too large for a Float", at=_at(tree))
+        return s.Literal("float", value)
 
     def _bool(self, tree: Tree[Token], c: Children) -> s.Literal:
         return s.Literal("bool", c[0].lower() == "true")
