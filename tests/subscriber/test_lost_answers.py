@@ -277,3 +277,28 @@ def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(
         assert [msg.attempt for msg in seen] == [1]
 
     go(job)
+
+
+def test_a_claim_without_an_answer_goes_back_when_the_app_stops(
+    app: App, door: Flaky, server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ackwise.subscriber.feeds.broker.PAUSE_AFTER_FAILURE", 60)
+
+    @app.subscriber("q", concurrency=2)
+    async def handle(number: int) -> None:
+        await asyncio.Event().wait()
+
+    async def job() -> None:
+        await app.start()
+        await asyncio.to_thread(server.until_waiting)
+        connection(app).transport._patience = 0.0  # type: ignore[attr-defined]
+        door.fail("/v1/claim", "lose the answer")
+        async with ackwise.connect_async(server.url) as queue:
+            await queue.push_many("q", range(2))
+            while sum(one.held for one in await queue.leases()) < 2:
+                await asyncio.sleep(0.005)
+            await app.stop(grace=0)
+            assert await queue.leases() == []
+            assert [one.failures for one in await queue.claim("q", max=2)] == [0, 0]
+
+    go(job)
