@@ -195,7 +195,8 @@ def test_a_handler_that_a_decorator_made_synchronous_runs_in_a_thread(live: App)
         async with live:
             await connection(live).push("q", 1)
             await until_acked(live, "q", 1)
-        assert len(threads) == 1 and threads[0] != threading.get_ident()
+        assert len(threads) == 1
+        assert threads[0] != threading.get_ident()
 
     go(job)
 
