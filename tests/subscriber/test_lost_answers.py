@@ -196,3 +196,109 @@ def test_no_warning_for_what_an_earlier_try_settled(
 
     go(job)
     assert "too late" not in caplog.text
+
+
+@pytest.fixture
+def never() -> Iterator[threading.Event]:
+    """What an answer waits for that does not come while a test lasts."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_one_extension_without_an_answer_holds_up_no_other_and_its_lease_ends_in_time(
+    app: App, door: Flaky, clock: ManualClock, never: threading.Event
+) -> None:
+    working: list[Message[int]] = []
+    cancelled: list[Message[int]] = []
+    done = asyncio.Event()
+
+    @app.subscriber("q", concurrency=2)
+    async def handle(msg: Message[int]) -> None:
+        if msg.attempt > 1:
+            await msg.ack()
+            return
+        working.append(msg)
+        try:
+            await done.wait()
+            assert await msg.ack()
+        except asyncio.CancelledError:
+            cancelled.append(msg)
+            raise
+
+    def kept() -> list[float]:
+        """How much longer than the shorter one."""
+        ends = sorted(msg.deadline.timestamp() for msg in working if msg.deadline is not None)
+        return [end - ends[0] for end in ends]
+
+    async def job() -> None:
+        async with app:
+            await connection(app).push_many("q", range(2))
+            await until(lambda: len(working) == 2)
+            door.fail("/v1/extend", never)
+            clock.advance(16)
+            await until(lambda: kept() == [0, 16])
+            clock.advance(16)
+            await until(lambda: kept() == [0, 32])
+            await until(lambda: cancelled)
+            done.set()
+            await until_acked(app, "q", 1)
+            # The server had extended it, and only the answer is missing.
+            clock.advance(16)
+            await until_acked(app, "q", 2)
+            assert len(cancelled) == 1
+
+    go(job)
+
+
+def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(
+    app: App, door: Flaky, clock: ManualClock, never: threading.Event
+) -> None:
+    seen: list[Message[int]] = []
+    done = asyncio.Event()
+
+    @app.subscriber("q", lease=2)
+    async def handle(msg: Message[int]) -> None:
+        seen.append(msg)
+        await done.wait()
+        assert await msg.ack()
+
+    async def job() -> None:
+        async with app:
+            await connection(app).push("q", 1)
+            await until(lambda: seen)
+            first = seen[0].deadline
+            door.fail("/v1/extend", never)
+            clock.advance(1.5)
+            await until(lambda: seen[0].deadline != first)
+            clock.advance(1)
+            done.set()
+            await until_acked(app, "q", 1)
+        assert [msg.attempt for msg in seen] == [1]
+
+    go(job)
+
+
+def test_a_claim_without_an_answer_goes_back_when_the_app_stops(
+    app: App, door: Flaky, server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ackwise.subscriber.feeds.broker.PAUSE_AFTER_FAILURE", 60)
+
+    @app.subscriber("q", concurrency=2)
+    async def handle(number: int) -> None:
+        await asyncio.Event().wait()
+
+    async def job() -> None:
+        await app.start()
+        await asyncio.to_thread(server.until_waiting)
+        connection(app).transport._patience = 0.0  # type: ignore[attr-defined]
+        door.fail("/v1/claim", "lose the answer")
+        async with ackwise.connect_async(server.url) as queue:
+            await queue.push_many("q", range(2))
+            while sum(one.held for one in await queue.leases()) < 2:
+                await asyncio.sleep(0.005)
+            await app.stop(grace=0)
+            assert await queue.leases() == []
+            assert [one.failures for one in await queue.claim("q", max=2)] == [0, 0]
+
+    go(job)

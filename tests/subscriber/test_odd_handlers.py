@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
@@ -168,6 +169,34 @@ def test_a_handler_behind_an_ordinary_decorator_runs(live: App) -> None:
         async with ackwise.connect_async(live.url, clock=live.clock) as queue:
             (letter,) = await queue.dead_letters("q")
             assert (seen, letter.error) == ([0, 1], "it ran")
+
+    go(job)
+
+
+def in_a_loop_of_its_own(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that makes an `async def` an ordinary function."""
+
+    @functools.wraps(function)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        return asyncio.run(function(*arguments, **named))
+
+    return wrapper
+
+
+def test_a_handler_that_a_decorator_made_synchronous_runs_in_a_thread(live: App) -> None:
+    threads: list[int] = []
+
+    @live.subscriber("q", retry_limit=1)
+    @in_a_loop_of_its_own
+    async def handle(number: int) -> None:
+        threads.append(threading.get_ident())
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push("q", 1)
+            await until_acked(live, "q", 1)
+        assert len(threads) == 1
+        assert threads[0] != threading.get_ident()
 
     go(job)
 

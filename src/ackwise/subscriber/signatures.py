@@ -53,7 +53,7 @@ def read(handler: Callable[..., Any]) -> Signature:
         raise TypeError(_not_one(name, [one for one, _ in payloads]))
     ((takes, annotation),) = payloads
     kind, message = _kind(annotation, takes, name)
-    return Signature(takes, kind, message, Needs(depends), not _is_async(handler))
+    return Signature(takes, kind, message, Needs(depends), not inspect.iscoroutinefunction(handler))
 
 
 def needs_of(make: Callable[..., Any], above: tuple[Any, ...] = ()) -> Needs:
@@ -83,11 +83,6 @@ def needs_of(make: Callable[..., Any], above: tuple[Any, ...] = ()) -> Needs:
                 "it may take a Message, or Annotated[..., Depends(...)]"
             )
     return Needs(depends, message)
-
-
-def _is_async(handler: Callable[..., Any]) -> bool:
-    """An `async def`, or an ordinary decorator around one."""
-    return any(inspect.iscoroutinefunction(one) for one in (handler, inspect.unwrap(handler)))
 
 
 def _name(function: Any) -> str:

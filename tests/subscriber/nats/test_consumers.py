@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from typing import Any
 
@@ -312,3 +313,37 @@ def test_defaults_are_jetstreams_own(app: App, subject: str) -> None:
                 )
 
     run(app, job)
+
+
+@pytest.mark.parametrize("bound", [{"max_batch": 4}, {"max_expires": 2_000_000_000}])
+def test_the_bounds_that_an_operator_set_for_one_ask_are_kept(
+    app: App, subject: str, bound: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers: list[int] = []
+    go_on = asyncio.Event()
+
+    async def operator() -> None:
+        async with App(app.url) as other:
+            await js_of(other).add_stream(name=subject, subjects=[subject])
+            config = {"durable_name": "d", "ack_policy": "explicit", **bound}
+            asked = json.dumps({"stream_name": subject, "config": config}).encode()
+            client = other.link().client  # type: ignore[attr-defined]
+            answer = await client.request(f"$JS.API.CONSUMER.DURABLE.CREATE.{subject}.d", asked)
+            assert "error" not in json.loads(answer.data)
+
+    @app.subscriber(subject, durable="d", concurrency=8)
+    async def handle(order: Order) -> None:
+        numbers.append(order.id)
+        await go_on.wait()
+
+    async def job(app: App, js: JetStreamContext) -> None:
+        orders = app.publisher(subject, Order)
+        for number in range(12):
+            await orders.publish(Order(number))
+        await until(lambda: len(numbers) == 8)
+        go_on.set()
+        await until(lambda: sorted(numbers) == list(range(12)))
+
+    asyncio.run(operator())
+    run(app, job)
+    assert "Exceeded" not in caplog.text

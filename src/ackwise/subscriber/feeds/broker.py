@@ -11,13 +11,14 @@ from secrets import token_hex
 
 import msgspec
 
+from ackwise.broker.handing import each
 from ackwise.client import AsyncConnection
 from ackwise.client.aio import AsyncDelivery
 from ackwise.client.claims import claim_command
 from ackwise.client.settling import asked, reject
 from ackwise.core.answers import Handed
 from ackwise.core.claiming import EmptyReason
-from ackwise.core.commands import Claim, Settle, Settlement
+from ackwise.core.commands import ByKey, Claim, Settle, Settlement
 from ackwise.core.errors import AckwiseError, Draining, LeaseLost, StoreError, UnknownQueue
 from ackwise.core.limits import MICROS, Seconds, lease_micros
 from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE
@@ -187,6 +188,19 @@ class BrokerFeed:
         async with self._sending:
             while self._done:
                 await self._turn(0)
+            if self._stopping:
+                await self._give_back()
+
+    async def _give_back(self) -> None:
+        """Claims that were not answered may have been granted; nobody asks for them again."""
+        claims = each(*self._again) if self._again else []
+        if self._poll_again is not None:
+            claims.append(self._poll_again)
+        keys = [ByKey(one.queue, one.key, one.group) for one in claims if one.queue and one.key]
+        if keys:
+            asks = [Settlement(selector=key, outcome=Outcome.RELEASE) for key in keys]
+            await self.connection.transport.send(Settle(entries=asks))
+        self._again = self._poll_again = None
 
     async def _turn(self, room: int) -> list[BrokerHandover]:
         """Settle what is done and claim up to `room`, in one turn of the broker."""

@@ -9,12 +9,14 @@ from contextlib import suppress
 from typing import Any
 
 from ackwise.client.aio.lease import AsyncLease
-from ackwise.core.errors import AckwiseError, LeaseLost
+from ackwise.core.errors import LeaseLost
 
 log = logging.getLogger("ackwise.subscriber")
 
 LOOK_EVERY = 1.0
 """Seconds; more often where a lease is short."""
+SHORTEST_PATIENCE = 0.5
+"""Seconds for the answer to an extension; a quarter of a lease that is longer, so that there is time for another."""
 
 
 class Keeper:
@@ -27,6 +29,7 @@ class Keeper:
         self._now, self._freed = now, freed
         self._working: dict[AsyncLease, set[Any]] = {}
         self._left: dict[Any, AsyncLease] = {}
+        self._extending: set[AsyncLease] = set()
         self._count = 0
         self._look = asyncio.Event()
         self._every = LOOK_EVERY
@@ -70,26 +73,43 @@ class Keeper:
         self._look.set()
 
     async def run(self, lost: Callable[[Any], None]) -> None:
-        while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), self._every)
-            self._look.clear()
-            await self.beat(lost)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._look.wait(), self._every)
+                self._look.clear()
+                self._beat(lost, group)
 
-    async def beat(self, lost: Callable[[Any], None]) -> None:
-        """Extend what is due; tell of what is gone."""
+    def _beat(self, lost: Callable[[Any], None], group: asyncio.TaskGroup) -> None:
+        """Extend what is due, each by itself: one that is not answered holds up no other. Tell of what is gone."""
         now = self._now()
         for handover in [one for one, lease in self._left.items() if lease.deadline <= now]:
             self._give_up(handover)
-        leases = list(self._working)
-        outcomes = await asyncio.gather(*(lease.keep_alive() for lease in leases), return_exceptions=True)
-        for lease, outcome in zip(leases, outcomes, strict=True):
-            if isinstance(outcome, LeaseLost) or (isinstance(outcome, AckwiseError) and lease.deadline <= self._now()):
-                for handover in list(self._working.get(lease, ())):
-                    self._give_up(handover)
-                    lost(handover)
-            elif isinstance(outcome, BaseException):
-                log.warning("a lease could not be extended, and is tried again: %s", outcome)
+        for lease in list(self._working):
+            if not lease.ended and lease.deadline <= now:
+                self._lose(lease, lost)
+            elif lease not in self._extending:
+                self._extending.add(lease)
+                group.create_task(self._extend(lease, lost), name="ackwise-extend")
+
+    async def _extend(self, lease: AsyncLease, lost: Callable[[Any], None]) -> None:
+        try:
+            async with asyncio.timeout(max(SHORTEST_PATIENCE, lease.lasts / 4)):
+                await lease.keep_alive()
+        except LeaseLost:
+            self._lose(lease, lost)
+        except TimeoutError:
+            log.warning("a lease could not be extended, and is tried again: no answer")
+            self._look.set()
+        except Exception as problem:
+            log.warning("a lease could not be extended, and is tried again: %s", problem)
+        finally:
+            self._extending.discard(lease)
+
+    def _lose(self, lease: AsyncLease, lost: Callable[[Any], None]) -> None:
+        for handover in list(self._working.get(lease, ())):
+            self._give_up(handover)
+            lost(handover)
 
     def _give_up(self, handover: Any) -> None:
         handover.held = False

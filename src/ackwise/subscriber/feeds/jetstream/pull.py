@@ -21,6 +21,10 @@ HEARTBEAT = 1.0
 SILENCE = 4.0
 """Who was not heard for so long does not know of any ask."""
 CLOSE_WITHIN = 2.0
+MOST_ASKS = 16
+"""At once, where an operator bounds each."""
+INFO_WITHIN = 5.0
+INFO = "$JS.API.CONSUMER.INFO"
 NEXT = "$JS.API.CONSUMER.MSG.NEXT"
 _ENDED, _ALIVE, _NOBODY = "408", "100", "503"
 
@@ -37,6 +41,18 @@ class Asker(Protocol):
     def failed(self, why: str) -> None: ...
 
 
+class Bounds(msgspec.Struct):
+    """Of one ask, as an operator may have set them; nats-py does not know them. 0: none."""
+
+    max_batch: int = 0
+    max_expires: int = 0
+    """Nanoseconds."""
+
+
+class _Info(msgspec.Struct):
+    config: Bounds
+
+
 class Pull:
     """On an inbox of its own. A message takes one off what is asked for; an ask that ends says how much was left of it.
 
@@ -51,18 +67,32 @@ class Pull:
         self._inlet: Subscription | None = None
         self._asks: deque[list[float]] = deque()
         self._heard_at = 0.0
+        self._bounds = Bounds()
+        self._expires = EXPIRES
 
     async def open(self) -> None:
+        with suppress(msgspec.ValidationError, NATSError):
+            # Else it is gone again, or may not be asked: the first ask will tell.
+            info = await self._client.request(f"{INFO}.{self._name}", timeout=INFO_WITHIN)
+            self._bounds = msgspec.json.decode(info.data, type=_Info).config
+        self._expires = min(EXPIRES, self._bounds.max_expires / 1e9 or EXPIRES)
         # No bound of its own: what is asked for is bounded.
         self._inlet = await self._client.subscribe(self._inbox, cb=self._heard, pending_bytes_limit=0)
 
     async def ask(self, count: int) -> None:
+        """For so many, or for as many as may be asked for at once: who still wants more asks again."""
+        most = self._bounds.max_batch or count
+        while count > 0 and (most >= count or len(self._asks) < MOST_ASKS):
+            await self._ask(min(count, most))
+            count -= most
+
+    async def _ask(self, count: int) -> None:
         now = time.monotonic()
         if not self._asks:
             self._heard_at = now
-        self._asks.append([now + EXPIRES + SILENCE, count])
-        beat = min(HEARTBEAT, EXPIRES / 4)
-        request = {"batch": count, "expires": int(EXPIRES * 1e9), "idle_heartbeat": int(beat * 1e9)}
+        self._asks.append([now + self._expires + SILENCE, count])
+        beat = min(HEARTBEAT, self._expires / 4)
+        request = {"batch": count, "expires": int(self._expires * 1e9), "idle_heartbeat": int(beat * 1e9)}
         await self._client.publish(f"{NEXT}.{self._name}", msgspec.json.encode(request), reply=self._inbox)
 
     @property
