@@ -369,6 +369,29 @@ def test_a_handler_that_is_cancelled_from_inside_has_failed_and_the_worker_goes_
     assert asyncio.run(job()) == (6, 0)
 
 
+def test_a_plain_function_that_lets_stop_iteration_out_has_failed_and_so_has_a_callback(
+    url: str, clock: ManualClock
+) -> None:
+    seen: list[Any] = []
+
+    def handle(message: Message) -> None:
+        seen.append(message.retry_count)
+        if message.retry_count == 0:
+            next(iter(()))
+
+    def done(message: Message) -> None:
+        seen.append("done")
+        next(iter(()))
+
+    async def job() -> None:
+        async with asyncio.timeout(10), AsyncClient(url, clock=clock) as client:
+            await client.push("orders", None, [{"data": 1}])
+            await client.queue("orders").group("g").limit(2).consume(handle).on_success(done)
+
+    asyncio.run(job())
+    assert seen == [0, 1, "done"]
+
+
 def test_an_error_that_stays_is_raised_when_the_others_have_finished(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,7 +70,7 @@ class AsyncHands:
         try:
             if inspect.iscoroutinefunction(function):
                 return await function(*arguments)
-            work = partial(contextvars.copy_context().run, function, *arguments)
+            work = partial(contextvars.copy_context().run, _carried, function, *arguments)
             result = await asyncio.get_running_loop().run_in_executor(self._pool(), work)
             return await result if inspect.isawaitable(result) else result
         except asyncio.CancelledError:
@@ -89,6 +89,14 @@ class AsyncHands:
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.shutdown(wait=False)
+
+
+def _carried(function: Callable[..., object], *arguments: object) -> object:
+    try:
+        return function(*arguments)
+    except StopIteration as problem:
+        # No future can carry it: whoever awaits would wait for ever.
+        raise RuntimeError(f"{getattr(function, '__name__', function)} raised StopIteration") from problem
 
 
 class AsyncRunnable(ABC):
