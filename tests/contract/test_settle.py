@@ -111,6 +111,21 @@ def test_by_transaction_id_nobody_holds_it(desk: Desk, held: list[Delivery]) -> 
     assert desk.ack(by_id(held[0], lease_id=held[0].lease_id)) == ["stale"]
 
 
+def test_by_transaction_id_and_lease_a_failure_said_again_is_already(desk: Desk, held: list[Delivery]) -> None:
+    failed, released, _, _, lost = [by_id(one, lease_id=one.lease_id) for one in held]
+    assert (desk.retry(failed), desk.release(released)) == (["retried"], ["released"])
+    before = desk.everything()
+    assert (desk.retry(failed), desk.release(released)) == (["already"], ["already"])
+    assert desk.everything() == before
+    again = {one.seq: one for one in desk.claim().deliveries}
+    assert (desk.retry(failed), again[0].failures) == (["already"], 1), "somebody else has it, and keeps it"
+    assert desk.ack(failed, by_id(again[0], lease_id=again[0].lease_id)) == ["stale", "acked"]
+    desk.advance(10_000)
+    desk.sweep()
+    assert desk.retry(lost) == ["stale"], "it ran out"
+    assert desk.retry(by_id(held[4], lease_id=held[4].lease_id, group="g")) == ["unknown"]
+
+
 def test_by_transaction_id_never_handed_out(desk: Desk) -> None:
     desk.number(2)
     got = desk.take()

@@ -14,6 +14,7 @@ from ackwise import errors
 from ackwise.client.breaking import Breaker, Resilience
 from ackwise.client.retrying import Tries
 from ackwise.client.wires.reply import Broken, Unsent
+from ackwise.core.commands import ByTransaction
 from ackwise.fluent import AsyncClient, Client, Message
 from ackwise.store.clock import ManualClock
 from tests.client.flaky import Flaky, refusal
@@ -295,11 +296,35 @@ def test_a_nack_that_names_no_lease_is_not_repeated_for_the_next_holder(
         (again,) = client.queue("q").pop()
         assert again.retry_count == 1
         door.fail("/v1/settle", "lose the answer")
-        with pytest.raises(errors.LeaseLost, match="invalid_lease"):
-            client.nack({**named, "lease_id": again.lease_id}, "with its lease it is repeated, and finds itself done")
+        with_lease = {**named, "lease_id": again.lease_id}
+        assert client.nack(with_lease, "with its lease it is repeated, and finds itself done") == "already"
         (third,) = client.queue("q").pop()
         door.fail("/v1/settle", "lose the answer")
         assert (third.retry_count, client.ack(named)) == (2, "already")
+
+
+def test_a_transaction_that_nacks_by_ids_is_done_once_and_touches_no_other_holder(
+    doors: tuple[Flaky, Flaky], clock: ManualClock
+) -> None:
+    door = doors[0]
+    with Client(door.url, resilience=FAST, clock=clock) as client:
+        client.push("q", None, {"data": 1, "transaction_id": "t"})
+        (message,) = client.queue("q").pop()
+        named = {"transaction_id": "t", "partition_id": message.partition_id}
+        with pytest.raises(errors.BadInput, match="lease_id"):
+            client.transaction().nack(named)
+        steps = client.transaction().nack({**named, "lease_id": message.lease_id}).queue("out").push({"data": 1})
+        door.fail("/v1/transaction", "lose the answer")
+        assert [one.verdict for one in steps.commit().settled] == ["already"]
+        assert client.connection.stats("out").messages == 1
+        (again,) = client.queue("q").pop()
+        assert again.retry_count == 1
+        bare = ByTransaction(message.partition_id, "t")
+        door.fail("/v1/transaction", "lose the answer")
+        with pytest.raises(errors.OutcomeUnknown):
+            client.connection.transaction().retry(bare).commit()
+        (third,) = client.queue("q").pop()
+        assert (third.retry_count, door.count("/v1/transaction")) == (2, 3)
 
 
 def test_a_consumer_outlives_trouble_that_passes(
