@@ -107,8 +107,12 @@ def test_a_batch_is_all_or_none_unless_it_is_told_otherwise(client: Client, cloc
     assert [one.verdict.value for one in client.ack_batch([held])] == ["already"]
     (again,) = client.queue("q").group("g").wait(0).pop()
     client.nack(again, "no")
-    with pytest.raises(errors.LeaseLost, match="entry 1 ended before, and not with an ack"):
-        client.ack_batch([held, again])
+    client.push("q", None, {"data": 2})
+    (good,) = [one for one in client.queue("q").group("g").batch(2).wait(0).pop() if one.data == 2]
+    with pytest.raises(errors.RolledBack, match="entry 2 was refused: invalid_lease: it ended before") as refusal:
+        client.ack_batch([held, good, again])
+    assert refusal.value.details["verdicts"] == ["already", "rolled_back", "already"]
+    assert client.ack(good) == "acked"
 
 
 def test_dead_letters_are_counted_and_read(client: Client) -> None:

@@ -136,7 +136,8 @@ class AsyncClient:
         """Many in one commit, each completed or with its own `status`. All or none: if one is refused nothing is done,
         and `RolledBack` raised, whose details have a verdict for each. With `atomic=False` each is for itself, and the
         verdicts tell."""
-        answers = await self.connection.settle([(target_of(one), outcome_of(one)) for one in messages], atomic=atomic)
+        asks = [(target_of(one), outcome_of(one)) for one in messages]
+        answers = await self.connection.settle(asks, atomic=atomic, strict=atomic)
         return all_settled(answers) if atomic else answers
 
     async def get_dlq(

@@ -137,7 +137,8 @@ class Client:
         """Many in one commit, each completed or with its own `status`. All or none: if one is refused nothing is done,
         and `RolledBack` raised, whose details have a verdict for each. With `atomic=False` each is for itself, and the
         verdicts tell."""
-        answers = self.connection.settle([(target_of(one), outcome_of(one)) for one in messages], atomic=atomic)
+        asks = [(target_of(one), outcome_of(one)) for one in messages]
+        answers = self.connection.settle(asks, atomic=atomic, strict=atomic)
         return all_settled(answers) if atomic else answers
 
     def get_dlq(

@@ -60,14 +60,15 @@ def check_key(claim: ByKey) -> None:
 
 
 def settle(turn: Turn, command: Settle) -> list[Settled]:
-    """Each entry for itself, or all or nothing: then any refusal but `already` undoes the whole call."""
+    """Each entry for itself, or all or nothing: then any refusal but `already` undoes the whole call; if it is strict
+    an ack that is none does, too."""
     check(command)
     if not command.atomic or len(command.entries) == 1:
         # One entry is refused before it has touched anything.
         return settle_entries(turn, command.entries)
     turn.savepoint()
     answers = settle_entries(turn, command.entries)
-    if not any(refused(answer) for answer in answers):
+    if not any(refused(answer) or (command.strict and answer.unacked) for answer in answers):
         turn.keep()
         return answers
     turn.undo()
