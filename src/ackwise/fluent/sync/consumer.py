@@ -57,11 +57,8 @@ class Consumer(Runnable):
         self._last = time.monotonic()
         self.handling.begin(self._client.connection)
         with self._client.at_work(self), on_sigterm(self._client.terminate):
-            try:
-                self._make_queue()
-                together(self._work, self._options.concurrency, self.stop, lambda: self.handling.busy)
-            finally:
-                self.handling.close()
+            self._make_queue()
+            together(self._work, self._options.concurrency, self.stop, lambda: self.handling.busy)
 
     def stop(self) -> None:
         """Begin nothing more. What was claimed and not begun goes back."""
@@ -75,6 +72,8 @@ class Consumer(Runnable):
         room, key = 0, ""
         while not self.handling.stopping:
             if not room:
+                if not self.handling.rested(self._is_over):
+                    return
                 room, key = self._reserve(), token_hex(8)
             if not room:
                 return
@@ -127,6 +126,9 @@ class Consumer(Runnable):
         # One that is asked again, while another server still waits for the first try, learns of what that was given
         # when it ends: well before the lease does.
         return waits if lease is None else min(waits, max(SHORTEST_POLL, lease / 2))
+
+    def _is_over(self) -> bool:
+        return self.handling.stopping or self._left == 0 or self._is_idle()
 
     def _is_idle(self) -> bool:
         idle = self._options.idle
