@@ -188,6 +188,25 @@ def test_a_lease_that_was_given_back_as_a_whole_says_that_an_ack_is_none(
     assert (answer.verdict, answer.unacked) == ("already", True)
 
 
+def test_so_says_one_that_failed_as_a_whole_where_failures_rewind(desk: Desk) -> None:
+    desk.configure(on_failure="rewind")
+    desk.number(1)
+    whole = c.ByLease(desk.take().lease_id)
+    assert desk.retry(whole) == ["retried"]
+    (answer,) = desk.settle(entry(whole))
+    assert (answer.verdict, answer.unacked) == ("already", True)
+
+
+def test_an_ack_in_the_call_that_rejects_the_message_is_none(desk: Desk, held: list[Delivery]) -> None:
+    answers = desk.settle(entry(held[0], "reject"), entry(held[0]), entry(held[1]), entry(held[1]))
+    assert [(a.verdict, a.unacked) for a in answers] == [
+        ("dead", False),
+        ("already", True),
+        ("acked", False),
+        ("already", False),
+    ]
+
+
 def test_a_lease_that_failed_bit_by_bit_has_nothing_left_to_ack(desk: Desk, held: list[Delivery]) -> None:
     desk.retry(*held)
     (answer,) = desk.settle(entry(c.ByLease(held[0].lease_id)))

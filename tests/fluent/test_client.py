@@ -35,7 +35,7 @@ def test_an_ack_after_the_delivery_ended_otherwise_is_not_taken_for_one(client: 
     (message,) = client.queue("q").wait(0).pop()
     assert client.nack(message, "no") == "retried"
     assert client.nack(message, "the same again") == "already"
-    with pytest.raises(errors.LeaseLost, match="invalid_lease: this delivery ended before, and not with an ack"):
+    with pytest.raises(errors.LeaseLost, match="invalid_lease: this delivery ended before, and the message is not acked"):
         client.ack(message)
     (message,) = client.queue("q").wait(0).pop()
     client.connection.release(message.lease_id)
@@ -47,6 +47,16 @@ def test_an_ack_after_the_delivery_ended_otherwise_is_not_taken_for_one(client: 
     for dead in (message, named):
         with pytest.raises(errors.LeaseLost, match="invalid_lease"):
             client.ack(dead)
+
+
+def test_an_ack_of_what_was_acked_and_comes_again_since_does_not_say_that_it_was_not(client: Client) -> None:
+    client.push("q", None, {"data": 1})
+    (message,) = client.queue("q").group("g").pop()
+    assert (client.ack(message), client.ack(message)) == ("acked", "already")
+    client.connection.seek("q", "g", to="start")
+    assert len(client.queue("q").group("g").pop()) == 1
+    with pytest.raises(errors.LeaseLost, match="ended before, and the message is not acked: it comes again"):
+        client.ack(message)
 
 
 def test_ack_by_transaction_id_needs_the_partition(client: Client) -> None:

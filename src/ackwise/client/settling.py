@@ -107,7 +107,7 @@ def verdict_of(answer: Settled) -> Verdict:
     match answer.verdict:
         case Verdict.ALREADY if answer.unacked:
             raise LeaseLost(
-                "invalid_lease: this delivery ended before, and not with an ack; the message comes again or is dead",
+                "invalid_lease: this delivery ended before, and the message is not acked: it comes again or is dead",
                 verdict=answer.verdict.value,
             )
         case Verdict.STALE:
