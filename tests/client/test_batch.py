@@ -79,7 +79,7 @@ def test_a_whole_batch_by_hand(queue: ackwise.Connection, verb: str, verdict: Ve
     if verb == "ack":
         assert batch.ack() is Verdict.ALREADY
     else:
-        with pytest.raises(errors.LeaseLost, match="not with an ack"):
+        with pytest.raises(errors.LeaseLost, match="is not acked"):
             batch.ack()
     assert getattr(batch, verb)() is Verdict.ALREADY or verb == "ack"
     assert queue.leases() == []

@@ -111,6 +111,21 @@ def test_by_transaction_id_nobody_holds_it(desk: Desk, held: list[Delivery]) -> 
     assert desk.ack(by_id(held[0], lease_id=held[0].lease_id)) == ["stale"]
 
 
+def test_by_transaction_id_and_lease_a_failure_said_again_is_already(desk: Desk, held: list[Delivery]) -> None:
+    failed, released, _, _, lost = [by_id(one, lease_id=one.lease_id) for one in held]
+    assert (desk.retry(failed), desk.release(released)) == (["retried"], ["released"])
+    before = desk.everything()
+    assert (desk.retry(failed), desk.release(released)) == (["already"], ["already"])
+    assert desk.everything() == before
+    again = {one.seq: one for one in desk.claim().deliveries}
+    assert (desk.retry(failed), again[0].failures) == (["already"], 1), "somebody else has it, and keeps it"
+    assert desk.ack(failed, by_id(again[0], lease_id=again[0].lease_id)) == ["stale", "acked"]
+    desk.advance(10_000)
+    desk.sweep()
+    assert desk.retry(lost) == ["stale"], "it ran out"
+    assert desk.retry(by_id(held[4], lease_id=held[4].lease_id, group="g")) == ["unknown"]
+
+
 def test_by_transaction_id_never_handed_out(desk: Desk) -> None:
     desk.number(2)
     got = desk.take()
@@ -171,6 +186,25 @@ def test_a_lease_that_was_given_back_as_a_whole_says_that_an_ack_is_none(
     desk.settle(entry(whole, outcome))
     (answer,) = desk.settle(entry(whole))
     assert (answer.verdict, answer.unacked) == ("already", True)
+
+
+def test_so_says_one_that_failed_as_a_whole_where_failures_rewind(desk: Desk) -> None:
+    desk.configure(on_failure="rewind")
+    desk.number(1)
+    whole = c.ByLease(desk.take().lease_id)
+    assert desk.retry(whole) == ["retried"]
+    (answer,) = desk.settle(entry(whole))
+    assert (answer.verdict, answer.unacked) == ("already", True)
+
+
+def test_an_ack_in_the_call_that_rejects_the_message_is_none(desk: Desk, held: list[Delivery]) -> None:
+    answers = desk.settle(entry(held[0], "reject"), entry(held[0]), entry(held[1]), entry(held[1]))
+    assert [(a.verdict, a.unacked) for a in answers] == [
+        ("dead", False),
+        ("already", True),
+        ("acked", False),
+        ("already", False),
+    ]
 
 
 def test_a_lease_that_failed_bit_by_bit_has_nothing_left_to_ack(desk: Desk, held: list[Delivery]) -> None:

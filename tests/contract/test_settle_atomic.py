@@ -46,6 +46,20 @@ def test_one_refusal_undoes_the_others(desk: Desk, held: list[Delivery], bad: st
     assert desk.ack(*held) == ["acked"] * 4
 
 
+def test_an_ack_of_what_failed_undoes_the_others_if_that_is_asked_for(desk: Desk, held: list[Delivery]) -> None:
+    acked, failed, dead, good = held
+    desk.ack(acked)
+    desk.retry(failed)
+    desk.reject(dead)
+    before = desk.everything()
+    for bad in (failed, dead):
+        answers = desk.do(c.Settle(entries=[entry(good), entry(acked), entry(bad)], atomic=True, strict=True))
+        assert [s.verdict.value for s in answers] == ["rolled_back", "already", "already"]
+        assert [s.unacked for s in answers] == [False, False, True]
+    assert desk.everything() == before
+    assert verdicts(desk, entry(good), entry(failed)) == ["acked", "already"]
+
+
 def test_already_settled_disturbs_nobody(desk: Desk, held: list[Delivery]) -> None:
     desk.ack(held[0])
     assert verdicts(desk, entry(held[0]), entry(held[1])) == ["already", "acked"]

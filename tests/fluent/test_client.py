@@ -35,7 +35,7 @@ def test_an_ack_after_the_delivery_ended_otherwise_is_not_taken_for_one(client: 
     (message,) = client.queue("q").wait(0).pop()
     assert client.nack(message, "no") == "retried"
     assert client.nack(message, "the same again") == "already"
-    with pytest.raises(errors.LeaseLost, match="invalid_lease: this delivery ended before, and not with an ack"):
+    with pytest.raises(errors.LeaseLost, match="invalid_lease: this delivery ended before, and the message is not acked"):
         client.ack(message)
     (message,) = client.queue("q").wait(0).pop()
     client.connection.release(message.lease_id)
@@ -47,6 +47,16 @@ def test_an_ack_after_the_delivery_ended_otherwise_is_not_taken_for_one(client: 
     for dead in (message, named):
         with pytest.raises(errors.LeaseLost, match="invalid_lease"):
             client.ack(dead)
+
+
+def test_an_ack_of_what_was_acked_and_comes_again_since_does_not_say_that_it_was_not(client: Client) -> None:
+    client.push("q", None, {"data": 1})
+    (message,) = client.queue("q").group("g").pop()
+    assert (client.ack(message), client.ack(message)) == ("acked", "already")
+    client.connection.seek("q", "g", to="start")
+    assert len(client.queue("q").group("g").pop()) == 1
+    with pytest.raises(errors.LeaseLost, match="ended before, and the message is not acked: it comes again"):
+        client.ack(message)
 
 
 def test_ack_by_transaction_id_needs_the_partition(client: Client) -> None:
@@ -107,8 +117,12 @@ def test_a_batch_is_all_or_none_unless_it_is_told_otherwise(client: Client, cloc
     assert [one.verdict.value for one in client.ack_batch([held])] == ["already"]
     (again,) = client.queue("q").group("g").wait(0).pop()
     client.nack(again, "no")
-    with pytest.raises(errors.LeaseLost, match="entry 1 ended before, and not with an ack"):
-        client.ack_batch([held, again])
+    client.push("q", None, {"data": 2})
+    (good,) = [one for one in client.queue("q").group("g").batch(2).wait(0).pop() if one.data == 2]
+    with pytest.raises(errors.RolledBack, match="entry 2 was refused: invalid_lease: it ended before") as refusal:
+        client.ack_batch([held, good, again])
+    assert refusal.value.details["verdicts"] == ["already", "rolled_back", "already"]
+    assert client.ack(good) == "acked"
 
 
 def test_dead_letters_are_counted_and_read(client: Client) -> None:

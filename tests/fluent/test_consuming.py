@@ -316,6 +316,43 @@ def test_a_plain_function_does_not_keep_the_loop_from_renewing(url: str, clock: 
     assert asyncio.run(job()) == 1
 
 
+def test_a_thread_that_outlives_its_lease_holds_no_other_message(url: str, clock: ManualClock) -> None:
+    go_on, told = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    def handle(message: Message) -> None:
+        seen.append(message.data)
+        if message.data == 1:
+            assert go_on.wait(20)
+
+    def lost(message: Message, error: Exception) -> None:
+        assert isinstance(error, errors.LeaseLost)
+        told.set()
+
+    async def job() -> None:
+        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+            await client.push("orders", None, {"data": 1})
+            queue = client.queue("orders").group("g")
+            consumer = queue.renew_lease(True, 0.005).limit(2).consume(handle).on_error(lost)
+            running = asyncio.ensure_future(consumer.run())
+            while not seen:
+                await asyncio.sleep(0.002)
+            await client.connection.seek("orders", "g", to="end")
+            await asyncio.to_thread(told.wait, 20)
+            await client.push("orders", None, {"data": 2})
+            # Time for the worker to take it, if it would.
+            await asyncio.sleep(0.1)
+            try:
+                assert [one.data for one in await queue.wait(0).pop()] == [2]
+                await client.push("orders", None, {"data": 3})
+            finally:
+                go_on.set()
+            await running
+
+    asyncio.run(job())
+    assert seen == [1, 3]
+
+
 def raw(client: Client, *payloads: bytes) -> None:
     client.connection.push_many("orders", map(msgspec.Raw, payloads))
 
@@ -367,6 +404,29 @@ def test_a_handler_that_is_cancelled_from_inside_has_failed_and_the_worker_goes_
             return row.acked, row.dead
 
     assert asyncio.run(job()) == (6, 0)
+
+
+def test_a_plain_function_that_lets_stop_iteration_out_has_failed_and_so_has_a_callback(
+    url: str, clock: ManualClock
+) -> None:
+    seen: list[Any] = []
+
+    def handle(message: Message) -> None:
+        seen.append(message.retry_count)
+        if message.retry_count == 0:
+            next(iter(()))
+
+    def done(message: Message) -> None:
+        seen.append("done")
+        next(iter(()))
+
+    async def job() -> None:
+        async with asyncio.timeout(10), AsyncClient(url, clock=clock) as client:
+            await client.push("orders", None, [{"data": 1}])
+            await client.queue("orders").group("g").limit(2).consume(handle).on_success(done)
+
+    asyncio.run(job())
+    assert seen == [0, 1, "done"]
 
 
 def test_an_error_that_stays_is_raised_when_the_others_have_finished(

@@ -14,9 +14,10 @@ from ackwise import errors
 from ackwise.client.breaking import Breaker, Resilience
 from ackwise.client.retrying import Tries
 from ackwise.client.wires.reply import Broken, Unsent
+from ackwise.core.commands import ByTransaction
 from ackwise.fluent import AsyncClient, Client, Message
 from ackwise.store.clock import ManualClock
-from tests.client.flaky import Flaky, refusal
+from tests.client.flaky import Fault, Flaky, refusal
 from tests.server.running import Running
 
 LOST: Literal["lose the request"] = "lose the request"
@@ -295,11 +296,35 @@ def test_a_nack_that_names_no_lease_is_not_repeated_for_the_next_holder(
         (again,) = client.queue("q").pop()
         assert again.retry_count == 1
         door.fail("/v1/settle", "lose the answer")
-        with pytest.raises(errors.LeaseLost, match="invalid_lease"):
-            client.nack({**named, "lease_id": again.lease_id}, "with its lease it is repeated, and finds itself done")
+        with_lease = {**named, "lease_id": again.lease_id}
+        assert client.nack(with_lease, "with its lease it is repeated, and finds itself done") == "already"
         (third,) = client.queue("q").pop()
         door.fail("/v1/settle", "lose the answer")
         assert (third.retry_count, client.ack(named)) == (2, "already")
+
+
+def test_a_transaction_that_nacks_by_ids_is_done_once_and_touches_no_other_holder(
+    doors: tuple[Flaky, Flaky], clock: ManualClock
+) -> None:
+    door = doors[0]
+    with Client(door.url, resilience=FAST, clock=clock) as client:
+        client.push("q", None, {"data": 1, "transaction_id": "t"})
+        (message,) = client.queue("q").pop()
+        named = {"transaction_id": "t", "partition_id": message.partition_id}
+        with pytest.raises(errors.BadInput, match="lease_id"):
+            client.transaction().nack(named)
+        steps = client.transaction().nack({**named, "lease_id": message.lease_id}).queue("out").push({"data": 1})
+        door.fail("/v1/transaction", "lose the answer")
+        assert [one.verdict for one in steps.commit().settled] == ["already"]
+        assert client.connection.stats("out").messages == 1
+        (again,) = client.queue("q").pop()
+        assert again.retry_count == 1
+        bare = ByTransaction(message.partition_id, "t")
+        door.fail("/v1/transaction", "lose the answer")
+        with pytest.raises(errors.OutcomeUnknown):
+            client.connection.transaction().retry(bare).commit()
+        (third,) = client.queue("q").pop()
+        assert (third.retry_count, door.count("/v1/transaction")) == (2, 3)
 
 
 def test_a_consumer_outlives_trouble_that_passes(
@@ -314,6 +339,47 @@ def test_a_consumer_outlives_trouble_that_passes(
         door.fail("/v1/claim", *(refusal(*why) for why in (busy, leaving, away)), LOST)
         client.queue("q").group("g").limit(1).consume(client.ack).run()
         assert (pauses, client.connection.groups("q")[0].acked) == ([1.0] * 4, 1)
+
+
+@pytest.mark.parametrize("pauses", [(), (0.001,)])
+@pytest.mark.parametrize("fault", [LOST, "lose the answer"])
+def test_a_claim_whose_answer_got_lost_costs_neither_a_message_nor_a_failure(
+    doors: tuple[Flaky, Flaky],
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    pauses: tuple[float, ...],
+    fault: Fault,
+) -> None:
+    """The clock stands still: nothing comes back by itself."""
+    door = doors[0]
+    with Client(door.url, resilience=Resilience(pauses=pauses), clock=clock) as client:
+        client.push("q", None, [{"data": number} for number in range(3)])
+        monkeypatch.setattr(client, "sleep", lambda _: None)
+        door.fail("/v1/claim", fault)
+        seen: list[tuple[int, int]] = []
+
+        def handle(message: Message) -> None:
+            seen.append((message.data, message.retry_count))
+            client.ack(message)
+
+        client.queue("q").group("g").batch(2).each().limit(3).idle(1).consume(handle).run()
+        assert seen == [(0, 0), (1, 0), (2, 0)]
+        (row,) = client.connection.groups("q")
+        assert (row.acked, row.leases, door.used_up) == (3, 0, True)
+
+
+def test_what_a_claim_asked_for_twice_was_given_goes_back_when_the_client_closes(
+    doors: tuple[Flaky, Flaky], clock: ManualClock
+) -> None:
+    door, other = doors
+    with Client(door.url, resilience=FAST, clock=clock) as client:
+        client.push("q", None, {"data": 1})
+        door.fail("/v1/claim", "lose the answer")
+        (message,) = client.queue("q").pop()
+        assert (message.retry_count, door.count("/v1/claim")) == (0, 2)
+        client.drain(0)
+    with Client(other.url, clock=clock) as client:
+        assert [one.retry_count for one in client.queue("q").wait(0).pop()] == [0]
 
 
 def test_a_consumer_does_not_outlive_nonsense(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:

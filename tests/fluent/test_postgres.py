@@ -118,7 +118,7 @@ def test_an_ack_of_what_ended_otherwise_is_refused(client: Client) -> None:
     assert client.nack(dead, "Timeout: slow") == "dead"
     client.connection.release(back.lease_id)
     for message in (dead, back):
-        with pytest.raises(errors.LeaseLost, match="not with an ack"):
+        with pytest.raises(errors.LeaseLost, match="is not acked"):
             client.ack(message)
     letter = client.get_dlq("orders", limit=10).messages[0]
     assert (letter.error_message, letter.data, client.get_dlq("orders").total) == ("Timeout: slow", 0, 1)

@@ -284,10 +284,14 @@ print("drained", flush=True)
 """
 
 
-def test_sigterm_ends_a_process_whose_handler_does_not(store_url: str) -> None:
+IN_A_THREAD = ENDLESS.replace("async def handle", "def handle").replace("await asyncio.Event()", "threading.Event()")
+
+
+@pytest.mark.parametrize("code", [ENDLESS, IN_A_THREAD.replace("asyncio, sys", "asyncio, sys, threading")])
+def test_sigterm_ends_a_process_whose_handler_does_not(store_url: str, code: str) -> None:
     with Running(store_url) as server, ackwise.connect(server.url) as queue:
         queue.push_many("orders", range(3))
-        with process(ENDLESS, server.url) as (worker, _, stdout):
+        with process(code, server.url) as (worker, _, stdout):
             assert stdout.readline() == "began\n"
             worker.send_signal(signal.SIGTERM)
             assert stdout.read().splitlines() == ["drained"], "it begins no other"

@@ -107,7 +107,7 @@ def verdict_of(answer: Settled) -> Verdict:
     match answer.verdict:
         case Verdict.ALREADY if answer.unacked:
             raise LeaseLost(
-                "invalid_lease: this delivery ended before, and not with an ack; the message comes again or is dead",
+                "invalid_lease: this delivery ended before, and the message is not acked: it comes again or is dead",
                 verdict=answer.verdict.value,
             )
         case Verdict.STALE:
@@ -124,16 +124,13 @@ _WORDS = {Verdict.STALE: "invalid_lease", Verdict.UNKNOWN: "not_found"}
 
 
 def all_settled(answers: list[Settled]) -> list[Settled]:
-    """The answers to an atomic call when all of it is done; else it is raised which entry was refused."""
+    """The answers to an atomic and strict call when all of it is done; else it is raised which entry was refused."""
     verdicts = [answer.verdict.value for answer in answers]
     for index, answer in enumerate(answers):
-        if answer.verdict in _WORDS:
-            why = f"rolled back: nothing was settled, because entry {index} was refused: {_WORDS[answer.verdict]}"
+        word = _WORDS.get(answer.verdict) or ("invalid_lease: it ended before" if answer.unacked else None)
+        if word is not None:
+            why = f"rolled back: nothing was settled, because entry {index} was refused: {word}"
             raise RolledBack(why, index=index, verdict=answer.verdict.value, verdicts=verdicts)
-    for index, answer in enumerate(answers):
-        if answer.unacked:
-            why = f"invalid_lease: entry {index} ended before, and not with an ack; the others are settled"
-            raise LeaseLost(why, index=index, verdict=answer.verdict.value, verdicts=verdicts)
     return answers
 
 

@@ -113,10 +113,12 @@ class Settlement(msgspec.Struct, kw_only=True):
 
 
 class Settle(Command):
-    """Settle deliveries, all or nothing when `atomic`, else each for itself."""
+    """Settle deliveries, all or nothing when `atomic`, else each for itself. With `strict` an ack of what ended before,
+    and not with an ack, is a reason for nothing, too."""
 
     entries: list[Settlement]
     atomic: bool = False
+    strict: bool = False
 
 
 def giving_back(lease_ids: Iterable[str]) -> Settle:

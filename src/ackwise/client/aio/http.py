@@ -248,9 +248,9 @@ class AsyncHTTPTransport:
         return Extended(None, deadline)
 
     async def _transaction(self, command: Transaction) -> TransactionDone:
-        """What must not find itself done before is not repeated: it would."""
+        """What must not find itself done before is not repeated: it would. Nor what may mean somebody else by then."""
         fine = command.repeatable or (command.on_duplicate == "ok" and command.on_already == "ok")
-        again = fine and not command.required_leases
+        again = fine and not command.required_leases and all(map(_settles_once, command.settlements))
         pushes, tries = [Minted(one) for one in command.pushes], self._tries(again=again)
         minted = msgspec.structs.replace(command, pushes=[one.push for one in pushes])
         body = await self._call("/v1/transaction", _written(settling.transaction_body(minted)), tries)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -60,18 +61,18 @@ async def call(function: Callable[..., object], *arguments: object) -> object:
 
 class AsyncHands:
     """Run what a user gave: coroutine functions here, any other function in a thread of its own, so that nobody else
-    has to wait for it."""
+    has to wait for it. A process that ends does not wait for these threads."""
 
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._threads: ThreadPoolExecutor | None = None
+    def __init__(self) -> None:
+        self._left: list[Future[object]] = []
+        """Threads that nobody waits for any more, and that nobody can stop."""
+        self._resting = 0
 
     async def call(self, function: Callable[..., object], *arguments: object) -> object:
         try:
             if inspect.iscoroutinefunction(function):
                 return await function(*arguments)
-            work = partial(contextvars.copy_context().run, function, *arguments)
-            result = await asyncio.get_running_loop().run_in_executor(self._pool(), work)
+            result = await self._in_thread(partial(contextvars.copy_context().run, function, *arguments))
             return await result if inspect.isawaitable(result) else result
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -80,15 +81,47 @@ class AsyncHands:
             # Nobody asked us to end: something that was awaited inside was cancelled.
             raise RuntimeError(f"{getattr(function, '__name__', function)} was cancelled from inside") from None
 
-    def _pool(self) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._count, thread_name_prefix="ackwise-handler")
-        return self._threads
+    async def _in_thread(self, work: Callable[[], object]) -> object:
+        end: Future[object] = Future()
+        end.set_running_or_notify_cancel()
+        threading.Thread(target=_fulfil, args=(end, work), name="ackwise-handler", daemon=True).start()
+        try:
+            return await asyncio.wrap_future(end)
+        finally:
+            if not end.done():
+                self._left.append(end)
 
-    def close(self) -> None:
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.shutdown(wait=False)
+    async def rested(self, over: Callable[[], bool]) -> bool:
+        """For each thread that was left one of the workers waits before it takes more. False if it is `over` before."""
+        if self._still_left() > self._resting:
+            self._resting += 1
+            try:
+                while self._still_left() >= self._resting:
+                    if over():
+                        return False
+                    await asyncio.sleep(_LOOKS_EVERY)
+            finally:
+                self._resting -= 1
+        return True
+
+    def _still_left(self) -> int:
+        self._left = [one for one in self._left if not one.done()]
+        return len(self._left)
+
+
+_LOOKS_EVERY = 0.02
+
+
+def _fulfil(end: Future[object], work: Callable[[], object]) -> None:
+    try:
+        end.set_result(work())
+    except StopIteration as problem:
+        # No future can carry it: whoever awaits would wait for ever.
+        error = RuntimeError("the function raised StopIteration")
+        error.__cause__ = problem
+        end.set_exception(error)
+    except BaseException as problem:
+        end.set_exception(problem)
 
 
 class AsyncRunnable(ABC):

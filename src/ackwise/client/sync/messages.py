@@ -112,14 +112,15 @@ class MessageVerbs:
         """What a claim that the transport carried brought, to be settled and given back like any other."""
         return Batch(handed, Lease(self._transport, self._held, handed.claimed, keyed=command.key is not None))
 
-    def settle(self, entries: Iterable[Entry], *, atomic: bool = False) -> list[Settled]:
+    def settle(self, entries: Iterable[Entry], *, atomic: bool = False, strict: bool = False) -> list[Settled]:
         """Settle many: pairs of (delivery, batch or id) and an outcome: a word, or an exception.
 
-        Answers a verdict each, refusals included. With `atomic` any refusal but `already` undoes the whole call.
+        Answers a verdict each, refusals included. With `atomic` any refusal but `already` undoes the whole call;
+        with `strict` besides an ack of what ended before does, if that was no ack.
         """
         given = list(entries)
         settlements = [settling.entry(one) for one in given]
-        answers: list[Settled] = self._transport.send(Settle(entries=settlements, atomic=atomic))
+        answers: list[Settled] = self._transport.send(Settle(entries=settlements, atomic=atomic, strict=strict))
         targets: list[Target] = [one.selector if isinstance(one, Settlement) else one[0] for one in given]
         settling.note_all(self._held, targets, settlements, answers)
         return answers

@@ -35,6 +35,7 @@ class SettleBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     entries: list[Entry]
     atomic: bool = False
     detail: bool = False
+    strict: bool = False
 
 
 class ExtendBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -137,11 +138,12 @@ def entry(settlement: Settlement) -> Entry:
 
 
 def settle(body: SettleBody) -> Settle:
-    return Settle(entries=[settlement(one) for one in body.entries], atomic=body.atomic)
+    return Settle(entries=[settlement(one) for one in body.entries], atomic=body.atomic, strict=body.strict)
 
 
 def settle_body(command: Settle) -> SettleBody:
-    return SettleBody([entry(one) for one in command.entries], command.atomic, detail=True)
+    entries = [entry(one) for one in command.entries]
+    return SettleBody(entries, command.atomic, detail=True, strict=command.strict)
 
 
 def verdicts(

@@ -7,17 +7,22 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from secrets import token_hex
 from types import TracebackType
+
+import msgspec
 
 from ackwise.client.aio import AsyncBatch, AsyncConnection
 from ackwise.client.beside import terminating
 from ackwise.client.beside.aio import LETS_GO_WITHIN, AsyncSignal
 from ackwise.client.breaking import Resilience
+from ackwise.client.claims import claim_command
 from ackwise.client.moments import seconds
 from ackwise.client.rows import QueueInfo
 from ackwise.client.settling import all_settled, verdict_of
 from ackwise.connect import URL, connect_async
 from ackwise.core.answers import Settled
+from ackwise.core.claiming import EmptyReason
 from ackwise.core.errors import AckwiseError, Draining
 from ackwise.core.limits import Seconds
 from ackwise.core.messages import DEFAULT_PARTITION, Receipt
@@ -80,17 +85,30 @@ class AsyncClient:
         """`{"data": ..., "transaction_id": ..., "delay_seconds": ...}`, or a list of them."""
         return await self.queue(queue).partition(partition or DEFAULT_PARTITION).push(items)
 
-    async def claim(self, options: Options, count: int, wait: float) -> AsyncBatch:
-        return await self.connection.claim(
+    async def claim(self, options: Options, count: int, wait: float, key: str | None = None) -> AsyncBatch:
+        """Under a key (of its own, or one that was not answered yet) it may be asked for again: an answer that gets
+        lost loses no message with it. What is acked at delivery has no such luck."""
+        connection = self.connection
+        command = claim_command(
             options.queue,
             group=options.group,
             max=count,
             lease=options.lease,
-            wait=wait,
             partitions=None if options.partition is None else [options.partition],
-            auto_ack=options.auto_ack,
+            priorities=None,
+            exclusivity=None,
+            order=None,
+            owner=None,
             start=options.start,
+            auto_ack=options.auto_ack,
         )
+        keyed = command if options.auto_ack else msgspec.structs.replace(command, key=key or token_hex(8))
+        handed = await connection.transport.claim(keyed, wait)
+        if handed.claimed.empty is EmptyReason.ENDED:
+            # An earlier try of the same claim may still have waited somewhere, and was given something.
+            handed = await connection.transport.claim(keyed, 0.0)
+        # Without the key: what this connection holds when it is closed goes back.
+        return connection.batch(handed, command)
 
     async def make(self, options: Options) -> QueueInfo:
         """The queue as it is configured, or as it is; a new one if there is none."""
@@ -118,7 +136,8 @@ class AsyncClient:
         """Many in one commit, each completed or with its own `status`. All or none: if one is refused nothing is done,
         and `RolledBack` raised, whose details have a verdict for each. With `atomic=False` each is for itself, and the
         verdicts tell."""
-        answers = await self.connection.settle([(target_of(one), outcome_of(one)) for one in messages], atomic=atomic)
+        asks = [(target_of(one), outcome_of(one)) for one in messages]
+        answers = await self.connection.settle(asks, atomic=atomic, strict=atomic)
         return all_settled(answers) if atomic else answers
 
     async def get_dlq(

@@ -38,7 +38,7 @@ class AsyncHandling:
         self._guard = threading.Lock()
         self._busy = 0
         self._at_work: set[AsyncWatched] = set()
-        self._hands = AsyncHands(options.concurrency)
+        self._hands = AsyncHands()
         self._connection: AsyncConnection
 
     def begin(self, connection: AsyncConnection) -> None:
@@ -54,8 +54,9 @@ class AsyncHandling:
         for watched in list(self._at_work):
             watched.lose()
 
-    def close(self) -> None:
-        self._hands.close()
+    async def rested(self, over: Callable[[], bool]) -> bool:
+        """Whether a worker may take more."""
+        return await self._hands.rested(over)
 
     async def handle(self, batch: AsyncBatch) -> None:
         with self._guard:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ackwise.client.aio import AsyncConnection
 from ackwise.core.answers import TransactionDone
+from ackwise.core.commands import ByTransaction
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import DEFAULT_PARTITION
 from ackwise.core.outcomes import Retry
@@ -29,7 +30,12 @@ class AsyncFluentTransaction:
         return self
 
     def nack(self, message: Acked, error: str | BaseException | None = None) -> AsyncFluentTransaction:
-        self._steps.settle(target_of(message), Retry(error=error))
+        """By its ids only with its `lease_id`: else a commit could not be told from its repeat, and would fail whoever
+        holds the message by then."""
+        target = target_of(message)
+        if isinstance(target, ByTransaction) and target.lease_id is None:
+            raise BadInput("a nack in a transaction names a message, or has a lease_id beside its ids")
+        self._steps.settle(target, Retry(error=error))
         self._count += 1
         return self
 

@@ -8,17 +8,22 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from secrets import token_hex
 from types import TracebackType
+
+import msgspec
 
 from ackwise.client.beside import terminating
 from ackwise.client.beside.threads import LETS_GO_WITHIN, Signal
 from ackwise.client.breaking import Resilience
+from ackwise.client.claims import claim_command
 from ackwise.client.moments import seconds
 from ackwise.client.rows import QueueInfo
 from ackwise.client.settling import all_settled, verdict_of
 from ackwise.client.sync import Batch, Connection
 from ackwise.connect import URL, connect
 from ackwise.core.answers import Settled
+from ackwise.core.claiming import EmptyReason
 from ackwise.core.errors import AckwiseError, Draining
 from ackwise.core.limits import Seconds
 from ackwise.core.messages import DEFAULT_PARTITION, Receipt
@@ -81,17 +86,30 @@ class Client:
         """`{"data": ..., "transaction_id": ..., "delay_seconds": ...}`, or a list of them."""
         return self.queue(queue).partition(partition or DEFAULT_PARTITION).push(items)
 
-    def claim(self, options: Options, count: int, wait: float) -> Batch:
-        return self.connection.claim(
+    def claim(self, options: Options, count: int, wait: float, key: str | None = None) -> Batch:
+        """Under a key (of its own, or one that was not answered yet) it may be asked for again: an answer that gets
+        lost loses no message with it. What is acked at delivery has no such luck."""
+        connection = self.connection
+        command = claim_command(
             options.queue,
             group=options.group,
             max=count,
             lease=options.lease,
-            wait=wait,
             partitions=None if options.partition is None else [options.partition],
-            auto_ack=options.auto_ack,
+            priorities=None,
+            exclusivity=None,
+            order=None,
+            owner=None,
             start=options.start,
+            auto_ack=options.auto_ack,
         )
+        keyed = command if options.auto_ack else msgspec.structs.replace(command, key=key or token_hex(8))
+        handed = connection.transport.claim(keyed, wait)
+        if handed.claimed.empty is EmptyReason.ENDED:
+            # An earlier try of the same claim may still have waited somewhere, and was given something.
+            handed = connection.transport.claim(keyed, 0.0)
+        # Without the key: what this connection holds when it is closed goes back.
+        return connection.batch(handed, command)
 
     def make(self, options: Options) -> QueueInfo:
         """The queue as it is configured, or as it is; a new one if there is none."""
@@ -119,7 +137,8 @@ class Client:
         """Many in one commit, each completed or with its own `status`. All or none: if one is refused nothing is done,
         and `RolledBack` raised, whose details have a verdict for each. With `atomic=False` each is for itself, and the
         verdicts tell."""
-        answers = self.connection.settle([(target_of(one), outcome_of(one)) for one in messages], atomic=atomic)
+        asks = [(target_of(one), outcome_of(one)) for one in messages]
+        answers = self.connection.settle(asks, atomic=atomic, strict=atomic)
         return all_settled(answers) if atomic else answers
 
     def get_dlq(

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from ackwise.client.beside.threads import Runnable, on_sigterm, together
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ackwise.fluent")
 
 PAUSE_AFTER_FAILURE = 1.0
+SHORTEST_POLL = 1.0
 PAUSE_WITHOUT_WAIT = 0.1
 """Between polls that do not wait themselves."""
 
@@ -55,11 +57,8 @@ class Consumer(Runnable):
         self._last = time.monotonic()
         self.handling.begin(self._client.connection)
         with self._client.at_work(self), on_sigterm(self._client.terminate):
-            try:
-                self._make_queue()
-                together(self._work, self._options.concurrency, self.stop, lambda: self.handling.busy)
-            finally:
-                self.handling.close()
+            self._make_queue()
+            together(self._work, self._options.concurrency, self.stop, lambda: self.handling.busy)
 
     def stop(self) -> None:
         """Begin nothing more. What was claimed and not begun goes back."""
@@ -70,14 +69,22 @@ class Consumer(Runnable):
         self.handling.rewinds = made.policy.get("on_failure") == "rewind"
 
     def _work(self) -> None:
-        while not self.handling.stopping and (room := self._reserve()) > 0:
+        room, key = 0, ""
+        while not self.handling.stopping:
+            if not room:
+                if not self.handling.rested(self._is_over):
+                    return
+                room, key = self._reserve(), token_hex(8)
+            if not room:
+                return
             try:
-                batch = self._client.claim(self._options, room, self._wait())
+                batch = self._client.claim(self._options, room, self._wait(), key)
             except AckwiseError as problem:
-                self._give_up(room)
+                # It may have been granted all the same, and is asked for again.
                 self._bear(problem)
                 continue
             self._give_up(room - len(batch))
+            room = 0
             if batch:
                 self._last = time.monotonic()
                 self.handling.handle(batch)
@@ -114,8 +121,14 @@ class Consumer(Runnable):
             self._left = None if self._left is None else self._left + count
 
     def _wait(self) -> float:
-        idle = self._options.idle
-        return self._options.wait if idle is None else min(self._options.wait, idle)
+        idle, lease = self._options.idle, self._options.lease
+        waits = self._options.wait if idle is None else min(self._options.wait, idle)
+        # One that is asked again, while another server still waits for the first try, learns of what that was given
+        # when it ends: well before the lease does.
+        return waits if lease is None else min(waits, max(SHORTEST_POLL, lease / 2))
+
+    def _is_over(self) -> bool:
+        return self.handling.stopping or self._left == 0 or self._is_idle()
 
     def _is_idle(self) -> bool:
         idle = self._options.idle

@@ -39,7 +39,7 @@ class Handling:
         self._guard = threading.Lock()
         self._busy = 0
         self._at_work: set[Watched] = set()
-        self._hands = Hands(options.concurrency)
+        self._hands = Hands()
         self._connection: Connection
 
     def begin(self, connection: Connection) -> None:
@@ -55,8 +55,9 @@ class Handling:
         for watched in list(self._at_work):
             watched.lose()
 
-    def close(self) -> None:
-        self._hands.close()
+    def rested(self, over: Callable[[], bool]) -> bool:
+        """Whether a worker may take more."""
+        return self._hands.rested(over)
 
     def handle(self, batch: Batch) -> None:
         with self._guard:

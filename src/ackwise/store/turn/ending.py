@@ -170,6 +170,8 @@ class Ending:
             return self._lease.end_kind == RETURNED
         if self._spans.touching(target.lane, target.lo, target.hi):
             return True
+        if any(one.span.lo < target.hi and target.lo < one.span.hi for one in self._burials.get(target.lane, ())):
+            return True
         where = {"lane": target.lane, "grp": self._lease.grp, "lo": target.lo, "hi": target.hi}
         return self._turn.session.row("dead_any", where) is not None
 

@@ -8,7 +8,7 @@ from ackwise.core.settlement import Outcome, Verdict
 from ackwise.core.spans import Lease, merge_ranges
 from ackwise.store.turn import places
 from ackwise.store.turn.context import Turn, ranges_text
-from ackwise.store.turn.ending import Holding, Target, act, spans_of
+from ackwise.store.turn.ending import RETURNED, Holding, Target, act, spans_of
 
 _MILDER = {Outcome.REJECT: 0, Outcome.RETRY: 1, Outcome.RELEASE: 2, Outcome.ACK: 3}
 """Of two words about one message the harder counts."""
@@ -82,4 +82,7 @@ def fail_lease(turn: Turn, held: Holding, lease: Lease, entry: Settlement) -> Se
         if mine.verdict.settled:
             letters = answer.dead_ids + mine.dead_ids
             answer = Settled(mine.verdict, sum(map(len, spans)), True, mine.reason, answer.dead + mine.dead, 0, letters)
+    if lease.ended_at is not None:
+        # Lane by lane, but all of it at once.
+        turn.end_lease(lease, RETURNED)
     return answer

@@ -60,14 +60,15 @@ def check_key(claim: ByKey) -> None:
 
 
 def settle(turn: Turn, command: Settle) -> list[Settled]:
-    """Each entry for itself, or all or nothing: then any refusal but `already` undoes the whole call."""
+    """Each entry for itself, or all or nothing: then any refusal but `already` undoes the whole call; if it is strict
+    an ack that is none does, too."""
     check(command)
     if not command.atomic or len(command.entries) == 1:
         # One entry is refused before it has touched anything.
         return settle_entries(turn, command.entries)
     turn.savepoint()
     answers = settle_entries(turn, command.entries)
-    if not any(refused(answer) for answer in answers):
+    if not any(refused(answer) or (command.strict and answer.unacked) for answer in answers):
         turn.keep()
         return answers
     turn.undo()
@@ -251,6 +252,9 @@ def _resolve_transaction(turn: Turn, selector: ByTransaction, *, acks: bool) -> 
     if selector.unheld and selector.lease_id is None and (holder is None or not holder.live(turn.now)):
         return _unheld(turn, group, holder, lane, seq)
     if holder is None or (selector.lease_id is not None and (named is None or named.no != holder.no)):
+        if not acks and named is not None and named.grp == group.id and named.was_granted(lane, seq):
+            # As by its delivery: what this very lease failed or gave back before is `already`.
+            return Target(named, lane, seq, seq + 1)
         return Settled(Verdict.STALE)
     return Target(holder, lane, seq, seq + 1)
 
