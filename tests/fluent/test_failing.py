@@ -368,20 +368,6 @@ def test_a_claim_whose_answer_got_lost_costs_neither_a_message_nor_a_failure(
         assert (row.acked, row.leases, door.used_up) == (3, 0, True)
 
 
-def test_what_a_claim_asked_for_twice_was_given_goes_back_when_the_client_closes(
-    doors: tuple[Flaky, Flaky], clock: ManualClock
-) -> None:
-    door, other = doors
-    with Client(door.url, resilience=FAST, clock=clock) as client:
-        client.push("q", None, {"data": 1})
-        door.fail("/v1/claim", "lose the answer")
-        (message,) = client.queue("q").pop()
-        assert (message.retry_count, door.count("/v1/claim")) == (0, 2)
-        client.drain(0)
-    with Client(other.url, clock=clock) as client:
-        assert [one.retry_count for one in client.queue("q").wait(0).pop()] == [0]
-
-
 def test_a_consumer_does_not_outlive_nonsense(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, resilience=Resilience(pauses=()), clock=clock) as client:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from secrets import token_hex
 from types import TracebackType
 
 import msgspec
@@ -86,7 +85,7 @@ class AsyncClient:
         return await self.queue(queue).partition(partition or DEFAULT_PARTITION).push(items)
 
     async def claim(self, options: Options, count: int, wait: float, key: str | None = None) -> AsyncBatch:
-        """Under a key (of its own, or one that was not answered yet) it may be asked for again: an answer that gets
+        """Under a key it may be asked for again: an answer that gets
         lost loses no message with it. What is acked at delivery has no such luck."""
         connection = self.connection
         command = claim_command(
@@ -102,7 +101,7 @@ class AsyncClient:
             start=options.start,
             auto_ack=options.auto_ack,
         )
-        keyed = command if options.auto_ack else msgspec.structs.replace(command, key=key or token_hex(8))
+        keyed = command if options.auto_ack else msgspec.structs.replace(command, key=key)
         handed = await connection.transport.claim(keyed, wait)
         if handed.claimed.empty is EmptyReason.ENDED:
             # An earlier try of the same claim may still have waited somewhere, and was given something.
