@@ -10,6 +10,7 @@ from ackwise.core import commands as c
 from ackwise.core.answers import Extended
 from ackwise.core.errors import BadInput
 from ackwise.core.limits import MICROS
+from ackwise.core.settlement import Outcome
 from tests.contract.support import Desk, counts
 
 
@@ -61,6 +62,9 @@ def test_a_settled_lease_says_already_and_a_foreign_one_unknown(desk: Desk) -> N
     back = desk.take()
     desk.release(c.ByLease(back.lease_id))
     assert extend(desk, back.lease_id, lease=MICROS).verdict == "stale", "it was not finished, it is somebody else's"
+    dead = desk.take()
+    desk.store.transact([c.Settle(entries=[c.Settlement(selector=c.ByLease(dead.lease_id), outcome=Outcome.REJECT)])])
+    assert extend(desk, dead.lease_id, lease=MICROS).verdict == "already", "nobody gets it again"
     no, _, _ = got.lease_id.partition("-")
     for text in (f"{no}-00000000", "L999-00000000", "", "x" * 500):
         assert extend(desk, text, lease=MICROS).verdict == "unknown"

@@ -200,13 +200,10 @@ class Running:
     def _until_done(self, stop: threading.Event | None) -> Totals:
         """Wait until nothing is left, or `stop` is set, and stop."""
         try:
-            while self.query.isActive and not (stop is not None and stop.is_set()):
-                if not self._at_work.locked():  # the store is not asked whether there is work while there is
-                    if self._done():
-                        break
-                    self._check_paused()
+            while self.query.isActive and not (stop is not None and stop.is_set()) and not self._done():
                 with suppress(PySparkException):  # what ended it is told below
                     self.query.awaitTermination(LOOK_EVERY)  # type: ignore[arg-type]
+                self._check_paused()
         except BaseException:
             self.stop()
             raise

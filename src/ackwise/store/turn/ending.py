@@ -17,7 +17,7 @@ from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
 from ackwise.store.turn.span_edit import SpanEdit
 
-SETTLED, RETURNED = "settled", "returned"
+SETTLED, RETURNED, BURIED = "settled", "returned", "buried"
 """How a lease ends that is finished with: bit by bit or by an ack, or by giving back or failing all it held at once."""
 
 
@@ -107,7 +107,7 @@ class Ending:
         self._beside: list[Cursor] | None = None
         self._burials: dict[int, list[dead.Burial]] = {}
         self._settled = 0
-        self._returned = False
+        self._end_kind = SETTLED
 
     @classmethod
     def of(cls, turn: Turn, lease: Lease, targets: Sequence[Target]) -> Ending | None:
@@ -144,7 +144,10 @@ class Ending:
             verdict = _refusal(target, spans)
             asks = verdict is Verdict.ALREADY and entry.outcome is Outcome.ACK
             return Settled(verdict, unacked=asks and self._ended_otherwise(target))
-        self._returned = target.lane is None and entry.outcome is not Outcome.ACK
+        if target.lane is None and entry.outcome is not Outcome.ACK:
+            self._end_kind = BURIED if entry.outcome is Outcome.REJECT else RETURNED
+        else:
+            self._end_kind = SETTLED
         verdicts: dict[Verdict, int] = {}
         reason: Reason | None = None
         failures = 0
@@ -167,7 +170,7 @@ class Ending:
         """Whether something that the lease has settled did not end in an ack. Of a whole lease: all that it still held
         then."""
         if target.lane is None:
-            return self._lease.end_kind == RETURNED
+            return self._lease.end_kind in (RETURNED, BURIED)
         if self._spans.touching(target.lane, target.lo, target.hi):
             return True
         if any(one.span.lo < target.hi and target.lo < one.span.hi for one in self._burials.get(target.lane, ())):
@@ -220,7 +223,7 @@ class Ending:
         self._spans.write(turn)
         granted = sum(hi - lo for lane, lo, hi in lease.granted if lane == self._lane)
         emptied = self._lane is None or self._settled == granted
-        kind = RETURNED if self._returned else SETTLED
+        kind = self._end_kind
         return let_go(turn, held, lease, self._cursors, kind, emptied=emptied, beside=self._beside)
 
 
@@ -298,7 +301,7 @@ def let_go(
         places.open_doors(turn, list(cursors.values()), held.policy, held.queue.name, beside)
     if finished < len(cursors):
         return False
-    if kind in (SETTLED, RETURNED):
+    if kind in (SETTLED, RETURNED, BURIED):
         turn.own_lease(lease)
         if lease.ended_at is not None:
             return True

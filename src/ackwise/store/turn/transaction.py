@@ -10,7 +10,7 @@ from ackwise.core.settlement import Outcome, Verdict
 from ackwise.store.turn import push, settle
 from ackwise.store.turn.checks import check_push
 from ackwise.store.turn.context import Turn
-from ackwise.store.turn.ending import SETTLED
+from ackwise.store.turn.ending import BURIED, SETTLED
 
 
 def transact(turn: Turn, command: Transaction) -> TransactionDone:
@@ -84,7 +84,7 @@ def extend(turn: Turn, command: Extend) -> Extended:
     if lease is None:
         return Extended(Verdict.UNKNOWN, None)
     if not lease.live(turn.now):
-        return Extended(Verdict.ALREADY if lease.end_kind == SETTLED else Verdict.STALE, None)
+        return Extended(Verdict.ALREADY if lease.end_kind in (SETTLED, BURIED) else Verdict.STALE, None)
     deadline = turn.now + command.lease if command.lease is not None else lease.deadline + (command.add or 0)
     if command.keep_later:
         deadline = max(deadline, lease.deadline)
