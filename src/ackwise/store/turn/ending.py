@@ -18,7 +18,8 @@ from ackwise.store.turn.context import Turn
 from ackwise.store.turn.span_edit import SpanEdit
 
 SETTLED, RETURNED, BURIED = "settled", "returned", "buried"
-"""How a lease ends that is finished with: bit by bit or by an ack, or by giving back or failing all it held at once."""
+"""How settlements end a lease: piece by piece or acked, given back as a whole, dead as a whole."""
+_WHOLE = {Verdict.ACKED: SETTLED, Verdict.DEAD: BURIED}
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -144,10 +145,6 @@ class Ending:
             verdict = _refusal(target, spans)
             asks = verdict is Verdict.ALREADY and entry.outcome is Outcome.ACK
             return Settled(verdict, unacked=asks and self._ended_otherwise(target))
-        if target.lane is None and entry.outcome is not Outcome.ACK:
-            self._end_kind = BURIED if entry.outcome is Outcome.REJECT else RETURNED
-        else:
-            self._end_kind = SETTLED
         verdicts: dict[Verdict, int] = {}
         reason: Reason | None = None
         failures = 0
@@ -163,6 +160,7 @@ class Ending:
             self._settled += len(piece)
         died = verdicts.pop(Verdict.DEAD, 0)
         overall = next(iter(verdicts), Verdict.DEAD)
+        self._end_kind = SETTLED if target.lane is not None else _WHOLE.get(overall, RETURNED)
         count, reason = sum(verdicts.values()) + died, None if verdicts else reason
         return Settled(overall, count, False, reason, died, failures, letters)
 
@@ -223,8 +221,7 @@ class Ending:
         self._spans.write(turn)
         granted = sum(hi - lo for lane, lo, hi in lease.granted if lane == self._lane)
         emptied = self._lane is None or self._settled == granted
-        kind = self._end_kind
-        return let_go(turn, held, lease, self._cursors, kind, emptied=emptied, beside=self._beside)
+        return let_go(turn, held, lease, self._cursors, self._end_kind, emptied=emptied, beside=self._beside)
 
 
 def cursor_of(turn: Turn, span: Span) -> Cursor:
