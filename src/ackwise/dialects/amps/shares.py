@@ -37,8 +37,8 @@ class Share:
         self._news = asyncio.Event()
         self._at_rest = asyncio.Event()
         self._at_rest.set()
-        """No claim is on its way to the store."""
-        self._waiting: asyncio.Task[Handed] | None = None
+        """No claim may take anything but one that waits, and whose wait was not ended."""
+        self._wait_over: asyncio.Future[None] | None = None
         self._waits_for: Subscription | None = None
         self._each = 1
         self._size = FIRST_SIZE
@@ -79,24 +79,23 @@ class Share:
             self._stop_waiting()
 
     def _stop_waiting(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
+        """A turn may have the claim in hand just now: only when that is over nothing more is found."""
+        if self._wait_over is not None and not self._wait_over.done():
+            self._at_rest.clear()
+            self._wait_over.set_result(None)
 
     async def _run(self) -> None:
-        try:
-            while self._members:
-                try:
-                    await self._serve()
-                except Draining:
-                    return
-                except UnknownQueue:
-                    await self._pause()
-                except Exception as problem:
-                    level = logging.WARNING if isinstance(problem, AckwiseError) else logging.ERROR
-                    log.log(level, "queue %s: %r; trying again", self._queue, problem)
-                    await self._pause()
-        finally:
-            self._stop_waiting()
+        while self._members:
+            try:
+                await self._serve()
+            except Draining:
+                return
+            except UnknownQueue:
+                await self._pause()
+            except Exception as problem:
+                level = logging.WARNING if isinstance(problem, AckwiseError) else logging.ERROR
+                log.log(level, "queue %s: %r; trying again", self._queue, problem)
+                await self._pause()
 
     async def _pause(self) -> None:
         await asyncio.sleep(PAUSE)
@@ -143,16 +142,14 @@ class Share:
             return
         self._waits_for = member = ready[0]
         claim = self._claim(member, min(member.room, self._most(ready)))
-        self._waiting = asyncio.ensure_future(self._broker.claim(claim, LONGEST_WAIT))
+        self._wait_over = over = self._broker.loop.create_future()
         try:
-            await asyncio.wait([self._waiting])
-            if not self._waiting.cancelled():
-                await self._hand(member, self._waiting.result())
-                if self._members and self._members[0] is member:
-                    self._members.rotate(-1)
+            await self._hand(member, await self._broker.claim(claim, LONGEST_WAIT, over))
+            if not over.done() and self._members and self._members[0] is member:
+                self._members.rotate(-1)
         finally:
-            self._stop_waiting()
-            self._waiting = self._waits_for = None
+            self._wait_over = self._waits_for = None
+            self._at_rest.set()
 
     def _claim(self, member: Subscription, most: int) -> Claim:
         return Claim(queue=self._queue, group=self._group, most=most, owner=member.owner)
