@@ -10,44 +10,15 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ackwise.core.errors import StoreCorrupt
 from ackwise.store.session import Session
+from ackwise.store.sqlite.filters import Filter
 
 GENERATION = 200_000
 SHELF = 16
-_SLOTS = 1 << 24
-_MASK = _SLOTS - 1
-
-
-def _three_bits() -> list[int]:
-    """256 patterns of three of eight bits, each of the 56 about equally often."""
-    patterns = [value for value in range(256) if value.bit_count() == 3]
-    return [patterns[i * len(patterns) // 256] for i in range(256)]
-
-
-_PATTERNS = _three_bits()
-
-
-class Filter:
-    """Three bits in one byte per key: one read says "surely not". It never says so of a key it has."""
-
-    __slots__ = ("slots",)
-
-    def __init__(self, slots: bytes | None = None) -> None:
-        self.slots = bytearray(slots) if slots is not None else bytearray(_SLOTS)
-
-    def add(self, hashes: Iterable[int]) -> None:
-        slots, patterns = self.slots, _PATTERNS
-        for h in hashes:
-            slots[h >> 40 & _MASK] |= patterns[h & 255]
-
-    def maybe(self, hashes: list[int]) -> list[int]:
-        slots, patterns = self.slots, _PATTERNS
-        return [h for h in hashes if not patterns[h & 255] & ~slots[h >> 40 & _MASK]]
-
 
 Places = dict[int, "int | tuple[int, ...]"]
 """Hash to its place, or to several in the order they were added."""
@@ -124,15 +95,11 @@ class GenerationalDedupe:
     def __init__(self, session: Session, generation: int = GENERATION) -> None:
         self._session = session
         self._generation = generation
-        self.reload()
-
-    def reload(self) -> None:
-        """Learn everything from the database."""
         self._gens: list[tuple[int, int, int, int]] = []
         self._filters: dict[int, Filter] = {}
+        self._behind = True
         self._open_generation()
         self.begin()
-        self.catch_up()
 
     def _open_generation(self) -> None:
         self._fresh: Places = {}
@@ -142,9 +109,14 @@ class GenerationalDedupe:
     def _next_gen(self) -> int:
         return self._gens[-1][0] + 1 if self._gens else 0
 
-    def catch_up(self) -> None:
-        """Learn what another process added since."""
-        gens = [(int(a), int(b), int(c), int(d)) for a, b, c, d in self._session.rows("dedupe_gens")]
+    def others_wrote(self) -> None:
+        """Another process may have added keys. Whoever never pushes never has to learn them."""
+        self._behind = True
+
+    def _catch_up(self) -> None:
+        if not self._behind:
+            return
+        gens = self._stored_generations()
         if gens != self._gens:
             self._load_generations(gens)
             self._open_generation()
@@ -154,6 +126,10 @@ class GenerationalDedupe:
                 raise StoreCorrupt("what is kept of transaction ids does not add up; restore the file from a backup")
             _remember(self._fresh, hashes, [pos for first, count in places for pos in range(first, first + count)])
             self._last_no = no
+        self._behind = False
+
+    def _stored_generations(self) -> list[tuple[int, int, int, int]]:
+        return [(int(a), int(b), int(c), int(d)) for a, b, c, d in self._session.rows("dedupe_gens")]
 
     def _load_generations(self, gens: list[tuple[int, int, int, int]]) -> None:
         known, whole = set(self._gens), set()
@@ -165,11 +141,11 @@ class GenerationalDedupe:
                 self._filters[shelf] = Filter(row[0] if row else None)
             if row is not None:
                 whole.add(shelf)
-            one = self._filters[shelf]
             if entry not in known and shelf not in whole:
+                hashes = array("q")
                 for (keys,) in self._session.rows("dedupe_blocks_of_gen", {"shelf": shelf, "gen": gen}):
-                    block = array("q", keys)
-                    one.add(block[: len(block) // 2])
+                    hashes.frombytes(keys[: len(keys) // 2])
+                self._filters[shelf].add(hashes)
         self._keep_generations(gens)
 
     def _keep_generations(self, gens: list[tuple[int, int, int, int]]) -> None:
@@ -206,6 +182,7 @@ class GenerationalDedupe:
         """Nothing to gain: the keys are here."""
 
     def find(self, hashes: list[int]) -> dict[int, list[int]]:
+        self._catch_up()
         found: dict[int, list[int]] = {}
         for shelf, one in self._filters.items():
             if shelf * SHELF >= self._next_gen:
@@ -222,6 +199,7 @@ class GenerationalDedupe:
         return found
 
     def add(self, hashes: list[int], place: int) -> None:
+        """Keys that `find` was asked about."""
         self._hashes += hashes
         self._runs += (place, len(hashes))
         if self._seen:
@@ -292,6 +270,9 @@ class GenerationalDedupe:
 
     def forget(self, before: int, limit: int) -> int:
         """Whole generations whose newest key is out of every window."""
+        if not any(to_at <= before for _, _, to_at, _ in self._stored_generations()):
+            return 0
+        self._catch_up()
         gone = [entry for entry in self._gens if entry[2] <= before][:limit]
         kept = [entry for entry in self._gens if entry not in gone]
         shelves = {gen // SHELF for gen, *_ in kept}

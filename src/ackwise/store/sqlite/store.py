@@ -183,7 +183,7 @@ class SQLiteStore(ReadVerbs):
         version = self._connection.pragma("data_version")
         if version != self._data_version:
             self._session.forget()
-            self._dedupe.catch_up()
+            self._dedupe.others_wrote()
             self._others_wrote |= version != self._watched
             self._data_version = self._watched = version
         self._dedupe.begin()
