@@ -14,8 +14,7 @@ from ackwise.core import commands as c
 from ackwise.core.errors import StoreCorrupt
 from ackwise.core.messages import NewMessage
 from ackwise.store.clock import ManualClock
-from ackwise.store.sqlite import SQLiteStore
-from ackwise.store.sqlite import filters
+from ackwise.store.sqlite import SQLiteStore, vectors
 from ackwise.store.sqlite.dedupe import SHELF
 from ackwise.store.sqlite.filters import Filter
 from tests.sqlite.support import open_store, push, rows
@@ -33,6 +32,14 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+@pytest.fixture(params=["numpy", "plain"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With numpy for however few keys, and without it for however many."""
+    most = 0 if request.param == "numpy" else sys.maxsize
+    monkeypatch.setattr(vectors, "WORTH_USING", most)
+    monkeypatch.setattr(vectors, "WORTH_LOADING", most)
+
+
 def small(path: Path, clock: ManualClock) -> SQLiteStore:
     return open_store(path, clock, dedupe_generation=SMALL)
 
@@ -43,7 +50,7 @@ def fill(store: SQLiteStore, count: int, prefix: str = "t") -> list[str]:
     return txids
 
 
-def test_ids_are_found_in_every_generation(path: Path, clock: ManualClock) -> None:
+def test_ids_are_found_in_every_generation(way: None, path: Path, clock: ManualClock) -> None:
     store = small(path, clock)
     txids = fill(store, 50)
     generations = rows(path, "SELECT gen, n FROM dedupe_gen ORDER BY gen")
@@ -81,7 +88,7 @@ def test_a_full_shelf_keeps_its_filter(path: Path, clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("count", [1, SMALL - 1, SMALL, SMALL + 1, 17, SMALL * SHELF, SMALL * SHELF * 2 + 3])
-def test_a_reopened_store_knows_the_same_ids(path: Path, clock: ManualClock, count: int) -> None:
+def test_a_reopened_store_knows_the_same_ids(way: None, path: Path, clock: ManualClock, count: int) -> None:
     first = small(path, clock)
     txids = fill(first, count)
     first.close()
@@ -94,7 +101,7 @@ def test_a_reopened_store_knows_the_same_ids(path: Path, clock: ManualClock, cou
     other_size.close()
 
 
-def test_big_batches_seal_as_well(path: Path, clock: ManualClock) -> None:
+def test_big_batches_seal_as_well(way: None, path: Path, clock: ManualClock) -> None:
     store = small(path, clock)
     batches = [[f"b{batch}-{number}" for number in range(11)] for batch in range(12)]
     for batch in batches:
@@ -104,7 +111,7 @@ def test_big_batches_seal_as_well(path: Path, clock: ManualClock) -> None:
     store.close()
 
 
-def test_forgotten_generations_are_removed_and_their_ids_free(path: Path, clock: ManualClock) -> None:
+def test_forgotten_generations_are_removed_and_their_ids_free(way: None, path: Path, clock: ManualClock) -> None:
     store = small(path, clock)
     store.transact([c.ConfigureQueue(queue="q", policy={"dedupe_seconds": 60})])
     old = fill(store, 40, "old")
@@ -164,14 +171,6 @@ def test_an_abandoned_seal_did_not_happen(path: Path, clock: ManualClock) -> Non
 hashes = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50)
 
 
-@pytest.fixture(params=["numpy", "plain"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With numpy for however few keys, and without it for however many."""
-    most = 0 if request.param == "numpy" else sys.maxsize
-    monkeypatch.setattr(filters, "_SOME", most)
-    monkeypatch.setattr(filters, "_MANY", most)
-
-
 @settings(
     max_examples=30,
     derandomize=True,
@@ -198,7 +197,7 @@ def test_filters_are_the_same_with_and_without_numpy(monkeypatch: pytest.MonkeyP
     """One process may have it while the next one, which reads what was stored, has it not installed."""
     keys = list(range(-(10**18), 10**18, 10**15))
     with_it, without = Filter(), Filter()
-    monkeypatch.setattr(filters, "_MANY", 0)
+    monkeypatch.setattr(vectors, "WORTH_LOADING", 0)
     with_it.add(array("q", keys))
     monkeypatch.setitem(sys.modules, "numpy", None)
     without.add(keys)

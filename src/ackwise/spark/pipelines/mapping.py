@@ -23,7 +23,7 @@ from ackwise.spark.settling import MOST_BUNDLES, MOST_BYTES, Neighbours, Row, Se
 CHUNK = 500
 """Records that go to the function's process at once."""
 CHUNK_BYTES = 4 * 1024 * 1024
-TOGETHER = 4
+TOGETHER = 8
 """Chunks that are settled in one commit ..."""
 LONGEST_WAIT = 0.05
 """... unless the function is so slow that the first of them would wait longer than so many seconds."""

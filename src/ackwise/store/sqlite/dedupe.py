@@ -9,53 +9,21 @@ per shelf.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import groupby
 
 from ackwise.core.errors import StoreCorrupt
 from ackwise.store.session import Session
 from ackwise.store.sqlite.filters import Filter
+from ackwise.store.sqlite.keys import Places, blocks, bucket_of, known_places, pairs, remember
 
 GENERATION = 200_000
 SHELF = 16
-
-Places = dict[int, "int | tuple[int, ...]"]
-"""Hash to its place, or to several in the order they were added."""
-
-
-def _put(places: Places, h: int, pos: int) -> None:
-    known = places.get(h)
-    if known is None:
-        places[h] = pos
-    else:
-        places[h] = (known, pos) if isinstance(known, int) else (*known, pos)
-
-
-def _remember(known: Places, hashes: list[int], places: Sequence[int]) -> None:
-    new = dict(zip(hashes, places, strict=True))
-    if len(new) == len(hashes) and known.keys().isdisjoint(hashes):
-        known.update(new)
-        return
-    for h, pos in zip(hashes, places, strict=True):
-        _put(known, h, pos)
-
-
-def _pairs(runs: bytes | list[int]) -> Iterator[tuple[int, int]]:
-    """(start, count) runs of places."""
-    numbers = array("q", runs)
-    return zip(numbers[::2], numbers[1::2], strict=True)
-
-
-def _get(places: Places, h: int) -> list[int]:
-    known = places.get(h, ())
-    return [known] if isinstance(known, int) else list(known)
 
 
 def search_shelf(session: Session, shelf: int, h: int) -> list[int]:
     """The places of a hash in the generations of a shelf."""
     found: list[int] = []
-    for _, keys in session.rows("dedupe_blocks", {"shelf": shelf, "bucket": h >> 52}):
+    for _, keys in session.rows("dedupe_blocks", {"shelf": shelf, "bucket": bucket_of(h)}):
         block = array("q", keys)
         half = len(block) // 2
         if h in block[:half]:
@@ -65,7 +33,7 @@ def search_shelf(session: Session, shelf: int, h: int) -> list[int]:
 
 def places_in(keys: bytes, runs: bytes, h: int) -> list[int]:
     """The places of a hash among the keys of one turn."""
-    places = (pos for start, count in _pairs(runs) for pos in range(start, start + count))
+    places = (pos for start, count in pairs(runs) for pos in range(start, start + count))
     return [pos for key, pos in zip(array("q", keys), places, strict=True) if key == h]
 
 
@@ -121,10 +89,10 @@ class GenerationalDedupe:
             self._load_generations(gens)
             self._open_generation()
         for no, keys, runs in self._session.rows("dedupe_fresh_since", {"no": self._last_no}):
-            hashes, places = array("q", keys).tolist(), list(_pairs(runs))
+            hashes, places = array("q", keys).tolist(), list(pairs(runs))
             if any(count < 0 for _, count in places) or sum(count for _, count in places) != len(hashes):
                 raise StoreCorrupt("what is kept of transaction ids does not add up; restore the file from a backup")
-            _remember(self._fresh, hashes, [pos for first, count in places for pos in range(first, first + count)])
+            remember(self._fresh, hashes, [pos for first, count in places for pos in range(first, first + count)])
             self._last_no = no
         self._behind = False
 
@@ -132,20 +100,20 @@ class GenerationalDedupe:
         return [(int(a), int(b), int(c), int(d)) for a, b, c, d in self._session.rows("dedupe_gens")]
 
     def _load_generations(self, gens: list[tuple[int, int, int, int]]) -> None:
-        known, whole = set(self._gens), set()
-        for entry in gens:
-            gen = entry[0]
-            shelf = gen // SHELF
-            row = self._session.row("dedupe_filter_get", {"shelf": shelf}) if shelf not in self._filters else None
+        """Numbers only rise: on each shelf, what is new comes after what is known."""
+        new = sorted({gen for gen, *_ in gens} - {gen for gen, *_ in self._gens})
+        for shelf, found in groupby(new, lambda gen: gen // SHELF):
+            first = next(found)
             if shelf not in self._filters:
-                self._filters[shelf] = Filter(row[0] if row else None)
-            if row is not None:
-                whole.add(shelf)
-            if entry not in known and shelf not in whole:
-                hashes = array("q")
-                for (keys,) in self._session.rows("dedupe_blocks_of_gen", {"shelf": shelf, "gen": gen}):
-                    hashes.frombytes(keys[: len(keys) // 2])
-                self._filters[shelf].add(hashes)
+                full = self._session.row("dedupe_filter_get", {"shelf": shelf})
+                self._filters[shelf] = Filter(full[0] if full else None)
+                if full:
+                    continue
+                first = shelf * SHELF
+            hashes = array("q")
+            for (keys,) in self._session.rows("dedupe_blocks_since", {"shelf": shelf, "gen": first}):
+                hashes.frombytes(keys[: len(keys) // 2])
+            self._filters[shelf].add(hashes)
         self._keep_generations(gens)
 
     def _keep_generations(self, gens: list[tuple[int, int, int, int]]) -> None:
@@ -173,10 +141,10 @@ class GenerationalDedupe:
         hashes, runs = self._mark
         del self._hashes[hashes:], self._runs[runs:]
         self._turn = {}
-        _remember(self._turn, self._hashes, self._turn_places())
+        remember(self._turn, self._hashes, self._turn_places())
 
     def _turn_places(self) -> list[int]:
-        return [pos for start, count in _pairs(self._runs) for pos in range(start, start + count)]
+        return [pos for start, count in pairs(self._runs) for pos in range(start, start + count)]
 
     def expect(self, hashes: list[int]) -> None:
         """Nothing to gain: the keys are here."""
@@ -194,7 +162,7 @@ class GenerationalDedupe:
             if known and not known.keys().isdisjoint(hashes):
                 for h in set(hashes):
                     if h in known:
-                        found[h] = found.get(h, []) + _get(known, h)
+                        found[h] = found.get(h, []) + known_places(known, h)
         self._seen = self._seen or bool(found)
         return found
 
@@ -203,7 +171,7 @@ class GenerationalDedupe:
         self._hashes += hashes
         self._runs += (place, len(hashes))
         if self._seen:
-            _remember(self._turn, hashes, range(place, place + len(hashes)))
+            remember(self._turn, hashes, range(place, place + len(hashes)))
         else:
             # Nothing of this turn was found anywhere, so these keys are new to all of us.
             self._turn.update(zip(hashes, range(place, place + len(hashes)), strict=True))
@@ -221,8 +189,9 @@ class GenerationalDedupe:
         """Write the gathered keys as one generation, bucket by bucket. The turn's own keys open the next one."""
         gen = self._next_gen
         shelf = gen // SHELF
-        hashes = sorted(self._fresh)
-        self._session.many("dedupe_block_insert", self._blocks(gen, hashes))
+        hashes, found = blocks(self._fresh)
+        rows = ({"shelf": shelf, "bucket": bucket, "gen": gen, "keys": keys} for bucket, keys in found)
+        self._session.many("dedupe_block_insert", rows)
         if shelf not in self._filters:
             self._filters[shelf] = Filter()
         # Bits set for a turn that is rolled back only make the filter say "maybe" more often.
@@ -236,21 +205,6 @@ class GenerationalDedupe:
                 "dedupe_filter_put", {"shelf": gen // SHELF, "bits": bytes(self._filters[gen // SHELF].slots)}
             )
 
-    def _blocks(self, gen: int, hashes: list[int]) -> Iterator[dict[str, int | bytes]]:
-        """Sorted hashes cut into buckets: each block has its hashes, then their places."""
-        fresh = self._fresh
-        lo = 0
-        while lo < len(hashes):
-            bucket = hashes[lo] >> 52
-            hi = bisect_left(hashes, bucket + 1 << 52, lo)
-            mine = hashes[lo:hi]
-            places: list[Any] = list(map(fresh.__getitem__, mine))
-            if tuple in set(map(type, places)):
-                places = [pos for h in mine for pos in _get(fresh, h)]
-                mine = [h for h in mine for _ in _get(fresh, h)]
-            yield {"shelf": gen // SHELF, "bucket": bucket, "gen": gen, "keys": array("q", [*mine, *places]).tobytes()}
-            lo = hi
-
     def committed(self) -> None:
         """After the commit: what the turn did is everybody's."""
         if self._forgetting is not None:
@@ -263,7 +217,7 @@ class GenerationalDedupe:
         if self._hashes:
             self._last_no += 1
             if self._seen:
-                _remember(self._fresh, self._hashes, self._turn_places())
+                remember(self._fresh, self._hashes, self._turn_places())
             else:
                 self._fresh.update(self._turn)
         self.begin()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ackwise.store.sqlite.vectors import numpy_for
+
 _SLOTS = 1 << 24
 _MASK = _SLOTS - 1
-_MANY = 100_000
-"""So many keys at once are worth loading numpy for; a process that has it already uses it for `_SOME`."""
-_SOME = 50
 
 
 def _three_bits() -> list[int]:
@@ -22,17 +20,6 @@ def _three_bits() -> list[int]:
 _PATTERNS = _three_bits()
 
 
-def _numpy(keys: int) -> Any:
-    """numpy, if it is installed and pays for so many keys."""
-    if keys < _SOME or (keys < _MANY and "numpy" not in sys.modules):
-        return None
-    try:
-        import numpy as np
-    except ImportError:
-        return None
-    return np
-
-
 class Filter:
     """Three bits in one byte per key: one read says "surely not". It never says so of a key it has."""
 
@@ -42,7 +29,7 @@ class Filter:
         self.slots = bytearray(slots) if slots is not None else bytearray(_SLOTS)
 
     def add(self, hashes: Sequence[int]) -> None:
-        np = _numpy(len(hashes))
+        np = numpy_for(len(hashes))
         if np is not None:
             slots, at, bits = self._vectors(np, hashes)
             np.bitwise_or.at(slots, at, bits)
@@ -52,7 +39,7 @@ class Filter:
             plain[h >> 40 & _MASK] |= _PATTERNS[h & 255]
 
     def maybe(self, hashes: list[int]) -> list[int]:
-        np = _numpy(len(hashes))
+        np = numpy_for(len(hashes))
         if np is not None:
             slots, at, bits = self._vectors(np, hashes)
             return [hashes[i] for i in np.flatnonzero(bits & ~slots[at] == 0).tolist()]

@@ -44,8 +44,8 @@ INSERT INTO dedupe_block (shelf, bucket, gen, keys) VALUES (:shelf, :bucket, :ge
 -- name: dedupe_blocks: one bucket of every generation on a shelf
 SELECT gen, keys FROM dedupe_block WHERE shelf = :shelf AND bucket = :bucket ORDER BY gen;
 
--- name: dedupe_blocks_of_gen: a whole generation
-SELECT keys FROM dedupe_block WHERE shelf = :shelf AND gen = :gen;
+-- name: dedupe_blocks_since: the generations of a shelf from one on
+SELECT keys FROM dedupe_block WHERE shelf = :shelf AND gen >= :gen;
 
 -- name: dedupe_block_delete: forget a generation
 DELETE FROM dedupe_block WHERE shelf = :shelf AND gen = :gen;
