@@ -162,7 +162,8 @@ def test_a_signal_lets_the_batch_finish_and_no_other_begin(
     with connect(url) as queue:
         (group,) = queue.groups("orders")
         assert 1 <= acked == group.acked < 10
-        assert (group.held, group.dead, group.leases) == (0, 0, 0)
+        assert (group.lag, group.dead, group.leases) == (10 - acked, 0, 0)
+        assert {one.failures for one in queue.claim("orders", group="slow", max=10)} == {0}
 
 
 def test_one_that_follows_goes_on_until_it_is_told_to_stop(

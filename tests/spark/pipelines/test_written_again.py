@@ -5,18 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 from ackwise.spark import pipeline
 from ackwise.spark.pipelines import batches
 from ackwise.spark.pipelines.batches import Batches
-from tests.spark.source.asking import Query
+from ackwise.spark.source import stretches
+from ackwise.spark.source.schemas import STREAM, STRETCHES
+from ackwise.spark.types import arrow_schema
+from tests.spark.source.asking import PLACES, Query
 from tests.spark.stores import Desk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-COLUMNS = "delivery_id string, message_id string, partition string, payload string"
+COLUMNS = StructType([STREAM[name] for name in ("delivery_id", "payload")])
 
 
 class Killed(BaseException):
@@ -46,12 +51,12 @@ def test_what_failed_the_first_time_and_not_the_second(
     work = Batches(steps.write("parquet", str(tmp_path / "files"))._plan, local_desk.transport, "me")
 
     def run(query: Query) -> None:
-        work.work(spark.createDataFrame(query.rows(), COLUMNS), 0)
+        work.work(spark.createDataFrame(query.rows(), STRETCHES), 0)
 
     def written() -> list[int]:
         return sorted(row["n"] for row in spark.read.parquet(str(tmp_path / "files")).collect())
 
-    query = Query(local_desk.url, schema=COLUMNS)
+    query = Query(local_desk.url, schema=PLACES)
     try:
         assert query.plan()
         with monkeypatch.context() as patched:
@@ -59,7 +64,9 @@ def test_what_failed_the_first_time_and_not_the_second(
             with pytest.raises(Killed):
                 run(query)
         assert written() == [0, 1, 2, 4, 5, 6, 8, 9]
-        local_desk.settle([row for row in query.rows() if row["payload"] in ('{"n":0}', '{"n":1}')])
+        places = [pa.RecordBatch.from_pylist(query.rows(), arrow_schema(STRETCHES))]
+        rows = [row for batch in stretches.read(local_desk.url, places, COLUMNS) for row in batch.to_pylist()]
+        local_desk.settle([row for row in rows if row["payload"] in ('{"n":0}', '{"n":1}')])
         away.unlink()
         for _ in range(2):
             run(query)

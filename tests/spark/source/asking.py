@@ -14,8 +14,12 @@ from pyspark.sql.types import StructType
 
 from ackwise.spark.source.lease import LeaseReader
 from ackwise.spark.source.log import LogReader
+from ackwise.spark.source.schemas import STRETCHES
 from ackwise.spark.types import _Parser, arrow_schema
 from pyspark_ackwise import DefaultSource
+
+PLACES = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in STRETCHES.fields)
+"""The schema that a query asks for which wants to know only where messages are."""
 
 Offset = dict[str, Any]
 Row = dict[str, Any]

@@ -71,11 +71,10 @@ class Batches:
         token = uuid.uuid4().hex
         return MapTask(self._plan.url, token, handler, self._plan.group, self._plan.produce, timeout, with_record)
 
-    def columns(self) -> list[str] | None:
-        """What is read of a message: as little as possible. None is everything."""
-        if self._map is None:
-            return None
-        return [*mapping.NEEDED, *(mapping.FOR_RECORD if self._map.with_record else ())]
+    @property
+    def reads(self) -> bool:
+        """Whether tasks read messages themselves, and are told only where they are."""
+        return self._map is not None
 
     def work(self, batch: DataFrame, number: int) -> Counter[str]:
         """Verdicts by name, `rows`, `outputs` and `filtered`."""

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import StructType
 
 from ackwise.core.messages import NewMessage, PlainBatch
 from ackwise.core.settlement import Outcome
@@ -19,8 +20,10 @@ from ackwise.spark.pipelines.records import Answer, Failed, Handler, Item, Recor
 from ackwise.spark.pipelines.texts import Texts
 from ackwise.spark.reach import kept
 from ackwise.spark.settling import MOST_BUNDLES, MOST_BYTES, Neighbours, Row, Settler, Stretch
+from ackwise.spark.source import stretches
+from ackwise.spark.source.schemas import STREAM
 
-CHUNK = 500
+CHUNK = 512
 """Records that go to the function's process at once."""
 CHUNK_BYTES = 4 * 1024 * 1024
 TOGETHER = 8
@@ -39,9 +42,9 @@ RESULTS = (
 
 _RESULT_NAMES = tuple(column.split()[0] for column in RESULTS.split(", "))
 
-NEEDED = ("delivery_id", "message_id", "partition", "payload")
-FOR_RECORD = ("transaction_id", "queue", "priority", "seq", "attempt", "headers", "created_at")
-
+_NEEDED = ("delivery_id", "message_id", "partition", "payload")
+_FOR_RECORD = ("transaction_id", "queue", "priority", "seq", "attempt", "headers", "created_at")
+"""What is read of a message: as little as possible."""
 
 Worked = tuple[pa.RecordBatch, list[Answer]]
 """A chunk of records, and what the function made of them."""
@@ -58,18 +61,22 @@ class MapTask(msgspec.Struct, frozen=True):
     timeout: float | None
     with_record: bool
 
-    def settle(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def settle(self, places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run and settle; the outputs go in one step with their record's settlement."""
         with ours():
-            counts = _Settling(self).run(batches)
+            counts = _Settling(self).run(self._read(places))
             kept(self.url).finish_task()
         yield count_batch(counts)
 
-    def results(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def results(self, places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run only."""
         with ours():
-            for chunk, answers in self.answered(batches):
+            for chunk, answers in self.answered(self._read(places)):
                 yield _result_batch(chunk, answers)
+
+    def _read(self, places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        names = [*_NEEDED, *(_FOR_RECORD if self.with_record else ())]
+        return stretches.read(self.url, places, StructType([STREAM[name] for name in names]))
 
     def answered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Worked]:
         """Each chunk with its answers, when its successor is in the process already."""

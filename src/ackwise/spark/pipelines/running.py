@@ -11,7 +11,6 @@ import msgspec
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
 
 from ackwise.core.commands import ConfigureGroup, giving_back
 from ackwise.core.errors import AckwiseError, Conflict
@@ -25,7 +24,7 @@ from ackwise.spark.pipelines.plan import Plan
 from ackwise.spark.reach import Reach, reach
 from ackwise.spark.refusals import told
 from ackwise.spark.source.options import start_at
-from ackwise.spark.source.schemas import STREAM
+from ackwise.spark.source.schemas import STRETCHES
 
 if TYPE_CHECKING:
     from ackwise.spark.progress import StreamProgress
@@ -151,12 +150,10 @@ class Running:
             "unsettled": "release",
         }
         reader = spark.readStream.format("ackwise").options(**options)
-        columns = self._batches.columns()
-        if plan.schema is not None and columns is None:
+        if self._batches.reads:
+            reader = reader.schema(STRETCHES)
+        elif plan.schema is not None:
             reader = reader.option("payloadSchema", plan.schema.json())
-        if columns is not None:
-            # A schema is what prunes columns: Spark itself reads all of them.
-            reader = reader.schema(StructType([STREAM[name] for name in columns]))
         frame = reader.load()
         if self._progress is not None:
             self._shown.enter_context(self._progress)

@@ -28,7 +28,7 @@ from ackwise.core.queries import GetQueue, GroupStats, HeldRow, LeaseRow, ListGr
 from ackwise.core.settlement import Outcome
 from ackwise.spark.failing import plainly
 from ackwise.spark.reach import Reach, kept, reach
-from ackwise.spark.source import schemas
+from ackwise.spark.source import schemas, stretches
 from ackwise.spark.source.options import SourceOptions
 from ackwise.spark.source.packing import Stretch, Work, dealt
 from ackwise.spark.source.reading import Batches
@@ -55,7 +55,8 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         _check_lengths(options)
         known = schemas.full(schemas.STREAM, options)
-        self._schema = schemas.pruned(asked, known)
+        self._places_only = asked == schemas.STRETCHES
+        self._schema = asked if self._places_only else schemas.pruned(asked, known)
         self._state: _Claims | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -98,14 +99,14 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Work)
-        inside = self._options.payload_schema
-        batches = Batches(self._schema, None if inside is None else from_ddl(inside, "option payloadSchema"))
-        here = kept(self._options.url)
-        stretches = partition.stretches
         context = TaskContext.get()
         if context is not None and context.attemptNumber():
-            stretches = _still_held(here, partition)
-        return batches.read(here.shelf, stretches, partition.lease)
+            partition = _still_held(kept(self._options.url), partition)
+        if self._places_only:
+            return iter([stretches.batch(partition)])
+        inside = self._options.payload_schema
+        batches = Batches(self._schema, None if inside is None else from_ddl(inside, "option payloadSchema"))
+        return batches.read(kept(self._options.url).shelf, partition.stretches, partition.lease)
 
     def commit(self, end: Offset) -> None:
         """Spark says so one batch late and never for the last; `latestOffset` finishes batches instead."""
@@ -128,7 +129,7 @@ def refuse_table(options: SourceOptions) -> None:
         raise BadInput(f"option table is {options.table!r}: tables are read as batches, with spark.read")
 
 
-def _still_held(here: Reach, work: Work) -> list[Stretch]:
+def _still_held(here: Reach, work: Work) -> Work:
     """A task that is run again leaves out what its first attempt has settled."""
     assert work.lease is not None
     held: list[HeldRow] = here.transport.ask(ListHeld(lease_id=ids.lease_id(*work.lease)))
@@ -138,7 +139,7 @@ def _still_held(here: Reach, work: Work) -> list[Stretch]:
             lo, hi = max(one.lo, row.lo), min(one.hi, row.hi)
             if row.lane == one.lane and lo < hi:
                 rest.append(msgspec.structs.replace(one, lo=lo, hi=hi))
-    return rest
+    return Work(rest, work.lease)
 
 
 class _Claims:
@@ -331,12 +332,12 @@ class _Claims:
         if not claimed.grants:
             return []
         self._renewer.keep(claimed.lease_id, now=True)
-        stretches = [
+        granted = [
             Stretch(g.lane, g.queue, g.partition, g.partition_id, g.priority, g.lo, g.hi, g.attempt)
             for g in claimed.grants
         ]
         lease = (claimed.lease_no, claimed.tag)
-        piles = dealt(stretches, self._options.partitions, split=self._order == "relaxed")
+        piles = dealt(granted, self._options.partitions, split=self._order == "relaxed")
         return [Work(pile, lease) for pile in piles]
 
     def report(self) -> Offset:

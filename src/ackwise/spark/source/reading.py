@@ -37,10 +37,16 @@ class Batches:
         self, shelf: Shelf, stretches: Iterable[Stretch], lease: tuple[int, int] | None
     ) -> Iterator[pa.RecordBatch]:
         for stretch in stretches:
-            for page in shelf.pages([(stretch.lane, stretch.lo, stretch.hi)], self._wanted):
-                batch = self._batch(page, stretch, lease)
+            for _, batch in self.pages(shelf, stretch, lease):
                 for at in range(0, batch.num_rows, ROWS):
                     yield batch.slice(at, ROWS)
+
+    def pages(
+        self, shelf: Shelf, stretch: Stretch, lease: tuple[int, int] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """A page at a time, each with the seq behind its last."""
+        for page in shelf.pages([(stretch.lane, stretch.lo, stretch.hi)], self._wanted):
+            yield int(page.seqs[-1]) + 1, self._batch(page, stretch, lease)
 
     def _batch(self, page: Page, stretch: Stretch, lease: tuple[int, int] | None) -> pa.RecordBatch:
         found = dict(page.columns)

@@ -46,6 +46,22 @@ STREAM = _struct(
 )
 """What a stream hands out."""
 
+STRETCHES = _struct(
+    {
+        "lane": _LONG,
+        "queue": _TEXT,
+        "partition": _TEXT,
+        "partition_id": _TEXT,
+        "priority": _INT,
+        "lo": _LONG,
+        "hi": _LONG,
+        "attempt": _INT,
+        "lease_no": _LONG,
+        "lease_tag": _LONG,
+    }
+)
+"""What a stream hands out to whoever asks for exactly this: where messages are, instead of them."""
+
 TABLES = {
     "messages": _struct(
         {
