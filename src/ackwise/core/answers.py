@@ -10,6 +10,7 @@ import msgspec
 from ackwise.core import ids
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import Claim
+from ackwise.core.learning import learn
 from ackwise.core.messages import Message, Receipt
 from ackwise.core.settlement import Reason, Verdict
 
@@ -216,6 +217,9 @@ class Handed(msgspec.Struct):
 
     claimed: Claimed
     messages: Sequence[Message]
+
+
+learn(Settled)
 
 
 def nothing(claim: Claim, why: EmptyReason) -> Handed:

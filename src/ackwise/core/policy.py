@@ -10,6 +10,7 @@ import msgspec
 
 from ackwise.core import limits
 from ackwise.core.errors import BadInput
+from ackwise.core.learning import learn
 
 Exclusivity = Literal["partition", "queue", "none"]
 Order = Literal["strict", "relaxed"]
@@ -175,3 +176,6 @@ def parse_policy(fields: dict[str, Any]) -> QueuePolicy:
         return msgspec.convert(fields, QueuePolicy).check()
     except msgspec.ValidationError as problem:
         raise BadInput(f"queue policy: {problem}") from None
+
+
+learn(QueuePolicy, GroupPolicy)

@@ -23,6 +23,7 @@ MAX_BYTES = 64 * 1024
 _HEADER = struct.Struct("<BBHIIII")
 _TWO = struct.Struct("<ii")
 _PLAIN = Extras()
+_extras = msgspec.json.Decoder(Extras).decode
 _VERSION = 1
 _EXPLICIT_IDS, _HAS_EXTRAS, _HUSK = 1, 2, 4
 _SWAP = sys.byteorder == "big"
@@ -177,7 +178,7 @@ class Segment:
 
     def extras(self, seq: int) -> Extras:
         raw = self._cell(self._ext_at, seq - self.first) if self._flags & _HAS_EXTRAS else b""
-        return msgspec.json.decode(raw, type=Extras) if raw else _PLAIN
+        return _extras(raw) if raw else _PLAIN
 
     def cells(self, lo: int, hi: int) -> tuple[list[int], list[str], list[bytes], list[bytes] | None]:
         """(ids, transaction ids, payloads, extras where there are any) of [lo, hi), cut out in one go."""

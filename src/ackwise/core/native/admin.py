@@ -24,6 +24,7 @@ from ackwise.core.commands import (
     Replay,
     SeekGroup,
 )
+from ackwise.core.learning import learn
 from ackwise.core.messages import JSON, Extras, Message
 
 AdminCommand = (
@@ -140,6 +141,7 @@ def _read_message(kind: type, value: object) -> object:
     return Message(_Alone(shown), shown.lane, shown.seq, shown.created_at)
 
 
+learn(_Shown)
 COMMANDS = msgspec.json.Decoder(AdminCommand)
 QUERIES = msgspec.json.Decoder(AnyQuery)
 _ADMIN = get_args(AdminCommand)

@@ -10,6 +10,7 @@ import msgspec
 
 from ackwise.core.answers import QueueInfo
 from ackwise.core.errors import BadInput
+from ackwise.core.learning import learn
 from ackwise.dialects.hosts import is_loopback
 from ackwise.dialects.pushpop import words
 from ackwise.dialects.pushpop.asking import whole
@@ -79,3 +80,6 @@ def noted(info: QueueInfo) -> Target | None:
         return msgspec.convert(found, Target) if found else None
     except msgspec.ValidationError:
         return None
+
+
+learn(Target)
