@@ -6,6 +6,7 @@ import ctypes
 import faulthandler
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -182,6 +183,74 @@ def test_a_death_that_no_record_explains_is_an_error(process: Make) -> None:
         process(lambda record: lambda: record).run([1], blame)
 
 
+def test_what_was_told_before_a_death_is_not_done_again(process: Make, tmp_path: Path) -> None:
+    """A function that takes longer than the pipe is told about at once."""
+
+    def notes(record: Any) -> Any:
+        with (tmp_path / "calls").open("a") as calls:
+            calls.write(f"{record}\n")
+        time.sleep(2 * isolation.TELL_EVERY)
+        return deadly(record)
+
+    records = [*range(10), "exit", *range(10, 20), "killed"]
+    answers = process(notes).run(records, blame)
+    assert [answer for answer in answers if isinstance(answer, int)] == list(range(20))
+    assert (tmp_path / "calls").read_text().split() == [str(record) for record in records]
+
+
+def test_a_late_record_that_ends_before_it_is_killed(process: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its neighbour is at work by then, and is not charged."""
+    real, ended = os.kill, threading.Event()
+
+    def hesitates(pid: int, how: int) -> None:
+        while one._at[0] == 0:
+            ended.wait(0.001)
+        real(pid, how)
+
+    def handle(record: Any) -> Any:
+        time.sleep(0.3 if record == "slow" else 0.1)
+        return record
+
+    one = process(handle, 0.2)
+    with monkeypatch.context() as patched:
+        patched.setattr(isolation.os, "kill", hesitates)
+        assert one.run(["slow", "next", "last"], blame) == ["slow", "next", "last"]
+
+
+def test_a_large_chunk_for_one_whose_child_still_holds_its_pipe(process: Make, tmp_path: Path) -> None:
+    def forks(record: Any) -> int:
+        if record == b"fork" and not os.fork():
+            while not (tmp_path / "over").exists():
+                time.sleep(0.01)
+            os._exit(0)
+        return len(record)
+
+    one = process(forks)
+    assert one.run([b"fork"], blame) == [4]
+    os.kill(one._pid, signal.SIGKILL)
+    assert one.run([b"x" * 3_000_000], blame) == [3_000_000]
+    (tmp_path / "over").touch()
+
+
+def test_nobody_waits_for_what_was_given_up(process: Make, tmp_path: Path) -> None:
+    def touches(record: str) -> int:
+        (tmp_path / record).touch()
+        while record == "first":
+            time.sleep(0.01)
+        return os.getpid()
+
+    one = process(touches)
+    one.begin(["first", "second"])
+    while not (tmp_path / "first").exists():
+        time.sleep(0.001)
+    pid = one._pid
+    one.give_up()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert one.run(["third"], blame) != [pid]
+    assert not (tmp_path / "second").exists()
+
+
 def test_a_death_while_nothing_runs_is_nobodys_fault(process: Make) -> None:
     one = process(deadly)
     os.kill(one._pid, signal.SIGKILL)
@@ -195,7 +264,7 @@ def open_files() -> int:
 def test_nothing_is_left_behind(process: Make) -> None:
     one = process(deadly)
     before = open_files()
-    one.run(["exit", "segfault"] * 5, blame)
+    one.run([*(["exit", "segfault"] * 5), 1], blame)
     assert open_files() == before
     pid = one._pid
     one.close()

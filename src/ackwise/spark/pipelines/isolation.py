@@ -8,6 +8,7 @@ alone, and forks the next process for the others. No task fails, and nobody else
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 import pickle
@@ -20,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ackwise.core.errors import AckwiseError
 from ackwise.spark.reach import let_go
@@ -29,13 +30,24 @@ _LENGTH = struct.Struct("<Q")
 _PR_SET_PDEATHSIG = 1
 MOST_UNEXPLAINED = 3
 LOOK_EVERY = 0.05
-_LATE, _DEAD = "late", "dead"
+TELL_EVERY = 0.002
+"""Seconds of finished work that are done again, at most, when a record kills its process."""
+PIPE_BYTES = 1 << 20
 
 
 class WorkerDied(AckwiseError):
     """The process that ran the function died."""
 
     code = "worker_died"
+
+
+class _Death(NamedTuple):
+    """How a process ended, and at which record: -1 between records."""
+
+    why: str
+    kind: str
+    culprit: int
+    late: bool = False
 
 
 Handle = Callable[[Any], Any]
@@ -60,13 +72,18 @@ class Runner:
 
     def begin(self, records: Sequence[Any]) -> None:
         """Hand records over. The process works on them while the caller does something else until it must `finish`."""
-        if self._asked is not None:
-            # Whoever asked before came to grief; nobody wants those answers.
-            self._end()
+        self.give_up()
         if not self._pid:
             self._fork()
         self._asked = records
-        self._send(records)
+        if len(records):
+            self._send(records)
+
+    def give_up(self) -> None:
+        """Whoever asked came to grief: nobody wants the answers, and nothing more is to be done for them."""
+        if self._asked is not None:
+            self._asked = None
+            self._end()
 
     def finish(self, blame: Blame) -> list[Any]:
         """The answer for each record; for one that killed its process, what `blame(record, why, kind)` says.
@@ -78,54 +95,69 @@ class Runner:
         answers: dict[int, Any] = {}
         left = list(range(len(records)))
         unexplained = 0
-        while True:
-            found = self._answers()
-            if isinstance(found, list):
-                self._asked = None
-                answers |= zip(left, found, strict=True)
-                return [answers[at] for at in range(len(records))]
-            why, kind = found
-            culprit = self._at[0]
-            if culprit < 0 or culprit >= len(left):
+        while left:
+            found, death = self._answers(len(left))
+            answers |= zip(left, found, strict=False)
+            if death is not None and len(found) <= death.culprit < len(left):
+                at = left[death.culprit]
+                answers[at] = blame(records[at], death.why, death.kind)
+            elif death is not None and not death.late:
                 unexplained += 1
                 if unexplained >= MOST_UNEXPLAINED:
-                    raise WorkerDied(f"the process that runs the function died between records: {why}")
-            else:
-                at = left[culprit]
-                answers[at] = blame(records[at], why, kind)
-            self._fork()
+                    raise WorkerDied(f"the process that runs the function died between records: {death.why}")
             left = [at for at in left if at not in answers]
-            self._send([records[at] for at in left])
+            if left:
+                self._fork()
+                self._send([records[at] for at in left])
+        self._asked = None
+        return [answers[at] for at in range(len(records))]
 
     def _send(self, records: Sequence[Any]) -> None:
+        """When the process is dead that is found out when its answers are waited for."""
         self._at[0] = -1
-        with suppress(BrokenPipeError, ConnectionResetError):
-            _write(self._to, pickle.dumps(records, pickle.HIGHEST_PROTOCOL))
+        rest = memoryview(_framed(pickle.dumps(records, pickle.HIGHEST_PROTOCOL)))
+        while rest:
+            try:
+                rest = rest[os.write(self._to, rest) :]
+            except BlockingIOError:
+                # A child of the process may hold its pipe open though nobody reads it any more.
+                if not select.select([], [self._to], [], LOOK_EVERY)[1] and self._dead():
+                    return
+            except (BrokenPipeError, ConnectionResetError):
+                return
 
-    def _answers(self) -> list[Any] | tuple[str, str]:
-        """What it says, or how the process died."""
-        end = self._wait()
-        body = _read(self._piece) if end is None else None
-        if body is None:
-            return self._buried(late=end is _LATE)
-        found: list[Any] = pickle.loads(body)  # noqa: S301 - our own child wrote it
-        return found
+    def _answers(self, count: int) -> tuple[list[Any], _Death | None]:
+        """What it says about so many records; if it died, about those before, and how."""
+        found: list[Any] = []
+        late: int | None = None
+        while len(found) < count:
+            killed_at = self._wait()
+            if killed_at is not None:
+                late = killed_at
+                continue  # what it had said before counts
+            body = _read(self._piece)
+            if body is None:
+                return found, self._buried(late)
+            found += pickle.loads(body)  # noqa: S301 - our own child wrote it
+        if late is not None:
+            self._buried(late)
+        return found, None
 
-    def _wait(self) -> str | None:
-        """None when something can be read; else how it ended: killed because one record took too long, or dead.
+    def _wait(self) -> int | None:
+        """None when something can be read, or will never be; else which record took so long that it was killed.
 
         A child of the process may hold its pipe open, so that it is dead does not show there.
         """
         seen, since = self._at[0], time.monotonic()
         while not self._readable():
             if self._dead():
-                return None if self._readable() else _DEAD
+                return None
             now = time.monotonic()
             if self._at[0] != seen:
                 seen, since = self._at[0], now
             elif self._timeout is not None and now - since > self._timeout:
                 os.kill(self._pid, signal.SIGKILL)
-                return _LATE
+                return int(seen)
         return None
 
     def _readable(self) -> bool:
@@ -141,14 +173,17 @@ class Runner:
                 return b""
         return os.read(self._from, size)
 
-    def _buried(self, *, late: bool) -> tuple[str, str]:
+    def _buried(self, late: int | None) -> _Death:
         _, status = os.waitpid(self._pid, 0)
         self._pid = 0
-        if late:
-            return f"it took longer than {self._timeout:g} seconds", "TimeoutError"
+        culprit = int(self._at[0])
+        if late is not None:
+            # If it came to the next one before it was killed, it was not that one's fault.
+            why = f"it took longer than {self._timeout:g} seconds"
+            return _Death(why, "TimeoutError", culprit if culprit == late else -1, late=True)
         code = os.waitstatus_to_exitcode(status)
         how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
-        return f"the process that ran it died: {how}", WorkerDied.__name__
+        return _Death(f"the process that ran it died: {how}", WorkerDied.__name__, culprit)
 
     def close(self) -> None:
         self._end()
@@ -171,8 +206,9 @@ class Runner:
         # Neither SQLite nor a socket survives a fork; they are opened again when the next chunk is settled.
         let_go()
         self._hang_up()
-        theirs_in, self._to = os.pipe()
-        self._from, theirs_out = os.pipe()
+        theirs_in, self._to = _pipe()
+        self._from, theirs_out = _pipe()
+        os.set_blocking(self._to, False)
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
@@ -189,12 +225,17 @@ def _serve(handle: Handle, mark: memoryview, inbox: int, outbox: int, others: tu
     try:
         _set_apart(others, parent)
         while (body := _read(partial(os.read, inbox))) is not None:
-            answers = []
+            answers: list[Any] = []
+            said = time.monotonic()
             for at, record in enumerate(pickle.loads(body)):  # noqa: S301 - our own parent wrote it
                 mark[0] = at
                 answers.append(handle(record))
+                # What was told is not done again if a later record kills us.
+                if time.monotonic() > said + TELL_EVERY:
+                    _tell(outbox, answers)
+                    answers, said = [], time.monotonic()
             mark[0] = -1
-            _write(outbox, pickle.dumps(answers, pickle.HIGHEST_PROTOCOL))
+            _tell(outbox, answers)
         code = 0
     finally:
         os._exit(code)
@@ -217,8 +258,20 @@ def _set_apart(others: tuple[int, int], parent: int) -> None:
         os._exit(0)
 
 
-def _write(end: int, body: bytes) -> None:
-    view = memoryview(_LENGTH.pack(len(body)) + body)
+def _pipe() -> tuple[int, int]:
+    """With room for what is usually said, so that neither side waits for the other to read."""
+    ends = os.pipe()
+    with suppress(OSError, AttributeError):
+        fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return ends
+
+
+def _framed(body: bytes) -> bytes:
+    return _LENGTH.pack(len(body)) + body
+
+
+def _tell(end: int, answers: list[Any]) -> None:
+    view = memoryview(_framed(pickle.dumps(answers, pickle.HIGHEST_PROTOCOL)))
     while view:
         view = view[os.write(end, view) :]
 

@@ -82,16 +82,18 @@ class MapTask(msgspec.Struct, frozen=True):
         """Each chunk with its answers, when its successor is in the process already."""
         process = runner(self.token, self.handler, self.timeout)
         before: pa.RecordBatch | None = None
-        for batch in batches:
-            for chunk in _chunks(batch):
+        try:
+            for chunk in (chunk for batch in batches for chunk in _chunks(batch)):
                 items = _items(chunk, self.with_record)
                 answers = None if before is None else process.finish(_blamed)
                 process.begin(items)
                 if answers is not None:
                     yield before, answers
                 before = chunk
-        if before is not None:
-            yield before, process.finish(_blamed)
+            if before is not None:
+                yield before, process.finish(_blamed)
+        finally:
+            process.give_up()
 
 
 def _blamed(_: Any, why: str, kind: str) -> Answer:
