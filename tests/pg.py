@@ -96,7 +96,9 @@ def _remove_leftovers() -> None:
             continue
         if not any(_alive(pid) for pid in users):
             with contextlib.suppress(OSError, ValueError, IndexError):
-                os.kill(int((folder / "postmaster.pid").read_text().splitlines()[0]), signal.SIGQUIT)
+                pid = int((folder / "postmaster.pid").read_text().splitlines()[0])
+                if str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGQUIT)
             shutil.rmtree(folder, ignore_errors=True)
 
 

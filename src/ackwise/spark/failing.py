@@ -78,4 +78,9 @@ def reason(problem: BaseException) -> str:
     first = lines[0] if lines else type(problem).__name__
     if first.startswith("Job aborted"):
         first = first.rpartition("Exception: ")[2]
-    return _STATE.sub("", _CONDITION.sub("", first)) or type(problem).__name__
+    found = _STATE.sub("", _CONDITION.sub("", first)).strip()
+    if found.endswith("terminated with exception:"):
+        # What ended the query has a name and no message.
+        cause = str(getattr(problem, "_cause", None) or "nobody knows why").splitlines()[0]
+        found += " the process of its source died" if "EOFException" in cause else f" {cause}"
+    return found or type(problem).__name__

@@ -178,9 +178,11 @@ class Settler:
         gone = [row for row in rows if not _holds(held, row.delivery_id)]
         counts: Counter[str] = Counter()
         if gone:
-            # Settled without their outputs, which settles nothing: it only asks why they were refused.
-            for row, answer in zip(gone, self._send([_settlement(row) for row in gone]), strict=True):
-                counts[answer.verdict.value] += 1
+            # A release of what is not held settles nothing: it only asks why they were refused.
+            asked = [Settlement(selector=ByDelivery(row.delivery_id), outcome=Outcome.RELEASE) for row in gone]
+            for row, answer in zip(gone, self._send(asked), strict=True):
+                verdict = Verdict.STALE if answer.verdict is Verdict.RELEASED else answer.verdict
+                counts[verdict.value] += 1
                 if answer.verdict is Verdict.ALREADY:
                     counts[OUTPUTS_BEFORE] += len(row.outputs)
         if not rest:

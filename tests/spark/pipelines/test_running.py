@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +51,59 @@ def test_it_goes_on_until_it_is_stopped_and_then_from_there(
     names = {str(lease.key).partition("/")[0] for lease in local_desk.leases(live_only=False)}
     assert names == {"g"}
     assert billing(spark, local_desk).run(checkpoint).batches == 0
+
+
+def sources(spark: SparkSession) -> list[int]:
+    """The Python processes in which sources live, beside the driver."""
+    driver = str(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            if parent == driver and b"python_streaming_source_runner" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+def test_what_ends_it_is_told_to_whoever_waits(spark: SparkSession, local_desk: Desk, tmp_path: Path) -> None:
+    """Also when it had no last words; and what it held is free at once."""
+    local_desk.number(5)
+    others = sources(spark)
+    running = billing(spark, local_desk).start(str(tmp_path / "checkpoint"))
+    until(lambda: running.lag() == 0)
+    assert not running.await_termination(0.01)
+    (source,) = set(sources(spark)) - set(others)
+    os.kill(source, signal.SIGKILL)
+    with pytest.raises(PipelineFailed, match=r"terminated with exception: the process of its source died$"):
+        running.await_termination(60)
+    assert local_desk.leases() == []
+    assert running.totals.acked == 5
+
+
+def test_a_lease_that_is_lost_in_the_middle_of_a_batch(spark: SparkSession, local_desk: Desk, tmp_path: Path) -> None:
+    """What was worked on under it is not settled, pushes nothing, and comes again."""
+    local_desk.number(20)
+    began, go = tmp_path / "began", tmp_path / "go"
+
+    def waits(order: dict[str, Any]) -> dict[str, Any]:
+        began.touch()
+        while not go.exists():
+            time.sleep(0.01)
+        return order
+
+    def lose() -> None:
+        until(began.exists)
+        local_desk.expire()
+        go.touch()
+
+    losing = threading.Thread(target=lose)
+    losing.start()
+    steps = pipeline(spark, local_desk.url).consume("q", "g").map(waits, returns="n long").produce("out")
+    totals = steps.run(str(tmp_path / "checkpoint"))
+    losing.join()
+    assert (totals.acked, totals.stale, totals.outputs, totals.dead) == (20, 20, 20, 0)
+    assert local_desk.counts() == {"acked": 20}
+    assert len(local_desk.payloads("out")) == 20
 
 
 def test_whoever_starts_from_the_checkpoint_takes_over_at_once(

@@ -141,7 +141,9 @@ class Batches:
                     ]
                 )
                 self._settle(source.filter(~f.col("delivery_id").isin(list(found))), number, counts, again=True)
-            return counts + self._rest(first["delivery_id"])
+            counts += self._rest(first["delivery_id"])
+            counts[Verdict.STALE.value] += counts["rows"] - sum(counts[verdict.value] for verdict in Verdict)
+            return counts
 
     def _evaluate(self, part: DataFrame) -> None:
         """Have a part of a batch transformed, and nothing done with it."""
@@ -201,7 +203,8 @@ class Batches:
         return _counted(rows, BundleTask(self._plan.url, self._plan.group, produce).settle)
 
     def _rest(self, delivery_id: str) -> Counter[str]:
-        """What has no output is done: it was filtered out, or there is nothing to produce."""
+        """What has no output is done: it was filtered out, or there is nothing to produce. None of it, if it is held
+        no longer."""
         lease = ByLease(delivery_id.partition(".")[0])
         answers: list[Settled] = self._transport.send(Settle(entries=[Settlement(selector=lease, outcome=Outcome.ACK)]))
         done = answers[0].count if answers[0].verdict is Verdict.ACKED else 0

@@ -101,7 +101,12 @@ class Running:
     ) -> Totals:
         """Until nothing is left, or `stop` is set. Without anything to do Spark is not troubled at all."""
         running = cls._ready(spark, plan, checkpoint, progress=progress)
-        if running._done():
+        try:
+            done = running._done()
+        except BaseException:
+            running._reach.close()
+            raise
+        if done:
             running._close()
             return running.totals
         running._start(spark, "0 seconds")
@@ -131,6 +136,7 @@ class Running:
                 self._query = self._started(spark, trigger)
                 self._spark = spark
         except BaseException:
+            self._shown.close()
             self._reach.close()
             raise
 
@@ -179,7 +185,9 @@ class Running:
         self._show()
 
     def _show(self, *, done: bool = False) -> None:
-        if self._progress is not None:
+        if self._progress is None:
+            return
+        with suppress(AckwiseError):  # a look that failed is no reason to stop
             self._progress.update(self.totals.rows, self.totals.outcomes(), self.lag(), done=done)
 
     def lag(self) -> int:
@@ -215,11 +223,12 @@ class Running:
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until it is stopped, or fails: then the error is raised."""
         try:
-            ended = self.query.awaitTermination(timeout)  # type: ignore[arg-type]
+            if not self.query.awaitTermination(timeout) and self.query.isActive:  # type: ignore[arg-type]
+                return False
         except PySparkException:
-            ended = True
-        if self.query.isActive:
-            return bool(ended)
+            # It has failed, and is told so before it has ended.
+            with suppress(PySparkException):
+                self.query.awaitTermination()
         self._close()
         self._raise()
         return True
@@ -237,16 +246,21 @@ class Running:
     def _close(self) -> None:
         if not self._closed.acquire(blocking=False):
             return
-        if not self._succeeded():
-            self._give_back()
-        self._show(done=True)
-        self._shown.close()
-        self._reach.close()
+        try:
+            if not self._succeeded():
+                self._give_back()
+            self._show(done=True)
+        finally:
+            self._shown.close()
+            self._reach.close()
 
     def _succeeded(self) -> bool:
         """Whether another run is at work on our checkpoint: it has our name, and what is held is its."""
-        active = () if self._spark is None else self._spark.streams.active
-        return any(one.id == self.query.id for one in active)
+        if self._query is None or self._spark is None:
+            return False
+        # We are listed ourselves for a moment after our end.
+        mine = self._query.id, self._query.runId
+        return any(one.id == mine[0] and one.runId != mine[1] for one in self._spark.streams.active)
 
     def _give_back(self) -> None:
         """Claims of ours that are still held: a release costs nothing, and nobody has to wait for them."""
