@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -167,6 +168,29 @@ def test_aggregates_are_written(spark: SparkSession, local_desk: Desk, tmp_path:
     rows = spark.read.json(str(tmp_path / "sums")).groupBy("rest").agg(f.sum("total").alias("total")).collect()
     assert {row["rest"]: row["total"] for row in rows} == {rest: sum(range(rest, 30, 3)) for rest in range(3)}
     assert (totals.acked, totals.rows) == (30, 30)
+
+
+@pytest.mark.long
+def test_a_record_that_kills_the_process_of_a_udf(spark: SparkSession, local_desk: Desk) -> None:
+    """Spark tries such a task four times before it gives up, at every step of the search."""
+    local_desk.configure(retry_limit=1)
+    local_desk.number(3)
+
+    @f.udf("long", useArrow=False)
+    def deadly(n: int) -> int:
+        if n == 2:
+            os._exit(3)
+        return n
+
+    totals = (
+        consuming(spark, local_desk)
+        .transform(lambda rows: rows.select("delivery_id", deadly("n").alias("m")))
+        .produce("out")
+        .run()
+    )
+    (letter,) = local_desk.dead()
+    assert (letter.transaction_id, letter.error_type) == ("t2", "TransformFailed")
+    assert (totals.acked, totals.dead, len(produced(local_desk))) == (2, 1, 2)
 
 
 def test_a_record_that_breaks_an_expression_is_charged_alone(spark: SparkSession, local_desk: Desk) -> None:
