@@ -19,8 +19,10 @@ from ackwise.core.settlement import Outcome
 from ackwise.spark.reach import let_go
 from ackwise.store.clock import ManualClock
 from tests.pg import FACTORIES
-from tests.server.running import PATIENCE, Running
+from tests.server.running import Running
 
+PATIENCE = 120.0
+"""Seconds: the first query of a session takes half a minute where others keep the cores busy."""
 Row = dict[str, Any]
 
 

@@ -92,9 +92,11 @@ def test_a_lease_that_is_lost_in_the_middle_of_a_batch(spark: SparkSession, loca
         return order
 
     def lose() -> None:
-        until(began.exists)
-        local_desk.expire()
-        go.touch()
+        try:
+            until(began.exists)
+            local_desk.expire()
+        finally:
+            go.touch()
 
     losing = threading.Thread(target=lose)
     losing.start()
