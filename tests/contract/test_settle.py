@@ -126,6 +126,20 @@ def test_by_transaction_id_and_lease_a_failure_said_again_is_already(desk: Desk,
     assert desk.retry(by_id(held[4], lease_id=held[4].lease_id, group="g")) == ["unknown"]
 
 
+def test_by_transaction_id_and_lease_what_is_fenced_is_stale_as_soon_as_the_lease_let_it_go(
+    desk: Desk, held: list[Delivery]
+) -> None:
+    failed, released, acked, dead, _ = [by_id(one, lease_id=one.lease_id, fenced=True) for one in held]
+    assert (desk.retry(failed), desk.release(released)) == (["retried"], ["released"])
+    assert (desk.ack(acked), desk.reject(dead)) == (["acked"], ["dead"])
+    before = desk.everything()
+    assert (desk.retry(failed), desk.release(released), desk.ack(failed)) == (["stale"], ["stale"], ["stale"])
+    assert (desk.retry(acked), desk.reject(dead)) == (["already"], ["already"]), "what ended has ended"
+    assert desk.everything() == before
+    desk.claim()
+    assert desk.retry(failed) == ["stale"], "somebody else has it"
+
+
 def test_by_transaction_id_never_handed_out(desk: Desk) -> None:
     desk.number(2)
     got = desk.take()
