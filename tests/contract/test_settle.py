@@ -221,6 +221,48 @@ def test_an_ack_in_the_call_that_rejects_the_message_is_none(desk: Desk, held: l
     ]
 
 
+@pytest.mark.parametrize("rewind", [False, True])
+def test_an_ack_of_what_was_dropped_is_none(desk: Desk, rewind: bool) -> None:
+    """Where no dead letters are kept nothing is left that could be looked up."""
+    how = {"on_failure": "rewind", "exclusivity": "partition"} if rewind else {}
+    desk.configure(dead_letters=False, retry_limit=1, **how)
+    desk.number(3)
+    lease_id = (hand := desk.claim()).lease_id
+    acked, dropped, third = hand.deliveries
+    answers = desk.settle(entry(acked), entry(dropped, "retry"))
+    assert [a.verdict for a in answers] == ["acked", "dead"]
+    (both,) = [c.ByRange(lease_id, acked.lane, 0, 2)]
+    for selector, unacked in (
+        (acked, False),
+        (dropped, True),
+        (by_id(acked, lease_id=lease_id), False),
+        (by_id(dropped, lease_id=lease_id), True),
+        (both, True),
+    ):
+        (answer,) = desk.settle(entry(selector))
+        assert (answer.verdict, answer.unacked) == ("already", unacked)
+        (answer,) = desk.settle(entry(selector, "retry"))
+        assert (answer.verdict, answer.unacked) == ("already", False), "the failure was recorded"
+    desk.release(third)
+    (alone,) = desk.claim().deliveries
+    assert desk.reject(c.ByLease(alone.lease_id)) == ["dead"]
+    answers = desk.settle(entry(alone), entry(c.ByLease(alone.lease_id)), entry(dropped), entry(acked))
+    assert [(a.verdict, a.unacked) for a in answers] == [("already", unacked) for unacked in (True, True, True, False)]
+
+
+def test_an_ack_in_the_call_that_drops_the_message_is_none(desk: Desk) -> None:
+    desk.configure(dead_letters=False)
+    desk.number(2)
+    one, other = desk.claim().deliveries
+    answers = desk.settle(entry(one, "reject"), entry(one), entry(other), entry(other))
+    assert [(a.verdict, a.unacked) for a in answers] == [
+        ("dead", False),
+        ("already", True),
+        ("acked", False),
+        ("already", False),
+    ]
+
+
 def test_a_lease_that_failed_bit_by_bit_has_nothing_left_to_ack(desk: Desk, held: list[Delivery]) -> None:
     desk.retry(*held)
     (answer,) = desk.settle(entry(c.ByLease(held[0].lease_id)))

@@ -72,7 +72,7 @@ class ByTransaction(msgspec.Struct, frozen=True, tag="transaction"):
     unheld: bool = False
     """Without a lease also a message that nobody holds now is settled, if it was handed out before."""
     fenced: bool = False
-    """With a lease: what it failed or gave back before, and is outstanding still, is `stale` as if it were another's."""
+    """With a lease: what it failed or gave back before, and has not ended, is `stale`, as if it were another's."""
 
 
 class ByRange(msgspec.Struct, frozen=True, tag="range"):

@@ -240,10 +240,10 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
         if isinstance(settled, dict):
             return [text.encode() for text in _all_acked(acks, settled, words)]
         for ack, one in zip(acks, settled, strict=True):
+            fails = one.verdict in _HEARD and outcome_of(ack.status, words) is not Outcome.ACK
             # Only the newer clients send a text with a failure that they report by themselves.
-            if ack.from_sdk and ack.error and ack.leaseId and one.verdict in _HEARD and not one.lease_ended:
-                if outcome_of(ack.status, words) is not Outcome.ACK:
-                    _note_failure(host, ack.partitionId, ack.leaseId, words)
+            if fails and ack.from_sdk and ack.error and ack.leaseId and not one.lease_ended:
+                _note_failure(host, ack.partitionId, ack.leaseId, words)
         return [encode(item(i, ack, s, words)) for i, (ack, s) in enumerate(zip(acks, settled, strict=True))]
 
     async def one(call: Call) -> Answer:

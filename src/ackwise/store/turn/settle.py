@@ -247,7 +247,9 @@ def _resolve_transaction(turn: Turn, selector: ByTransaction, *, acks: bool) -> 
         if named is not None and named.was_lost(lane, seq):
             return Settled(Verdict.STALE)
         where_dead = {"lane": lane, "grp": group.id, "lo": seq, "hi": seq + 1}
-        return Settled(Verdict.ALREADY, unacked=acks and turn.session.row("dead_any", where_dead) is not None)
+        dropped = named is not None and named.grp == group.id and named.was_dropped(lane, seq)
+        died = acks and (dropped or turn.session.row("dead_any", where_dead) is not None)
+        return Settled(Verdict.ALREADY, unacked=died)
     holder = turn.lease(spans[0].lease) if spans[0].lease is not None else None
     if selector.unheld and selector.lease_id is None and (holder is None or not holder.live(turn.now)):
         return _unheld(turn, group, holder, lane, seq)

@@ -84,7 +84,8 @@ def extend(turn: Turn, command: Extend) -> Extended:
     if lease is None:
         return Extended(Verdict.UNKNOWN, None)
     if not lease.live(turn.now):
-        return Extended(Verdict.ALREADY if lease.end_kind in (SETTLED, BURIED) else Verdict.STALE, None)
+        finished = lease.end_kind in (SETTLED, BURIED) and not lease.returned and not lease.lost
+        return Extended(Verdict.ALREADY if finished else Verdict.STALE, None)
     deadline = turn.now + command.lease if command.lease is not None else lease.deadline + (command.add or 0)
     if command.keep_later:
         deadline = max(deadline, lease.deadline)
