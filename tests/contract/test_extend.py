@@ -11,7 +11,7 @@ from ackwise.core.answers import Extended
 from ackwise.core.errors import BadInput
 from ackwise.core.limits import MICROS
 from ackwise.core.settlement import Outcome
-from tests.contract.support import Desk, counts
+from tests.contract.support import Desk, counts, entry
 
 
 def extend(desk: Desk, lease_id: str, **how: Any) -> Extended:
@@ -95,3 +95,50 @@ def test_an_extended_lease_survives_the_sweep(desk: Desk) -> None:
     desk.advance(11)
     assert desk.sweep("expire") == {"expire": 0}
     assert counts(desk.group()) == {"held": 1}
+
+
+@pytest.mark.parametrize("outcome", ["retry", "release"])
+@pytest.mark.parametrize("bulk", [False, True])
+def test_of_a_lease_that_gave_something_back_before_it_was_finished_it_is_stale(
+    desk: Desk, outcome: str, bulk: bool
+) -> None:
+    desk.number(3)
+    desk.number(1, partition="other")
+    hand = desk.claim(bulk=bulk)
+    one, *rest = hand.deliveries
+    assert desk.settle(entry(one, outcome))[0].verdict.settled
+    assert extend(desk, hand.lease_id, lease=MICROS).verdict is None, "it holds the others"
+    assert desk.ack(*rest) == ["acked"] * 3
+    assert extend(desk, hand.lease_id, lease=MICROS).verdict == "stale"
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_where_failures_rewind_the_rest_of_a_lease_is_somebody_elses(desk: Desk, whole: bool) -> None:
+    desk.configure(on_failure="rewind", exclusivity="partition")
+    desk.number(3)
+    hand = desk.claim()
+    assert desk.retry(c.ByLease(hand.lease_id) if whole else hand.deliveries[0]) == ["retried"]
+    assert extend(desk, hand.lease_id, lease=MICROS).verdict == "stale"
+    hand = desk.claim()
+    assert desk.reject(c.ByLease(hand.lease_id) if whole else hand.deliveries[0]) == ["dead"]
+    assert extend(desk, hand.lease_id, lease=MICROS).verdict == "stale", "of three only one is dead"
+
+
+def test_where_failures_rewind_a_lease_of_which_everything_is_dead_is_finished(desk: Desk) -> None:
+    desk.configure(on_failure="rewind", exclusivity="partition")
+    desk.number(1)
+    desk.number(1, partition="other")
+    hand = desk.claim()
+    assert desk.reject(c.ByLease(hand.lease_id)) == ["dead"]
+    assert extend(desk, hand.lease_id, lease=MICROS).verdict == "already"
+    (answer,) = desk.settle(entry(c.ByLease(hand.lease_id)))
+    assert (answer.verdict, answer.unacked) == ("already", True)
+
+
+def test_a_lease_that_lost_something_to_a_seek_is_not_finished_by_the_rest(desk: Desk) -> None:
+    desk.number(1)
+    desk.number(1, partition="other")
+    hand = desk.claim()
+    desk.seek("end", partition="other")
+    desk.ack(*hand.deliveries)
+    assert extend(desk, hand.lease_id, lease=MICROS).verdict == "stale"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from ackwise.core import commands as c
 from ackwise.core import queries as q
-from ackwise.core.errors import PayloadTooLarge, UnknownQueue
+from ackwise.core.errors import BadInput, PayloadTooLarge, UnknownQueue
 from ackwise.core.ids import uuid_int
-from ackwise.core.messages import NewMessage
+from ackwise.core.messages import NewMessage, PlainBatch
 from ackwise.core.policy import QueuePolicy
+from ackwise.store.turn import checks
 from tests.contract.support import Desk
 
 
@@ -112,3 +115,36 @@ def test_receipts_can_be_indexed_sliced_and_counted(desk: Desk) -> None:
     assert len(receipts) == 4
     assert [r.seq for r in receipts[1:3]] == [1, 2]
     assert receipts[-1].seq == 3
+
+
+def test_a_push_is_looked_through_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is done while everybody waits for the store. What is refused is refused as before, and alone."""
+    seen: list[c.Push] = []
+    look: Callable[[c.Push], PlainBatch | None] = checks._columns
+
+    def counting(push: c.Push) -> PlainBatch | None:
+        seen.append(push)
+        return look(push)
+
+    monkeypatch.setattr(checks, "_columns", counting)
+    pushes = [
+        c.Push(queue="q", messages=PlainBatch([b"1", b"2"], ["a", "b"])),
+        c.Push(queue="q", messages=[NewMessage(b"3", transaction_id="c")]),
+        c.Push(queue="q", messages=PlainBatch([b"4"], ["d", "too many"])),
+        c.Push(queue="q", messages=[NewMessage(b"5", headers={"h": "x"}), NewMessage(b"6", partition="other")]),
+    ]
+    answers = desk.together(*pushes)
+    assert [isinstance(answer, BadInput) for answer in answers] == [False, False, True, False]
+    assert seen == pushes
+    seen.clear()
+    with pytest.raises(BadInput):
+        desk.do(c.Transaction(pushes=pushes))
+    fine = [pushes[0], pushes[1], pushes[3]]
+    seen.clear()
+    done = desk.do(c.Transaction(pushes=fine))
+    assert [[one.status for one in receipts] for receipts in done.pushed] == [
+        ["duplicate"] * 2,
+        ["duplicate"],
+        ["queued"] * 2,
+    ]
+    assert seen == fine

@@ -126,6 +126,20 @@ def test_by_transaction_id_and_lease_a_failure_said_again_is_already(desk: Desk,
     assert desk.retry(by_id(held[4], lease_id=held[4].lease_id, group="g")) == ["unknown"]
 
 
+def test_by_transaction_id_and_lease_what_is_fenced_is_stale_as_soon_as_the_lease_let_it_go(
+    desk: Desk, held: list[Delivery]
+) -> None:
+    failed, released, acked, dead, _ = [by_id(one, lease_id=one.lease_id, fenced=True) for one in held]
+    assert (desk.retry(failed), desk.release(released)) == (["retried"], ["released"])
+    assert (desk.ack(acked), desk.reject(dead)) == (["acked"], ["dead"])
+    before = desk.everything()
+    assert (desk.retry(failed), desk.release(released), desk.ack(failed)) == (["stale"], ["stale"], ["stale"])
+    assert (desk.retry(acked), desk.reject(dead)) == (["already"], ["already"]), "what ended has ended"
+    assert desk.everything() == before
+    desk.claim()
+    assert desk.retry(failed) == ["stale"], "somebody else has it"
+
+
 def test_by_transaction_id_never_handed_out(desk: Desk) -> None:
     desk.number(2)
     got = desk.take()
@@ -199,6 +213,48 @@ def test_so_says_one_that_failed_as_a_whole_where_failures_rewind(desk: Desk) ->
 
 def test_an_ack_in_the_call_that_rejects_the_message_is_none(desk: Desk, held: list[Delivery]) -> None:
     answers = desk.settle(entry(held[0], "reject"), entry(held[0]), entry(held[1]), entry(held[1]))
+    assert [(a.verdict, a.unacked) for a in answers] == [
+        ("dead", False),
+        ("already", True),
+        ("acked", False),
+        ("already", False),
+    ]
+
+
+@pytest.mark.parametrize("rewind", [False, True])
+def test_an_ack_of_what_was_dropped_is_none(desk: Desk, rewind: bool) -> None:
+    """Where no dead letters are kept nothing is left that could be looked up."""
+    how = {"on_failure": "rewind", "exclusivity": "partition"} if rewind else {}
+    desk.configure(dead_letters=False, retry_limit=1, **how)
+    desk.number(3)
+    lease_id = (hand := desk.claim()).lease_id
+    acked, dropped, third = hand.deliveries
+    answers = desk.settle(entry(acked), entry(dropped, "retry"))
+    assert [a.verdict for a in answers] == ["acked", "dead"]
+    (both,) = [c.ByRange(lease_id, acked.lane, 0, 2)]
+    for selector, unacked in (
+        (acked, False),
+        (dropped, True),
+        (by_id(acked, lease_id=lease_id), False),
+        (by_id(dropped, lease_id=lease_id), True),
+        (both, True),
+    ):
+        (answer,) = desk.settle(entry(selector))
+        assert (answer.verdict, answer.unacked) == ("already", unacked)
+        (answer,) = desk.settle(entry(selector, "retry"))
+        assert (answer.verdict, answer.unacked) == ("already", False), "the failure was recorded"
+    desk.release(third)
+    (alone,) = desk.claim().deliveries
+    assert desk.reject(c.ByLease(alone.lease_id)) == ["dead"]
+    answers = desk.settle(entry(alone), entry(c.ByLease(alone.lease_id)), entry(dropped), entry(acked))
+    assert [(a.verdict, a.unacked) for a in answers] == [("already", unacked) for unacked in (True, True, True, False)]
+
+
+def test_an_ack_in_the_call_that_drops_the_message_is_none(desk: Desk) -> None:
+    desk.configure(dead_letters=False)
+    desk.number(2)
+    one, other = desk.claim().deliveries
+    answers = desk.settle(entry(one, "reject"), entry(one), entry(other), entry(other))
     assert [(a.verdict, a.unacked) for a in answers] == [
         ("dead", False),
         ("already", True),

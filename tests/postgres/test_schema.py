@@ -49,7 +49,8 @@ def test_a_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener,
         for (name,) in connection.execute(graph).fetchall():
             connection.execute(f"DROP TABLE {name} CASCADE".encode())
         connection.execute("ALTER TABLE cursor DROP COLUMN settled_at")
-        connection.execute("ALTER TABLE lease DROP COLUMN yields")
+        for column in ("yields", "returned", "dropped"):
+            connection.execute(f"ALTER TABLE lease DROP COLUMN {column}".encode())
         connection.execute("DROP INDEX dead_message")
         connection.execute("ALTER TABLE grp DROP COLUMN expired_leases")
         connection.execute("UPDATE meta SET value = '1' WHERE key = 'schema'")

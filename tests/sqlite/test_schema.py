@@ -83,6 +83,8 @@ def test_a_file_of_schema_one_goes_on_where_it_was(path: Path) -> None:
         *(f"DROP {kind} {name}" for kind, name in sorted(graph, reverse=True)),
         "ALTER TABLE cursor DROP COLUMN settled_at",
         "ALTER TABLE lease DROP COLUMN yields",
+        "ALTER TABLE lease DROP COLUMN returned",
+        "ALTER TABLE lease DROP COLUMN dropped",
         "DROP INDEX dead_message",
         "ALTER TABLE grp DROP COLUMN expired_leases",
         "PRAGMA user_version = 1",

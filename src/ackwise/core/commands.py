@@ -71,6 +71,8 @@ class ByTransaction(msgspec.Struct, frozen=True, tag="transaction"):
     lease_id: str | None = None
     unheld: bool = False
     """Without a lease also a message that nobody holds now is settled, if it was handed out before."""
+    fenced: bool = False
+    """With a lease: what it failed or gave back before, and has not ended, is `stale`, as if it were another's."""
 
 
 class ByRange(msgspec.Struct, frozen=True, tag="range"):

@@ -96,6 +96,10 @@ class Lease(msgspec.Struct):
     lost: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
     yields: int = 0
     """Whether a failure gives back what the lease still holds of that partition."""
+    returned: int = 0
+    """Whether something of it went back because it said so."""
+    dropped: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
+    """What died under it where no dead letters are kept, which nothing else tells."""
 
     def live(self, now: int) -> bool:
         """Expired at equality: a lease is held only before its deadline."""
@@ -111,6 +115,9 @@ class Lease(msgspec.Struct):
 
     def was_lost(self, lane: int, seq: int) -> bool:
         return _inside(self.lost, lane, seq)
+
+    def was_dropped(self, lane: int, seq: int) -> bool:
+        return _inside(self.dropped, lane, seq)
 
 
 def _inside(ranges: list[tuple[int, int, int]], lane: int, seq: int) -> bool:

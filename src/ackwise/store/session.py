@@ -16,6 +16,9 @@ class Outdated(Exception):
 class Session(Protocol):
     """An open transaction. SQLite's lock methods do nothing: it has one writer."""
 
+    passed_over: bool
+    """Whether the turn left leases that ran out alone, because somebody else had their partitions just then."""
+
     def rows(self, name: str, params: Params = ...) -> list[Row]: ...
 
     def row(self, name: str, params: Params = ...) -> Row | None: ...

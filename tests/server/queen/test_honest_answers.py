@@ -47,6 +47,36 @@ def test_a_failure_that_ends_the_lease_says_so(queen: Desk) -> None:
     assert (answer["message"], answer["leaseReleased"]) == ("failed_retry", True)
 
 
+@pytest.mark.parametrize("mode", ["seed", "upstream"])
+@pytest.mark.parametrize("status", ["failed", "retry"])
+def test_a_failure_said_again_has_no_lease_any_more_and_settled_nothing(queen: Desk, status: str) -> None:
+    """The message comes again: `already committed`, or the seed's `not_found`, would say that it does not."""
+    queen.push("q", 1)
+    (held,) = queen.pop("q")
+    sdk = {**named(held), "status": status, "error": "no", "consumerGroup": None}
+    assert queen.ack(held, status)["success"] is True
+    again: list[Message] = []
+    for _ in range(2):
+        answer = queen.ack(held, status)
+        assert [answer[key] for key in ("success", "message", "noop", "leaseReleased")] == [
+            False,
+            "invalid_lease",
+            False,
+            False,
+        ]
+        (answer,) = queen.call("POST", "/api/v1/ack", sdk).body
+        assert (answer["message"], "invalid or expired lease" in answer["error"]) == ("invalid_lease", True)
+        operations = [{"type": "ack", **named(held), "status": status}, {"type": "push", "queue": "next", "payload": 1}]
+        body = queen.call("POST", "/api/v1/transaction", {"operations": operations}).body
+        assert (body["success"], "invalid_lease" in body["error"]) == (False, True)
+        (one,) = queen.ack_batch(named(held, status=status))
+        assert one["message"] == "invalid_lease"
+        # And again while somebody else holds it, who keeps it.
+        again = again or queen.pop("q")
+    assert queen.ack(again[0])["message"] == "acknowledged"
+    assert queen.pop("next") == []
+
+
 @pytest.mark.parametrize("mode", ["upstream"])
 def test_a_transaction_does_not_fail_what_was_acked(queen: Desk) -> None:
     queen.push("q", 1)

@@ -63,3 +63,32 @@ def test_another_group_is_not_meant(queen: Desk) -> None:
     ack(queen, first[0], "failed", "no")
     assert bodies(queen.pop("q", "others", batch=2)) == [0, 1]
     assert ack(queen, first[1], "completed") == "acknowledged"
+
+
+def test_a_failure_that_is_said_again_keeps_nothing_from_the_next_pop(queen: Desk) -> None:
+    """Its answer was lost, for example: the client goes on just as if it had not been."""
+    queen.push("q", 0, 1)
+    first = queen.pop("q", batch=2)
+    assert ack(queen, first[0], "failed", "no") == "failed_retry"
+    assert ack(queen, first[0], "failed", "no") == "invalid_lease"
+    again = queen.pop("q", batch=2)
+    assert [(message["data"], message["retryCount"]) for message in again] == [(0, 1), (1, 0)]
+
+
+def test_so_does_one_that_was_the_last_of_its_message(queen: Desk) -> None:
+    queen.configure("q", retryLimit=1)
+    queen.push("q", 0, 1)
+    first = queen.pop("q", batch=2)
+    assert ack(queen, first[0], "failed", "no") == "failed_dlq"
+    assert ack(queen, first[0], "failed", "no") == "not_found"
+    assert bodies(queen.pop("q", batch=2)) == [1]
+
+
+def test_whoever_goes_on_after_a_failure_said_twice_keeps_the_batch(queen: Desk) -> None:
+    queen.push("q", 0, 1, 2)
+    first = queen.pop("q", batch=3)
+    ack(queen, first[0], "failed", "no")
+    ack(queen, first[0], "failed", "no")
+    assert ack(queen, first[1], "completed", "a text with it says nothing") == "acknowledged"
+    assert ack(queen, first[1], "completed", "a text with it says nothing") == "not_found"
+    assert queen.pop("q", batch=3) == []

@@ -88,7 +88,12 @@ def settlement_of(ack: Ack, group: str | None, words: Words) -> Settlement:
     """An entry for the engine, which looks the message up."""
     return Settlement(
         selector=ByTransaction(
-            ack.partitionId.lower(), ack.transactionId, group, ack.leaseId or None, unheld=words.upstream
+            ack.partitionId.lower(),
+            ack.transactionId,
+            group,
+            ack.leaseId or None,
+            unheld=words.upstream,
+            fenced=True,
         ),
         outcome=outcome_of(ack.status, words),
         delay=None if ack.delaySeconds is None else limits.micros(ack.delaySeconds, "delaySeconds"),
@@ -177,7 +182,8 @@ def item(index: int, ack: Ack, settled: Settled, words: Words) -> Item:
     )
 
 
-_FAILED = (Verdict.RETRIED, Verdict.DEAD, Verdict.RELEASED)
+_HEARD = (Verdict.RETRIED, Verdict.DEAD, Verdict.RELEASED, Verdict.ALREADY, Verdict.STALE)
+"""Of a failure: it is one, or it was one when it was said before."""
 _SETTLED = {
     Verdict.ACKED: "acknowledged",
     Verdict.RETRIED: "failed_retry",
@@ -234,8 +240,9 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
         if isinstance(settled, dict):
             return [text.encode() for text in _all_acked(acks, settled, words)]
         for ack, one in zip(acks, settled, strict=True):
+            fails = one.verdict in _HEARD and outcome_of(ack.status, words) is not Outcome.ACK
             # Only the newer clients send a text with a failure that they report by themselves.
-            if ack.from_sdk and ack.error and ack.leaseId and one.verdict in _FAILED and not one.lease_ended:
+            if fails and ack.from_sdk and ack.error and ack.leaseId and not one.lease_ended:
                 _note_failure(host, ack.partitionId, ack.leaseId, words)
         return [encode(item(i, ack, s, words)) for i, (ack, s) in enumerate(zip(acks, settled, strict=True))]
 

@@ -64,24 +64,24 @@ SELECT id FROM part WHERE uuid = ANY(CAST(:uuids AS text[]));
 
 -- name: leases_lock: own leases, but not bulk ones of which pieces are settled: their partitions are enough
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost, yields
+  ended_at, end_kind, lost, yields, returned, dropped
 FROM lease
 WHERE no = ANY(CAST(:leases AS bigint[])) AND (bulk = 0 OR no <> ALL(CAST(:pieces AS bigint[])))
 ORDER BY no FOR UPDATE;
 
 -- name: leases_read: leases that are not owned
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost, yields
+  ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE no = ANY(CAST(:leases AS bigint[]));
 
 -- name: lease_by_no: a lease, living or not; owned from now on, because two turns may settle parts of it
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost, yields
+  ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE no = :no FOR UPDATE;
 
 -- name: lease_of_claim: the claim that used this key; owned from now on
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost, yields
+  ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE grp = :grp AND key = :key FOR UPDATE;
 
 -- name: instance_lives: said once by a broker, and true until its connection ends
@@ -102,12 +102,12 @@ SELECT DISTINCT s.lease, l.part FROM span AS s JOIN lane AS l ON l.id = s.lane W
 
 -- name: leases_expired: leases that ran out and were not ended; not locked, because partitions are locked first
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost, yields
+  ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE ended_at IS NULL AND queue <> 0 AND deadline <= :now ORDER BY deadline LIMIT :limit;
 
 -- name: leases_expired_lock: those of them that are still so and that no other turn has
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost, yields
+  ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE no = ANY(CAST(:leases AS bigint[])) AND ended_at IS NULL AND deadline <= :now
 ORDER BY deadline FOR UPDATE SKIP LOCKED;
 

@@ -34,6 +34,7 @@ class PostgresSession:
         self._groups: dict[int, bool] = {}
         self._owned: set[int] = set()
         self._owned_before: set[int] = set()
+        self.passed_over = False
         self._memory = Memory(CATALOGUE - {"part_by_id"} | {"lane_of_part"}, ("lane_",))
         """For one turn. A lane's row is only read when its partition is owned, so nobody else changes it either."""
         self._names: dict[int, Row] = {}
@@ -43,6 +44,7 @@ class PostgresSession:
         self._memory.forget()
         self._owned.clear()
         self._groups.clear()
+        self.passed_over = False
         self._cursor.execute(how)
 
     def end(self, how: bytes = b"COMMIT") -> str:
@@ -66,7 +68,9 @@ class PostgresSession:
             parts[lease].add(part)
         owned = self.lock_parts(sorted(set().union(*parts.values())), skip=True)
         ours = [lease for lease in leases if parts[lease] <= owned]
-        return self.rows("leases_expired_lock", {"leases": ours, "now": params["now"]}) if ours else []
+        found = self.rows("leases_expired_lock", {"leases": ours, "now": params["now"]}) if ours else []
+        self.passed_over = self.passed_over or len(found) < len(leases)
+        return found
 
     def row(self, name: str, params: Params = _NONE) -> Row | None:
         if name == "part_by_id":

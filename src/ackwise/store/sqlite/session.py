@@ -17,6 +17,8 @@ _NONE: Params = {}
 class SQLiteSession:
     """A session in a single-writer database: locks are implied."""
 
+    passed_over = False
+
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
         self._execute = connection.execute

@@ -4,12 +4,12 @@ WHERE due_at <= :now ORDER BY due_at, no LIMIT :limit;
 
 -- name: leases_expired: leases that ran out and were not ended
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost, yields
+  ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE ended_at IS NULL AND queue <> 0 AND deadline <= :now ORDER BY deadline LIMIT :limit;
 
 -- name: lease_of_claim: the claim that used this key
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost, yields
+  ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE grp = :grp AND key = :key;
 
 -- name: leases_forget: old tombstones among the oldest numbers, but never the newest; a call looks at a bounded number

@@ -241,7 +241,7 @@ WHERE watch = :watch AND lease IS NOT NULL ORDER BY lease;
 
 -- name: mew_leases_expired: deliveries that ran out
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost, yields
+  ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE ended_at IS NULL AND queue = 0 AND deadline <= :now ORDER BY deadline, no LIMIT :limit;
 
 -- name: mew_audit_held: deliveries whose lease has ended, or is not there

@@ -12,19 +12,20 @@ VALUES (:no, :tag, :queue, :grp, :owner, :instance, :exclusivity, :bulk, :deadli
 
 -- name: lease_by_no: a lease, living or not
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost, yields
+  ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE no = :no;
 
 -- name: lease_by_key: the claim that used this key
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost, yields
+  ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE grp = :grp AND key = :key;
 
 -- name: lease_end: a tombstone from now on
-UPDATE lease SET ended_at = :ended_at, end_kind = :end_kind, lost = :lost WHERE no = :no;
+UPDATE lease SET ended_at = :ended_at, end_kind = :end_kind, lost = :lost, returned = :returned, dropped = :dropped
+WHERE no = :no;
 
--- name: lease_lost: ranges taken from it while it lives on
-UPDATE lease SET lost = :lost WHERE no = :no;
+-- name: lease_lives_on: without what was taken from it, went back or was dropped
+UPDATE lease SET lost = :lost, returned = :returned, dropped = :dropped WHERE no = :no;
 
 -- name: lease_deadline: extended
 UPDATE lease SET deadline = :deadline WHERE no = :no;
@@ -34,12 +35,12 @@ UPDATE lease SET key = NULL WHERE no = :no;
 
 -- name: leases_of_group: leases of a group that have not ended
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost, yields
+  ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE grp = :grp AND ended_at IS NULL;
 
 -- name: leases_expired_in_group: leases of a group that ran out and were not ended
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
-  ended_at, end_kind, lost, yields
+  ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE grp = :grp AND ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit;
 
 -- name: leases_count_expired: one more lease of a group ran out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ackwise.core import limits
 from ackwise.core.commands import Push
 from ackwise.core.errors import BadInput, PayloadTooLarge
@@ -9,8 +11,20 @@ from ackwise.core.messages import NewMessage, PlainBatch
 from ackwise.core.policy import QueuePolicy, checked
 
 
-def check_push(command: Push) -> PlainBatch | None:
-    """Refuse what is wrong. What is left as columns, when every message is plain."""
+class Checked(NamedTuple):
+    """A push that nothing is wrong with, so that it is looked through only once."""
+
+    command: Push
+    batch: PlainBatch | None
+    """Its messages as columns, when every one is plain."""
+
+
+def check_push(command: Push) -> Checked:
+    """Refuse what is wrong."""
+    return Checked(command, _columns(command))
+
+
+def _columns(command: Push) -> PlainBatch | None:
     limits.name(command.queue, "queue")
     messages = command.messages
     if type(messages) not in (list, PlainBatch):

@@ -17,7 +17,7 @@ from ackwise.store.session import Outdated
 from ackwise.store.turn import catalog, places, reading
 from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
-from ackwise.store.turn.expiry import expire_own
+from ackwise.store.turn.expiry import expire, expire_own
 from ackwise.store.turn.finding import Finder
 
 SPAN_PAGE = 500
@@ -117,7 +117,7 @@ class _Claiming:
         self.bytes_left = command.most_bytes if command.most > 1 else None
         self.picked: list[tuple[Cursor, list[Take]]] = []
         self.parts: set[int] = set()
-        self.lanes: set[int] = set()
+        self.looked_at: set[int] = set()
         self.places: dict[int, dict[int, Cursor] | None] = {}
         self.solo = False
         self.blocked: EmptyReason | None = None
@@ -192,15 +192,28 @@ class _Claiming:
         if (here := self._entered(part)) is None:
             self.blocked = EmptyReason.LOCKED
             return
-        for lane in here if lanes is None else lanes & here.keys():
-            cursor = here[lane]
+        for cursor in here.values() if lanes is None else self._meant(here, lanes):
             wanted = self.command.priorities is None or cursor.prio in self.command.priorities
-            if wanted and self.room and not self.solo and lane not in self.lanes:
+            if wanted and self.room and not self.solo and cursor.lane not in self.looked_at:
+                self.looked_at.add(cursor.lane)
                 self._take(cursor)
+
+    def _meant(self, here: dict[int, Cursor], lanes: set[int]) -> list[Cursor]:
+        """These lanes, after more urgent ones that are ready by now: they were looked for before they were owned."""
+        least = max((here[lane].prio for lane in lanes & here.keys()), default=-1)
+        return [
+            cursor
+            for cursor in here.values()
+            if cursor.lane in lanes
+            or (cursor.prio < least and cursor.ready_at is not None and cursor.ready_at <= self.turn.now)
+        ]
 
     def _entered(self, part: int) -> dict[int, Cursor] | None:
         """The group's places in a partition by lane, read once for each claim; None if others keep this claim out."""
         if part not in self.places:
+            if self.session.passed_over:
+                # Somebody had it when the turn dealt with leases that had run out; now nobody else has.
+                expire(self.turn, MOST_OWN_EXPIRED, self.group.id)
             rows = self.session.rows("cursors_of_part", {"part": part, "grp": self.group.id})
             cursors = [Cursor(*row) for row in rows]
             may = self._may_enter(cursors)
@@ -248,7 +261,6 @@ class _Claiming:
             if takes:
                 self.picked.append((cursor, takes))
                 self.parts.add(cursor.part)
-                self.lanes.add(cursor.lane)
             self.room = 0 if takes != plan.takes else self.room - sum(take.hi - take.lo for take in takes)
             self.solo = plan.solo
             return

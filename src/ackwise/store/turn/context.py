@@ -149,6 +149,7 @@ class Turn(Looking):
             now = lease_from(row)
             lease.deadline, lease.lost = now.deadline, now.lost
             lease.ended_at, lease.end_kind = now.ended_at, now.end_kind
+            lease.returned, lease.dropped = now.returned, now.dropped
 
     def know_leases(self, rows: list[Row]) -> None:
         """Leases that were read before the turn began, under the locks that it needs."""
@@ -177,9 +178,11 @@ class Turn(Looking):
 
     def end_lease(self, lease: Lease, kind: str) -> None:
         lease.ended_at, lease.end_kind = self.now, kind
-        self.session.run(
-            "lease_end", {"no": lease.no, "ended_at": self.now, "end_kind": kind, "lost": ranges_text(lease.lost)}
-        )
+        self.session.run("lease_end", {**_became(lease), "ended_at": self.now, "end_kind": kind})
+
+    def save_lease(self, lease: Lease) -> None:
+        """It lives on, with less than it had."""
+        self.session.run("lease_lives_on", _became(lease))
 
     # cursors and spans
 
@@ -236,11 +239,19 @@ def lease_from(row: Row) -> Lease:
         kind,
         lost,
         yields,
+        returned,
+        dropped,
     ) = row
     return Lease(
         no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at,
-        ranges_from(granted), key, mark, ended, kind, ranges_from(lost), yields,
+        ranges_from(granted), key, mark, ended, kind, ranges_from(lost), yields, returned, ranges_from(dropped),
     )  # fmt: skip
+
+
+def _became(lease: Lease) -> dict[str, Any]:
+    """What became of its messages otherwise than by an ack or a dead letter."""
+    lost, dropped = ranges_text(lease.lost), ranges_text(lease.dropped)
+    return {"no": lease.no, "lost": lost, "returned": lease.returned, "dropped": dropped}
 
 
 def span_params(span: Span) -> dict[str, Any]:

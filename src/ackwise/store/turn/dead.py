@@ -18,6 +18,7 @@ from ackwise.store import segment
 from ackwise.store.session import Row
 from ackwise.store.turn import catalog, places, push, reading
 from ackwise.store.turn.catalog import GroupRow, QueueRow
+from ackwise.store.turn.checks import check_push
 from ackwise.store.turn.context import Turn
 
 MOST_HISTORY = 20
@@ -168,7 +169,7 @@ def _copy(turn: Turn, command: Replay, row: Row) -> Receipt:
         content_type=message.content_type,
     )
     place = Push(queue=command.queue or row[12], messages=[copy], create=QueuePolicy() if command.queue else None)
-    (receipts,) = push.push_now(turn, [place], "ok")
+    (receipts,) = push.push_now(turn, [check_push(place)], "ok")
     turn.session.run("dead_delete", {"id": number})
     return receipts[0]
 

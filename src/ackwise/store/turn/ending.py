@@ -11,7 +11,7 @@ from ackwise.core.commands import Settlement
 from ackwise.core.lifecycle import State
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Attempt, Fate, Outcome, Reason, Verdict, on_reject, on_release, on_retry
-from ackwise.core.spans import Cursor, Lease, Span, cut, joined
+from ackwise.core.spans import Cursor, Lease, Span, cut, joined, merge_ranges
 from ackwise.store.turn import catalog, dead, places, reading
 from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
@@ -30,6 +30,10 @@ class Target(msgspec.Struct, frozen=True):
     lo: int = 0
     hi: int = 0
     whole: bool = False
+
+    def within(self, ranges: list[tuple[int, int, int]]) -> bool:
+        """Whether any of (lane, lo, hi) has something of it."""
+        return any(lane == self.lane and lo < self.hi and self.lo < hi for lane, lo, hi in ranges)
 
 
 class Holding(msgspec.Struct, frozen=True):
@@ -109,6 +113,8 @@ class Ending:
         self._burials: dict[int, list[dead.Burial]] = {}
         self._settled = 0
         self._end_kind = SETTLED
+        self._returned = False
+        self._dropped: list[tuple[int, int, int]] = []
 
     @classmethod
     def of(cls, turn: Turn, lease: Lease, targets: Sequence[Target]) -> Ending | None:
@@ -171,7 +177,8 @@ class Ending:
             return self._lease.end_kind in (RETURNED, BURIED)
         if self._spans.touching(target.lane, target.lo, target.hi):
             return True
-        if any(one.span.lo < target.hi and target.lo < one.span.hi for one in self._burials.get(target.lane, ())):
+        buried = [(target.lane, one.span.lo, one.span.hi) for one in self._burials.get(target.lane, ())]
+        if target.within(buried + self._dropped + self._lease.dropped):
             return True
         where = {"lane": target.lane, "grp": self._lease.grp, "lo": target.lo, "hi": target.hi}
         return self._turn.session.row("dead_any", where) is not None
@@ -205,10 +212,13 @@ class Ending:
         piece.history = dead.add_history(piece.history, turn.now, entry.outcome.value, lease.owner, entry.error)
         self._spans.replace(span, finish(cursor, piece, rest, fate))
         if fate.state is State.WAITING:
+            self._returned = True
             return (Verdict.RELEASED if entry.outcome is Outcome.RELEASE else Verdict.RETRIED), None, fate.failures
         if fate.state is State.DEAD:
             burial = dead.Burial(piece, fate, entry.error or "", entry.error_type or "", letters)
             self._burials.setdefault(cursor.lane, []).append(burial)
+        else:
+            self._dropped.append((piece.lane, piece.lo, piece.hi))
         return Verdict.DEAD, fate.reason, fate.failures
 
     def close(self) -> bool:
@@ -221,7 +231,21 @@ class Ending:
         self._spans.write(turn)
         granted = sum(hi - lo for lane, lo, hi in lease.granted if lane == self._lane)
         emptied = self._lane is None or self._settled == granted
-        return let_go(turn, held, lease, self._cursors, self._end_kind, emptied=emptied, beside=self._beside)
+        changed = self._tell_lease()
+        ended = let_go(turn, held, lease, self._cursors, self._end_kind, emptied=emptied, beside=self._beside)
+        if changed and not ended:
+            turn.save_lease(lease)
+        return ended
+
+    def _tell_lease(self) -> bool:
+        """What went back or was dropped; whether the lease did not know."""
+        lease = self._lease
+        if not lease.no or not (self._dropped or (self._returned and not lease.returned)):
+            return False
+        self._turn.own_lease(lease)
+        lease.returned = int(self._returned or lease.returned)
+        lease.dropped = merge_ranges(lease.dropped + self._dropped, places.MOST_LOST_RANGES)
+        return True
 
 
 def cursor_of(turn: Turn, span: Span) -> Cursor:
@@ -237,8 +261,7 @@ def _refusal(target: Target, spans: list[Span]) -> Verdict:
         return Verdict.STALE
     if target.lane is None:
         return Verdict.STALE if lease.lost else Verdict.ALREADY
-    lost = any(lane == target.lane and lo < target.hi and target.lo < hi for lane, lo, hi in lease.lost)
-    return Verdict.STALE if lost else Verdict.ALREADY
+    return Verdict.STALE if target.within(lease.lost) else Verdict.ALREADY
 
 
 def attempt_of(lease: Lease, span: Span) -> Attempt:

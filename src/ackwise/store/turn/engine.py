@@ -36,6 +36,7 @@ from ackwise.core.graph.commands import EndGraphSession, FetchGraph, OpenGraphSe
 from ackwise.store.graph import running as graph
 from ackwise.store.session import Session
 from ackwise.store.turn import advance, catalog, claim, dead, expiry, losing, seek, settle, sweep, transaction
+from ackwise.store.turn.checks import Checked, check_push
 from ackwise.store.turn.context import Tally, Turn
 from ackwise.store.turn.push import Appender
 
@@ -125,11 +126,17 @@ def _one(turn: Turn, command: Command) -> Result:
 def _push(turn: Turn, commands: list[tuple[int, Command]], results: list[Result]) -> None:
     """All pushes of the turn share one segment per lane."""
     appender = Appender(turn)
-    appender.expect([command for _, command in commands if isinstance(command, Push)])
+    checked: dict[int, Checked] = {}
     for index, command in commands:
         assert isinstance(command, Push)
         try:
-            results[index] = appender.push(command)
+            checked[index] = check_push(command)
+        except AckwiseError as refusal:
+            results[index] = refusal
+    appender.expect(list(checked.values()))
+    for index, one in checked.items():
+        try:
+            results[index] = appender.push(one)
         except AckwiseError as refusal:
             results[index] = refusal
     appender.flush()

@@ -7,7 +7,7 @@ from ackwise.core.policy import QueuePolicy
 from ackwise.core.spans import Cursor, merge_ranges
 from ackwise.store.segment import bounds, place_seq, to_end
 from ackwise.store.session import Row, Session
-from ackwise.store.turn.context import Turn, ranges_text
+from ackwise.store.turn.context import Turn
 
 MOST_LOST_RANGES = 1000
 WAKE_ALL = 1 << 20
@@ -134,4 +134,4 @@ def take_from_lease(turn: Turn, no: int, ranges: list[tuple[int, int, int]], kin
     if turn.session.row("span_held", {"lease": no}) is None:
         turn.end_lease(lease, kind)
     else:
-        turn.session.run("lease_lost", {"no": no, "lost": ranges_text(lease.lost)})
+        turn.save_lease(lease)

@@ -7,7 +7,7 @@ from typing import Any
 from ackwise.core import limits
 from ackwise.core.answers import Placed, PlacedRun, Receipts
 from ackwise.core.commands import Push
-from ackwise.core.errors import BadInput, RolledBack
+from ackwise.core.errors import RolledBack
 from ackwise.core.messages import NewMessage, PlainBatch
 from ackwise.core.policy import QueuePolicy
 from ackwise.store.segment import (
@@ -23,7 +23,7 @@ from ackwise.store.segment import (
 )
 from ackwise.store.turn import catalog, reading
 from ackwise.store.turn.catalog import LaneRef, QueueRow
-from ackwise.store.turn.checks import check_push, check_sizes
+from ackwise.store.turn.checks import Checked, check_sizes
 from ackwise.store.turn.context import Turn
 
 
@@ -36,19 +36,15 @@ class Appender:
         self._lanes: dict[tuple[int, str, int], tuple[LaneRef, QueueRow]] = {}
         self._waiting: dict[int, Columns] = {}
 
-    def expect(self, commands: list[Push]) -> None:
+    def expect(self, pushes: list[Checked]) -> None:
         """Many pushes: their transaction ids are looked for together where that is what costs."""
-        if len(commands) < 2 or not self._turn.dedupe.asks:
+        if len(pushes) < 2 or not self._turn.dedupe.asks:
             return
         found: list[tuple[int, list[str]]] = []
-        for command in commands:
-            batch = command.messages
-            if not isinstance(batch, PlainBatch) or not batch.transaction_ids:
+        for command, batch in pushes:
+            if batch is None or not batch.transaction_ids:
                 continue
-            try:
-                owner = catalog.find_queue(self._turn.session, command.queue) if check_push(command) else None
-            except BadInput:
-                continue  # refused when its turn comes
+            owner = catalog.find_queue(self._turn.session, command.queue)
             part = catalog.find_part(self._turn.session, owner, batch.partition) if owner is not None else None
             if part is not None and all(batch.transaction_ids):
                 found.append((part, batch.transaction_ids))
@@ -56,9 +52,9 @@ class Appender:
         self._turn.session.lock_parts(sorted({part for part, _ in found}))
         self._turn.dedupe.expect([h for part, names in found for h in reading.hashes(self._turn, part, 0, names)])
 
-    def push(self, command: Push, *, on_duplicate: str = "ok") -> Receipts:
+    def push(self, checked: Checked, *, on_duplicate: str = "ok") -> Receipts:
         """Place every message; with `on_duplicate="fail"` a duplicate refuses the whole call."""
-        batch = check_push(command)
+        command, batch = checked
         owner = self._queue(command)
         if batch is not None and (run := self._place_run(owner, batch)) is not None:
             self._turn.count(owner.name, "", "pushed", len(run))
@@ -241,10 +237,10 @@ def _chunks(waiting: Columns) -> list[Columns]:
     return chunks
 
 
-def push_now(turn: Turn, commands: list[Push], on_duplicate: str) -> list[Receipts]:
+def push_now(turn: Turn, pushes: list[Checked], on_duplicate: str) -> list[Receipts]:
     """Pushes of a transaction: written at once, so that its savepoint covers them."""
     appender = Appender(turn)
-    appender.expect(commands)
-    receipts = [appender.push(command, on_duplicate=on_duplicate) for command in commands]
+    appender.expect(pushes)
+    receipts = [appender.push(one, on_duplicate=on_duplicate) for one in pushes]
     appender.flush()
     return receipts

@@ -7,8 +7,8 @@ from ackwise.core.commands import ByLease, Settlement
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.core.spans import Lease, merge_ranges
 from ackwise.store.turn import places
-from ackwise.store.turn.context import Turn, ranges_text
-from ackwise.store.turn.ending import RETURNED, Holding, Target, act, spans_of
+from ackwise.store.turn.context import Turn
+from ackwise.store.turn.ending import BURIED, RETURNED, Holding, Target, act, spans_of
 
 _MILDER = {Outcome.REJECT: 0, Outcome.RETRY: 1, Outcome.RELEASE: 2, Outcome.ACK: 3}
 """Of two words about one message the harder counts."""
@@ -68,7 +68,7 @@ def give_back_partition(turn: Turn, held: Holding, target: Target) -> None:
             lease.lost = merge_ranges(lease.lost + lost, places.MOST_LOST_RANGES)
             act(turn, rest, give_back)
     if lease.lost and lease.ended_at is None:
-        turn.session.run("lease_lost", {"no": lease.no, "lost": ranges_text(lease.lost)})
+        turn.save_lease(lease)
 
 
 def fail_lease(turn: Turn, held: Holding, lease: Lease, entry: Settlement) -> Settled:
@@ -84,5 +84,5 @@ def fail_lease(turn: Turn, held: Holding, lease: Lease, entry: Settlement) -> Se
             answer = Settled(mine.verdict, sum(map(len, spans)), True, mine.reason, answer.dead + mine.dead, 0, letters)
     if lease.ended_at is not None:
         # Lane by lane, but all of it at once.
-        turn.end_lease(lease, RETURNED)
+        turn.end_lease(lease, RETURNED if lease.returned else BURIED)
     return answer

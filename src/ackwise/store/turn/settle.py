@@ -247,15 +247,17 @@ def _resolve_transaction(turn: Turn, selector: ByTransaction, *, acks: bool) -> 
         if named is not None and named.was_lost(lane, seq):
             return Settled(Verdict.STALE)
         where_dead = {"lane": lane, "grp": group.id, "lo": seq, "hi": seq + 1}
-        return Settled(Verdict.ALREADY, unacked=acks and turn.session.row("dead_any", where_dead) is not None)
+        dropped = named is not None and named.grp == group.id and named.was_dropped(lane, seq)
+        died = acks and (dropped or turn.session.row("dead_any", where_dead) is not None)
+        return Settled(Verdict.ALREADY, unacked=died)
     holder = turn.lease(spans[0].lease) if spans[0].lease is not None else None
     if selector.unheld and selector.lease_id is None and (holder is None or not holder.live(turn.now)):
         return _unheld(turn, group, holder, lane, seq)
     if holder is None or (selector.lease_id is not None and (named is None or named.no != holder.no)):
-        if not acks and named is not None and named.grp == group.id and named.was_granted(lane, seq):
-            # As by its delivery: what this very lease failed or gave back before is `already`.
-            return Target(named, lane, seq, seq + 1)
-        return Settled(Verdict.STALE)
+        if acks or selector.fenced or named is None or named.grp != group.id or not named.was_granted(lane, seq):
+            return Settled(Verdict.STALE)
+        # As by its delivery: what this very lease failed or gave back before is `already`.
+        return Target(named, lane, seq, seq + 1)
     return Target(holder, lane, seq, seq + 1)
 
 

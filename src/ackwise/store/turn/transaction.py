@@ -8,7 +8,7 @@ from ackwise.core.commands import Extend, Transaction
 from ackwise.core.errors import AckwiseError, BadInput, LeaseLost, RolledBack
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.store.turn import push, settle
-from ackwise.store.turn.checks import check_push
+from ackwise.store.turn.checks import Checked, check_push
 from ackwise.store.turn.context import Turn
 from ackwise.store.turn.ending import BURIED, SETTLED
 
@@ -17,8 +17,7 @@ def transact(turn: Turn, command: Transaction) -> TransactionDone:
     """All of it or, by an error that says why, none of it."""
     for entry in command.settlements:
         settle.check_entry(entry)
-    for one in command.pushes:
-        check_push(one)
+    pushes = [check_push(one) for one in command.pushes]
     turn.savepoint()
     try:
         for text in command.required_leases:
@@ -33,10 +32,11 @@ def transact(turn: Turn, command: Transaction) -> TransactionDone:
                     index=index,
                     verdict=answer.verdict.value,
                 )
-        pushed = push.push_now(turn, command.pushes, command.on_duplicate)
+        pushed = push.push_now(turn, pushes, command.on_duplicate)
     except AckwiseError as problem:
         turn.undo()
-        done = _done_before(turn, command) if command.repeatable and isinstance(problem, RolledBack) else None
+        repeated = command.repeatable and isinstance(problem, RolledBack)
+        done = _done_before(turn, command, pushes) if repeated else None
         if done is None:
             raise
         return done
@@ -44,12 +44,12 @@ def transact(turn: Turn, command: Transaction) -> TransactionDone:
     return TransactionDone(settled, pushed)
 
 
-def _done_before(turn: Turn, command: Transaction) -> TransactionDone | None:
+def _done_before(turn: Turn, command: Transaction, pushes: list[Checked]) -> TransactionDone | None:
     """What is said about a transaction that finds all of itself done; None when it does not. Changes nothing."""
     turn.savepoint()
     try:
         settled = settle.settle_entries(turn, command.settlements)
-        pushed = push.push_now(turn, command.pushes, "ok")
+        pushed = push.push_now(turn, pushes, "ok")
     finally:
         turn.undo()
     if any(answer.verdict is not Verdict.ALREADY or answer.unacked for answer in settled):
@@ -84,7 +84,8 @@ def extend(turn: Turn, command: Extend) -> Extended:
     if lease is None:
         return Extended(Verdict.UNKNOWN, None)
     if not lease.live(turn.now):
-        return Extended(Verdict.ALREADY if lease.end_kind in (SETTLED, BURIED) else Verdict.STALE, None)
+        finished = lease.end_kind in (SETTLED, BURIED) and not lease.returned and not lease.lost
+        return Extended(Verdict.ALREADY if finished else Verdict.STALE, None)
     deadline = turn.now + command.lease if command.lease is not None else lease.deadline + (command.add or 0)
     if command.keep_later:
         deadline = max(deadline, lease.deadline)
