@@ -13,6 +13,7 @@ import msgspec
 from ackwise.client.aio import AsyncBatch, AsyncConnection
 from ackwise.client.beside.aio import AsyncHands, AsyncWatched
 from ackwise.client.settling import reject
+from ackwise.core.commands import ByKey, Settlement
 from ackwise.core.errors import AckwiseError, LeaseLost
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.fluent.messages import Message
@@ -168,6 +169,14 @@ class AsyncHandling:
     async def _give_back(self, messages: list[Message]) -> None:
         with suppress(AckwiseError):
             count = await self._settle(messages, Outcome.RELEASE)
+            with self._guard:
+                self.given_back += count
+
+    async def release(self, claims: list[ByKey]) -> None:
+        """What claims without an answer may have been granted."""
+        asks = [Settlement(selector=one, outcome=Outcome.RELEASE) for one in claims]
+        with suppress(AckwiseError):
+            count = sum(answer.count for answer in await self._connection.settle(asks))
             with self._guard:
                 self.given_back += count
 

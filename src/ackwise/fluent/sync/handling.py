@@ -14,6 +14,7 @@ import msgspec
 from ackwise.client.beside.threads import Hands, Watched
 from ackwise.client.settling import reject
 from ackwise.client.sync import Batch, Connection
+from ackwise.core.commands import ByKey, Settlement
 from ackwise.core.errors import AckwiseError, LeaseLost
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.fluent.messages import Message
@@ -167,6 +168,14 @@ class Handling:
     def _give_back(self, messages: list[Message]) -> None:
         with suppress(AckwiseError):
             count = self._settle(messages, Outcome.RELEASE)
+            with self._guard:
+                self.given_back += count
+
+    def release(self, claims: list[ByKey]) -> None:
+        """What claims without an answer may have been granted."""
+        asks = [Settlement(selector=one, outcome=Outcome.RELEASE) for one in claims]
+        with suppress(AckwiseError):
+            count = sum(answer.count for answer in self._connection.settle(asks))
             with self._guard:
                 self.given_back += count
 
