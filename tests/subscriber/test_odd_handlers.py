@@ -113,6 +113,99 @@ def test_a_task_group_that_fails_leaves_its_worker_as_it_was(live: App) -> None:
     go(job)
 
 
+def test_what_is_cancelled_after_a_task_group_that_failed_is_a_failure_like_any_other(live: App) -> None:
+    """The task is marked as cancelled then, and nobody meant to."""
+    seen: list[int] = []
+
+    async def fail() -> None:
+        raise ValueError("in a group")
+
+    @live.subscriber("q", retry_limit=1, concurrency=2)
+    async def handle(number: int) -> None:
+        seen.append(number)
+        if number < 3:
+            with contextlib.suppress(ExceptionGroup):
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(fail())
+            task = asyncio.ensure_future(asyncio.sleep(60))
+            task.cancel()
+            await task
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push_many("q", range(5))
+            await until_acked(live, "q", 2)
+            assert live.live
+        async with ackwise.connect_async(live.url, clock=live.clock) as queue:
+            letters = await queue.dead_letters("q")
+            assert (sorted(seen), [one.error_type for one in letters]) == ([0, 1, 2, 3, 4], ["Interrupted"] * 3)
+
+    go(job)
+
+
+def test_the_same_when_messages_are_delivered_by_hand(app: App, run: Run) -> None:
+    async def fail() -> None:
+        raise ValueError("in a group")
+
+    @app.subscriber("q", retry_limit=1)
+    async def handle(number: int) -> None:
+        with contextlib.suppress(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fail())
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        task.cancel()
+        await task
+
+    async def job(test: TestApp) -> None:
+        await test.publish("q", 1)
+        await test.deliver()
+        (letter,) = await test.dead_letters("q")
+        assert letter.error_type == "Interrupted"
+
+    run(app, job)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_whoever_cancels_a_worker_does_not_wait_for_the_next_message(live: App, keeps: bool) -> None:
+    """Such as a loop that is closed under an app; also when handlers keep their cancellation to themselves."""
+    began = asyncio.Event()
+
+    @live.subscriber("q")
+    async def handle(number: int) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not keeps:
+                raise
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push("q", 1)
+            await began.wait()
+            (worker,) = live._consumers[0]._workers._tasks  # type: ignore[union-attr]
+            worker.cancel()
+            await asyncio.wait([worker])
+            assert live.live, "another goes on"
+
+    go(job)
+
+
+def test_those_who_wait_for_messages_end_with_whoever_would_bring_them(live: App) -> None:
+    @live.subscriber("q", concurrency=2)
+    async def handle(number: int) -> None: ...
+
+    async def job() -> None:
+        async with live:
+            (consumer,) = live._consumers
+            assert consumer._feeding is not None
+            consumer._feeding.cancel()
+            await asyncio.wait(consumer._workers._tasks)  # type: ignore[union-attr]
+            assert not live.live
+
+    go(job)
+
+
 def test_a_handler_that_will_not_be_cancelled_does_not_keep_the_app_from_stopping(
     live: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

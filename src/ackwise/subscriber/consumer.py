@@ -44,7 +44,7 @@ class Consumer:
 
     def _ended(self, feeding: asyncio.Task[None]) -> None:
         if self._workers is not None:
-            self._workers.no_more()
+            self._workers.fed_no_more()
         if not feeding.cancelled() and feeding.exception() is not None:
             log.error("%s is fed no more", self._subscription.name, exc_info=feeding.exception())
 

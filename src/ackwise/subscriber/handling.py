@@ -74,14 +74,16 @@ class Handling:
     def in_threads(self) -> int:
         return len(self._threads)
 
-    async def __call__(self, handover: Handover) -> None:
+    async def __call__(self, handover: Handover, cancels: Callable[[Handover], bool] = lambda _: False) -> None:
+        """`cancels`: whether whoever calls has cancelled it. `Task.cancelling` does not tell: a task group of Python
+        3.11 that failed leaves that behind."""
         message = self._decoded(handover)
         if message is None:
             return
         try:
             await self._around(message)
         except asyncio.CancelledError as cause:
-            if not _is_cancelled():
+            if not cancels(handover):
                 problem = Interrupted("something that it awaited was cancelled")
                 problem.__cause__ = cause
                 self._failed(message, problem)
@@ -203,12 +205,6 @@ class Handling:
 
 def _wrapped(around: Middleware, call: Call) -> Call:
     return lambda message: around(message, call)
-
-
-def _is_cancelled() -> bool:
-    """Whether somebody cancelled this very task, and not only what it awaits."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _chosen(problem: Exception) -> Exception:

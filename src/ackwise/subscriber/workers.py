@@ -26,7 +26,12 @@ STUBBORN = 2.0
 class Workers:
     """So many at once, fed in the order of the queue."""
 
-    def __init__(self, subscription: Subscription, feed: Feed, handle: Callable[[Handover], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        subscription: Subscription,
+        feed: Feed,
+        handle: Callable[[Handover, Callable[[Handover], bool]], Awaitable[None]],
+    ) -> None:
         self._subscription, self._feed, self._handle = subscription, feed, handle
         self._loop = asyncio.get_running_loop()
         self._waiting: asyncio.Queue[Handover] = asyncio.Queue()
@@ -40,10 +45,10 @@ class Workers:
         self._grace: asyncio.Timeout | None = None
         self._ending = self.over = False
         """Drained: nothing will be settled by its handlers any more."""
-        self._tasks = [
-            self._loop.create_task(self._work(), name=f"{subscription.name}-{number}")
-            for number in range(subscription.concurrency)
-        ]
+        self._tasks = [self._begin(f"{subscription.name}-{number}") for number in range(subscription.concurrency)]
+
+    def _begin(self, name: str) -> asyncio.Task[None]:
+        return self._loop.create_task(self._work(), name=name)
 
     @property
     def alive(self) -> bool:
@@ -73,6 +78,14 @@ class Workers:
         """Nothing will be put any more."""
         self._complete.set()
 
+    def fed_no_more(self) -> None:
+        """Nobody is left who would put anything: those that wait need not."""
+        self.no_more()
+        at_work = self._running.values()
+        for task in self._tasks:
+            if task not in at_work:
+                task.cancel()
+
     def lost(self, handover: Handover) -> None:
         if handover not in self._here:
             return
@@ -81,6 +94,10 @@ class Workers:
         if task is not None:
             log.warning("%s lost the lease of %s and is cancelled", self._subscription.name, handover.id)
             task.cancel()
+
+    def cancels(self, handover: Handover) -> bool:
+        """Whether it is we who cancelled its handler."""
+        return self._ending or handover in self._lost
 
     async def _work(self) -> None:
         task = asyncio.current_task()
@@ -92,12 +109,17 @@ class Workers:
                 await self._run(handover, task)
             self._gone(handover)
             self._feed.wake()
+            if task.cancelling() and not self._ending:
+                # For a lost lease; or by a task group of Python 3.11 that failed, which leaves that behind. Another
+                # goes on: whoever cancelled this very task, such as a loop that is closed, is not made to wait.
+                self._tasks[self._tasks.index(task)] = self._begin(task.get_name())
+                return
 
     async def _run(self, handover: Handover, task: asyncio.Task[None]) -> None:
         self._running[handover] = task
         began = self._loop.time()
         try:
-            await self._handle(handover)
+            await self._handle(handover, self.cancels)
         except asyncio.CancelledError:
             if handover not in self._lost:
                 raise
@@ -107,9 +129,6 @@ class Workers:
             handover.let_go()
         finally:
             del self._running[handover]
-            # That of a lost lease; and a task group of Python 3.11 that failed may leave one behind.
-            while task.cancelling() and not self._ending:
-                task.uncancel()
             took = self._loop.time() - began
             self._lasts = took if self._lasts is None else self._lasts + _WEIGHT * (took - self._lasts)
 
