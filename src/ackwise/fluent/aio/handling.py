@@ -128,13 +128,13 @@ class AsyncHandling:
 
         async def work() -> None:
             try:
-                await self._hands.call(self._handler, given)
+                await self._hands.call(watched.cancels, self._handler, given)
                 watched.check()
             except Exception as problem:
-                await self._failed(given, problem)
+                await self._failed(watched, given, problem)
             else:
                 if self.on_success is not None:
-                    await self._told(self.on_success, given)
+                    await self._told(watched, self.on_success, given)
 
         renewed = self._options.renew and not batch.lease.ended
         every = self._options.renew_every or min(RENEW_EVERY, batch.lease.lasts / 4)
@@ -144,14 +144,23 @@ class AsyncHandling:
                 work, (lambda: self._beat(batch)) if renewed else None, lambda: self._is_over(batch), every
             )
         except LeaseLost as problem:
-            await self._failed(given, problem)
+            await self._told_late(given, problem)
         finally:
             self._at_work.discard(watched)
         return not watched.lost
 
-    async def _failed(self, given: Any, problem: Exception) -> None:
+    async def _told_late(self, given: Any, problem: LeaseLost) -> None:
+        """The handler was cancelled, and its task is over."""
+        watched = AsyncWatched()
+
+        async def work() -> None:
+            await self._failed(watched, given, problem)
+
+        await watched.run(work, None, lambda: False, RENEW_EVERY)
+
+    async def _failed(self, watched: AsyncWatched, given: Any, problem: Exception) -> None:
         if self.on_error is not None:
-            await self._told(self.on_error, given, problem)
+            await self._told(watched, self.on_error, given, problem)
             return
         log.warning("the handler of %s failed: %s", self._options.queue, problem)
         if not isinstance(problem, LeaseLost):
@@ -160,9 +169,9 @@ class AsyncHandling:
             except AckwiseError as refusal:
                 log.warning("its failure could not be recorded: %s", refusal)
 
-    async def _told(self, callback: Callable[..., Any], *arguments: Any) -> None:
+    async def _told(self, watched: AsyncWatched, callback: Callable[..., Any], *arguments: Any) -> None:
         try:
-            await self._hands.call(callback, *arguments)
+            await self._hands.call(watched.cancels, callback, *arguments)
         except Exception as problem:
             log.warning("a callback of %s failed: %s", self._options.queue, problem)
 

@@ -129,13 +129,13 @@ class Handling:
 
         def work() -> None:
             try:
-                self._hands.call(self._handler, given)
+                self._hands.call(watched.cancels, self._handler, given)
                 watched.check()
             except Exception as problem:
-                self._failed(given, problem)
+                self._failed(watched, given, problem)
             else:
                 if self.on_success is not None:
-                    self._told(self.on_success, given)
+                    self._told(watched, self.on_success, given)
 
         renewed = self._options.renew and not batch.lease.ended
         every = self._options.renew_every or min(RENEW_EVERY, batch.lease.lasts / 4)
@@ -143,14 +143,23 @@ class Handling:
         try:
             watched.run(work, (lambda: self._beat(batch)) if renewed else None, lambda: self._is_over(batch), every)
         except LeaseLost as problem:
-            self._failed(given, problem)
+            self._told_late(given, problem)
         finally:
             self._at_work.discard(watched)
         return not watched.lost
 
-    def _failed(self, given: Any, problem: Exception) -> None:
+    def _told_late(self, given: Any, problem: LeaseLost) -> None:
+        """The handler was cancelled, and its task is over."""
+        watched = Watched()
+
+        def work() -> None:
+            self._failed(watched, given, problem)
+
+        watched.run(work, None, lambda: False, RENEW_EVERY)
+
+    def _failed(self, watched: Watched, given: Any, problem: Exception) -> None:
         if self.on_error is not None:
-            self._told(self.on_error, given, problem)
+            self._told(watched, self.on_error, given, problem)
             return
         log.warning("the handler of %s failed: %s", self._options.queue, problem)
         if not isinstance(problem, LeaseLost):
@@ -159,9 +168,9 @@ class Handling:
             except AckwiseError as refusal:
                 log.warning("its failure could not be recorded: %s", refusal)
 
-    def _told(self, callback: Callable[..., Any], *arguments: Any) -> None:
+    def _told(self, watched: Watched, callback: Callable[..., Any], *arguments: Any) -> None:
         try:
-            self._hands.call(callback, *arguments)
+            self._hands.call(watched.cancels, callback, *arguments)
         except Exception as problem:
             log.warning("a callback of %s failed: %s", self._options.queue, problem)
 
