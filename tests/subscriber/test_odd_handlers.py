@@ -14,7 +14,7 @@ import pytest
 import ackwise
 from ackwise.store.clock import ManualClock
 from ackwise.subscriber import App, Depends, Message, Nak, Term, TestApp
-from tests.subscriber.conftest import Run, until
+from tests.subscriber.conftest import PATIENCE, Run, until
 from tests.subscriber.test_running import connection, go, until_acked
 
 
@@ -232,6 +232,53 @@ def test_a_handler_that_will_not_be_cancelled_does_not_keep_the_app_from_stoppin
 
     go(job)
     assert "does not end" in caplog.text
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_thread_that_outlives_its_lease_keeps_no_other_message_from_others(
+    live: App, clock: ManualClock, concurrency: int
+) -> None:
+    """Nobody can stop it: what was claimed ahead goes back, and nothing more is taken until one of them ends."""
+    seen: list[int] = []
+    go_on = threading.Event()
+
+    @live.subscriber("q", concurrency=concurrency, prefetch=3)
+    def handle(number: int) -> None:
+        seen.append(number)
+        if number < concurrency:
+            go_on.wait(PATIENCE)
+
+    async def held() -> int:
+        return sum(one.held for one in await connection(live).leases())
+
+    async def job() -> None:
+        async with live:
+            try:
+                await connection(live).push_many("q", range(concurrency))
+                await until(lambda: len(seen) == concurrency)
+                theirs = await connection(live).leases()
+                await connection(live).push_many("q", range(concurrency, concurrency + 2))
+                while await held() < concurrency + 2:
+                    await asyncio.sleep(0.002)
+                for lease in theirs:
+                    await connection(live).release(lease.lease_id)
+                clock.advance(16)
+                while await held():
+                    await asyncio.sleep(0.002)
+                await connection(live).push("q", 99)
+                # Time for a worker to take something, if it would.
+                await asyncio.sleep(0.1)
+                others = await connection(live).claim("q", max=99)
+                assert sorted(one.json() for one in others) == [*range(concurrency + 2), 99]
+                assert live.live
+                await others.ack()
+            finally:
+                go_on.set()
+            await connection(live).push("q", 100)
+            await until_acked(live, "q", concurrency + 4)
+        assert sorted(seen) == [*range(concurrency), 100]
+
+    go(job)
 
 
 def decorated(function: Callable[..., Any]) -> Callable[..., Any]:

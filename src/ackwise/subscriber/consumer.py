@@ -38,7 +38,8 @@ class Consumer:
 
     async def start(self) -> None:
         await self._feed.open()
-        self._workers = Workers(self._subscription, self._feed, self.handle)
+        handle = self.handle
+        self._workers = Workers(self._subscription, self._feed, handle, lambda: handle.left_in_threads)
         self._feeding = asyncio.create_task(self._feed.run(self._workers), name=f"{self._subscription.name}-feed")
         self._feeding.add_done_callback(self._ended)
 

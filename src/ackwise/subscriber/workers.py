@@ -31,8 +31,12 @@ class Workers:
         subscription: Subscription,
         feed: Feed,
         handle: Callable[[Handover, Callable[[Handover], bool]], Awaitable[None]],
+        left_in_threads: Callable[[], int] = lambda: 0,
     ) -> None:
         self._subscription, self._feed, self._handle = subscription, feed, handle
+        self._left_in_threads = left_in_threads
+        self._resting = 0
+        """So many take nothing more before a thread ends that nobody can stop."""
         self._loop = asyncio.get_running_loop()
         self._waiting: asyncio.Queue[Handover] = asyncio.Queue()
         self._running: dict[Handover, asyncio.Task[None]] = {}
@@ -56,7 +60,8 @@ class Workers:
 
     @property
     def room(self) -> int:
-        return self._subscription.concurrency + self._ahead() - len(self._here)
+        free = self._subscription.concurrency - self._left_in_threads()
+        return free + self._ahead() - len(self._here) if free > 0 else 0
 
     def _ahead(self) -> int:
         given = self._subscription
@@ -73,6 +78,8 @@ class Workers:
         self._idle.clear()
         self._here.add(handover)
         self._waiting.put_nowait(handover)
+        if self._resting == self._subscription.concurrency:
+            self._give_back()
 
     def no_more(self) -> None:
         """Nothing will be put any more."""
@@ -104,6 +111,8 @@ class Workers:
         assert task is not None
         # A handler may keep its cancellation to itself: it is meant for the worker all the same.
         while not self._ending:
+            if self._left_in_threads() > self._resting:
+                await self._rested()
             handover = await self._waiting.get()
             if handover not in self._lost:
                 await self._run(handover, task)
@@ -114,6 +123,19 @@ class Workers:
                 # goes on: whoever cancelled this very task, such as a loop that is closed, is not made to wait.
                 self._tasks[self._tasks.index(task)] = self._begin(task.get_name())
                 return
+
+    async def _rested(self) -> None:
+        """For each handler that is left in a thread one of us waits until that ends: what it took meanwhile it would
+        keep from others who could begin at once. So would all of us: then what waits goes back."""
+        self._resting += 1
+        if self._resting == self._subscription.concurrency:
+            self._give_back()
+        try:
+            while self._left_in_threads() >= self._resting:
+                await asyncio.sleep(_LOOK_AGAIN)
+        finally:
+            self._resting -= 1
+            self._feed.wake()
 
     async def _run(self, handover: Handover, task: asyncio.Task[None]) -> None:
         self._running[handover] = task
