@@ -162,6 +162,38 @@ def test_an_answer_to_a_settlement(app: App, door: Flaky, how: str) -> None:
     go(job)
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "landed"),
+    [("nak", "ack", False), ("term", "ack", False), ("ack", "nak", False), ("ack", "ack", True), ("nak", "nak", True)],
+)
+def test_what_is_settled_after_an_outcome_that_nobody_knows(
+    app: App, door: Flaky, first: str, then: str, landed: bool
+) -> None:
+    """The first one arrived: another outcome did not settle it, whatever was asked for before."""
+    answers: list[bool] = []
+    unknown: list[str] = []
+
+    @app.subscriber("q", retry_limit=5)
+    async def handle(msg: Message[int]) -> None:
+        if msg.attempt > 1:
+            await msg.ack()
+            return
+        connection(app).transport._patience = 0.0  # type: ignore[attr-defined]
+        door.fail("/v1/settle", "lose the answer")
+        with pytest.raises(ackwise.errors.OutcomeUnknown):
+            await getattr(msg, first)()
+        unknown.append(first)
+        answers.append(await getattr(msg, then)())
+
+    async def job() -> None:
+        async with app:
+            await connection(app).push("q", 1)
+            await until(lambda: answers)
+        assert (unknown, answers) == ([first], [landed])
+
+    go(job)
+
+
 def test_one_that_somebody_else_settled_is_not_ours(app: App) -> None:
     answers: list[bool] = []
 
