@@ -83,8 +83,6 @@ class AsyncHTTPTransport:
         self._claims: dict[str, bool] = {}
         """Claims under way by the name of their poll, and whether they wait."""
         self._acks: AsyncBatcher[str, Settlement, Settled | AckwiseError] = AsyncBatcher(self._settle_together)
-        self._acking: dict[object, str | None] = {}
-        """Acks without an answer yet, by the lease they name."""
         self._draining = False
         self._closed = False
         self.repeats = 0
@@ -197,12 +195,7 @@ class AsyncHTTPTransport:
         return settled
 
     async def _ack(self, entry: Settlement) -> Settled:
-        key = object()
-        self._acking[key] = lease_of(entry.selector)
-        try:
-            answer = await self._acks.ask("", entry)
-        finally:
-            del self._acking[key]
+        answer = await self._acks.ask("", entry)
         if isinstance(answer, AckwiseError):
             raise answer
         return answer
@@ -211,7 +204,7 @@ class AsyncHTTPTransport:
         """What is given back must not overtake the acks that wait to be sent."""
         end = time.monotonic() + ACK_PATIENCE
         while time.monotonic() < end:
-            waiting = list(self._acking.values())
+            waiting = [lease_of(one.selector) for one in self._acks.unanswered()]
             if not waiting or (leases is not None and None not in waiting and leases.isdisjoint(waiting)):
                 return
             await self._wire.sleep(0.005)

@@ -59,6 +59,17 @@ async def call(function: Callable[..., object], *arguments: object) -> object:
     return await result if inspect.isawaitable(result) else result
 
 
+_UNDER_WAY: set[asyncio.Future[None]] = set()
+
+
+async def to_its_end(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Others depend on it: it goes on when whoever waits for it is cancelled."""
+    task = asyncio.ensure_future(work())
+    _UNDER_WAY.add(task)
+    task.add_done_callback(_UNDER_WAY.discard)
+    await asyncio.shield(task)
+
+
 class AsyncHands:
     """Run what a user gave: coroutine functions here, any other function in a thread of its own, so that nobody else
     has to wait for it. A process that ends does not wait for these threads."""

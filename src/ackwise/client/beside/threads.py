@@ -50,6 +50,11 @@ def call(function: Callable[..., object], *arguments: object) -> object:
     return function(*arguments)
 
 
+def to_its_end(work: Callable[[], None]) -> None:
+    """Nobody cancels a thread."""
+    work()
+
+
 class Hands:
     """Run what a user gave."""
 
