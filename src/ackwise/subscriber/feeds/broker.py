@@ -19,7 +19,7 @@ from ackwise.client import settling
 from ackwise.core.answers import Handed, Settled
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import ByKey, Claim, Settle, Settlement
-from ackwise.core.errors import AckwiseError, Draining, LeaseLost, StoreError, UnknownQueue
+from ackwise.core.errors import AckwiseError, BadInput, Draining, LeaseLost, StoreError, UnknownQueue
 from ackwise.core.limits import MICROS, Seconds, lease_micros
 from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE
 from ackwise.core.native.claiming import MAX_AHEAD
@@ -167,6 +167,9 @@ class BrokerFeed:
 
     async def open(self) -> None:
         given = self._subscription
+        said = [what for what, on in (("ephemeral=True", given.ephemeral), ("stream=", given.stream is not None)) if on]
+        if said:
+            raise BadInput(f"{given.name}: {' and '.join(said)} is for NATS; on our own broker leave it out")
         await self.connection.create_queue(given.queue, exist_ok=True)
         if given.retry_limit is not msgspec.UNSET or given.backoff is not msgspec.UNSET:
             await self.connection.create_group(
