@@ -341,6 +341,66 @@ def test_a_handler_that_a_decorator_made_synchronous_runs_in_a_thread(live: App)
     go(job)
 
 
+def on_the_loop(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that makes a task of an `async def`, which only the event loop's own thread can."""
+
+    @functools.wraps(function)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        return asyncio.ensure_future(function(*arguments, **named))
+
+    return wrapper
+
+
+def test_a_handler_whose_decorator_needs_the_loop_says_so(live: App, caplog: pytest.LogCaptureFixture) -> None:
+    threads: list[int] = []
+
+    @live.subscriber("q", retry_limit=1, in_thread=False)
+    @on_the_loop
+    async def handle(number: int) -> None:
+        threads.append(threading.get_ident())
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push("q", 1)
+            await until_acked(live, "q", 1)
+        assert threads == [threading.get_ident()]
+
+    go(job)
+    assert "in_thread" not in caplog.text
+
+
+@pytest.mark.parametrize("decorator", [on_the_loop, in_a_loop_of_its_own])
+@pytest.mark.parametrize("said", [True, None])
+def test_whoever_does_not_say_where_such_a_handler_runs_is_warned(
+    app: App, decorator: Callable[..., Any], said: bool | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handle(number: int) -> None: ...
+
+    app.subscriber("q", in_thread=said)(decorator(handle))
+    assert ("handle is an async def behind a decorator" in caplog.text) == (said is None)
+    assert app.subscriptions[0].signature.in_thread
+
+
+def test_an_async_def_does_not_run_in_a_thread_and_a_function_need_not(app: App, run: Run) -> None:
+    threads: list[int] = []
+
+    async def handle(number: int) -> None: ...
+
+    with pytest.raises(TypeError, match="handle is an async def"):
+        app.subscriber("q", in_thread=True)(handle)
+
+    @app.subscriber("q", in_thread=False)
+    def quick(number: int) -> None:
+        threads.append(threading.get_ident())
+
+    async def job(test: TestApp) -> None:
+        await test.publish("q", 1)
+        assert (await test.deliver(), await test.acked("q")) == (1, 1)
+
+    run(app, job)
+    assert threads == [threading.get_ident()]
+
+
 def test_what_a_function_returns_is_awaited_where_it_can_be(app: App, run: Run) -> None:
     seen: list[int] = []
 
