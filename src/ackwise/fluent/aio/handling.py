@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +18,7 @@ from ackwise.core.errors import AckwiseError, LeaseLost
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.fluent.messages import Message
 from ackwise.fluent.options import Options
+from ackwise.fluent.partial import Asks, asks_of, failures_of
 
 log = logging.getLogger("ackwise.fluent")
 
@@ -128,8 +129,10 @@ class AsyncHandling:
 
         async def work() -> None:
             try:
-                await self._hands.call(watched.cancels, self._handler, given)
+                result = await self._hands.call(watched.cancels, self._handler, given)
                 watched.check()
+                if isinstance(result, Mapping) and isinstance(given, list):
+                    await self._settle(asks_of(given, result))
             except Exception as problem:
                 await self._failed(watched, given, problem)
             else:
@@ -165,7 +168,7 @@ class AsyncHandling:
         log.warning("the handler of %s failed: %s", self._options.queue, problem)
         if not isinstance(problem, LeaseLost):
             try:
-                await self._settle(given if isinstance(given, list) else [given], problem)
+                await self._settle(failures_of(given if isinstance(given, list) else [given], problem))
             except AckwiseError as refusal:
                 log.warning("its failure could not be recorded: %s", refusal)
 
@@ -177,7 +180,7 @@ class AsyncHandling:
 
     async def _give_back(self, messages: list[Message]) -> None:
         with suppress(AckwiseError):
-            count = await self._settle(messages, Outcome.RELEASE)
+            count = await self._settle([(one, Outcome.RELEASE) for one in messages])
             with self._guard:
                 self.given_back += count
 
@@ -189,10 +192,10 @@ class AsyncHandling:
             with self._guard:
                 self.given_back += count
 
-    async def _settle(self, messages: list[Message], ask: Outcome | Exception) -> int:
+    async def _settle(self, asks: Asks) -> int:
         """Those that are not settled yet; how many that were."""
-        rest = [one.delivery for one in messages if one.delivery.verdict is None]
-        answers = await self._connection.settle([(delivery, ask) for delivery in rest]) if rest else []
+        rest = [(one.delivery, ask) for one, ask in asks if one.delivery.verdict is None]
+        answers = await self._connection.settle(rest) if rest else []
         return sum(answer.count for answer in answers)
 
     async def _beat(self, batch: AsyncBatch) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +19,7 @@ from ackwise.core.errors import AckwiseError, LeaseLost
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.fluent.messages import Message
 from ackwise.fluent.options import Options
+from ackwise.fluent.partial import Asks, asks_of, failures_of
 
 log = logging.getLogger("ackwise.fluent")
 
@@ -129,8 +130,10 @@ class Handling:
 
         def work() -> None:
             try:
-                self._hands.call(watched.cancels, self._handler, given)
+                result = self._hands.call(watched.cancels, self._handler, given)
                 watched.check()
+                if isinstance(result, Mapping) and isinstance(given, list):
+                    self._settle(asks_of(given, result))
             except Exception as problem:
                 self._failed(watched, given, problem)
             else:
@@ -164,7 +167,7 @@ class Handling:
         log.warning("the handler of %s failed: %s", self._options.queue, problem)
         if not isinstance(problem, LeaseLost):
             try:
-                self._settle(given if isinstance(given, list) else [given], problem)
+                self._settle(failures_of(given if isinstance(given, list) else [given], problem))
             except AckwiseError as refusal:
                 log.warning("its failure could not be recorded: %s", refusal)
 
@@ -176,7 +179,7 @@ class Handling:
 
     def _give_back(self, messages: list[Message]) -> None:
         with suppress(AckwiseError):
-            count = self._settle(messages, Outcome.RELEASE)
+            count = self._settle([(one, Outcome.RELEASE) for one in messages])
             with self._guard:
                 self.given_back += count
 
@@ -188,10 +191,10 @@ class Handling:
             with self._guard:
                 self.given_back += count
 
-    def _settle(self, messages: list[Message], ask: Outcome | Exception) -> int:
+    def _settle(self, asks: Asks) -> int:
         """Those that are not settled yet; how many that were."""
-        rest = [one.delivery for one in messages if one.delivery.verdict is None]
-        answers = self._connection.settle([(delivery, ask) for delivery in rest]) if rest else []
+        rest = [(one.delivery, ask) for one, ask in asks if one.delivery.verdict is None]
+        answers = self._connection.settle(rest) if rest else []
         return sum(answer.count for answer in answers)
 
     def _beat(self, batch: Batch) -> bool:
