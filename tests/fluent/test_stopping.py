@@ -226,7 +226,12 @@ def test_a_claim_without_an_answer_goes_back_in_a_drain(store_url: str, clock: M
             door.fail("/v1/claim", "lose the answer")
             consumer = client.queue("orders").group("g").batch(3).each().consume(client.ack)
             waits, go_on = threading.Event(), threading.Event()
-            client.sleep = lambda duration: (waits.set(), go_on.wait(20))  # type: ignore[assignment,method-assign,return-value]
+
+            def sleep(duration: float) -> None:
+                waits.set()
+                go_on.wait(20)
+
+            client.sleep = sleep  # type: ignore[method-assign]
             thread = threading.Thread(target=consumer.run)
             thread.start()
             assert waits.wait(20)

@@ -14,8 +14,7 @@ from ackwise.core import commands as c
 from ackwise.core.errors import StoreCorrupt
 from ackwise.core.messages import NewMessage
 from ackwise.store.clock import ManualClock
-from ackwise.store.sqlite import SQLiteStore
-from ackwise.store.sqlite import filters
+from ackwise.store.sqlite import SQLiteStore, filters
 from ackwise.store.sqlite.dedupe import SHELF
 from ackwise.store.sqlite.filters import Filter
 from tests.sqlite.support import open_store, push, rows

@@ -253,7 +253,14 @@ def test_wish_13_each_message_of_a_batch_has_its_own_outcome_in_one_call(url: st
         assert seen == ["acked", "retried", "dead"]
 
 
-STATUSES: dict[int, Any] = {0: "completed", 1: "failed", 2: "dlq", 3: "retry", 4: ackwise.Reject("no"), 5: KeyError("x")}
+STATUSES: dict[int, Any] = {
+    0: "completed",
+    1: "failed",
+    2: "dlq",
+    3: "retry",
+    4: ackwise.Reject("no"),
+    5: KeyError("x"),
+}
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])

@@ -79,9 +79,7 @@ class AsyncHands:
         """Threads that nobody waits for any more, and that nobody can stop."""
         self._resting = 0
 
-    async def call(
-        self, cancels: Callable[[], bool], function: Callable[..., object], *arguments: object
-    ) -> object:
+    async def call(self, cancels: Callable[[], bool], function: Callable[..., object], *arguments: object) -> object:
         """`cancels`: whether we were cancelled, and not only something that was awaited inside. Our task does not tell:
         a task group of Python 3.11 that failed leaves it marked as cancelled."""
         try:

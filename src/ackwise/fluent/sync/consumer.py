@@ -34,7 +34,8 @@ class Consumer(Runnable):
     """A handler at work, until its limit, its idle time, a drain or SIGTERM.
 
     What the handler raises is a nack with its text, unless `on_error` says otherwise; of a list `Partial` is one for
-    some, and a mapping that it returns chooses for each. What it leaves unsettled waits for its lease to run out. Trouble that passes is waited for; what does not pass is raised.
+    some, and a mapping that is returned chooses for each. What it leaves unsettled waits for its lease to run out.
+    Trouble that passes is waited for; what does not pass is raised.
     """
 
     def __init__(self, client: Client, options: Options, handler: Callable[..., Any]) -> None:

@@ -11,14 +11,12 @@ from secrets import token_hex
 
 import msgspec
 
-from ackwise.broker.handing import each
-from ackwise.client import AsyncConnection
+from ackwise.client import AsyncConnection, settling
 from ackwise.client.aio import AsyncDelivery
 from ackwise.client.claims import claim_command
-from ackwise.client import settling
 from ackwise.core.answers import Handed, Settled
 from ackwise.core.claiming import EmptyReason
-from ackwise.core.commands import ByKey, Claim, Settle, Settlement
+from ackwise.core.commands import ByKey, Claim, Settle, Settlement, each
 from ackwise.core.errors import AckwiseError, BadInput, Draining, LeaseLost, StoreError, UnknownQueue
 from ackwise.core.limits import MICROS, Seconds, lease_micros
 from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE
