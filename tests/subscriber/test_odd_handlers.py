@@ -299,7 +299,7 @@ def test_a_handler_behind_an_ordinary_decorator_runs(live: App) -> None:
     async def handle(number: int) -> None:
         await asyncio.sleep(0)
         seen.append(number)
-        if number:
+        if not number:
             raise ValueError("it ran")
 
     async def job() -> None:
