@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +15,7 @@ from ackwise.client.wires.reply import Reply
 from ackwise.client.wires.threads import ThreadWire
 from ackwise.core.settlement import Verdict
 from ackwise.store.clock import ManualClock
+from tests.client.flaky import Flaky
 from tests.server.running import Running
 
 COUNT = 64
@@ -92,3 +94,60 @@ def test_one_that_is_not_well_formed_fails_alone(server: Running) -> None:
             assert told[1:] == [Verdict.ACKED] * 2
 
     asyncio.run(main())
+
+
+def test_a_caller_that_is_cancelled_does_not_make_the_others_ask_twice(server: Running) -> None:
+    """Their acks are in the request that was sent for it: they settled, and not somebody before them."""
+
+    async def main() -> None:
+        door = Flaky(server.address)
+        async with asyncio.timeout(20), ackwise.connect_async(door.url) as queue:
+            await queue.push_many("q", range(4))
+            deliveries = list(await queue.claim("q", max=4))
+            first, second = threading.Event(), threading.Event()
+            door.fail("/v1/settle", first, second)
+            leading = asyncio.ensure_future(deliveries[0].ack())
+            await until_sent(door, 1)
+            cancelled = asyncio.ensure_future(deliveries[1].ack())
+            waiting = asyncio.ensure_future(deliveries[2].ack())
+            await asyncio.sleep(0)
+            first.set()
+            await leading
+            await until_sent(door, 2)
+            cancelled.cancel()
+            await asyncio.wait([cancelled])
+            second.set()
+            assert (cancelled.cancelled(), await waiting) == (True, Verdict.ACKED)
+            assert door.count("/v1/settle") == 2
+        door.down()
+
+    asyncio.run(main())
+
+
+def test_what_is_given_back_does_not_overtake_an_ack_whose_caller_was_cancelled(server: Running) -> None:
+    async def main() -> None:
+        door = Flaky(server.address)
+        async with asyncio.timeout(20), ackwise.connect_async(door.url) as queue:
+            await queue.push("q", 1)
+            (delivery,) = await queue.claim("q")
+            late = threading.Event()
+            door.fail("/v1/settle", late)
+            acking = asyncio.ensure_future(delivery.ack())
+            await until_sent(door, 1)
+            acking.cancel()
+            await asyncio.wait([acking])
+            releasing = asyncio.ensure_future(queue.settle([(delivery, "release")]))
+            # Time for the release to be sent, if it would.
+            await asyncio.sleep(0.05)
+            assert door.count("/v1/settle") == 1
+            late.set()
+            (answer,) = await releasing
+            assert answer.verdict is Verdict.ALREADY
+        door.down()
+
+    asyncio.run(main())
+
+
+async def until_sent(door: Flaky, count: int) -> None:
+    while door.count("/v1/settle") < count:
+        await asyncio.sleep(0.002)

@@ -112,22 +112,50 @@ def test_a_caller_that_is_cancelled_in_the_middle_takes_nobody_with_it() -> None
         await asyncio.sleep(0)
         callers[2].cancel()  # it waits
         callers[0].cancel()  # it sends
+        await asyncio.sleep(0)
+        assert batcher.unanswered() == [0, 1, 3, 4, 5]
+        go.release()
         await inside.acquire()
         callers[1].cancel()  # it sends by now, for the others too
-        await inside.acquire()
         go.release()
         told = await asyncio.gather(*callers, return_exceptions=True)
         assert [type(one) for one in told[:3]] == [asyncio.CancelledError] * 3
         assert told[3:] == [30, 40, 50]
         go.release()
         assert await batcher.ask("", 7) == 70
+        assert batcher.unanswered() == []
 
     asyncio.run(asyncio.wait_for(main(), 30))
-    assert far.sent == [("", [3, 4, 5]), ("", [7])]
+    assert far.sent == [("", [0]), ("", [1, 3, 4, 5]), ("", [7])], "what is under way is sent once"
+
+
+def test_what_interrupts_the_sending_itself_takes_nobody_with_it() -> None:
+    far = Far()
+    inside, go = threading.Event(), threading.Event()
+
+    def send(batches: Batches) -> list[Sequence[int] | AckwiseError]:
+        if 1 in batches[0][1]:
+            raise KeyboardInterrupt
+        inside.set()
+        assert go.wait(30)
+        return far.take(batches)
+
+    batcher: Batcher[str, int, int] = Batcher(send)
+    with ThreadPoolExecutor(4) as pool:
+        callers = [pool.submit(batcher.ask, "", 0)]
+        assert inside.wait(30)
+        for number in (1, 2, 3):
+            callers.append(pool.submit(batcher.ask, "", number))
+            while len(batcher._asked.get("", ())) < number:
+                pass
+        go.set()
+        assert isinstance(callers[1].exception(30), KeyboardInterrupt)
+        assert [callers[at].result(30) for at in (0, 2, 3)] == [0, 20, 30]
+    assert far.sent == [("", [0]), ("", [2, 3])]
 
 
 def test_whoever_is_cancelled_under_way_is_not_made_the_next_leader() -> None:
-    """Followers are cancelled while their items are on the way, and then who sends is: nobody of them can lead."""
+    """Followers are cancelled while their items are on the way, and then their leader is: nobody of them can lead."""
     far = Far()
 
     async def main() -> None:
@@ -149,10 +177,11 @@ def test_whoever_is_cancelled_under_way_is_not_made_the_next_leader() -> None:
             one.cancel()
             await asyncio.sleep(0)
         go.release()
+        go.release()
         assert await batcher.ask("", 4) == 40
 
     asyncio.run(asyncio.wait_for(main(), 10))
-    assert far.sent == [("", [0]), ("", [4])]
+    assert far.sent == [("", [0]), ("", [1, 2, 3]), ("", [4])]
 
 
 def test_a_full_batch_is_due_and_is_sent_in_pieces_of_its_size() -> None:

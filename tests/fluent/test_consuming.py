@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -154,6 +157,156 @@ def test_leases_are_renewed_while_the_handler_works(client: Client, clock: Manua
     put(client, 1)
     client.queue("orders").group("g").renew_lease(True, 0.005).limit(1).consume(handle).run()
     assert counts(client) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_leases_are_renewed_also_if_nobody_says_so(url: str, clock: ManualClock, kind: str) -> None:
+    """Again and again, long past the time that was given first."""
+
+    def renewed(message: Message, before: datetime) -> bool:
+        later: bool = message.delivery.deadline != before
+        return later
+
+    def work(client: Client) -> Callable[[Message], None]:
+        def handle(message: Message) -> None:
+            for _ in range(4):
+                before, end = message.delivery.deadline, time.monotonic() + 10
+                clock.advance(0.06)
+                while not renewed(message, before):
+                    assert time.monotonic() < end, "nobody renews it"
+                    time.sleep(0.002)
+            assert client.ack(message) == "acked"
+
+        return handle
+
+    async def job() -> None:
+        async with AsyncClient(url, clock=clock) as client:
+
+            async def handle(message: Message) -> None:
+                for _ in range(4):
+                    before = message.delivery.deadline
+                    clock.advance(0.06)
+                    async with asyncio.timeout(10):
+                        while not renewed(message, before):
+                            await asyncio.sleep(0.002)
+                assert await client.ack(message) == "acked"
+
+            await client.queue("orders").group("g").lease(0.1).limit(1).consume(handle)
+
+    with Client(url, clock=clock) as client:
+        put(client, 1)
+        if kind == "threads":
+            client.queue("orders").group("g").lease(0.1).limit(1).consume(work(client)).run()
+        else:
+            asyncio.run(job())
+        assert counts(client) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_the_whole_chain(url: str, clock: ManualClock, kind: str) -> None:
+    """Three batches side by side, message by message; one lease is renewed after two seconds."""
+    seen: list[int] = []
+    done: list[int] = []
+    failed: list[tuple[int, str]] = []
+    calls = itertools.count()
+
+    def is_bad(message: Message) -> bool:
+        assert (message.queue, message.partition, message.consumer_group) == ("orders", "customer-1", "processors")
+        seen.append(message.data)
+        return bool(message.data % 50 == 7)
+
+    def in_threads() -> None:
+        meet = threading.Barrier(3)
+
+        def handle(message: Message) -> None:
+            if next(calls) < 3:
+                meet.wait(20)
+            if message.data == 0:
+                before = message.delivery.deadline
+                clock.advance(16)
+                while message.delivery.deadline == before:
+                    time.sleep(0.01)
+            if is_bad(message):
+                raise ValueError("bad")
+
+        with Client(url, clock=clock) as client:
+
+            def on_success(message: Message) -> None:
+                done.append(message.data)
+                client.ack(message)
+
+            def on_error(message: Message, error: Exception) -> None:
+                failed.append((message.data, str(error)))
+                client.nack(message, error, delay=60)
+
+            (
+                client.queue("orders")
+                .group("processors")
+                .partition("customer-1")
+                .batch(100)
+                .concurrency(4)
+                .auto_ack(False)
+                .each()
+                .renew_lease(True, 2)
+                .limit(250)
+                .consume(handle)
+                .on_success(on_success)
+                .on_error(on_error)
+                .run()
+            )
+
+    async def in_tasks() -> None:
+        meet = asyncio.Barrier(3)
+
+        async def handle(message: Message) -> None:
+            if next(calls) < 3:
+                await meet.wait()
+            if message.data == 0:
+                before = message.delivery.deadline
+                clock.advance(16)
+                while message.delivery.deadline == before:
+                    await asyncio.sleep(0.01)
+            if is_bad(message):
+                raise ValueError("bad")
+
+        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+
+            async def on_success(message: Message) -> None:
+                done.append(message.data)
+                await client.ack(message)
+
+            async def on_error(message: Message, error: Exception) -> None:
+                failed.append((message.data, str(error)))
+                await client.nack(message, error, delay=60)
+
+            await (
+                client.queue("orders")
+                .group("processors")
+                .partition("customer-1")
+                .batch(100)
+                .concurrency(4)
+                .auto_ack(False)
+                .each()
+                .renew_lease(True, 2)
+                .limit(250)
+                .consume(handle)
+                .on_success(on_success)
+                .on_error(on_error)
+            )
+
+    with Client(url, clock=clock) as client:
+        put(client, *range(250), partition="customer-1")
+        put(client, 1000, partition="customer-2")
+        in_threads() if kind == "threads" else asyncio.run(in_tasks())
+        bad = [7, 57, 107, 157, 207]
+        assert sorted(seen) == list(range(250))
+        assert sorted(failed) == [(number, "bad") for number in bad]
+        assert sorted(done) == sorted(set(range(250)) - set(bad))
+        assert counts(client, group="processors") == (245, 0, 6)
+        again = client.queue("orders").group("processors").partition("customer-1").batch(9).wait(0)
+        assert again.pop() == []
+        clock.advance(60)
+        assert sorted((one.data, one.retry_count) for one in again.pop()) == [(number, 1) for number in bad]
 
 
 def test_without_renewal_a_lease_runs_out_and_the_ack_says_so(client: Client, clock: ManualClock) -> None:

@@ -419,6 +419,54 @@ def test_a_thread_is_told_of_it_at_its_end(doors: tuple[Flaky, Flaky], clock: Ma
     assert told == ["began", "LeaseLost"]
 
 
+@pytest.mark.parametrize("atomic", [True, False])
+def test_a_batch_that_would_undo_itself_when_it_is_repeated_is_not_said_to_be_rolled_back(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, atomic: bool
+) -> None:
+    """In a queue that rewinds what is acked behind a failure goes back with it."""
+    door, _ = doors
+    with Client(door.url, resilience=FAST, clock=clock) as client:
+        client.queue("q").config(on_failure="rewind").create()
+        client.push("q", None, [{"data": number} for number in range(3)])
+        messages = client.queue("q").batch(3).pop()
+        asks = [
+            {
+                "transaction_id": one.transaction_id,
+                "partition_id": one.partition_id,
+                "lease_id": one.lease_id,
+                "status": status,
+            }
+            for one, status in zip(messages, ("completed", "failed", "completed"), strict=True)
+        ]
+        door.fail("/v1/settle", "lose the answer")
+        if atomic:
+            with pytest.raises(errors.OutcomeUnknown, match="refused now"):
+                client.ack_batch(asks)
+        else:
+            assert client.ack_batch(asks, atomic=False)[0].verdict == "already"
+        (row,) = client.connection.groups("q")
+        assert (row.acked, row.lag) == (1, 2), "it was done"
+        assert door.used_up
+
+
+@pytest.mark.parametrize("lost", ["lose the answer", "lose the request"])
+def test_a_batch_that_only_acks_is_known_to_be_rolled_back_also_when_it_was_repeated(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, lost: Fault
+) -> None:
+    door, _ = doors
+    with Client(door.url, resilience=FAST, clock=clock) as client:
+        client.push("q", None, [{"data": number} for number in range(3)])
+        first, *rest = client.queue("q").batch(3).pop()
+        client.nack(first, "no")
+        door.fail("/v1/settle", lost)
+        with pytest.raises(errors.RolledBack, match="entry 0 was refused: invalid_lease"):
+            client.ack_batch([first, *rest])
+        assert client.connection.groups("q")[0].acked == 0
+        door.fail("/v1/settle", lost)
+        assert {one.verdict for one in client.ack_batch(rest)} <= {"acked", "already"}
+        assert client.connection.groups("q")[0].acked == 2
+
+
 def test_a_transaction_of_unknown_outcome_may_be_repeated_and_is_done_once(
     doors: tuple[Flaky, Flaky], clock: ManualClock
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 import ackwise
 from ackwise import errors
+from ackwise.client.breaking import Resilience
 from ackwise.fluent import AsyncClient, Client, Message
 from ackwise.store.clock import ManualClock
 from tests.client.flaky import Flaky
@@ -214,6 +215,65 @@ def test_a_closed_client_says_so(store_url: str, clock: ManualClock, kind: str) 
 
     with Running(store_url, clock) as server:
         in_threads(server.url) if kind == "threads" else asyncio.run(in_tasks(server.url))
+
+
+def test_a_claim_without_an_answer_goes_back_in_a_drain(store_url: str, clock: ManualClock) -> None:
+    """Its worker waits before it asks again, and has not begun to stop when the client is closed."""
+    with Running(store_url, clock) as server:
+        door = Flaky(server.address)
+        with Client(door.url, resilience=Resilience(pauses=()), clock=clock) as client:
+            client.push("orders", None, [{"data": number} for number in range(3)])
+            door.fail("/v1/claim", "lose the answer")
+            consumer = client.queue("orders").group("g").batch(3).each().consume(client.ack)
+            waits, go_on = threading.Event(), threading.Event()
+
+            def sleep(duration: float) -> None:
+                waits.set()
+                go_on.wait(20)
+
+            client.sleep = sleep  # type: ignore[method-assign]
+            thread = threading.Thread(target=consumer.run)
+            thread.start()
+            assert waits.wait(20)
+            assert client.drain(0) == 3
+        go_on.set()
+        thread.join(20)
+        assert not thread.is_alive()
+        with ackwise.connect(server.url) as queue:
+            assert queue.leases() == []
+        assert left(server.url, clock) == [(0, 0), (1, 0), (2, 0)]
+        door.down()
+
+
+@pytest.mark.parametrize("how", ["drained", "cancelled"])
+def test_a_claim_without_an_answer_goes_back_when_its_worker_ends(
+    store_url: str, clock: ManualClock, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ackwise.fluent.aio.consumer.PAUSE_AFTER_FAILURE", 0.0 if how == "drained" else 60)
+
+    async def job(server: Running, door: Flaky) -> None:
+        resilience = Resilience(pauses=(0.01,))
+        async with asyncio.timeout(30), AsyncClient(door.url, resilience=resilience, clock=clock) as client:
+            await client.push("orders", None, [{"data": number} for number in range(3)])
+            door.fail("/v1/claim", "lose the answer", "lose the answer")
+            consumer = client.queue("orders").group("g").batch(3).each().consume(client.ack)
+            running = asyncio.ensure_future(consumer.run())
+            while not door.used_up:
+                await asyncio.sleep(0.001)
+            if how == "drained":
+                await client.drain(20)
+                await running
+            else:
+                running.cancel()
+                await asyncio.wait([running])
+            async with ackwise.connect_async(server.url) as queue:
+                assert await queue.leases() == []
+
+    with Running(store_url, clock) as server:
+        door = Flaky(server.address)
+        asyncio.run(job(server, door))
+        assert left(server.url, clock) == [(0, 0), (1, 0), (2, 0)]
+        door.down()
 
 
 # whole processes

@@ -11,6 +11,7 @@ import pytest
 import ackwise
 from ackwise.store.clock import ManualClock
 from ackwise.subscriber import App, Message
+from ackwise.subscriber.feeds.broker import BrokerFeed
 from tests.client.flaky import Fault, Flaky
 from tests.server.running import Running
 from tests.subscriber.conftest import until
@@ -162,6 +163,38 @@ def test_an_answer_to_a_settlement(app: App, door: Flaky, how: str) -> None:
     go(job)
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "landed"),
+    [("nak", "ack", False), ("term", "ack", False), ("ack", "nak", False), ("ack", "ack", True), ("nak", "nak", True)],
+)
+def test_what_is_settled_after_an_outcome_that_nobody_knows(
+    app: App, door: Flaky, first: str, then: str, landed: bool
+) -> None:
+    """The first one arrived: another outcome did not settle it, whatever was asked for before."""
+    answers: list[bool] = []
+    unknown: list[str] = []
+
+    @app.subscriber("q", retry_limit=5)
+    async def handle(msg: Message[int]) -> None:
+        if msg.attempt > 1:
+            await msg.ack()
+            return
+        connection(app).transport._patience = 0.0  # type: ignore[attr-defined]
+        door.fail("/v1/settle", "lose the answer")
+        with pytest.raises(ackwise.errors.OutcomeUnknown):
+            await getattr(msg, first)()
+        unknown.append(first)
+        answers.append(await getattr(msg, then)())
+
+    async def job() -> None:
+        async with app:
+            await connection(app).push("q", 1)
+            await until(lambda: answers)
+        assert (unknown, answers) == ([first], [landed])
+
+    go(job)
+
+
 def test_one_that_somebody_else_settled_is_not_ours(app: App) -> None:
     answers: list[bool] = []
 
@@ -300,5 +333,34 @@ def test_a_claim_without_an_answer_goes_back_when_the_app_stops(
             await app.stop(grace=0)
             assert await queue.leases() == []
             assert [one.failures for one in await queue.claim("q", max=2)] == [0, 0]
+
+    go(job)
+
+
+def test_so_does_a_poll(app: App, door: Flaky, server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ackwise.subscriber.feeds.broker.PAUSE_AFTER_FAILURE", 60)
+
+    @app.subscriber("q")
+    async def handle(number: int) -> None:
+        await asyncio.Event().wait()
+
+    async def job() -> None:
+        passes = threading.Event()
+        passes.set()
+        # The first finds nothing; the second waits, and is given what comes.
+        door.fail("/v1/claim", passes, "lose the answer")
+        await app.start()
+        # Less than nothing: how long a poll waits is added to it.
+        connection(app).transport._patience = -100.0  # type: ignore[attr-defined]
+        await asyncio.to_thread(server.until_waiting)
+        feed: BrokerFeed = app._consumers[0]._feed  # type: ignore[assignment]
+        async with ackwise.connect_async(server.url) as queue:
+            await queue.push("q", 1)
+            while not sum(one.held for one in await queue.leases()):
+                await asyncio.sleep(0.005)
+            assert feed._poll_again is not None
+            await app.stop(grace=0)
+            assert await queue.leases() == []
+            assert [one.failures for one in await queue.claim("q")] == [0]
 
     go(job)

@@ -14,7 +14,7 @@ import pytest
 import ackwise
 from ackwise.store.clock import ManualClock
 from ackwise.subscriber import App, Depends, Message, Nak, Term, TestApp
-from tests.subscriber.conftest import Run, until
+from tests.subscriber.conftest import PATIENCE, Run, until
 from tests.subscriber.test_running import connection, go, until_acked
 
 
@@ -113,6 +113,99 @@ def test_a_task_group_that_fails_leaves_its_worker_as_it_was(live: App) -> None:
     go(job)
 
 
+def test_what_is_cancelled_after_a_task_group_that_failed_is_a_failure_like_any_other(live: App) -> None:
+    """The task is marked as cancelled then, and nobody meant to."""
+    seen: list[int] = []
+
+    async def fail() -> None:
+        raise ValueError("in a group")
+
+    @live.subscriber("q", retry_limit=1, concurrency=2)
+    async def handle(number: int) -> None:
+        seen.append(number)
+        if number < 3:
+            with contextlib.suppress(ExceptionGroup):
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(fail())
+            task = asyncio.ensure_future(asyncio.sleep(60))
+            task.cancel()
+            await task
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push_many("q", range(5))
+            await until_acked(live, "q", 2)
+            assert live.live
+        async with ackwise.connect_async(live.url, clock=live.clock) as queue:
+            letters = await queue.dead_letters("q")
+            assert (sorted(seen), [one.error_type for one in letters]) == ([0, 1, 2, 3, 4], ["Interrupted"] * 3)
+
+    go(job)
+
+
+def test_the_same_when_messages_are_delivered_by_hand(app: App, run: Run) -> None:
+    async def fail() -> None:
+        raise ValueError("in a group")
+
+    @app.subscriber("q", retry_limit=1)
+    async def handle(number: int) -> None:
+        with contextlib.suppress(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fail())
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        task.cancel()
+        await task
+
+    async def job(test: TestApp) -> None:
+        await test.publish("q", 1)
+        await test.deliver()
+        (letter,) = await test.dead_letters("q")
+        assert letter.error_type == "Interrupted"
+
+    run(app, job)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_whoever_cancels_a_worker_does_not_wait_for_the_next_message(live: App, keeps: bool) -> None:
+    """Such as a loop that is closed under an app; also when handlers keep their cancellation to themselves."""
+    began = asyncio.Event()
+
+    @live.subscriber("q")
+    async def handle(number: int) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not keeps:
+                raise
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push("q", 1)
+            await began.wait()
+            (worker,) = live._consumers[0]._workers._tasks  # type: ignore[union-attr]
+            worker.cancel()
+            await asyncio.wait([worker])
+            assert live.live, "another goes on"
+
+    go(job)
+
+
+def test_those_who_wait_for_messages_end_with_whoever_would_bring_them(live: App) -> None:
+    @live.subscriber("q", concurrency=2)
+    async def handle(number: int) -> None: ...
+
+    async def job() -> None:
+        async with live:
+            (consumer,) = live._consumers
+            assert consumer._feeding is not None
+            consumer._feeding.cancel()
+            await asyncio.wait(consumer._workers._tasks)  # type: ignore[union-attr]
+            assert not live.live
+
+    go(job)
+
+
 def test_a_handler_that_will_not_be_cancelled_does_not_keep_the_app_from_stopping(
     live: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -141,6 +234,53 @@ def test_a_handler_that_will_not_be_cancelled_does_not_keep_the_app_from_stoppin
     assert "does not end" in caplog.text
 
 
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_thread_that_outlives_its_lease_keeps_no_other_message_from_others(
+    live: App, clock: ManualClock, concurrency: int
+) -> None:
+    """Nobody can stop it: what was claimed ahead goes back, and nothing more is taken until one of them ends."""
+    seen: list[int] = []
+    go_on = threading.Event()
+
+    @live.subscriber("q", concurrency=concurrency, prefetch=3)
+    def handle(number: int) -> None:
+        seen.append(number)
+        if number < concurrency:
+            go_on.wait(PATIENCE)
+
+    async def held() -> int:
+        return sum(one.held for one in await connection(live).leases())
+
+    async def job() -> None:
+        async with live:
+            try:
+                await connection(live).push_many("q", range(concurrency))
+                await until(lambda: len(seen) == concurrency)
+                theirs = await connection(live).leases()
+                await connection(live).push_many("q", range(concurrency, concurrency + 2))
+                while await held() < concurrency + 2:
+                    await asyncio.sleep(0.002)
+                for lease in theirs:
+                    await connection(live).release(lease.lease_id)
+                clock.advance(16)
+                while await held():
+                    await asyncio.sleep(0.002)
+                await connection(live).push("q", 99)
+                # Time for a worker to take something, if it would.
+                await asyncio.sleep(0.1)
+                others = await connection(live).claim("q", max=99)
+                assert sorted(one.json() for one in others) == [*range(concurrency + 2), 99]
+                assert live.live
+                await others.ack()
+            finally:
+                go_on.set()
+            await connection(live).push("q", 100)
+            await until_acked(live, "q", concurrency + 4)
+        assert sorted(seen) == [*range(concurrency), 100]
+
+    go(job)
+
+
 def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
     """An ordinary `def` around whatever it gets."""
 
@@ -159,7 +299,7 @@ def test_a_handler_behind_an_ordinary_decorator_runs(live: App) -> None:
     async def handle(number: int) -> None:
         await asyncio.sleep(0)
         seen.append(number)
-        if number:
+        if not number:
             raise ValueError("it ran")
 
     async def job() -> None:
@@ -199,6 +339,66 @@ def test_a_handler_that_a_decorator_made_synchronous_runs_in_a_thread(live: App)
         assert threads[0] != threading.get_ident()
 
     go(job)
+
+
+def on_the_loop(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that makes a task of an `async def`, which only the event loop's own thread can."""
+
+    @functools.wraps(function)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        return asyncio.ensure_future(function(*arguments, **named))
+
+    return wrapper
+
+
+def test_a_handler_whose_decorator_needs_the_loop_says_so(live: App, caplog: pytest.LogCaptureFixture) -> None:
+    threads: list[int] = []
+
+    @live.subscriber("q", retry_limit=1, in_thread=False)
+    @on_the_loop
+    async def handle(number: int) -> None:
+        threads.append(threading.get_ident())
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push("q", 1)
+            await until_acked(live, "q", 1)
+        assert threads == [threading.get_ident()]
+
+    go(job)
+    assert "in_thread" not in caplog.text
+
+
+@pytest.mark.parametrize("decorator", [on_the_loop, in_a_loop_of_its_own])
+@pytest.mark.parametrize("said", [True, None])
+def test_whoever_does_not_say_where_such_a_handler_runs_is_warned(
+    app: App, decorator: Callable[..., Any], said: bool | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handle(number: int) -> None: ...
+
+    app.subscriber("q", in_thread=said)(decorator(handle))
+    assert ("handle is an async def behind a decorator" in caplog.text) == (said is None)
+    assert app.subscriptions[0].signature.in_thread
+
+
+def test_an_async_def_does_not_run_in_a_thread_and_a_function_need_not(app: App, run: Run) -> None:
+    threads: list[int] = []
+
+    async def handle(number: int) -> None: ...
+
+    with pytest.raises(TypeError, match="handle is an async def"):
+        app.subscriber("q", in_thread=True)(handle)
+
+    @app.subscriber("q", in_thread=False)
+    def quick(number: int) -> None:
+        threads.append(threading.get_ident())
+
+    async def job(test: TestApp) -> None:
+        await test.publish("q", 1)
+        assert (await test.deliver(), await test.acked("q")) == (1, 1)
+
+    run(app, job)
+    assert threads == [threading.get_ident()]
 
 
 def test_what_a_function_returns_is_awaited_where_it_can_be(app: App, run: Run) -> None:

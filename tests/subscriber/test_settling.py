@@ -434,6 +434,25 @@ def test_a_handler_that_is_a_function_runs_in_a_thread(app: App, run: Run) -> No
     run(app, job)
 
 
+def test_settling_from_a_thread_keeps_the_delay_and_the_reason(app: App, run: Run) -> None:
+    @app.subscriber("q", backoff=(500,))
+    def handle(msg: Message[int]) -> None:
+        if msg.payload:
+            assert msg.term_threadsafe("no such customer")
+        else:
+            assert msg.nak_threadsafe(7, error="later") if msg.attempt == 1 else msg.ack_threadsafe()
+
+    async def job(test: TestApp) -> None:
+        await test.publish("q", 0)
+        await test.publish("q", 1)
+        assert await test.deliver() == 2
+        (letter,) = await test.dead_letters("q")
+        assert (letter.reason, letter.error) == ("rejected", "no such customer")
+        assert (await test.advance(6.9), await test.advance(0.1), await test.acked("q")) == (0, 1, 1)
+
+    run(app, job)
+
+
 def test_groups_each_get_every_message_and_durable_is_another_word_for_group(app: App, run: Run) -> None:
     calls: list[str] = []
 

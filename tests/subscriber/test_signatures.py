@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import logging
 from collections.abc import Callable
@@ -11,8 +12,10 @@ from typing import Annotated, Any, Generic, NewType, Optional, TypeVar, Union
 import pytest
 import typing_extensions
 
+import ackwise
 from ackwise.core.errors import BadInput
-from ackwise.subscriber import AckPolicy, App, Depends, Message
+from ackwise.subscriber import AckPolicy, App, Depends, Message, TestApp
+from tests.subscriber.conftest import Run
 
 T = TypeVar("T")
 
@@ -268,3 +271,31 @@ def test_auto_ack_spells_the_policies(app: App) -> None:
     app.subscriber("q", auto_ack=False)(payload)
     app.subscriber("q")(payload)
     assert [one.ack for one in app.subscriptions] == [AckPolicy.ON_SUCCESS, AckPolicy.MANUAL, AckPolicy.ON_SUCCESS]
+
+
+@pytest.mark.parametrize("options", [{"ephemeral": True}, {"stream": "ORDERS"}])
+def test_what_is_for_nats_is_refused_on_our_own_broker(live: App, url: str, options: dict[str, Any]) -> None:
+    @live.subscriber("q", **options)
+    async def handle(number: int) -> None: ...
+
+    async def start() -> None:
+        with pytest.raises(BadInput, match=r"handle: (ephemeral=True|stream=) is for NATS"):
+            await live.start()
+        async with ackwise.connect_async(url) as queue:
+            assert await queue.queues() == []
+
+    asyncio.run(start())
+
+
+def test_an_app_for_nats_may_be_tested_without_one(app: App, run: Run) -> None:
+    seen: list[int] = []
+
+    @app.subscriber("q", stream="ORDERS", ephemeral=True)
+    async def handle(number: int) -> None:
+        seen.append(number)
+
+    async def job(test: TestApp) -> None:
+        await test.publish("q", 1)
+        assert (await test.deliver(), seen) == (1, [1])
+
+    run(app, job)

@@ -66,13 +66,6 @@ def runs(handed: Handed) -> Sequence[Run]:
     return handed.messages.runs if isinstance(handed.messages, LazyMessages) else ()
 
 
-def each(claim: Claim, count: int) -> list[Claim]:
-    """The same claim so many times. Those of one with a key have keys of their own: `key/0`, `key/1` ..."""
-    if claim.key is None:
-        return [claim] * count
-    return [msgspec.structs.replace(claim, key=f"{claim.key}/{number}") for number in range(count)]
-
-
 def waiting(claim: Claim) -> Claim:
     """As it is tried for again while it waits."""
     return claim if claim.key is None else msgspec.structs.replace(claim, takes_over=False)

@@ -10,12 +10,12 @@ from typing import Any
 
 from ackwise.broker import duties
 from ackwise.broker.bells import Bells
-from ackwise.broker.handing import answer, each, hand_over, release, split, waiting
+from ackwise.broker.handing import answer, hand_over, release, split, waiting
 from ackwise.broker.pending import Pending, Slot, deal, interrupted, is_empty, shard_of
 from ackwise.broker.waiting import Seen, Waiters, Waiting
 from ackwise.core.answers import Claimed, Handed, Settled, nothing
 from ackwise.core.claiming import EmptyReason
-from ackwise.core.commands import Claim, Command, Settle, giving_back
+from ackwise.core.commands import Claim, Command, Settle, each, giving_back
 from ackwise.core.errors import AckwiseError, Draining, StoreError
 from ackwise.core.queries import ListLeases, Query
 from ackwise.store.clock import ManualClock

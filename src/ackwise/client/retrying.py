@@ -67,18 +67,18 @@ class Tries:
         if pause is not None:
             return pause
         if self.repeated:
-            raise self._unknown(problem)
+            raise self.unknown(problem)
         raise StoreUnavailable(f"no server answers at {self._base}: {problem}; nothing was changed")
 
     def shut(self, problem: AckwiseError) -> AckwiseError:
         """What to raise when nobody may be asked any more."""
-        return self._unknown(problem) if self.repeated else problem
+        return self.unknown(problem) if self.repeated else problem
 
     def broken(self, problem: Broken) -> float:
         self.repeated = True
         pause = self._pause(None) if self._again else None
         if pause is None:
-            raise self._unknown(problem)
+            raise self.unknown(problem)
         return pause
 
     def refused(self, reply: Reply) -> float:
@@ -93,7 +93,7 @@ class Tries:
             raise error_of(reply, self._base)
         return pause
 
-    def _unknown(self, problem: Exception) -> StoreError:
+    def unknown(self, problem: Exception | str) -> StoreError:
         if self._reads:
             return StoreUnavailable(f"{self._base} did not answer: {problem}")
         return OutcomeUnknown(f"the call to {self._base} was not answered ({problem}): it may or may not have happened")

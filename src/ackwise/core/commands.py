@@ -56,6 +56,13 @@ class Claim(Command):
     create: QueuePolicy | None = None
 
 
+def each(claim: Claim, count: int) -> list[Claim]:
+    """The same claim so many times. Those of one with a key have keys of their own: `key/0`, `key/1` ..."""
+    if claim.key is None:
+        return [claim] * count
+    return [msgspec.structs.replace(claim, key=f"{claim.key}/{number}") for number in range(count)]
+
+
 class ByDelivery(msgspec.Struct, frozen=True, tag="delivery"):
     """One attempt of one message."""
 

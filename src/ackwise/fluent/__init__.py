@@ -3,6 +3,7 @@
 from ackwise.client.breaking import Resilience
 from ackwise.fluent.aio import AsyncClient
 from ackwise.fluent.messages import Message
+from ackwise.fluent.partial import Partial
 from ackwise.fluent.sync import Client
 
-__all__ = ["AsyncClient", "Client", "Message", "Resilience"]
+__all__ = ["AsyncClient", "Client", "Message", "Partial", "Resilience"]

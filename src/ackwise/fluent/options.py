@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from ackwise.core.commands import ByKey
 from ackwise.core.errors import BadInput
-from ackwise.core.messages import DEFAULT_PARTITION
+from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE
 from ackwise.core.queen_options import DEFAULT_OPTIONS, policy_changes
 
 _QUEENS = {"".join(f"_{c.lower()}" if c.isupper() else c for c in name): name for name in DEFAULT_OPTIONS}
@@ -38,6 +39,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def place(self) -> str:
         return DEFAULT_PARTITION if self.partition is None else self.partition
+
+    def by_key(self, key: str) -> ByKey:
+        """What a claim under this key holds."""
+        return ByKey(self.queue, key, QUEUE_MODE if self.group is None else self.group)
 
 
 def policy(config: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:

@@ -38,13 +38,14 @@ class Consumer:
 
     async def start(self) -> None:
         await self._feed.open()
-        self._workers = Workers(self._subscription, self._feed, self.handle)
+        handle = self.handle
+        self._workers = Workers(self._subscription, self._feed, handle, lambda: handle.left_in_threads)
         self._feeding = asyncio.create_task(self._feed.run(self._workers), name=f"{self._subscription.name}-feed")
         self._feeding.add_done_callback(self._ended)
 
     def _ended(self, feeding: asyncio.Task[None]) -> None:
         if self._workers is not None:
-            self._workers.no_more()
+            self._workers.fed_no_more()
         if not feeding.cancelled() and feeding.exception() is not None:
             log.error("%s is fed no more", self._subscription.name, exc_info=feeding.exception())
 

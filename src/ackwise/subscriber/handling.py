@@ -8,10 +8,9 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -63,6 +62,7 @@ class Handling:
         self._around = call
         self._left: WeakSet[Message[Any]] = WeakSet()
         self._threads: set[int] = set()
+        self._left_threads: list[Future[Any]] = []
 
     @property
     def unsettled(self) -> bool:
@@ -74,14 +74,22 @@ class Handling:
     def in_threads(self) -> int:
         return len(self._threads)
 
-    async def __call__(self, handover: Handover) -> None:
+    @property
+    def left_in_threads(self) -> int:
+        """How many of those nobody waits for any more."""
+        self._left_threads = [one for one in self._left_threads if not one.done()]
+        return len(self._left_threads)
+
+    async def __call__(self, handover: Handover, cancels: Callable[[Handover], bool] = lambda _: False) -> None:
+        """`cancels`: whether whoever calls has cancelled it. `Task.cancelling` does not tell: a task group of Python
+        3.11 that failed leaves that behind."""
         message = self._decoded(handover)
         if message is None:
             return
         try:
             await self._around(message)
         except asyncio.CancelledError as cause:
-            if not _is_cancelled():
+            if not cancels(handover):
                 problem = Interrupted("something that it awaited was cancelled")
                 problem.__cause__ = cause
                 self._failed(message, problem)
@@ -182,12 +190,19 @@ class Handling:
 
     async def _run(self, arguments: dict[str, Any]) -> Any:
         if self._signature.in_thread:
+            assert self._executor is not None
             context = contextvars.copy_context()
-            work = partial(context.run, self._in_thread, arguments)
-            result = await self._loop.run_in_executor(self._executor, work)
+            result = await self._ended(self._executor.submit(context.run, self._in_thread, arguments))
         else:
             result = self._subscription.handler(**arguments)
         return await result if inspect.isawaitable(result) else result
+
+    async def _ended(self, thread: Future[Any]) -> Any:
+        try:
+            return await asyncio.wrap_future(thread)
+        finally:
+            if not thread.done():
+                self._left_threads.append(thread)
 
     def _in_thread(self, arguments: dict[str, Any]) -> Any:
         here = threading.get_ident()
@@ -203,12 +218,6 @@ class Handling:
 
 def _wrapped(around: Middleware, call: Call) -> Call:
     return lambda message: around(message, call)
-
-
-def _is_cancelled() -> bool:
-    """Whether somebody cancelled this very task, and not only what it awaits."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _chosen(problem: Exception) -> Exception:

@@ -65,12 +65,13 @@ class Router:
         backoff: Waits = msgspec.UNSET,
         codec: Codec | None = None,
         on_undecodable: Undecodable | None = None,
+        in_thread: bool | None = None,
     ) -> Callable[[H], H]:
         """Feed the decorated function from a queue. `order: Order` leaves the settlement to the app, by `ack`;
         `msg: Message[Order]` leaves it to the function.
 
         `durable` is a spelling of `group`; `retry_limit` and `backoff` are the group's own; `stream` and `ephemeral`
-        are for NATS.
+        are for NATS. A `def` runs in a thread, unless `in_thread=False`.
         """
         limits.name(self.prefix + queue, "queue")
         policy = chosen(ack, auto_ack)
@@ -78,7 +79,7 @@ class Router:
         waits = schedule(backoff, retry_limit)
 
         def declare(handler: H) -> H:
-            signature = read(handler)
+            signature = read(handler, in_thread)
             name = handler.__qualname__
             self._check_open(name)
             named = group_of(name, group, durable, ephemeral)

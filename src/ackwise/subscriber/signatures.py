@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import types
 import typing
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Annotated, Any, NamedTuple, NewType, TypeVar, Union, get_args
 
 from ackwise.subscriber.depends import Depends, Needs
 from ackwise.subscriber.message import Message
+
+log = logging.getLogger("ackwise.subscriber")
 
 
 class Signature(NamedTuple):
@@ -26,7 +29,7 @@ class Signature(NamedTuple):
         return self.message is not None
 
 
-def read(handler: Callable[..., Any]) -> Signature:
+def read(handler: Callable[..., Any], in_thread: bool | None = None) -> Signature:
     """Refuses, with a `TypeError` that names the function, what could only be misunderstood."""
     name = _name(handler)
     if not (inspect.isfunction(handler) or inspect.ismethod(handler)):
@@ -53,7 +56,22 @@ def read(handler: Callable[..., Any]) -> Signature:
         raise TypeError(_not_one(name, [one for one, _ in payloads]))
     ((takes, annotation),) = payloads
     kind, message = _kind(annotation, takes, name)
-    return Signature(takes, kind, message, Needs(depends), not inspect.iscoroutinefunction(handler))
+    return Signature(takes, kind, message, Needs(depends), _in_thread(handler, in_thread, name))
+
+
+def _in_thread(handler: Callable[..., Any], said: bool | None, name: str) -> bool:
+    """Whether it runs in a thread: a `def` does, if nothing else is said."""
+    if inspect.iscoroutinefunction(handler):
+        if said:
+            raise TypeError(f"{name} is an async def, which runs on the event loop; leave out in_thread=True")
+        return False
+    if said is None and inspect.iscoroutinefunction(inspect.unwrap(handler)):
+        log.warning(
+            "%s is an async def behind a decorator that is not, and runs in a thread; say in_thread=True if the "
+            "decorator runs it to its end, in_thread=False if it needs the event loop",
+            name,
+        )
+    return said is not False
 
 
 def needs_of(make: Callable[..., Any], above: tuple[Any, ...] = ()) -> Needs:

@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -53,7 +54,9 @@ class TestApp:
             url = f"sqlite:///{self._folder.name}/test.db?durability=normal"
         self.app.url, self.app.clock = url, self.clock
         await self.app.connect()
-        for subscription in self.app.subscriptions:
+        for said in self.app.subscriptions:
+            # What only NATS knows is not tested here.
+            subscription = replace(said, ephemeral=False, stream=None)
             feed = BrokerFeed(self.connection, subscription)
             await feed.open()
             self._feeds.append((subscription, feed, self.app.handling(subscription, self._threads)))

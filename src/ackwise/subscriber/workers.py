@@ -26,8 +26,17 @@ STUBBORN = 2.0
 class Workers:
     """So many at once, fed in the order of the queue."""
 
-    def __init__(self, subscription: Subscription, feed: Feed, handle: Callable[[Handover], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        subscription: Subscription,
+        feed: Feed,
+        handle: Callable[[Handover, Callable[[Handover], bool]], Awaitable[None]],
+        left_in_threads: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._subscription, self._feed, self._handle = subscription, feed, handle
+        self._left_in_threads = left_in_threads
+        self._resting = 0
+        """So many take nothing more before a thread ends that nobody can stop."""
         self._loop = asyncio.get_running_loop()
         self._waiting: asyncio.Queue[Handover] = asyncio.Queue()
         self._running: dict[Handover, asyncio.Task[None]] = {}
@@ -40,10 +49,10 @@ class Workers:
         self._grace: asyncio.Timeout | None = None
         self._ending = self.over = False
         """Drained: nothing will be settled by its handlers any more."""
-        self._tasks = [
-            self._loop.create_task(self._work(), name=f"{subscription.name}-{number}")
-            for number in range(subscription.concurrency)
-        ]
+        self._tasks = [self._begin(f"{subscription.name}-{number}") for number in range(subscription.concurrency)]
+
+    def _begin(self, name: str) -> asyncio.Task[None]:
+        return self._loop.create_task(self._work(), name=name)
 
     @property
     def alive(self) -> bool:
@@ -51,7 +60,8 @@ class Workers:
 
     @property
     def room(self) -> int:
-        return self._subscription.concurrency + self._ahead() - len(self._here)
+        free = self._subscription.concurrency - self._left_in_threads()
+        return free + self._ahead() - len(self._here) if free > 0 else 0
 
     def _ahead(self) -> int:
         given = self._subscription
@@ -68,10 +78,20 @@ class Workers:
         self._idle.clear()
         self._here.add(handover)
         self._waiting.put_nowait(handover)
+        if self._resting == self._subscription.concurrency:
+            self._give_back()
 
     def no_more(self) -> None:
         """Nothing will be put any more."""
         self._complete.set()
+
+    def fed_no_more(self) -> None:
+        """Nobody is left who would put anything: those that wait need not."""
+        self.no_more()
+        at_work = self._running.values()
+        for task in self._tasks:
+            if task not in at_work:
+                task.cancel()
 
     def lost(self, handover: Handover) -> None:
         if handover not in self._here:
@@ -82,22 +102,46 @@ class Workers:
             log.warning("%s lost the lease of %s and is cancelled", self._subscription.name, handover.id)
             task.cancel()
 
+    def cancels(self, handover: Handover) -> bool:
+        """Whether it is we who cancelled its handler."""
+        return self._ending or handover in self._lost
+
     async def _work(self) -> None:
         task = asyncio.current_task()
         assert task is not None
         # A handler may keep its cancellation to itself: it is meant for the worker all the same.
         while not self._ending:
+            if self._left_in_threads() > self._resting:
+                await self._rested()
             handover = await self._waiting.get()
             if handover not in self._lost:
                 await self._run(handover, task)
             self._gone(handover)
+            self._feed.wake()
+            if task.cancelling() and not self._ending:
+                # For a lost lease; or by a task group of Python 3.11 that failed, which leaves that behind. Another
+                # goes on: whoever cancelled this very task, such as a loop that is closed, is not made to wait.
+                self._tasks[self._tasks.index(task)] = self._begin(task.get_name())
+                return
+
+    async def _rested(self) -> None:
+        """For each handler that is left in a thread one of us waits until that ends: what it took meanwhile it would
+        keep from others who could begin at once. So would all of us: then what waits goes back."""
+        self._resting += 1
+        if self._resting == self._subscription.concurrency:
+            self._give_back()
+        try:
+            while self._left_in_threads() >= self._resting:
+                await asyncio.sleep(_LOOK_AGAIN)
+        finally:
+            self._resting -= 1
             self._feed.wake()
 
     async def _run(self, handover: Handover, task: asyncio.Task[None]) -> None:
         self._running[handover] = task
         began = self._loop.time()
         try:
-            await self._handle(handover)
+            await self._handle(handover, self.cancels)
         except asyncio.CancelledError:
             if handover not in self._lost:
                 raise
@@ -107,9 +151,6 @@ class Workers:
             handover.let_go()
         finally:
             del self._running[handover]
-            # That of a lost lease; and a task group of Python 3.11 that failed may leave one behind.
-            while task.cancelling() and not self._ending:
-                task.uncancel()
             took = self._loop.time() - began
             self._lasts = took if self._lasts is None else self._lasts + _WEIGHT * (took - self._lasts)
 

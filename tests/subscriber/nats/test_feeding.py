@@ -13,7 +13,9 @@ from ackwise.subscriber import AckPolicy, App, Message, Term
 from ackwise.subscriber.feeds.jetstream import pull
 from tests.subscriber.conftest import until
 from tests.subscriber.nats.conftest import (
+    NATSServer,
     Order,
+    answers,
     hear,
     info,
     js_of,
@@ -236,6 +238,50 @@ def test_an_app_without_its_consumer_is_not_ready(app: App, subject: str) -> Non
         assert await seen[0].ack()
 
     run(app, job)
+
+
+def test_a_handler_is_cancelled_when_its_ack_wait_runs_out_while_no_server_is_there(
+    tmp_path: Path, subject: str
+) -> None:
+    """It gives nothing back: that would be a nak for whoever has the message by then."""
+    seen: list[int] = []
+    cancelled: list[int] = []
+
+    async def job(server: NATSServer) -> None:
+        app = App(server.url, start_patience=5)
+
+        @app.subscriber(subject, durable="d", lease=BEAT)
+        async def handle(msg: Message[Order]) -> None:
+            seen.append(msg.attempt)
+            if msg.attempt > 1:
+                await msg.ack()
+                return
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(msg.attempt)
+                raise
+
+        async with running(app) as js:
+            await app.publisher(subject, Order).publish(Order(1))
+            await until(lambda: seen)
+            server.kill()
+            await until(lambda: cancelled)
+            assert app.link().client.is_connected is False  # type: ignore[attr-defined]
+            server.start()
+            told = await answers_when_connected(app, subject)
+            await until(lambda: len(seen) == 2)
+            await until_pending(js, subject, (0, 0))
+            assert (seen, cancelled, [one for one in told if one.startswith(b"-NAK")]) == ([1, 2], [1], [])
+
+    with serving("-js", "-sd", str(tmp_path)) as server:
+        asyncio.run(job(server))
+
+
+async def answers_when_connected(app: App, stream: str) -> list[bytes]:
+    while not app.link().client.is_connected:  # type: ignore[attr-defined]
+        await asyncio.sleep(0.01)
+    return await answers(app, stream)
 
 
 @pytest.mark.parametrize("durable", ["d", None])

@@ -59,6 +59,17 @@ async def call(function: Callable[..., object], *arguments: object) -> object:
     return await result if inspect.isawaitable(result) else result
 
 
+_UNDER_WAY: set[asyncio.Future[None]] = set()
+
+
+async def to_its_end(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Others depend on it: it goes on when whoever waits for it is cancelled."""
+    task = asyncio.ensure_future(work())
+    _UNDER_WAY.add(task)
+    task.add_done_callback(_UNDER_WAY.discard)
+    await asyncio.shield(task)
+
+
 class AsyncHands:
     """Run what a user gave: coroutine functions here, any other function in a thread of its own, so that nobody else
     has to wait for it. A process that ends does not wait for these threads."""
@@ -68,17 +79,17 @@ class AsyncHands:
         """Threads that nobody waits for any more, and that nobody can stop."""
         self._resting = 0
 
-    async def call(self, function: Callable[..., object], *arguments: object) -> object:
+    async def call(self, cancels: Callable[[], bool], function: Callable[..., object], *arguments: object) -> object:
+        """`cancels`: whether we were cancelled, and not only something that was awaited inside. Our task does not tell:
+        a task group of Python 3.11 that failed leaves it marked as cancelled."""
         try:
             if inspect.iscoroutinefunction(function):
                 return await function(*arguments)
             result = await self._in_thread(partial(contextvars.copy_context().run, function, *arguments))
             return await result if inspect.isawaitable(result) else result
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if cancels():
                 raise
-            # Nobody asked us to end: something that was awaited inside was cancelled.
             raise RuntimeError(f"{getattr(function, '__name__', function)} was cancelled from inside") from None
 
     async def _in_thread(self, work: Callable[[], object]) -> object:
@@ -160,6 +171,16 @@ class AsyncWatched:
     def __init__(self) -> None:
         self.lost = False
         self._task: asyncio.Future[object] | None = None
+        self._caller: asyncio.Task[Any] | None = None
+        self._before = 0
+        """How often the caller had been cancelled, or marked so, before."""
+
+    def cancels(self) -> bool:
+        """Whether the work was cancelled, by us or with whoever called."""
+        return self.lost or self._is_interrupted()
+
+    def _is_interrupted(self) -> bool:
+        return self._caller is not None and self._caller.cancelling() > self._before
 
     def lose(self) -> None:
         self.lost = True
@@ -180,12 +201,17 @@ class AsyncWatched:
     ) -> None:
         """Do the work, beating beside it. It is lost when a beat answers False, or when it is `gone`, even if a beat
         has no answer yet."""
+        self._caller = asyncio.current_task()
+        self._before = 0 if self._caller is None else self._caller.cancelling()
         self._task = asyncio.ensure_future(work())
         beats = None if beat is None else asyncio.create_task(self._beating(beat, gone, every))
         try:
             await self._task
+            if self._is_interrupted():
+                # The work kept it to itself: it was meant for us all the same.
+                raise asyncio.CancelledError
         except asyncio.CancelledError:
-            if self.lost:
+            if self.lost and not self._is_interrupted():
                 raise LeaseLost from None
             raise
         finally:

@@ -50,10 +50,15 @@ def call(function: Callable[..., object], *arguments: object) -> object:
     return function(*arguments)
 
 
+def to_its_end(work: Callable[[], None]) -> None:
+    """Nobody cancels a thread."""
+    work()
+
+
 class Hands:
     """Run what a user gave."""
 
-    def call(self, function: Callable[..., object], *arguments: object) -> object:
+    def call(self, cancels: Callable[[], bool], function: Callable[..., object], *arguments: object) -> object:
         return function(*arguments)
 
     def rested(self, over: Callable[[], bool]) -> bool:
@@ -112,6 +117,9 @@ class Watched:
     @property
     def lost(self) -> bool:
         return self._lost or self._gone()
+
+    def cancels(self) -> bool:
+        return False
 
     def lose(self) -> None:
         self._lost = True

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from ackwise.client.beside.threads import Lock, Signal
+from ackwise.client.beside.threads import Lock, Signal, to_its_end
 from ackwise.core.errors import AckwiseError
 
 K = TypeVar("K", bound="Any")
@@ -72,6 +72,8 @@ class Batcher(Generic[K, Item, A]):
         self._guard = threading.Lock()
         self._sending = Lock()
         self._asked: dict[K, list[_Asked[Item, A]]] = {}
+        self._asked_now: list[_Asked[Item, A]] = []
+        """What is sent just now."""
         self._led = False
         """Somebody sends what was asked."""
         self._buffers: dict[K, _Buffer[Item]] = {}
@@ -90,41 +92,61 @@ class Batcher(Generic[K, Item, A]):
             if not mine.leads:
                 mine.signal.wait()
             if mine.leads:
-                self._send_asked(key)
+                together = self._take_asked(key, mine)
+                to_its_end(lambda: self._send_asked(key, together, mine))
         finally:
-            self._step_down(key, mine)
+            self._leave(key, mine)
         if isinstance(mine.answer, AckwiseError):
             raise mine.answer
         assert mine.answer is not None
         return mine.answer[0]
 
-    def _send_asked(self, key: K) -> None:
+    def unanswered(self) -> list[Item]:
+        """What was asked and waits to be sent, or was sent and has no answer yet."""
         with self._guard:
-            together = self._asked.pop(key)
+            return [one.item for some in (self._asked_now, *self._asked.values()) for one in some]
+
+    def _take_asked(self, key: K, leader: _Asked[Item, A]) -> list[_Asked[Item, A]]:
+        with self._guard:
+            # From here on whoever sends lets the next lead, even if the leader is interrupted.
+            leader.leads = False
+            self._asked_now = self._asked.pop(key)
+            return self._asked_now
+
+    def _send_asked(self, key: K, together: list[_Asked[Item, A]], leader: _Asked[Item, A]) -> None:
         try:
             (outcome,) = self._send([(key, [one.item for one in together])])
         except BaseException:
-            # Whoever sent was interrupted: the others are sent by the next of them.
+            # The leader gets it; the others are sent by the next of them.
             with self._guard:
-                self._asked[key] = [one for one in together if not one.gone] + self._asked.get(key, [])
+                rest = [one for one in together if one is not leader and not one.gone]
+                self._asked[key] = rest + self._asked.get(key, [])
             raise
-        for at, one in enumerate(together):
-            one.answer = outcome if isinstance(outcome, AckwiseError) else [outcome[at]]
-            one.signal.set()
+        else:
+            for at, one in enumerate(together):
+                one.answer = outcome if isinstance(outcome, AckwiseError) else [outcome[at]]
+                one.signal.set()
+        finally:
+            with self._guard:
+                self._asked_now = []
+                self._pass_on()
 
-    def _step_down(self, key: K, mine: _Asked[Item, A]) -> None:
-        """Whoever led lets the next lead; whoever was interrupted waits no longer."""
+    def _leave(self, key: K, mine: _Asked[Item, A]) -> None:
+        """Whoever was interrupted waits no longer, and cannot lead."""
         with self._guard:
             mine.gone = True
             if mine.answer is None and mine in self._asked.get(key, ()):
                 self._asked[key].remove(mine)
-            if not mine.leads:
-                return
-            following = next((some[0] for some in self._asked.values() if some), None)
-            self._led = following is not None
-            if following is not None:
-                following.leads = True
-                following.signal.set()
+            if mine.leads:
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        """The next may lead. Under the guard."""
+        following = next((some[0] for some in self._asked.values() if some), None)
+        self._led = following is not None
+        if following is not None:
+            following.leads = True
+            following.signal.set()
 
     # what nobody waits for
 

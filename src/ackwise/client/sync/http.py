@@ -40,7 +40,7 @@ from ackwise.core.commands import (
 from ackwise.core.errors import AckwiseError, BadInput, CircuitOpen, Draining, StoreError
 from ackwise.core.native import admin, claiming, instants, pushing, ranges, settling
 from ackwise.core.queries import Query
-from ackwise.core.settlement import Outcome
+from ackwise.core.settlement import Outcome, Verdict
 
 TIMEOUT = 10.0
 """How long an answer may take, besides what the call itself waits for."""
@@ -84,8 +84,6 @@ class HTTPTransport:
         self._claims: dict[str, bool] = {}
         """Claims under way by the name of their poll, and whether they wait."""
         self._acks: Batcher[str, Settlement, Settled | AckwiseError] = Batcher(self._settle_together)
-        self._acking: dict[object, str | None] = {}
-        """Acks without an answer yet, by the lease they name."""
         self._draining = False
         self._closed = False
         self.repeats = 0
@@ -192,16 +190,13 @@ class HTTPTransport:
         tries = self._tries(again=all(map(_settles_once, command.entries)), patience=patience)
         body = self._call("/v1/settle", _written(settling.settle_body(command)), tries)
         settled = self._read(_SETTLED, body).verdicts
+        if tries.repeated and _may_undo_itself(command) and _is_undone(command, settled):
+            raise tries.unknown("it was asked again, and is refused now")
         self._note(command.entries, settled)
         return settled
 
     def _ack(self, entry: Settlement) -> Settled:
-        key = object()
-        self._acking[key] = lease_of(entry.selector)
-        try:
-            answer = self._acks.ask("", entry)
-        finally:
-            del self._acking[key]
+        answer = self._acks.ask("", entry)
         if isinstance(answer, AckwiseError):
             raise answer
         return answer
@@ -210,7 +205,7 @@ class HTTPTransport:
         """What is given back must not overtake the acks that wait to be sent."""
         end = time.monotonic() + ACK_PATIENCE
         while time.monotonic() < end:
-            waiting = list(self._acking.values())
+            waiting = [lease_of(one.selector) for one in self._acks.unanswered()]
             if not waiting or (leases is not None and None not in waiting and leases.isdisjoint(waiting)):
                 return
             self._wire.sleep(0.005)
@@ -409,6 +404,18 @@ def _settles_once(entry: Settlement) -> bool:
     and that may be somebody else by the time of a second try."""
     named = entry.selector
     return entry.outcome is Outcome.ACK or not isinstance(named, ByTransaction) or named.lease_id is not None
+
+
+def _may_undo_itself(command: Settle) -> bool:
+    """Whether a repeat of it may be refused because of what it has done: where a failure takes the messages behind it
+    along, those that were acked with it are nobody's then."""
+    fails = any(one.outcome is not Outcome.ACK for one in command.entries)
+    return command.atomic and fails and len(command.entries) > 1
+
+
+def _is_undone(command: Settle, answers: Sequence[Settled]) -> bool:
+    refused = any(not one.verdict.settled and one.verdict is not Verdict.ALREADY for one in answers)
+    return refused or (command.strict and any(one.unacked for one in answers))
 
 
 def _written(body: object) -> bytes:

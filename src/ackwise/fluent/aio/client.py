@@ -182,6 +182,8 @@ class AsyncClient:
         for one in consumers:
             one.handling.cut_off()
         await self._until_idle(consumers, time.monotonic() + LETS_GO_WITHIN)
+        for one in consumers:
+            await one.give_back()
         released = await connection.drain(max(0.0, end - time.monotonic()))
         return released + sum(one.handling.given_back for one in consumers) - before
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
+from ackwise.client.aio import AsyncBatch
 from ackwise.client.beside.aio import AsyncRunnable, on_sigterm, together
 from ackwise.client.retrying import passes
 from ackwise.core.claiming import EmptyReason
@@ -31,8 +32,9 @@ PAUSE_WITHOUT_WAIT = 0.1
 class AsyncConsumer(AsyncRunnable):
     """A handler at work, until its limit, its idle time, a drain or SIGTERM.
 
-    What the handler raises is a nack with its text, unless `on_error` says otherwise. What it leaves unsettled waits
-    for its lease to run out. Trouble that passes is waited for; what does not pass is raised.
+    What the handler raises is a nack with its text, unless `on_error` says otherwise; of a list `Partial` is one for
+    some, and a mapping that is returned chooses for each. What it leaves unsettled waits for its lease to run out.
+    Trouble that passes is waited for; what does not pass is raised.
     """
 
     def __init__(self, client: AsyncClient, options: Options, handler: Callable[..., Any]) -> None:
@@ -41,6 +43,8 @@ class AsyncConsumer(AsyncRunnable):
         self._guard = threading.Lock()
         self._left = options.limit
         self._last = 0.0
+        self._asked: set[str] = set()
+        """The keys of claims without an answer: they may have been granted."""
 
     def on_success(self, callback: Callable[..., Any]) -> AsyncConsumer:
         """Called with the message (or the list) when the handler returned."""
@@ -67,23 +71,28 @@ class AsyncConsumer(AsyncRunnable):
         made = await self._client.make(self._options)
         self.handling.rewinds = made.policy.get("on_failure") == "rewind"
 
+    async def give_back(self) -> None:
+        """Nobody asks for these claims again."""
+        await self._let_go(self._asked)
+
+    async def _let_go(self, keys: set[str]) -> None:
+        if keys and not self._options.auto_ack:
+            await self.handling.release([self._options.by_key(key) for key in sorted(keys)])
+
     async def _work(self) -> None:
-        room, key = 0, ""
-        while not self.handling.stopping:
-            if not room:
-                if not await self.handling.rested(self._is_over):
-                    return
-                room, key = self._reserve(), token_hex(8)
+        while not self.handling.stopping and await self.handling.rested(self._is_over):
+            room, key = self._reserve(), token_hex(8)
             if not room:
                 return
             try:
-                batch = await self._client.claim(self._options, room, self._wait(), key)
-            except AckwiseError as problem:
-                # It may have been granted all the same, and is asked for again.
-                await self._bear(problem)
-                continue
+                batch = await self._claim(room, key)
+            finally:
+                if key in self._asked:
+                    await self._let_go({key})
+                    self._asked.discard(key)
+            if batch is None:
+                return
             self._give_up(room - len(batch))
-            room = 0
             if batch:
                 self._last = time.monotonic()
                 await self.handling.handle(batch)
@@ -93,6 +102,19 @@ class AsyncConsumer(AsyncRunnable):
                 await self._client.sleep(PAUSE_AFTER_FAILURE)
             elif not self._wait():
                 await self._client.sleep(PAUSE_WITHOUT_WAIT)
+
+    async def _claim(self, room: int, key: str) -> AsyncBatch | None:
+        """None if there is no answer before it stops. A claim without one is asked for again."""
+        self._asked.add(key)
+        while not self.handling.stopping:
+            try:
+                batch = await self._client.claim(self._options, room, self._wait(), key)
+            except AckwiseError as problem:
+                await self._bear(problem)
+            else:
+                self._asked.discard(key)
+                return batch
+        return None
 
     async def _bear(self, problem: AckwiseError) -> None:
         """Wait for what passes to pass; raise what does not."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -13,10 +13,12 @@ import msgspec
 from ackwise.client.aio import AsyncBatch, AsyncConnection
 from ackwise.client.beside.aio import AsyncHands, AsyncWatched
 from ackwise.client.settling import reject
+from ackwise.core.commands import ByKey, Settlement
 from ackwise.core.errors import AckwiseError, LeaseLost
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.fluent.messages import Message
 from ackwise.fluent.options import Options
+from ackwise.fluent.partial import Asks, asks_of, failures_of
 
 log = logging.getLogger("ackwise.fluent")
 
@@ -127,13 +129,15 @@ class AsyncHandling:
 
         async def work() -> None:
             try:
-                await self._hands.call(self._handler, given)
+                result = await self._hands.call(watched.cancels, self._handler, given)
                 watched.check()
+                if isinstance(result, Mapping) and isinstance(given, list):
+                    await self._settle(asks_of(given, result))
             except Exception as problem:
-                await self._failed(given, problem)
+                await self._failed(watched, given, problem)
             else:
                 if self.on_success is not None:
-                    await self._told(self.on_success, given)
+                    await self._told(watched, self.on_success, given)
 
         renewed = self._options.renew and not batch.lease.ended
         every = self._options.renew_every or min(RENEW_EVERY, batch.lease.lasts / 4)
@@ -143,38 +147,55 @@ class AsyncHandling:
                 work, (lambda: self._beat(batch)) if renewed else None, lambda: self._is_over(batch), every
             )
         except LeaseLost as problem:
-            await self._failed(given, problem)
+            await self._told_late(given, problem)
         finally:
             self._at_work.discard(watched)
         return not watched.lost
 
-    async def _failed(self, given: Any, problem: Exception) -> None:
+    async def _told_late(self, given: Any, problem: LeaseLost) -> None:
+        """The handler was cancelled, and its task is over."""
+        watched = AsyncWatched()
+
+        async def work() -> None:
+            await self._failed(watched, given, problem)
+
+        await watched.run(work, None, lambda: False, RENEW_EVERY)
+
+    async def _failed(self, watched: AsyncWatched, given: Any, problem: Exception) -> None:
         if self.on_error is not None:
-            await self._told(self.on_error, given, problem)
+            await self._told(watched, self.on_error, given, problem)
             return
         log.warning("the handler of %s failed: %s", self._options.queue, problem)
         if not isinstance(problem, LeaseLost):
             try:
-                await self._settle(given if isinstance(given, list) else [given], problem)
+                await self._settle(failures_of(given if isinstance(given, list) else [given], problem))
             except AckwiseError as refusal:
                 log.warning("its failure could not be recorded: %s", refusal)
 
-    async def _told(self, callback: Callable[..., Any], *arguments: Any) -> None:
+    async def _told(self, watched: AsyncWatched, callback: Callable[..., Any], *arguments: Any) -> None:
         try:
-            await self._hands.call(callback, *arguments)
+            await self._hands.call(watched.cancels, callback, *arguments)
         except Exception as problem:
             log.warning("a callback of %s failed: %s", self._options.queue, problem)
 
     async def _give_back(self, messages: list[Message]) -> None:
         with suppress(AckwiseError):
-            count = await self._settle(messages, Outcome.RELEASE)
+            count = await self._settle([(one, Outcome.RELEASE) for one in messages])
             with self._guard:
                 self.given_back += count
 
-    async def _settle(self, messages: list[Message], ask: Outcome | Exception) -> int:
+    async def release(self, claims: list[ByKey]) -> None:
+        """What claims without an answer may have been granted."""
+        asks = [Settlement(selector=one, outcome=Outcome.RELEASE) for one in claims]
+        with suppress(AckwiseError):
+            count = sum(answer.count for answer in await self._connection.settle(asks))
+            with self._guard:
+                self.given_back += count
+
+    async def _settle(self, asks: Asks) -> int:
         """Those that are not settled yet; how many that were."""
-        rest = [one.delivery for one in messages if one.delivery.verdict is None]
-        answers = await self._connection.settle([(delivery, ask) for delivery in rest]) if rest else []
+        rest = [(one.delivery, ask) for one, ask in asks if one.delivery.verdict is None]
+        answers = await self._connection.settle(rest) if rest else []
         return sum(answer.count for answer in answers)
 
     async def _beat(self, batch: AsyncBatch) -> bool:

@@ -183,6 +183,8 @@ class Client:
         for one in consumers:
             one.handling.cut_off()
         self._until_idle(consumers, time.monotonic() + LETS_GO_WITHIN)
+        for one in consumers:
+            one.give_back()
         released = connection.drain(max(0.0, end - time.monotonic()))
         return released + sum(one.handling.given_back for one in consumers) - before
 

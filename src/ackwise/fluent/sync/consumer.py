@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ackwise.client.beside.threads import Runnable, on_sigterm, together
 from ackwise.client.retrying import passes
+from ackwise.client.sync import Batch
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.errors import AckwiseError, UnknownQueue
 from ackwise.fluent.options import Options
@@ -32,8 +33,9 @@ PAUSE_WITHOUT_WAIT = 0.1
 class Consumer(Runnable):
     """A handler at work, until its limit, its idle time, a drain or SIGTERM.
 
-    What the handler raises is a nack with its text, unless `on_error` says otherwise. What it leaves unsettled waits
-    for its lease to run out. Trouble that passes is waited for; what does not pass is raised.
+    What the handler raises is a nack with its text, unless `on_error` says otherwise; of a list `Partial` is one for
+    some, and a mapping that is returned chooses for each. What it leaves unsettled waits for its lease to run out.
+    Trouble that passes is waited for; what does not pass is raised.
     """
 
     def __init__(self, client: Client, options: Options, handler: Callable[..., Any]) -> None:
@@ -42,6 +44,8 @@ class Consumer(Runnable):
         self._guard = threading.Lock()
         self._left = options.limit
         self._last = 0.0
+        self._asked: set[str] = set()
+        """The keys of claims without an answer: they may have been granted."""
 
     def on_success(self, callback: Callable[..., Any]) -> Consumer:
         """Called with the message (or the list) when the handler returned."""
@@ -68,23 +72,28 @@ class Consumer(Runnable):
         made = self._client.make(self._options)
         self.handling.rewinds = made.policy.get("on_failure") == "rewind"
 
+    def give_back(self) -> None:
+        """Nobody asks for these claims again."""
+        self._let_go(self._asked)
+
+    def _let_go(self, keys: set[str]) -> None:
+        if keys and not self._options.auto_ack:
+            self.handling.release([self._options.by_key(key) for key in sorted(keys)])
+
     def _work(self) -> None:
-        room, key = 0, ""
-        while not self.handling.stopping:
-            if not room:
-                if not self.handling.rested(self._is_over):
-                    return
-                room, key = self._reserve(), token_hex(8)
+        while not self.handling.stopping and self.handling.rested(self._is_over):
+            room, key = self._reserve(), token_hex(8)
             if not room:
                 return
             try:
-                batch = self._client.claim(self._options, room, self._wait(), key)
-            except AckwiseError as problem:
-                # It may have been granted all the same, and is asked for again.
-                self._bear(problem)
-                continue
+                batch = self._claim(room, key)
+            finally:
+                if key in self._asked:
+                    self._let_go({key})
+                    self._asked.discard(key)
+            if batch is None:
+                return
             self._give_up(room - len(batch))
-            room = 0
             if batch:
                 self._last = time.monotonic()
                 self.handling.handle(batch)
@@ -94,6 +103,19 @@ class Consumer(Runnable):
                 self._client.sleep(PAUSE_AFTER_FAILURE)
             elif not self._wait():
                 self._client.sleep(PAUSE_WITHOUT_WAIT)
+
+    def _claim(self, room: int, key: str) -> Batch | None:
+        """None if there is no answer before it stops. A claim without one is asked for again."""
+        self._asked.add(key)
+        while not self.handling.stopping:
+            try:
+                batch = self._client.claim(self._options, room, self._wait(), key)
+            except AckwiseError as problem:
+                self._bear(problem)
+            else:
+                self._asked.discard(key)
+                return batch
+        return None
 
     def _bear(self, problem: AckwiseError) -> None:
         """Wait for what passes to pass; raise what does not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -14,10 +14,12 @@ import msgspec
 from ackwise.client.beside.threads import Hands, Watched
 from ackwise.client.settling import reject
 from ackwise.client.sync import Batch, Connection
+from ackwise.core.commands import ByKey, Settlement
 from ackwise.core.errors import AckwiseError, LeaseLost
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.fluent.messages import Message
 from ackwise.fluent.options import Options
+from ackwise.fluent.partial import Asks, asks_of, failures_of
 
 log = logging.getLogger("ackwise.fluent")
 
@@ -128,13 +130,15 @@ class Handling:
 
         def work() -> None:
             try:
-                self._hands.call(self._handler, given)
+                result = self._hands.call(watched.cancels, self._handler, given)
                 watched.check()
+                if isinstance(result, Mapping) and isinstance(given, list):
+                    self._settle(asks_of(given, result))
             except Exception as problem:
-                self._failed(given, problem)
+                self._failed(watched, given, problem)
             else:
                 if self.on_success is not None:
-                    self._told(self.on_success, given)
+                    self._told(watched, self.on_success, given)
 
         renewed = self._options.renew and not batch.lease.ended
         every = self._options.renew_every or min(RENEW_EVERY, batch.lease.lasts / 4)
@@ -142,38 +146,55 @@ class Handling:
         try:
             watched.run(work, (lambda: self._beat(batch)) if renewed else None, lambda: self._is_over(batch), every)
         except LeaseLost as problem:
-            self._failed(given, problem)
+            self._told_late(given, problem)
         finally:
             self._at_work.discard(watched)
         return not watched.lost
 
-    def _failed(self, given: Any, problem: Exception) -> None:
+    def _told_late(self, given: Any, problem: LeaseLost) -> None:
+        """The handler was cancelled, and its task is over."""
+        watched = Watched()
+
+        def work() -> None:
+            self._failed(watched, given, problem)
+
+        watched.run(work, None, lambda: False, RENEW_EVERY)
+
+    def _failed(self, watched: Watched, given: Any, problem: Exception) -> None:
         if self.on_error is not None:
-            self._told(self.on_error, given, problem)
+            self._told(watched, self.on_error, given, problem)
             return
         log.warning("the handler of %s failed: %s", self._options.queue, problem)
         if not isinstance(problem, LeaseLost):
             try:
-                self._settle(given if isinstance(given, list) else [given], problem)
+                self._settle(failures_of(given if isinstance(given, list) else [given], problem))
             except AckwiseError as refusal:
                 log.warning("its failure could not be recorded: %s", refusal)
 
-    def _told(self, callback: Callable[..., Any], *arguments: Any) -> None:
+    def _told(self, watched: Watched, callback: Callable[..., Any], *arguments: Any) -> None:
         try:
-            self._hands.call(callback, *arguments)
+            self._hands.call(watched.cancels, callback, *arguments)
         except Exception as problem:
             log.warning("a callback of %s failed: %s", self._options.queue, problem)
 
     def _give_back(self, messages: list[Message]) -> None:
         with suppress(AckwiseError):
-            count = self._settle(messages, Outcome.RELEASE)
+            count = self._settle([(one, Outcome.RELEASE) for one in messages])
             with self._guard:
                 self.given_back += count
 
-    def _settle(self, messages: list[Message], ask: Outcome | Exception) -> int:
+    def release(self, claims: list[ByKey]) -> None:
+        """What claims without an answer may have been granted."""
+        asks = [Settlement(selector=one, outcome=Outcome.RELEASE) for one in claims]
+        with suppress(AckwiseError):
+            count = sum(answer.count for answer in self._connection.settle(asks))
+            with self._guard:
+                self.given_back += count
+
+    def _settle(self, asks: Asks) -> int:
         """Those that are not settled yet; how many that were."""
-        rest = [one.delivery for one in messages if one.delivery.verdict is None]
-        answers = self._connection.settle([(delivery, ask) for delivery in rest]) if rest else []
+        rest = [(one.delivery, ask) for one, ask in asks if one.delivery.verdict is None]
+        answers = self._connection.settle(rest) if rest else []
         return sum(answer.count for answer in answers)
 
     def _beat(self, batch: Batch) -> bool:

@@ -11,15 +11,13 @@ from secrets import token_hex
 
 import msgspec
 
-from ackwise.broker.handing import each
-from ackwise.client import AsyncConnection
+from ackwise.client import AsyncConnection, settling
 from ackwise.client.aio import AsyncDelivery
 from ackwise.client.claims import claim_command
-from ackwise.client.settling import asked, reject
-from ackwise.core.answers import Handed
+from ackwise.core.answers import Handed, Settled
 from ackwise.core.claiming import EmptyReason
-from ackwise.core.commands import ByKey, Claim, Settle, Settlement
-from ackwise.core.errors import AckwiseError, Draining, LeaseLost, StoreError, UnknownQueue
+from ackwise.core.commands import ByKey, Claim, Settle, Settlement, each
+from ackwise.core.errors import AckwiseError, BadInput, Draining, LeaseLost, StoreError, UnknownQueue
 from ackwise.core.limits import MICROS, Seconds, lease_micros
 from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE
 from ackwise.core.native.claiming import MAX_AHEAD
@@ -48,8 +46,8 @@ class BrokerHandover:
         self.delivery, self._feed = delivery, feed
         self.held = delivery.verdict is None
         """Whether this app counts it as its own: not settled, not given up."""
-        self.asked = False
-        """Whether its settlement was asked for, and nobody knows what became of that."""
+        self.asked: frozenset[Outcome] = frozenset()
+        """What was asked for, and nobody knows what became of that."""
 
     @property
     def id(self) -> str:
@@ -85,11 +83,12 @@ class BrokerHandover:
 
     async def settle(self, ask: Ask) -> bool:
         transport = self._feed.connection.transport
-        asked, self.asked, repeats = self.asked, True, transport.repeats
+        settlement, before, repeats = _settlement(self, ask), self.asked, transport.repeats
+        self.asked = before | {settlement.outcome}
         # One at a time through the transport, which sends the acks of many callers together.
-        (answer,) = await self._feed.connection.settle([_settlement(self, ask)])
+        (answer,) = await self._feed.connection.settle([settlement])
         self._feed.over(self)
-        done = _is_done(answer.verdict, asked or transport.repeats > repeats)
+        done = _is_done(answer, settlement.outcome, self.asked if transport.repeats > repeats else before)
         if not done:
             log.info("%s of %s: %s came too late (%s)", self.id, self.queue, _word(ask), answer.verdict)
         return done
@@ -111,13 +110,18 @@ class BrokerHandover:
 def _settlement(handover: BrokerHandover, ask: Ask) -> Settlement:
     selector = handover.delivery.selector
     if isinstance(ask, Undecodable):
-        return msgspec.structs.replace(reject(selector, ask.__cause__ or ask), undecodable=True)
-    return asked(selector, ask)
+        return msgspec.structs.replace(settling.reject(selector, ask.__cause__ or ask), undecodable=True)
+    return settling.asked(selector, ask)
 
 
-def _is_done(verdict: Verdict, asked_before: bool) -> bool:
-    """Nobody but us settles our delivery: if we asked before, and the answer got lost, `already` was ourselves."""
-    return verdict.settled or (asked_before and verdict is Verdict.ALREADY)
+def _is_done(answer: Settled, outcome: Outcome, asked: frozenset[Outcome]) -> bool:
+    """Nobody but us settles our delivery: if we asked for this before, and for nothing else, and the answer got lost,
+    `already` was ourselves. Whether it was an ack the answer to an ack says by itself."""
+    if answer.verdict is not Verdict.ALREADY:
+        return answer.verdict.settled
+    if outcome is Outcome.ACK:
+        return outcome in asked and not answer.unacked
+    return asked == {outcome}
 
 
 def _word(ask: Ask) -> str:
@@ -161,6 +165,9 @@ class BrokerFeed:
 
     async def open(self) -> None:
         given = self._subscription
+        said = [what for what, on in (("ephemeral=True", given.ephemeral), ("stream=", given.stream is not None)) if on]
+        if said:
+            raise BadInput(f"{given.name}: {' and '.join(said)} is for NATS; on our own broker leave it out")
         await self.connection.create_queue(given.queue, exist_ok=True)
         if given.retry_limit is not msgspec.UNSET or given.backoff is not msgspec.UNSET:
             await self.connection.create_group(
@@ -213,17 +220,18 @@ class BrokerFeed:
             answers, handed = await transport.claim_ahead(settle, claim, count)
         except BaseException:
             self._done, self._asks = done + self._done, asks + self._asks
-            for handover in done:
-                handover.asked = True
+            for handover, ask in zip(done, asks, strict=True):
+                handover.asked |= {ask.outcome}
             if count:
                 self._again = claim, count
             raise
         if count:
             self._again = None
-        for handover, answer in zip(done, answers, strict=True):
+        for handover, ask, answer in zip(done, asks, answers, strict=True):
             handover.delivery.note(answer)
             self.over(handover)
-            if not _is_done(answer.verdict, handover.asked or transport.repeats > repeats):
+            asked = handover.asked | {ask.outcome} if transport.repeats > repeats else handover.asked
+            if not _is_done(answer, ask.outcome, asked):
                 log.warning("%s of %s was settled too late (%s)", handover.id, handover.queue, answer.verdict)
         return self._handovers(handed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -97,8 +98,19 @@ class NATSFeed:
         while True:
             await asyncio.sleep(self._consumer.shortest_wait / 3)
             for handover in list(self._held.working):
-                with suppress(StoreUnavailable):
-                    await handover.in_progress()
+                if handover.until <= time.monotonic():
+                    self._lose(handover)
+                elif self._link.client.is_connected:
+                    # Else it would only be kept here for later.
+                    with suppress(StoreUnavailable):
+                        await handover.in_progress()
+
+    def _lose(self, handover: NATSHandover) -> None:
+        """JetStream was not told in time, and gives it to somebody else."""
+        handover.lost = True
+        self.over(handover)
+        if self._sink is not None:
+            self._sink.lost(handover)
 
     # taking
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from nats.aio.msg import Msg
 
 from ackwise.core.limits import Seconds, lease_micros
+from ackwise.core.settlement import Outcome
 from ackwise.subscriber.feeds.jetstream.answers import IN_PROGRESS, answer
 from ackwise.subscriber.handover import Ask
 
@@ -32,10 +33,12 @@ class Desk(Protocol):
 class NATSHandover:
     """A message of JetStream, as the subscriber's message wants it."""
 
-    __slots__ = ("_desk", "_got", "_msg", "_seen", "until")
+    __slots__ = ("_desk", "_got", "_msg", "_seen", "lost", "until")
 
     def __init__(self, msg: Msg, desk: Desk) -> None:
         self._msg, self._desk = msg, desk
+        self.lost = False
+        """JetStream has stopped waiting, as far as this side knows."""
         self._seen = msg.metadata
         self._hold()
 
@@ -101,6 +104,9 @@ class NATSHandover:
         return True
 
     def settle_soon(self, ask: Ask) -> None:
+        if self.lost and ask is Outcome.RELEASE:
+            # That would be a nak, also for whoever has it by now.
+            return
         self._desk.send_soon(self, answer(ask))
 
     async def extend(self, duration: Seconds | None) -> bool:
