@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import os
+import pickle
 import signal
 import threading
 import time
@@ -99,9 +100,10 @@ def test_the_culprit_alone_is_blamed(process: Make, how: str, told: str, at: int
 def test_one_that_dies_while_it_answers(process: Make, tmp_path: Path) -> None:
     """A child of its own still holds the pipe, so that nobody hears it end."""
 
-    def half(end: int, body: bytes) -> None:
+    def half(end: int, answers: list[Any]) -> None:
         if os.fork():
-            os.write(end, isolation._LENGTH.pack(len(body)) + body[: len(body) // 2])
+            body = isolation._framed(pickle.dumps(answers))
+            os.write(end, body[: len(body) // 2])
             os._exit(9)
         time.sleep(20)
         os._exit(0)
@@ -109,7 +111,7 @@ def test_one_that_dies_while_it_answers(process: Make, tmp_path: Path) -> None:
     def breaks_once(record: Any) -> Any:
         if not (tmp_path / "done").exists():
             (tmp_path / "done").touch()
-            isolation._write = half
+            isolation._tell = half
         return record
 
     assert process(breaks_once).run(list(range(100)), blame) == list(range(100))
@@ -213,7 +215,7 @@ def test_a_late_record_that_ends_before_it_is_killed(process: Make, monkeypatch:
 
     one = process(handle, 0.2)
     with monkeypatch.context() as patched:
-        patched.setattr(isolation.os, "kill", hesitates)
+        patched.setattr(os, "kill", hesitates)
         assert one.run(["slow", "next", "last"], blame) == ["slow", "next", "last"]
 
 

@@ -74,7 +74,7 @@ def _plain_blocks(places: Places, hashes: list[int]) -> Iterator[tuple[int, byte
 
 
 def _vector_blocks(np: Any, keys: Any, places: Any) -> Iterator[tuple[int, bytes]]:
-    buckets = bucket_of(keys)
+    buckets: Any = bucket_of(keys)
     bounds = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist(), len(keys)]
     for lo, hi in pairwise(bounds):
         yield int(buckets[lo]), keys[lo:hi].tobytes() + places[lo:hi].tobytes()
