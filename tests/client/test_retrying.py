@@ -192,7 +192,7 @@ def test_reads_and_settings_are_repeated_and_the_rest_is_not(queue: ackwise.Conn
 def test_an_extension_is_repeated(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push("q", 1)
     batch = queue.claim("q", lease=10)
-    flaky.fail("/v1/extend", *LOST)
+    flaky.fail("/v1/extend-all", *LOST)
     before = batch.deadline
     assert batch.extend(20) > before
 

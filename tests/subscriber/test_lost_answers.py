@@ -266,13 +266,17 @@ def test_one_extension_without_an_answer_holds_up_no_other_and_its_lease_ends_in
 
     async def job() -> None:
         async with app:
-            await connection(app).push_many("q", range(2))
+            await connection(app).push("q", 0)
+            await until(lambda: len(working) == 1)
+            clock.advance(8)
+            await connection(app).push("q", 1)
             await until(lambda: len(working) == 2)
-            door.fail("/v1/extend", never)
-            clock.advance(16)
-            await until(lambda: kept() == [0, 16])
-            clock.advance(16)
-            await until(lambda: kept() == [0, 32])
+            door.fail("/v1/extend-all", never)
+            clock.advance(8)
+            await until(lambda: door.used_up)
+            clock.advance(8)
+            await until(lambda: kept() == [0, 24])
+            clock.advance(8)
             await until(lambda: cancelled)
             done.set()
             await until_acked(app, "q", 1)
@@ -280,6 +284,32 @@ def test_one_extension_without_an_answer_holds_up_no_other_and_its_lease_ends_in
             clock.advance(16)
             await until_acked(app, "q", 2)
             assert len(cancelled) == 1
+
+    go(job)
+
+
+def test_leases_that_are_due_at_once_are_extended_by_one_request(app: App, door: Flaky, clock: ManualClock) -> None:
+    working: list[Message[int]] = []
+    done = asyncio.Event()
+
+    @app.subscriber("q", concurrency=20)
+    async def handle(msg: Message[int]) -> None:
+        working.append(msg)
+        await done.wait()
+        assert await msg.ack()
+
+    async def job() -> None:
+        async with app:
+            await connection(app).push_many("q", range(20))
+            await until(lambda: len(working) == 20)
+            assert len(await connection(app).leases()) == 20
+            before = min(msg.deadline for msg in working if msg.deadline is not None)
+            clock.advance(16)
+            await until(lambda: all(msg.deadline is not None and msg.deadline > before for msg in working))
+            asked = door.count("/v1/extend-all")
+            done.set()
+            await until_acked(app, "q", 20)
+        assert (asked, door.count("/v1/extend")) == (1, 0)
 
     go(job)
 
@@ -301,7 +331,7 @@ def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(
             await connection(app).push("q", 1)
             await until(lambda: seen)
             first = seen[0].deadline
-            door.fail("/v1/extend", never)
+            door.fail("/v1/extend-all", never)
             clock.advance(1.5)
             await until(lambda: seen[0].deadline != first)
             clock.advance(1)

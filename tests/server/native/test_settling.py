@@ -83,6 +83,21 @@ def test_extend_moves_the_deadline_and_never_revives(native: Desk) -> None:
     assert (status, answer["code"], answer["details"]) == (409, "lease_lost", {"verdict": "stale"})
 
 
+def test_extending_several_leases_at_once(native: Desk) -> None:
+    native.push("q", 1, 2)
+    leases = [native.claim("q")["lease_id"] for _ in range(2)]
+    native.ok("/v1/release", {"lease_id": leases[1]})
+    asked = [{"lease_id": lease, "lease_seconds": 20} for lease in (*leases, "L999-0")]
+    answered = native.ok("/v1/extend-all", {"extensions": asked})["extensions"]
+    assert [one["lease_id"] for one in answered] == [*leases, "L999-0"]
+    assert [one["verdict"] for one in answered] == [None, "stale", "unknown"]
+    assert [one["deadline"] is None for one in answered] == [False, True, True]
+    for wrong in ([{"lease_id": leases[0], "lease_seconds": -1}], [{"lease_seconds": 5}], [{}] * 1001):
+        status, answer = native.call("/v1/extend-all", {"extensions": wrong})
+        assert (status, answer["code"]) == (400, "bad_input")
+    assert native.ok("/v1/extend-all", {"extensions": []}) == {"extensions": []}
+
+
 def test_release_hands_back_unspent(native: Desk) -> None:
     native.push("q", 1, 2)
     lease = native.claim("q", max=2)["lease_id"]

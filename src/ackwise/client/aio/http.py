@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ackwise.client.aio.batcher import AsyncBatcher
+from ackwise.client.beside.aio import AsyncGathering
 from ackwise.client.held import Held
 from ackwise.client.minting import Minted
 from ackwise.client.retrying import PATIENCE, Pauses, Tries
@@ -55,6 +56,7 @@ _PUSHED = msgspec.json.Decoder(pushing.PushAnswer)
 _SETTLED = msgspec.json.Decoder(settling.DetailedVerdicts)
 _DONE = msgspec.json.Decoder(settling.DetailedTransaction)
 _DEADLINE = msgspec.json.Decoder(settling.Deadline)
+_EXTENSIONS = msgspec.json.Decoder(settling.ExtensionVerdicts)
 _CLAIMED = msgspec.json.Decoder(claiming.Read)
 _AHEAD = msgspec.json.Decoder(claiming.ReadAhead)
 
@@ -83,6 +85,7 @@ class AsyncHTTPTransport:
         self._claims: dict[str, bool] = {}
         """Claims under way by the name of their poll, and whether they wait."""
         self._acks: AsyncBatcher[str, Settlement, Settled | AckwiseError] = AsyncBatcher(self._settle_together)
+        self._extensions: AsyncGathering[Extend, Extended] = AsyncGathering(self._extend_together)
         self._draining = False
         self._closed = False
         self.repeats = 0
@@ -236,11 +239,26 @@ class AsyncHTTPTransport:
             self._held.note(one.selector, answer)
 
     async def _extend(self, command: Extend) -> Extended:
+        if command.add is None and command.claim is None:
+            extended = await self._extensions.ask(command)
+            if extended.deadline is not None:
+                self._held.extended(command.lease_id, extended.deadline)
+            return extended
         tries = self._tries(again=command.add is None)
         body = await self._call("/v1/extend", _written(settling.extend_body(command)), tries)
         deadline = instants.parse(self._read(_DEADLINE, body).deadline, "deadline")
         self._held.extended(command.lease_id, deadline)
         return Extended(None, deadline)
+
+    async def _extend_together(self, commands: list[Extend]) -> list[Extended]:
+        found: list[Extended] = []
+        for at in range(0, len(commands), settling.MOST_EXTENSIONS):
+            part = [settling.extend_body(one) for one in commands[at : at + settling.MOST_EXTENSIONS]]
+            body = await self._call("/v1/extend-all", _written(settling.ExtendAllBody(part)), self._tries(again=True))
+            for one in self._read(_EXTENSIONS, body).extensions:
+                deadline = None if one.deadline is None else instants.parse(one.deadline, "deadline")
+                found.append(Extended(one.verdict, deadline))
+        return found
 
     async def _transaction(self, command: Transaction) -> TransactionDone:
         """What must not find itself done before is not repeated: it would. Nor what may mean somebody else by then."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ackwise.client.beside import terminating
 from ackwise.core.errors import LeaseLost
@@ -68,6 +68,46 @@ async def to_its_end(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     _UNDER_WAY.add(task)
     task.add_done_callback(_UNDER_WAY.discard)
     await asyncio.shield(task)
+
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class AsyncGathering(Generic[Item, Answer]):
+    """What is asked in one breath is sent together. One that is not answered holds up nobody who asks later."""
+
+    def __init__(self, send: Callable[[list[Item]], Coroutine[Any, Any, list[Answer]]]) -> None:
+        self._send = send
+        self._asked: list[tuple[Item, asyncio.Future[Answer]]] = []
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def ask(self, item: Item) -> Answer:
+        mine: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked.append((item, mine))
+        if len(self._asked) == 1:
+            task = asyncio.create_task(self._send_asked(), name="ackwise-gathering")
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+        return await mine
+
+    async def _send_asked(self) -> None:
+        together, self._asked = self._asked, []
+        wanted = [(item, future) for item, future in together if not future.done()]
+        try:
+            answers = await self._send([item for item, _ in wanted]) if wanted else []
+        except BaseException as problem:
+            for _, future in wanted:
+                if isinstance(problem, Exception) and not future.done():
+                    future.set_exception(problem)
+                else:
+                    future.cancel()
+            if not isinstance(problem, Exception):
+                raise
+            return
+        for (_, future), one in zip(wanted, answers, strict=True):
+            if not future.done():
+                future.set_result(one)
 
 
 class AsyncHands:

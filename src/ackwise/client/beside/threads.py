@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Generic, TypeVar
 
 from ackwise.client.beside import terminating
 from ackwise.core.errors import LeaseLost
@@ -53,6 +54,21 @@ def call(function: Callable[..., object], *arguments: object) -> object:
 def to_its_end(work: Callable[[], None]) -> None:
     """Nobody cancels a thread."""
     work()
+
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Gathering(Generic[Item, Answer]):
+    """A thread asks for itself."""
+
+    def __init__(self, send: Callable[[list[Item]], list[Answer]]) -> None:
+        self._send = send
+
+    def ask(self, item: Item) -> Answer:
+        (answer,) = self._send([item])
+        return answer
 
 
 class Hands:

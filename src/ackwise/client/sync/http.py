@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ackwise.client.beside.threads import Gathering
 from ackwise.client.held import Held
 from ackwise.client.minting import Minted
 from ackwise.client.retrying import PATIENCE, Pauses, Tries
@@ -56,6 +57,7 @@ _PUSHED = msgspec.json.Decoder(pushing.PushAnswer)
 _SETTLED = msgspec.json.Decoder(settling.DetailedVerdicts)
 _DONE = msgspec.json.Decoder(settling.DetailedTransaction)
 _DEADLINE = msgspec.json.Decoder(settling.Deadline)
+_EXTENSIONS = msgspec.json.Decoder(settling.ExtensionVerdicts)
 _CLAIMED = msgspec.json.Decoder(claiming.Read)
 _AHEAD = msgspec.json.Decoder(claiming.ReadAhead)
 
@@ -84,6 +86,7 @@ class HTTPTransport:
         self._claims: dict[str, bool] = {}
         """Claims under way by the name of their poll, and whether they wait."""
         self._acks: Batcher[str, Settlement, Settled | AckwiseError] = Batcher(self._settle_together)
+        self._extensions: Gathering[Extend, Extended] = Gathering(self._extend_together)
         self._draining = False
         self._closed = False
         self.repeats = 0
@@ -235,11 +238,26 @@ class HTTPTransport:
             self._held.note(one.selector, answer)
 
     def _extend(self, command: Extend) -> Extended:
+        if command.add is None and command.claim is None:
+            extended = self._extensions.ask(command)
+            if extended.deadline is not None:
+                self._held.extended(command.lease_id, extended.deadline)
+            return extended
         tries = self._tries(again=command.add is None)
         body = self._call("/v1/extend", _written(settling.extend_body(command)), tries)
         deadline = instants.parse(self._read(_DEADLINE, body).deadline, "deadline")
         self._held.extended(command.lease_id, deadline)
         return Extended(None, deadline)
+
+    def _extend_together(self, commands: list[Extend]) -> list[Extended]:
+        found: list[Extended] = []
+        for at in range(0, len(commands), settling.MOST_EXTENSIONS):
+            part = [settling.extend_body(one) for one in commands[at : at + settling.MOST_EXTENSIONS]]
+            body = self._call("/v1/extend-all", _written(settling.ExtendAllBody(part)), self._tries(again=True))
+            for one in self._read(_EXTENSIONS, body).extensions:
+                deadline = None if one.deadline is None else instants.parse(one.deadline, "deadline")
+                found.append(Extended(one.verdict, deadline))
+        return found
 
     def _transaction(self, command: Transaction) -> TransactionDone:
         """What must not find itself done before is not repeated: it would. Nor what may mean somebody else by then."""

@@ -8,12 +8,14 @@ from typing import Literal
 import msgspec
 
 from ackwise.core import limits
-from ackwise.core.answers import Settled
+from ackwise.core.answers import Extended, Settled
 from ackwise.core.commands import ByDelivery, ByKey, ByLease, Extend, Selector, Settle, Settlement, Transaction
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import Receipt
-from ackwise.core.native import pushing
+from ackwise.core.native import instants, pushing
 from ackwise.core.settlement import Outcome, Verdict
+
+MOST_EXTENSIONS = 1000
 
 
 class Entry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -49,6 +51,12 @@ class ExtendBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     add_seconds: float | None = None
     keep_later: bool = False
     claim: ByKey | None = None
+
+
+class ExtendAllBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Several leases at once; each is answered for itself."""
+
+    extensions: list[ExtendBody]
 
 
 class ReleaseBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -98,6 +106,20 @@ class Deadline(msgspec.Struct):
 
     lease_id: str
     deadline: str
+
+
+class ExtensionVerdict(msgspec.Struct):
+    """One of several: its new deadline, or why it has none."""
+
+    lease_id: str
+    deadline: str | None
+    verdict: Verdict | None
+
+
+class ExtensionVerdicts(msgspec.Struct):
+    """In the order of the extensions."""
+
+    extensions: list[ExtensionVerdict]
 
 
 def settlement(entry: Entry) -> Settlement:
@@ -184,6 +206,11 @@ def extend_body(command: Extend) -> ExtendBody:
         command.keep_later,
         command.claim,
     )
+
+
+def extension_verdict(body: ExtendBody, extended: Extended) -> ExtensionVerdict:
+    deadline = None if extended.deadline is None else instants.text(extended.deadline)
+    return ExtensionVerdict(body.lease_id, deadline, extended.verdict)
 
 
 def transaction(body: TransactionBody) -> Transaction:

@@ -1,18 +1,22 @@
-"""`POST /v1/settle`, `extend`, `release` and `transaction`."""
+"""`POST /v1/settle`, `extend`, `extend-all`, `release` and `transaction`."""
 
 from __future__ import annotations
+
+from typing import cast
 
 import msgspec
 
 from ackwise.broker import AsyncBroker
+from ackwise.core import limits
 from ackwise.core.answers import Extended, Settled, TransactionDone
 from ackwise.core.commands import giving_back
-from ackwise.core.errors import LeaseLost
+from ackwise.core.errors import AckwiseError, LeaseLost
 from ackwise.core.native import instants, settling
 from ackwise.dialects.http import Answer, Call, Route, answer
 
 _SETTLE = msgspec.json.Decoder(settling.SettleBody)
 _EXTEND = msgspec.json.Decoder(settling.ExtendBody)
+_EXTEND_ALL = msgspec.json.Decoder(settling.ExtendAllBody)
 _RELEASE = msgspec.json.Decoder(settling.ReleaseBody)
 _TRANSACTION = msgspec.json.Decoder(settling.TransactionBody)
 
@@ -31,6 +35,16 @@ def routes(broker: AsyncBroker) -> list[Route]:
             raise LeaseLost(f"invalid_lease: the lease is no longer held ({how}) and cannot be extended", verdict=how)
         return answer(settling.Deadline(body.lease_id, instants.text(extended.deadline)))
 
+    async def extend_all(call: Call) -> Answer:
+        body = await call.read(_EXTEND_ALL)
+        limits.count(len(body.extensions), "extensions", least=0, most=settling.MOST_EXTENSIONS)
+        extended: list[Extended | AckwiseError] = await broker.send_all(list(map(settling.extend, body.extensions)))
+        for one in extended:
+            if isinstance(one, AckwiseError):
+                raise one
+        verdicts = map(settling.extension_verdict, body.extensions, cast(list[Extended], extended))
+        return answer(settling.ExtensionVerdicts(list(verdicts)))
+
     async def release(call: Call) -> Answer:
         body = await call.read(_RELEASE)
         settled: list[Settled] = await broker.send(giving_back([body.lease_id]))
@@ -45,6 +59,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
     return [
         Route("POST", "/v1/settle", settle),
         Route("POST", "/v1/extend", extend),
+        Route("POST", "/v1/extend-all", extend_all),
         Route("POST", "/v1/release", release),
         Route("POST", "/v1/transaction", transaction),
     ]
