@@ -47,11 +47,18 @@ class Sink:
         self._broker, self._http, self._queue, self._allowed, self._posts = broker, http, queue, allowed, posts
         self._pace = Pace()
         self._room = asyncio.Event()
+        self._over: asyncio.Future[None] = broker.loop.create_future()
         self._out: set[str] = set()
         """Locks of posts that are not answered yet; some may have run out."""
 
+    def stop(self) -> None:
+        """Take nothing more: `run` ends when no claim of it is under way, and what that took is given back."""
+        if not self._over.done():
+            self._over.set_result(None)
+        self._room.set()
+
     async def run(self) -> None:
-        while not self._broker.draining:
+        while not self._broker.draining and not self._over.done():
             try:
                 target = await self._target()
                 if target is None:
@@ -67,7 +74,7 @@ class Sink:
                     exc_info=not expected,
                 )
                 self._pace.empty()
-                await asyncio.sleep(self._pace.seconds)
+                await asyncio.wait([self._over], timeout=self._pace.seconds)
 
     async def _target(self) -> Target | None:
         """Asked each time: somebody may have unregistered it, here or at another server."""
@@ -78,7 +85,8 @@ class Sink:
         return target if target is not None and may_post(target.url, self._allowed) else None
 
     async def _round(self, target: Target) -> None:
-        self._room.clear()
+        if not self._over.done():
+            self._room.clear()
         (depth,) = await self._broker.ask(q.ListDepths(queue=self._queue))
         mine = {lease.key for lease in depth.leases if lease.owner == sink_id(self._queue)} | self._out
         room = min(target.max_concurrency - len(mine), MOST_PER_POST)
@@ -90,8 +98,8 @@ class Sink:
         if not taken:
             self._pace.empty()
             return
-        if await self._target() != target:
-            # Somebody changed it, at another server, while this one waited for an item.
+        if self._over.done() or await self._target() != target:
+            # Somebody changed it, here or at another server, while this one waited for an item.
             await self._give_back(*(handed for _, handed in taken))
             return
         self._pace.flowing()
@@ -141,7 +149,7 @@ class Sink:
             owner=sink_id(self._queue),
             key=lock_id,
         )
-        return lock_id, await self._broker.claim(claim, wait)
+        return lock_id, await self._broker.claim(claim, wait, self._over)
 
     async def _post(self, target: Target, taken: list[tuple[str, Handed]]) -> None:
         """200: done with all of it. 202: the receiver will acknowledge. Anything else: the locks run out."""

@@ -19,6 +19,7 @@ from ackwise.dialects.pushpop.sinks.targets import Target, may_post, noted, note
 log = logging.getLogger("ackwise.pushpop")
 
 POST_WITHIN = 30.0
+STOP_WITHIN = 5.0
 LOOK_EVERY = 10.0
 """How often a server looks whether another one, on the same database, was given a sink."""
 
@@ -31,7 +32,7 @@ class Sinks:
         self._broker = broker
         self._changing = asyncio.Lock()
         """One change at a time: of two that begin a sink each, one would be known to nobody."""
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, tuple[Sink, asyncio.Task[None]]] = {}
         self._refused: set[tuple[str, str]] = set()
         """Sinks of other servers that may not post from here, with their URLs: said once."""
         self._posts: set[asyncio.Task[None]] = set()
@@ -49,7 +50,8 @@ class Sinks:
     async def stop(self) -> None:
         """A post under way is left alone: its locks run out, unless the receiver acknowledges them."""
         async with self._changing:
-            tasks = [*self._running.values(), *self._posts, *([self._watching] if self._watching is not None else [])]
+            sinks = [task for _, task in self._running.values()]
+            tasks = [*sinks, *self._posts, *([self._watching] if self._watching is not None else [])]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -77,10 +79,12 @@ class Sinks:
 
     async def _note(self, queue: str, target: Target | None) -> None:
         await self._broker.send(ConfigureQueue(queue=queue, policy={"notes": notes(target)}, create=words.POLICY))
-        running = self._running.pop(queue, None)
-        if running is not None:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+        sink, task = self._running.pop(queue, (None, None))
+        if sink is not None and task is not None:
+            sink.stop()
+            await asyncio.wait([task], timeout=STOP_WITHIN)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _take_up(self) -> None:
         async with self._changing:
@@ -106,10 +110,11 @@ class Sinks:
 
     def _begin(self, queue: str) -> None:
         assert self._http is not None
-        task = asyncio.create_task(Sink(self._broker, self._http, queue, self.allowed, self._posts).run())
-        self._running[queue] = task
-        task.add_done_callback(lambda _: self._forget(queue, task))
+        sink = Sink(self._broker, self._http, queue, self.allowed, self._posts)
+        task = asyncio.create_task(sink.run())
+        self._running[queue] = sink, task
+        task.add_done_callback(lambda _: self._forget(queue, sink))
 
-    def _forget(self, queue: str, task: asyncio.Task[None]) -> None:
-        if self._running.get(queue) is task:
+    def _forget(self, queue: str, sink: Sink) -> None:
+        if self._running.get(queue, (None,))[0] is sink:
             del self._running[queue]
