@@ -92,7 +92,12 @@ def test_extending_several_leases_at_once(native: Desk) -> None:
     assert [one["lease_id"] for one in answered] == [*leases, "L999-0"]
     assert [one["verdict"] for one in answered] == [None, "stale", "unknown"]
     assert [one["deadline"] is None for one in answered] == [False, True, True]
-    for wrong in ([{"lease_id": leases[0], "lease_seconds": -1}], [{"lease_seconds": 5}], [{}] * 1001):
+    refused: list[list[dict[str, Any]]] = [
+        [{"lease_id": leases[0], "lease_seconds": -1}],
+        [{"lease_seconds": 5}],
+        [{}] * 1001,
+    ]
+    for wrong in refused:
         status, answer = native.call("/v1/extend-all", {"extensions": wrong})
         assert (status, answer["code"]) == (400, "bad_input")
     assert native.ok("/v1/extend-all", {"extensions": []}) == {"extensions": []}
