@@ -18,6 +18,7 @@ from ackwise.store.turn.catalog import GroupRow
 from ackwise.store.turn.context import Turn
 from ackwise.store.turn.ending import Ending, Target, holding, nobodys
 
+MANY_RUNS = 3
 Run = list[tuple[int, Target]]
 """Entries, by number, that are settled as one."""
 
@@ -152,6 +153,24 @@ def _together(turn: Turn, runs: list[Run]) -> Iterator[list[Run]]:
     yield from groups.values()
 
 
+def _in_order(entries: list[Settlement], group: list[Run]) -> list[Run]:
+    """Acks of many callers come in any order. If no two name the same message they are settled in the lane's order, in
+    which neighbours are one run."""
+    if len(group) < MANY_RUNS or any(entries[run[0][0]].outcome is not Outcome.ACK for run in group):
+        return group
+    found = sorted((pair for run in group for pair in run), key=lambda pair: pair[1].lo)
+    runs: list[Run] = [[found[0]]]
+    for pair in found[1:]:
+        behind = runs[-1][-1][1].hi
+        if pair[1].lo < behind:
+            return group
+        if pair[1].lo == behind:
+            runs[-1].append(pair)
+        else:
+            runs.append([pair])
+    return runs
+
+
 def _rewinds(turn: Turn, lease: Lease) -> bool:
     held = holding(turn, lease)
     return held is not None and held.policy.on_failure == "rewind"
@@ -165,16 +184,21 @@ def _settle_together(turn: Turn, entries: list[Settlement], group: list[Run]) ->
         return
     ending = Ending.of(turn, lease, [target for run in group for _, target in run])
     last: list[Settled] = []
-    for run in group:
+    told = -1
+    for run in _in_order(entries, group):
         whole = Target(lease, lane, run[0][1].lo, run[-1][1].hi)
         if ending is None:
             answers = [Settled(Verdict.STALE) for _ in run]
         elif len(run) > 1 and lease.live(turn.now) and ending.in_one_span(whole):
             ending.settle(whole, entries[run[0][0]])
-            last = answers = [Settled(Verdict.ACKED, target.hi - target.lo) for _, target in run]
+            answers = [Settled(Verdict.ACKED, target.hi - target.lo) for _, target in run]
+            if (latest := max(index for index, _ in run)) > told:
+                last, told = answers, latest
         else:
             answers = [ending.settle(target, entries[index]) for index, target in run]
-            last = next(([answer] for answer in reversed(answers) if answer.verdict.settled), last)
+            for (index, _), answer in zip(run, answers, strict=True):
+                if answer.verdict.settled and index > told:
+                    last, told = [answer], index
         yield from zip((index for index, _ in run), answers, strict=True)
     if ending is not None and ending.close():
         for answer in last:
