@@ -16,6 +16,7 @@ from ackwise.spark import home
 INSTALLED = Path(pyspark.__file__).parent
 
 
+@pytest.mark.long
 def test_tasks_find_pyspark_where_it_is_installed(spark: SparkSession) -> None:
     def where(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyspark.worker

@@ -103,6 +103,7 @@ def test_it_says_nothing_leaves_nothing_and_the_caller_decides(folder: Folder) -
     assert not warehouse.parent.exists()
 
 
+@pytest.mark.long
 def test_what_spark_submit_was_told_holds(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java.home(java.find())))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)

@@ -9,6 +9,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _LEASE = re.compile(r"L([0-9a-z]{1,13})-([0-9a-f]{8})")
 _DELIVERY = re.compile(r"L([0-9a-z]{1,13})-([0-9a-f]{8})\.([0-9a-z]{1,13})\.([0-9a-z]{1,13})")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SEQ = re.compile(r"[0-9a-z]{1,12}")
 _LARGEST = 2**63 - 1
 _PAIRS = [high + low for high in _DIGITS for low in _DIGITS]
 _LOW = (1 << 48) - 1
@@ -119,6 +120,11 @@ def parse_delivery_id(text: object) -> DeliveryKey | None:
         return None
     key = DeliveryKey(int(found[1], 36), int(found[2], 16), int(found[3], 36), int(found[4], 36))
     return key if max(key) <= _LARGEST else None
+
+
+def parse_seq(text: str) -> int | None:
+    """What stands behind the last point of a delivery id; None when it has to be looked at more closely."""
+    return int(text, 36) if _SEQ.fullmatch(text) else None
 
 
 def base36(value: int) -> str:

@@ -145,6 +145,7 @@ archive(session(master="local[1]"), *sys.argv[1:])
 """
 
 
+@pytest.mark.long
 def test_a_process_killed_between_data_and_manifest(
     spark: SparkSession, queue: Connection, url: str, tmp_path: Path
 ) -> None:

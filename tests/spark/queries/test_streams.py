@@ -121,6 +121,7 @@ sink.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 """
 
 
+@pytest.mark.long
 def test_rows_that_come_too_late_are_said(local_desk: Desk, folder: Path, tmp_path: Path) -> None:
     """And to whoever looks at the screen: Spark has no other place for it."""
     local_desk.number(20)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from ackwise.client.beside.aio import AsyncLock, AsyncSignal, to_its_end
+from ackwise.client.beside.aio import AsyncLock, AsyncOnce, breathe, to_its_end
 from ackwise.core.errors import AckwiseError
 
 K = TypeVar("K", bound="Any")
@@ -34,7 +34,7 @@ class _Asked(Generic[Item, A]):
     __slots__ = ("answer", "gone", "item", "leads", "signal")
 
     def __init__(self, item: Item) -> None:
-        self.item, self.signal, self.leads = item, AsyncSignal(), False
+        self.item, self.signal, self.leads = item, AsyncOnce(), False
         self.gone = False
         """Its caller was interrupted, and cannot lead."""
         self.answer: list[A] | AckwiseError | None = None
@@ -91,6 +91,7 @@ class AsyncBatcher(Generic[K, Item, A]):
             if not mine.leads:
                 await mine.signal.wait()
             if mine.leads:
+                await breathe()
                 together = self._take_asked(key, mine)
                 await to_its_end(lambda: self._send_asked(key, together, mine))
         finally:

@@ -41,6 +41,22 @@ class AsyncSignal:
             return False
 
 
+class AsyncOnce:
+    """Set once, for one who waits."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def set(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self) -> None:
+        await self._future
+
+
 class AsyncWorker:
     """Runs beside whoever started it."""
 
@@ -57,6 +73,11 @@ async def call(function: Callable[..., object], *arguments: object) -> object:
     """Call what a user gave: a function, or a coroutine function."""
     result = function(*arguments)
     return await result if inspect.isawaitable(result) else result
+
+
+async def breathe() -> None:
+    """Whoever is ready to go on does so first."""
+    await asyncio.sleep(0)
 
 
 _UNDER_WAY: set[asyncio.Future[None]] = set()

@@ -33,6 +33,10 @@ class Signal:
         return self._event.wait(timeout)
 
 
+Once = threading.Event
+"""Set once, for one who waits."""
+
+
 class Worker:
     """Runs beside whoever started it."""
 
@@ -49,6 +53,10 @@ class Worker:
 def call(function: Callable[..., object], *arguments: object) -> object:
     """Call what a user gave."""
     return function(*arguments)
+
+
+def breathe() -> None:
+    """Other threads go on by themselves."""
 
 
 def to_its_end(work: Callable[[], None]) -> None:

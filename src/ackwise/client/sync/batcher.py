@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from ackwise.client.beside.threads import Lock, Signal, to_its_end
+from ackwise.client.beside.threads import Lock, Once, breathe, to_its_end
 from ackwise.core.errors import AckwiseError
 
 K = TypeVar("K", bound="Any")
@@ -35,7 +35,7 @@ class _Asked(Generic[Item, A]):
     __slots__ = ("answer", "gone", "item", "leads", "signal")
 
     def __init__(self, item: Item) -> None:
-        self.item, self.signal, self.leads = item, Signal(), False
+        self.item, self.signal, self.leads = item, Once(), False
         self.gone = False
         """Its caller was interrupted, and cannot lead."""
         self.answer: list[A] | AckwiseError | None = None
@@ -92,6 +92,7 @@ class Batcher(Generic[K, Item, A]):
             if not mine.leads:
                 mine.signal.wait()
             if mine.leads:
+                breathe()
                 together = self._take_asked(key, mine)
                 to_its_end(lambda: self._send_asked(key, together, mine))
         finally:

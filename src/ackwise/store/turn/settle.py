@@ -28,7 +28,14 @@ def check(command: Settle) -> None:
         check_entry(entry)
 
 
+def _plain_ack(entry: Settlement) -> bool:
+    given = entry.delay is not None or entry.error is not None or entry.error_type is not None or entry.undecodable
+    return entry.outcome is Outcome.ACK and not given
+
+
 def check_entry(entry: Settlement) -> None:
+    if type(entry.selector) is ByDelivery and _plain_ack(entry):
+        return  # what nearly every entry is
     if not isinstance(entry.outcome, Outcome):
         raise BadInput(f"outcome must be one of ack, retry, reject, release, not {entry.outcome!r}")
     if entry.delay is not None:
@@ -81,7 +88,7 @@ def refused(answer: Settled) -> bool:
 
 
 def settle_entries(turn: Turn, entries: list[Settlement]) -> list[Settled]:
-    targets = [resolve(turn, entry) for entry in entries]
+    targets = _resolved(turn, entries)
     answers: list[Settled | None] = [t if isinstance(t, Settled) else None for t in targets]
     pairs = [(i, t) for i, t in enumerate(targets) if isinstance(t, Target)]
     for group in _together(turn, _runs(turn, entries, pairs)):
@@ -212,6 +219,25 @@ def _rewound(turn: Turn, entries: list[Settlement], run: Run) -> list[Settled]:
     if lane is not None:
         return rewind.settle_lane(turn, held, [(entries[index], target) for index, target in run])
     return [rewind.fail_lease(turn, held, lease, entries[index]) for index, _ in run]
+
+
+def _resolved(turn: Turn, entries: list[Settlement]) -> list[Target | Settled]:
+    """What all selectors mean. Deliveries of one lane under one lease differ only in what follows the last point."""
+    found: list[Target | Settled] = []
+    alike: dict[str, Target] = {}
+    for entry in entries:
+        text = entry.selector.delivery_id if type(entry.selector) is ByDelivery else None
+        head, _, tail = text.rpartition(".") if isinstance(text, str) else ("", "", "")
+        known = alike.get(head)
+        seq = None if known is None else ids.parse_seq(tail)
+        if known is not None and seq is not None:
+            granted = known.lane is not None and known.lease.was_granted(known.lane, seq)
+            found.append(Target(known.lease, known.lane, seq, seq + 1) if granted else Settled(Verdict.UNKNOWN))
+            continue
+        found.append(target := resolve(turn, entry))
+        if head and isinstance(target, Target):
+            alike[head] = target
+    return found
 
 
 def resolve(turn: Turn, entry: Settlement) -> Target | Settled:
