@@ -41,6 +41,41 @@ def test_neighbours_in_one_call_are_settled_together(desk: Desk, held: list[Deli
     assert answers[-1].lease_ended
 
 
+@pytest.mark.parametrize(
+    ("order", "verdicts"),
+    [
+        ([4, 3, 2, 1, 0], ["acked"] * 5),
+        ([2, 4, 0, 3, 1], ["acked"] * 5),
+        ([3, 1, 3, 0, 1], ["acked", "acked", "already", "acked", "already"]),
+    ],
+)
+def test_many_acks_in_one_call_in_any_order(
+    desk: Desk, held: list[Delivery], order: list[int], verdicts: list[str]
+) -> None:
+    """Each is answered where it stands; the one that is named twice is already settled the second time."""
+    answers = desk.settle(*(entry(held[at]) for at in order))
+    assert [a.verdict for a in answers] == verdicts
+    assert [a.count for a in answers if a.verdict == "acked"] == [1] * len(set(order))
+    assert answers[-1].lease_ended == (len(set(order)) == 5)
+    assert desk.states() == ["acked" if at in order else "leased" for at in range(5)]
+
+
+def test_acks_that_overlap_in_one_call_keep_their_order(desk: Desk, held: list[Delivery]) -> None:
+    """The single one comes first, and so the range has one less."""
+    some = c.ByRange(held[0].lease_id, held[0].lane, 1, 4)
+    answers = desk.settle(entry(held[4]), entry(held[2]), entry(some), entry(held[0]))
+    assert [(a.verdict, a.count) for a in answers] == [("acked", 1), ("acked", 1), ("acked", 2), ("acked", 1)]
+    assert answers[-1].lease_ended
+
+
+def test_ids_that_only_begin_like_another_name_nothing(desk: Desk, held: list[Delivery]) -> None:
+    """Of many ids what they share is looked at once, and what follows is not taken on trust."""
+    head = held[0].id.rpartition(".")[0]
+    odd = [f"{head}.{tail}" for tail in ("", "-1", "+1", "1 ", "A", "1_0", "zzzz", "9" * 13, "²")]
+    answers = desk.settle(entry(held[0]), *(entry(one) for one in odd), entry(held[1]))
+    assert [a.verdict for a in answers] == ["acked", *["unknown"] * len(odd), "acked"]
+
+
 def test_mixed_outcomes_in_one_call(desk: Desk, held: list[Delivery]) -> None:
     answers = desk.settle(
         entry(held[0], "ack"),
