@@ -73,8 +73,8 @@ MUTANTS = (
     Mutant(
         "extend revives",
         "store/turn/transaction.py",
-        "    if not lease.live(turn.now):\n        return Extended",
-        "    if lease.ended_at is not None:\n        return Extended",
+        "    if not lease.live(turn.now):\n        finished",
+        "    if lease.ended_at is not None:\n        finished",
     ),
     Mutant(
         "cursor moved too far",
@@ -230,9 +230,30 @@ MUTANTS = (
     Mutant(
         "the neighbour of a killer is charged",
         "spark/pipelines/isolation.py",
-        "                at = left[culprit]\n",
-        "                at = left[max(0, culprit - 1)]\n",
+        "                at = left[death.culprit]\n",
+        "                at = left[max(0, death.culprit - 1)]\n",
         ("tests/spark/pipelines/test_isolation.py",),
+    ),
+    Mutant(
+        "what was told before a death is done again",
+        "spark/pipelines/isolation.py",
+        "            answers |= zip(left, found, strict=False)\n",
+        "            answers |= zip(left, found, strict=False) if death is None else ()\n",
+        ("tests/spark/pipelines/test_isolation.py",),
+    ),
+    Mutant(
+        "reading stops where a connection was closed for a fork",
+        "spark/source/stretches.py",
+        "    while stretch:\n",
+        "    for _ in range(1):\n",
+        ("tests/spark/source/test_stretches.py",),
+    ),
+    Mutant(
+        "acks that overlap are settled in the order of the lane",
+        "store/turn/settle.py",
+        "        if pair[1].lo < behind:\n            return group\n",
+        "",
+        ("tests/contract/test_settle.py",),
     ),
     Mutant(
         "outputs have new names at each try",
