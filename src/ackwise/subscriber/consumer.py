@@ -66,9 +66,14 @@ class Consumer:
     def stop_taking(self) -> None:
         self._feed.stop()
 
-    def hurry(self) -> None:
+    def hurry(self, grace: float = 0.0) -> None:
         if self._workers is not None:
-            self._workers.hurry()
+            self._workers.hurry(grace)
+
+    @property
+    def runs_caller(self) -> bool:
+        """Whether whoever asks is its handler, or part of one."""
+        return self._workers is not None and self._workers.runs_caller
 
     async def stop(self, grace: float) -> None:
         try:
@@ -85,5 +90,7 @@ class Consumer:
                 why = str(problem) or type(problem).__name__
                 log.error("%s: what it did last could not be settled: %s", self._subscription.name, why)
         finally:
+            if self._feeding is not None:
+                self._feeding.cancel()
             if self._executor is not None:
                 self._executor.shutdown(wait=False)

@@ -345,6 +345,30 @@ def test_stopping_hands_back_at_once_and_spends_one_delivery(app: App, nats_url:
     asyncio.run(within())
 
 
+def test_what_is_finished_while_two_stop_the_app_is_acked(app: App, nats_url: str, subject: str) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.subscriber(subject, durable="d")
+    async def handle(order: Order) -> None:
+        began.set()
+        await go_on.wait()
+
+    orders = app.publisher(subject, Order)
+
+    async def job() -> None:
+        await app.start()
+        await orders.publish(Order(1))
+        await began.wait()
+        stops = [asyncio.create_task(app.stop(20)) for _ in range(2)]
+        await asyncio.sleep(0.02)
+        go_on.set()
+        await asyncio.gather(*stops)
+        async with running(App(nats_url)) as js, asyncio.timeout(5):
+            await until_pending(js, subject, (0, 0))
+
+    asyncio.run(job())
+
+
 @pytest.mark.long
 def test_nothing_is_left_behind_by_an_app_that_stops_while_messages_come(app: App, nats_url: str, subject: str) -> None:
     """It would be nobody's for the ack wait, which is longer than this test.
