@@ -10,9 +10,10 @@ from nats.js import JetStreamContext, api
 
 import ackwise
 from ackwise.subscriber import AckPolicy, App, Message, Term
-from ackwise.subscriber.feeds.jetstream import pull
+from ackwise.subscriber.feeds.jetstream import pull, settings
 from tests.subscriber.conftest import until
 from tests.subscriber.nats.conftest import (
+    answers,
     NATSServer,
     Order,
     answers,
@@ -444,6 +445,39 @@ def test_what_is_acked_first_waits_for_nothing(
 
     run(app, job)
     assert "without settling" not in caplog.text
+
+
+@pytest.mark.parametrize("settles", [False, True])
+def test_a_consumer_that_waits_for_no_settlement_loses_nothing(
+    app: App, nats_url: str, subject: str, settles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator made it so. Whatever time a handler takes, nobody else will have its message; nor does what is left
+    unsettled count as held."""
+    monkeypatch.setattr(settings, "ACK_WAIT", 0.06)
+    calls: list[int] = []
+    orders = app.publisher(subject, Order)
+
+    @app.subscriber(subject, durable="d", prefetch=1, max_pending=2)
+    async def handle(msg: Message[Order]) -> None:
+        # So long that whoever keeps messages alive has looked at it, and at the next, several times.
+        await asyncio.sleep(0 if calls else 0.2)
+        calls.append(msg.payload.id)
+        if settles:
+            await msg.ack()
+
+    async def job() -> None:
+        async with running(App(nats_url)) as js:
+            await js.add_stream(name=subject, subjects=[subject])
+            await js.add_consumer(subject, durable_name="d", ack_policy=api.AckPolicy.NONE, filter_subject=subject)
+        async with running(app):
+            told = await answers(app, subject)
+            for number in range(6):
+                await orders.publish(Order(number))
+            await until(lambda: len(calls) == 6)
+            assert calls == list(range(6))
+            assert b"+WPI" not in told
+
+    asyncio.run(job())
 
 
 def test_what_is_acked_first_is_handled_before_the_app_ends(app: App, nats_url: str, subject: str) -> None:
