@@ -109,7 +109,8 @@ class Handling:
                 self._settle(message, Outcome.ACK)
             elif not self._over(message):
                 self._unsettled(message)
-        if not message.settled:
+        if message.unfinished:
+            # Also if somebody settles it at this moment: whether that comes about is not known.
             handover.let_go()
             if self._subscription.explicit:
                 self._left.add(message)
