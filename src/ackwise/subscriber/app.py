@@ -81,6 +81,8 @@ class App(Router):
         self._stopped: asyncio.Event | None = None
         """While it stops: set when that is done."""
         self._stopper: asyncio.Task[Any] | None = None
+        self._grace = GRACE
+        self._exiting: asyncio.Task[None] | None = None
         self.started = False
         """Latched when the app was up for the first time."""
         self.abandoned = 0
@@ -214,13 +216,26 @@ class App(Router):
         if self.abandoned:
             log.warning("%s handlers work on in threads; their messages went back", self.abandoned)
 
+    def exits(self, problem: BaseException) -> None:
+        """A handler ends the program: when the others have finished."""
+
+        async def drained() -> None:
+            await self.stop(self._grace)
+            raise problem
+
+        if self._exiting is None or self._exiting.done():
+            self._exiting = asyncio.create_task(drained(), name="ackwise-exit")
+            # Out of a task it ends the loop, and whoever runs that: nobody needs to hear of it again.
+            self._exiting.add_done_callback(lambda task: task.cancelled() or task.exception())
+
     async def run(self, *, grace: Seconds = GRACE, health_port: int | None = None, host: str = "127.0.0.1") -> None:
         """Run until SIGTERM or Ctrl-C, which drain; a second one ends the grace. So do `stop`, and cancelling it.
 
         With a `health_port` it tells over HTTP how it is.
         """
-        seconds(grace, "grace")
+        waits = seconds(grace, "grace")
         self._refuse_if_started()
+        self._grace = waits
         over = self._over = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -239,7 +254,7 @@ class App(Router):
                         log.info("%s subscribers run on %s%s", len(self.subscriptions), shown(self.url), health_at)
                         await over.wait()
                 finally:
-                    await self.stop(grace)
+                    await self.stop(waits)
         finally:
             self._over = None
             for number in (signal.SIGTERM, signal.SIGINT):

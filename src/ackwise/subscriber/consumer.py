@@ -26,7 +26,7 @@ class Consumer:
     """From its start to its drain."""
 
     def __init__(self, app: App, subscription: Subscription, feed: Feed) -> None:
-        self._subscription, self._feed = subscription, feed
+        self._app, self._subscription, self._feed = app, subscription, feed
         self._executor = (
             ThreadPoolExecutor(subscription.concurrency, thread_name_prefix=subscription.name)
             if subscription.signature.in_thread
@@ -39,7 +39,9 @@ class Consumer:
     async def start(self) -> None:
         await self._feed.open()
         handle = self.handle
-        self._workers = Workers(self._subscription, self._feed, handle, lambda: handle.left_in_threads)
+        self._workers = Workers(
+            self._subscription, self._feed, handle, lambda: handle.left_in_threads, self._app.exits
+        )
         self._feeding = asyncio.create_task(self._feed.run(self._workers), name=f"{self._subscription.name}-feed")
         self._feeding.add_done_callback(self._ended)
 

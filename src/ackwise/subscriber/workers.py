@@ -35,10 +35,11 @@ class Workers:
         subscription: Subscription,
         feed: Feed,
         handle: Callable[[Handover, Callable[[Handover], bool]], Awaitable[None]],
-        left_in_threads: Callable[[], int] = lambda: 0,
+        left_in_threads: Callable[[], int],
+        exits: Callable[[BaseException], None],
     ) -> None:
         self._subscription, self._feed, self._handle = subscription, feed, handle
-        self._left_in_threads = left_in_threads
+        self._left_in_threads, self._exits = left_in_threads, exits
         self._resting = 0
         """So many take nothing more before a thread ends that nobody can stop."""
         self._loop = asyncio.get_running_loop()
@@ -157,7 +158,13 @@ class Workers:
         except asyncio.CancelledError:
             if handover not in self._lost:
                 raise
-        except Exception:
+        except GeneratorExit:
+            # The loop is gone.
+            raise
+        except (KeyboardInterrupt, SystemExit) as problem:
+            # It would be the end of the loop at once, if it got there: what is at work finishes before.
+            self._exits(problem)
+        except BaseException:
             # Never the end of a worker; the message comes back at its deadline.
             log.exception("%s: %s could not be handled", self._subscription.name, handover.id)
             handover.let_go()
