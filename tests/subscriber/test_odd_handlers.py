@@ -483,7 +483,10 @@ def test_whatever_comes_out_of_a_handler_or_codec_is_a_failure_and_no_end_of_the
             await until_acked(live, "q", 1)
             letters = await connection(live).dead_letters("q")
             kind = "BaseExceptionGroup" if where == "in a group" else "Panic"
-            assert {one.reason: one.error_type for one in letters} == {"retry_limit": kind, "undecodable": "Undecodable"}
+            assert {one.reason: one.error_type for one in letters} == {
+                "retry_limit": kind,
+                "undecodable": "Undecodable",
+            }
             assert live.live
 
     go(job)

@@ -39,9 +39,7 @@ class Consumer:
     async def start(self) -> None:
         await self._feed.open()
         handle = self.handle
-        self._workers = Workers(
-            self._subscription, self._feed, handle, lambda: handle.left_in_threads, self._app.exits
-        )
+        self._workers = Workers(self._subscription, self._feed, handle, lambda: handle.left_in_threads, self._app.exits)
         self._feeding = asyncio.create_task(self._feed.run(self._workers), name=f"{self._subscription.name}-feed")
         self._feeding.add_done_callback(self._ended)
 
