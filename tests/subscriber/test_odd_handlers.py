@@ -236,7 +236,7 @@ def test_a_handler_that_will_not_be_cancelled_does_not_keep_the_app_from_stoppin
 
 @pytest.mark.parametrize("concurrency", [1, 2])
 def test_a_thread_that_outlives_its_lease_keeps_no_other_message_from_others(
-    live: App, clock: ManualClock, concurrency: int
+    live: App, clock: ManualClock, concurrency: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody can stop it: what was claimed ahead goes back, and nothing more is taken until one of them ends."""
     seen: list[int] = []
@@ -279,6 +279,8 @@ def test_a_thread_that_outlives_its_lease_keeps_no_other_message_from_others(
         assert sorted(seen) == [*range(concurrency), 100]
 
     go(job)
+    assert "and works on in its thread for nothing" in caplog.text
+    assert "is cancelled" not in caplog.text
 
 
 def decorated(function: Callable[..., Any]) -> Callable[..., Any]:

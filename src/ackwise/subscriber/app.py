@@ -129,7 +129,7 @@ class App(Router):
 
     async def connect(self) -> None:
         """Be able to publish, without taking messages."""
-        self._refuse_if_started()
+        self.refuse_if_started()
         async with AsyncExitStack() as stack:
             self._link = await open_link(self.url, self.clock, self._patience)
             stack.push_async_callback(self._disconnect)
@@ -140,7 +140,7 @@ class App(Router):
             loop = asyncio.get_running_loop()
             self.clock.on_move(lambda: _tell(loop, self._look))
 
-    def _refuse_if_started(self) -> None:
+    def refuse_if_started(self) -> None:
         if self._link is not None or self._stopped is not None:
             raise RuntimeError("the app is started already")
 
@@ -234,7 +234,7 @@ class App(Router):
         With a `health_port` it tells over HTTP how it is.
         """
         waits = seconds(grace, "grace")
-        self._refuse_if_started()
+        self.refuse_if_started()
         self._grace = waits
         over = self._over = asyncio.Event()
         loop = asyncio.get_running_loop()

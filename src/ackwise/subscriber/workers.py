@@ -111,7 +111,8 @@ class Workers:
         self._lost.add(handover)
         task = self._running.get(handover)
         if task is not None:
-            log.warning("%s lost the lease of %s and is cancelled", self._subscription.name, handover.id)
+            stopped = "works on in its thread for nothing" if self._subscription.signature.in_thread else "is cancelled"
+            log.warning("%s lost the lease of %s and %s", self._subscription.name, handover.id, stopped)
             task.cancel()
 
     def cancels(self, handover: Handover) -> bool:
