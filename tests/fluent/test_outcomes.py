@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ackwise import Reject, Retry, errors
+from ackwise import Reject, Retry
 from ackwise.client.breaking import Resilience
 from ackwise.fluent import AsyncClient, Client, Message, Partial
 from ackwise.fluent.aio import handling

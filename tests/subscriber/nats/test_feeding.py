@@ -13,7 +13,6 @@ from ackwise.subscriber import AckPolicy, App, Message, Term
 from ackwise.subscriber.feeds.jetstream import pull, settings
 from tests.subscriber.conftest import until
 from tests.subscriber.nats.conftest import (
-    answers,
     NATSServer,
     Order,
     answers,

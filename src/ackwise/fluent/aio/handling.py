@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -61,9 +61,9 @@ class AsyncHandling:
         self._cut_off = False
         self._hands = AsyncHands()
         self._connection: AsyncConnection
-        self._sleep: Callable[[float], Coroutine[Any, Any, None]]
+        self._sleep: Callable[[float], Any]
 
-    def begin(self, connection: AsyncConnection, sleep: Callable[[float], Coroutine[Any, Any, None]]) -> None:
+    def begin(self, connection: AsyncConnection, sleep: Callable[[float], Any]) -> None:
         self._connection, self._sleep = connection, sleep
 
     @property
@@ -215,7 +215,8 @@ class AsyncHandling:
                 if not passes(problem):
                     return False
             else:
-                return all([_is_settled(one, answer) for one, answer in answers])
+                refused = [one for one, answer in answers if not _is_settled(one, answer)]
+                return not refused
             await self._sleep(PAUSE_AFTER_FAILURE)
             if work.watched.lost or self._is_over(work.batch):
                 return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -62,9 +62,9 @@ class Handling:
         self._cut_off = False
         self._hands = Hands()
         self._connection: Connection
-        self._sleep: Callable[[float], None]
+        self._sleep: Callable[[float], Any]
 
-    def begin(self, connection: Connection, sleep: Callable[[float], None]) -> None:
+    def begin(self, connection: Connection, sleep: Callable[[float], Any]) -> None:
         self._connection, self._sleep = connection, sleep
 
     @property
@@ -216,7 +216,8 @@ class Handling:
                 if not passes(problem):
                     return False
             else:
-                return all([_is_settled(one, answer) for one, answer in answers])
+                refused = [one for one, answer in answers if not _is_settled(one, answer)]
+                return not refused
             self._sleep(PAUSE_AFTER_FAILURE)
             if work.watched.lost or self._is_over(work.batch):
                 return False
