@@ -195,6 +195,69 @@ def test_what_is_settled_after_an_outcome_that_nobody_knows(
     go(job)
 
 
+@pytest.mark.parametrize("how", ["ack", "nak"])
+def test_a_message_whose_settlement_fails_after_its_handler_returned_comes_back(
+    app: App, door: Flaky, clock: ManualClock, how: str
+) -> None:
+    """Nobody works on it: it is not kept alive for that."""
+    seen: list[int] = []
+    later: list[asyncio.Task[bool]] = []
+
+    @app.subscriber("q")
+    async def handle(msg: Message[int]) -> None:
+        seen.append(msg.attempt)
+        if msg.attempt > 1:
+            await msg.ack()
+            return
+        connection(app).transport._patience = 0.0  # type: ignore[attr-defined]
+        door.fail("/v1/settle", "lose the request")
+        later.append(asyncio.ensure_future(getattr(msg, how)()))
+        await asyncio.sleep(0)
+        assert msg.settled, "it is under way"
+
+    async def job() -> None:
+        async with app:
+            await connection(app).push("q", 1)
+            await until(lambda: later and later[0].done())
+            assert isinstance(later[0].exception(), ackwise.errors.OutcomeUnknown)
+            for _ in range(2):
+                clock.advance(16)
+                # Time to extend it, if somebody would.
+                await asyncio.sleep(0.05)
+            await until_acked(app, "q", 1)
+            assert seen == [1, 2]
+
+    go(job)
+
+
+@pytest.mark.parametrize("how", ["ack", "nak", "term"])
+def test_a_settlement_that_was_begun_before_the_app_stops_is_waited_for(app: App, door: Flaky, how: str) -> None:
+    """Its handler has returned, and only the answer is not there yet."""
+    later: list[asyncio.Task[bool]] = []
+    answered = threading.Event()
+
+    @app.subscriber("q")
+    async def handle(msg: Message[int]) -> None:
+        door.fail("/v1/settle", answered)
+        later.append(asyncio.ensure_future(getattr(msg, how)()))
+        await asyncio.sleep(0)
+
+    async def job() -> None:
+        await app.start()
+        await connection(app).push("q", 1)
+        await until(lambda: door.used_up and later)
+        stopping = asyncio.create_task(app.stop(grace=600))
+        try:
+            await asyncio.sleep(0.1)
+            assert not stopping.done()
+        finally:
+            answered.set()
+        await stopping
+        assert await later[0]
+
+    go(job)
+
+
 def test_one_that_somebody_else_settled_is_not_ours(app: App) -> None:
     answers: list[bool] = []
 

@@ -236,7 +236,7 @@ def test_a_handler_that_will_not_be_cancelled_does_not_keep_the_app_from_stoppin
 
 @pytest.mark.parametrize("concurrency", [1, 2])
 def test_a_thread_that_outlives_its_lease_keeps_no_other_message_from_others(
-    live: App, clock: ManualClock, concurrency: int
+    live: App, clock: ManualClock, concurrency: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody can stop it: what was claimed ahead goes back, and nothing more is taken until one of them ends."""
     seen: list[int] = []
@@ -279,6 +279,8 @@ def test_a_thread_that_outlives_its_lease_keeps_no_other_message_from_others(
         assert sorted(seen) == [*range(concurrency), 100]
 
     go(job)
+    assert "and works on in its thread for nothing" in caplog.text
+    assert "is cancelled" not in caplog.text
 
 
 def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -435,6 +437,142 @@ def test_stop_iteration_in_a_thread_is_a_failure_like_any_other(live: App) -> No
             assert (letter.error_type, letter.error) == ("RuntimeError", "the handler raised StopIteration")
 
     go(job)
+
+
+class Panic(BaseException):
+    """Such as what extensions in Rust raise."""
+
+
+class Panicking:
+    """A codec that does so for what is no number."""
+
+    content_type = "text/plain"
+
+    def reader(self, kind: Any) -> Any:
+        def read(body: bytes) -> Any:
+            if not body.isdigit():
+                raise Panic("unreadable")
+            return int(body)
+
+        return read
+
+    def writer(self, kind: Any) -> Any:
+        return bytes
+
+
+@pytest.mark.parametrize("where", ["in a task", "in a group", "in a thread"])
+def test_whatever_comes_out_of_a_handler_or_codec_is_a_failure_and_no_end_of_the_worker(live: App, where: str) -> None:
+    async def fail() -> None:
+        raise Panic("boom")
+
+    async def on_the_loop(number: int) -> None:
+        if number == 0 and where == "in a task":
+            raise Panic("boom")
+        if number == 0:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fail())
+
+    def threaded(number: int) -> None:
+        if number == 0:
+            raise Panic("boom")
+
+    live.subscriber("q", retry_limit=1, codec=Panicking())(threaded if where == "in a thread" else on_the_loop)
+
+    async def job() -> None:
+        async with live:
+            for payload in ("x", 0, 1):
+                await connection(live).push("q", payload)
+            await until_acked(live, "q", 1)
+            letters = await connection(live).dead_letters("q")
+            kind = "BaseExceptionGroup" if where == "in a group" else "Panic"
+            assert {one.reason: one.error_type for one in letters} == {
+                "retry_limit": kind,
+                "undecodable": "Undecodable",
+            }
+            assert live.live
+
+    go(job)
+
+
+def test_an_explicit_handler_that_panics_leaves_its_message_for_its_deadline(live: App, clock: ManualClock) -> None:
+    seen: list[int] = []
+
+    @live.subscriber("q")
+    async def handle(msg: Message[int]) -> None:
+        seen.append(msg.attempt)
+        if msg.attempt == 1:
+            raise Panic("boom")
+        await msg.ack()
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push("q", 1)
+            await until(lambda: seen)
+            clock.advance(16)
+            # Time to extend it, if somebody would.
+            await asyncio.sleep(0.05)
+            clock.advance(16)
+            await until_acked(live, "q", 1)
+            assert (seen, live.live) == ([1, 2], True)
+
+    go(job)
+
+
+@pytest.mark.parametrize("problem", [SystemExit(2), KeyboardInterrupt()])
+def test_what_would_end_a_program_ends_no_thread_of_it(live: App, problem: BaseException) -> None:
+    """As `argparse` does with arguments that it does not know."""
+
+    @live.subscriber("q", retry_limit=1)
+    def handle(number: int) -> None:
+        if not number:
+            raise problem
+
+    async def job() -> None:
+        async with live:
+            await connection(live).push_many("q", range(2))
+            await until_acked(live, "q", 1)
+            (letter,) = await connection(live).dead_letters("q")
+            told = "SystemExit: 2" if isinstance(problem, SystemExit) else "KeyboardInterrupt"
+            assert (letter.error_type, letter.error) == ("RuntimeError", f"the handler raised {told}")
+
+    go(job)
+
+
+@pytest.mark.parametrize("problem", [SystemExit(2), KeyboardInterrupt()])
+@pytest.mark.parametrize("how", ["run", "within"])
+def test_a_handler_that_ends_the_program_does_so_when_the_others_have_finished(
+    live: App, problem: BaseException, how: str
+) -> None:
+    """A message that ends it each time must come to its own end; an interrupt is nobody's fault."""
+    ended: list[int] = []
+    began = asyncio.Event()
+
+    @live.subscriber("q", retry_limit=1, concurrency=2)
+    async def handle(number: int) -> None:
+        if not number:
+            await began.wait()
+            raise problem
+        began.set()
+        await asyncio.sleep(0.05)
+        ended.append(number)
+
+    async def job() -> None:
+        if how == "run":
+            await live.run(grace=PATIENCE)
+        else:
+            async with live:
+                await asyncio.Event().wait()
+
+    with ackwise.connect(live.url, clock=live.clock) as queue:
+        queue.create_queue("q")
+        queue.push_many("q", range(2))
+        with pytest.raises(type(problem)) as caught:
+            go(job)
+        assert caught.value is problem
+        (row,) = queue.groups("q")
+        exits = isinstance(problem, SystemExit)
+        assert (ended, row.acked, row.dead, row.leases) == ([1], 1, int(exits), 0)
+        assert [one.failures for one in queue.claim("q", max=9)] == ([] if exits else [0])
 
 
 def test_middleware_is_called_by_position(app: App, run: Run) -> None:

@@ -137,7 +137,9 @@ def test_a_lease_is_kept_while_its_handler_works(live: App, clock: ManualClock) 
     go(job)
 
 
-def test_a_lost_lease_cancels_the_handler_and_the_next_delivery_is_handled(live: App, clock: ManualClock) -> None:
+def test_a_lost_lease_cancels_the_handler_and_the_next_delivery_is_handled(
+    live: App, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     cancelled: list[int] = []
     seen: list[int] = []
 
@@ -162,6 +164,7 @@ def test_a_lost_lease_cancels_the_handler_and_the_next_delivery_is_handled(live:
         assert (seen, cancelled) == ([1, 2], [1])
 
     go(job)
+    assert "and is cancelled" in caplog.text
 
 
 def test_a_lease_that_is_lost_when_its_handler_is_through_leaves_nothing_behind(live: App) -> None:

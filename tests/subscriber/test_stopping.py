@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -275,3 +277,273 @@ def _listens(pid: int) -> bool:
             inodes.add(name[8:-1])
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     return any(line.split()[9] in inodes and line.split()[3] == "0A" for line in lines)
+
+
+class Blocked:
+    """A handler that has begun, and goes on when the test says so."""
+
+    def __init__(self, app: App) -> None:
+        self.app, self.ended = app, list[int]()
+        self.began, self.go_on = asyncio.Event(), asyncio.Event()
+
+        @app.subscriber("q")
+        async def handle(number: int) -> None:
+            self.began.set()
+            await self.go_on.wait()
+            self.ended.append(number)
+
+    async def begin(self) -> None:
+        await self.app.start()
+        await connection(self.app).push("q", 1)
+        await self.began.wait()
+
+    async def left(self) -> tuple[int, int, int]:
+        """Acked, waiting to be handed out, and failures of what is."""
+        async with ackwise.connect_async(self.app.url, clock=self.app.clock) as queue:
+            acked = (await queue.groups("q"))[0].acked
+            rest = await queue.claim("q", max=9)
+            return acked, len(rest), sum(one.failures for one in rest)
+
+
+def others() -> set[str]:
+    """What else is at work in this loop."""
+    mine = asyncio.current_task()
+    return {task.get_name() for task in asyncio.all_tasks() if task is not mine}
+
+
+def test_a_second_stop_waits_for_the_first(live: App) -> None:
+    """It closes nothing that the first still needs."""
+    work = Blocked(live)
+
+    async def job() -> None:
+        before = others()
+        await work.begin()
+        stops = [asyncio.create_task(live.stop(grace=PATIENCE)) for _ in range(3)]
+        await asyncio.sleep(0.02)
+        assert not any(one.done() for one in stops)
+        with pytest.raises(RuntimeError, match="already"):
+            await live.start()
+        work.go_on.set()
+        await asyncio.gather(*stops)
+        assert (work.ended, await work.left()) == ([1], (1, 0, 0))
+        await live.stop()
+        assert others() <= before
+
+    go(job)
+
+
+@pytest.mark.parametrize("graces", [(600, 0), (0, 600)])
+def test_of_two_stops_the_shorter_grace_counts(live: App, graces: tuple[float, float]) -> None:
+    work = Blocked(live)
+
+    async def job() -> None:
+        await work.begin()
+        await asyncio.gather(*map(live.stop, graces))
+        assert (work.ended, await work.left()) == ([], (0, 1, 0))
+
+    go(job)
+
+
+def test_a_stop_that_is_cancelled_gives_back_what_is_held(live: App) -> None:
+    work = Blocked(live)
+
+    async def job() -> None:
+        before = others()
+        await work.begin()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(live.stop(grace=600), 0.02)
+        with pytest.raises(RuntimeError, match="not started"):
+            live.link()
+        assert (work.ended, await work.left()) == ([], (0, 1, 0))
+        assert others() <= before
+
+    go(job)
+
+
+def test_a_stop_that_is_cancelled_twice_leaves_nobody_at_work(live: App) -> None:
+    """Not even a handler that will not be cancelled keeps it."""
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @live.subscriber("q")
+    async def handle(number: int) -> None:
+        began.set()
+        while not go_on.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await go_on.wait()
+
+    async def job() -> None:
+        before = others()
+        await live.start()
+        await connection(live).push("q", 1)
+        await began.wait()
+        stopping = asyncio.create_task(live.stop(grace=600))
+        try:
+            for _ in range(2):
+                await asyncio.sleep(0.02)
+                assert not stopping.done()
+                stopping.cancel()
+            await asyncio.wait([stopping])
+            assert stopping.cancelled()
+            await until(lambda: len(others() - before) == 1)
+        finally:
+            go_on.set()
+        await until(lambda: others() <= before)
+
+    go(job)
+
+
+def test_a_feed_whose_connection_was_closed_lets_others_go_on(app: App, store_url: str) -> None:
+    """It has something to settle, and nobody to tell: it tries that now and then."""
+    app.url = store_url
+    work = Blocked(app)
+
+    async def job() -> None:
+        await work.begin()
+        await connection(app).close()
+        (consumer,) = app._consumers
+        consumer.stop_taking()
+        work.go_on.set()
+        await until(lambda: work.ended)
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+        consumer._feeding.cancel()  # type: ignore[union-attr]
+        await app.stop(grace=0)
+
+    go(job)
+
+
+@pytest.mark.parametrize("how", ["awaits", "in a task", "in a thread"])
+def test_a_handler_that_stops_its_app_finishes_first(live: App, how: str) -> None:
+    """It does not wait for itself, and what it did counts; so does what others are at."""
+    ended: list[int] = []
+    began = asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def at_work(number: int) -> None:
+        began.set()
+        await asyncio.sleep(0.05)
+        ended.append(number)
+
+    async def stops(number: int) -> None:
+        await began.wait()
+        await (live.stop(PATIENCE) if how == "awaits" else asyncio.create_task(live.stop(PATIENCE)))
+        await asyncio.sleep(0)
+        ended.append(number)
+
+    def threaded(number: int) -> None:
+        asyncio.run_coroutine_threadsafe(began.wait(), loops[0]).result()
+        asyncio.run_coroutine_threadsafe(live.stop(PATIENCE), loops[0]).result()
+        ended.append(number)
+
+    live.subscriber("stops")(threaded if how == "in a thread" else stops)
+    live.subscriber("works")(at_work)
+
+    async def job() -> None:
+        before = others()
+        loops.append(asyncio.get_running_loop())
+        async with ackwise.connect_async(live.url, clock=live.clock) as queue:
+            running = asyncio.create_task(live.run())
+            await until(lambda: live.started)
+            await queue.push("works", 2)
+            await queue.push("stops", 1)
+            await running
+            assert sorted(ended) == [1, 2]
+            assert [(await queue.groups(name))[0].acked for name in ("stops", "works")] == [1, 1]
+            await live.stop()
+        assert others() <= before
+
+    go(job)
+
+
+def test_a_lifespan_that_stops_its_app_at_the_end_does_not_wait_for_itself(live: App) -> None:
+    closed: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: App) -> AsyncIterator[None]:
+        yield
+        await app.stop()
+        closed.append("lifespan")
+
+    live._lifespan = lifespan
+    work = Blocked(live)
+
+    async def job() -> None:
+        await work.begin()
+        await live.stop(grace=0)
+        assert (closed, await work.left()) == (["lifespan"], (0, 1, 0))
+
+    go(job)
+
+
+@pytest.mark.parametrize("when", ["at work", "while it drains"])
+def test_a_run_that_is_cancelled_drains(live: App, when: str) -> None:
+    """Such as beside something else in a task group, which fails. Cancelled again its grace is over."""
+    work = Blocked(live)
+
+    async def job() -> None:
+        before = others()
+        async with ackwise.connect_async(live.url, clock=live.clock) as queue:
+            running = asyncio.create_task(live.run(grace=600))
+            await queue.create_queue("q", exist_ok=True)
+            await queue.push("q", 1)
+            await work.began.wait()
+            running.cancel()
+            await asyncio.sleep(0.02)
+            assert not running.done()
+            if when == "at work":
+                work.go_on.set()
+            else:
+                running.cancel()
+            await asyncio.wait([running])
+            assert running.cancelled()
+        assert await work.left() == ((1, 0, 0) if when == "at work" else (0, 1, 0))
+        assert others() <= before
+
+    go(job)
+
+
+def test_a_run_that_is_cancelled_while_it_starts_leaves_nothing_behind(live: App) -> None:
+    began, closed = asyncio.Event(), asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: App) -> AsyncIterator[None]:
+        began.set()
+        try:
+            await asyncio.sleep(0)
+            yield
+        finally:
+            closed.set()
+
+    live._lifespan = lifespan
+    live.subscriber("q")(_nothing)
+
+    async def job() -> None:
+        before = others()
+        for steps in range(12):
+            began.clear()
+            closed.clear()
+            running = asyncio.create_task(live.run(grace=0))
+            await began.wait()
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            running.cancel()
+            await asyncio.wait([running])
+            assert closed.is_set()
+            with pytest.raises(RuntimeError, match="not started"):
+                live.link()
+        assert others() <= before
+
+    go(job)
+
+
+async def _nothing(number: int) -> None: ...
+
+
+def test_an_app_that_somebody_else_started_is_not_run_nor_stopped_by_that(live: App) -> None:
+    async def job() -> None:
+        async with live:
+            with pytest.raises(RuntimeError, match="already"):
+                await live.run()
+            assert await live.ready()
+
+    go(job)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 
+from ackwise import errors
 from ackwise.subscriber import App, Depends, Message, Nak, Router, TestApp
 from tests.subscriber.conftest import Run
 
@@ -248,8 +251,6 @@ def test_lifespan_stands_around_everything(run: Run) -> None:
 
 
 def test_a_test_app_needs_no_server_and_leaves_the_app_as_it_was() -> None:
-    import asyncio
-
     app = App("http://127.0.0.1:1")
 
     @app.subscriber("q")
@@ -266,9 +267,48 @@ def test_a_test_app_needs_no_server_and_leaves_the_app_as_it_was() -> None:
     assert (app.url, app.clock) == ("http://127.0.0.1:1", None)
 
 
-def test_a_message_that_goes_round_for_ever_is_noticed() -> None:
-    import asyncio
+@pytest.mark.parametrize("where", ["lifespan", "queue"])
+def test_one_whose_start_fails_leaves_it_as_it_was_too(where: str) -> None:
+    @asynccontextmanager
+    async def lifespan(app: App) -> AsyncIterator[None]:
+        if where == "lifespan":
+            raise ValueError("no database")
+        await app.link().close()
+        yield
+        trail.append("down")
 
+    app = App("http://127.0.0.1:1", lifespan=lifespan)
+
+    @app.subscriber("q")
+    async def handle(number: int) -> None: ...
+
+    async def job() -> None:
+        with pytest.raises((ValueError, errors.Draining), match=r"no database|is closed"):
+            async with TestApp(app):
+                pass
+        with pytest.raises(RuntimeError, match="not started"):
+            app.link()
+
+    asyncio.run(job())
+    assert (app.url, app.clock, trail) == ("http://127.0.0.1:1", None, [] if where == "lifespan" else ["down"])
+
+
+def test_an_app_that_runs_is_not_tested_nor_stopped_by_that(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/app.db"
+    app = App(url)
+
+    async def job() -> None:
+        async with app:
+            with pytest.raises(RuntimeError, match="already"):
+                async with TestApp(app):
+                    pass
+            assert await app.ready()
+            assert (app.url, app.clock) == (url, None)
+
+    asyncio.run(job())
+
+
+def test_a_message_that_goes_round_for_ever_is_noticed() -> None:
     app = App("http://127.0.0.1:1")
 
     @app.subscriber("q", retry_limit=None)

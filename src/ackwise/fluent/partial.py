@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ackwise.core.errors import BadInput
+from ackwise.client.settling import asked
+from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.core.settlement import Outcome
 from ackwise.fluent.messages import Message, outcome_of, target_of
+
+log = logging.getLogger("ackwise.fluent")
 
 Chosen = str | Exception
 """A status (completed, failed, retry, dlq) or an exception: `Retry` and `Reject` choose, any other is a failure."""
@@ -29,15 +33,26 @@ def asks_of(messages: Sequence[Message], chosen: Mapping[Any, Chosen]) -> Asks:
         if one not in known:
             raise BadInput(f"a handler of lists chooses outcomes for the messages of its list, not for {one!r}")
         target_of(one)
-    return [
-        (one, what if isinstance(what := chosen[one], Exception) else outcome_of({"status": what}))
-        for one in messages
-        if one in chosen
-    ]
+    return [(one, _ask(one, chosen[one])) for one in messages if one in chosen]
+
+
+def _ask(message: Message, chosen: Chosen) -> Outcome | Exception:
+    """What makes no sense, such as a negative delay, is a failure of that message: the others have their outcomes."""
+    try:
+        ask = chosen if isinstance(chosen, Exception) else outcome_of({"status": chosen})
+        asked(message.delivery.selector, ask)
+    except BadInput as problem:
+        log.warning("an outcome that is none was chosen for %r: %s", message, problem)
+        return problem
+    return ask
 
 
 def failures_of(messages: Sequence[Message], problem: Exception) -> Asks:
     """What an exception means for each message of those that were handled together."""
     if not isinstance(problem, Partial):
-        return [(one, problem) for one in messages]
-    return asks_of(messages, {**dict.fromkeys(messages, "completed"), **problem.failed})
+        return [(one, _ask(one, problem)) for one in messages]
+    try:
+        return asks_of(messages, {**dict.fromkeys(messages, "completed"), **problem.failed})
+    except AckwiseError as nonsense:
+        # Nobody knows what was meant: nothing of it is a success.
+        return [(one, nonsense) for one in messages]

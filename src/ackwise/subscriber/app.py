@@ -76,6 +76,13 @@ class App(Router):
         self._consumers: list[Consumer] = []
         self._draining: list[Consumer] = []
         self._stack: AsyncExitStack | None = None
+        self._over: asyncio.Event | None = None
+        """While it runs by itself: set when it shall end."""
+        self._stopped: asyncio.Event | None = None
+        """While it stops: set when that is done."""
+        self._stopper: asyncio.Task[Any] | None = None
+        self._grace = GRACE
+        self._exiting: asyncio.Task[None] | None = None
         self.started = False
         """Latched when the app was up for the first time."""
         self.abandoned = 0
@@ -116,14 +123,13 @@ class App(Router):
                 await consumer.start()
                 self._consumers.append(consumer)
         except BaseException:
-            await self.stop(grace=0)
+            await self._stop(0.0)
             raise
         self.started = True
 
     async def connect(self) -> None:
         """Be able to publish, without taking messages."""
-        if self._link is not None:
-            raise RuntimeError("the app is started already")
+        self.refuse_if_started()
         async with AsyncExitStack() as stack:
             self._link = await open_link(self.url, self.clock, self._patience)
             stack.push_async_callback(self._disconnect)
@@ -133,6 +139,10 @@ class App(Router):
         if isinstance(self.clock, ManualClock):
             loop = asyncio.get_running_loop()
             self.clock.on_move(lambda: _tell(loop, self._look))
+
+    def refuse_if_started(self) -> None:
+        if self._link is not None or self._stopped is not None:
+            raise RuntimeError("the app is started already")
 
     async def _disconnect(self) -> None:
         link, self._link = self._link, None
@@ -144,34 +154,89 @@ class App(Router):
             consumer.look()
 
     async def stop(self, grace: Seconds = GRACE) -> None:
-        """Take nothing more, let handlers finish for `grace` seconds, give the rest back unspent."""
+        """Take nothing more, let handlers finish for `grace` seconds, give the rest back unspent.
+
+        If it stops already this waits for that, and the shorter grace counts; if this is cancelled the grace is over. A
+        handler that asks for it does not wait: it is one of those that finish first.
+        """
         waits = seconds(grace, "grace")
-        consumers = self._draining = self._consumers
-        self._consumers = []
+        if self._over is not None:
+            self._over.set()
+        await self._stop(waits)
+
+    async def _stop(self, grace: float) -> None:
+        inside = any(consumer.runs_caller for consumer in (*self._consumers, *self._draining))
+        if self._stopped is not None:
+            for consumer in self._draining:
+                consumer.hurry(grace)
+            if not inside and self._stopper is not asyncio.current_task():
+                await self._stopped.wait()
+            return
+        self._stopped = asyncio.Event()
+        self._draining, self._consumers = self._consumers, []
+        for consumer in self._draining:
+            consumer.stop_taking()
+        ending = self._end(grace, self._stopped)
+        if inside:
+            self._stopper = asyncio.create_task(ending, name="ackwise-stop")
+        else:
+            self._stopper = asyncio.current_task()
+            await ending
+
+    async def _end(self, grace: float, stopped: asyncio.Event) -> None:
         try:
-            for consumer in consumers:
-                consumer.stop_taking()
-            if consumers:
-                ends = [self.link().stop_claims(), *(consumer.stop(waits) for consumer in consumers)]
-                for outcome in await asyncio.gather(*ends, return_exceptions=True):
-                    if isinstance(outcome, BaseException):
-                        log.error("the app did not stop as it should", exc_info=outcome)
-            self.abandoned = sum(consumer.in_threads for consumer in consumers)
-            if self.abandoned:
-                log.warning("%s handlers work on in threads; their messages went back", self.abandoned)
+            if self._draining:
+                await self._drain(self._draining, grace)
         finally:
             self._draining = []
             stack, self._stack = self._stack, None
-            if stack is not None:
-                await stack.aclose()
+            try:
+                if stack is not None:
+                    await stack.aclose()
+            finally:
+                self._stopped = self._stopper = None
+                stopped.set()
+
+    async def _drain(self, consumers: list[Consumer], grace: float) -> None:
+        ends = asyncio.gather(
+            self.link().stop_claims(), *(consumer.stop(grace) for consumer in consumers), return_exceptions=True
+        )
+        try:
+            outcomes = await asyncio.shield(ends)
+        except asyncio.CancelledError:
+            # Nobody waits for it any more: what is held goes back. Cancelled again it does not even do that.
+            for consumer in consumers:
+                consumer.hurry()
+            await ends
+            raise
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                log.error("the app did not stop as it should", exc_info=outcome)
+        self.abandoned = sum(consumer.in_threads for consumer in consumers)
+        if self.abandoned:
+            log.warning("%s handlers work on in threads; their messages went back", self.abandoned)
+
+    def exits(self, problem: BaseException) -> None:
+        """A handler ends the program: when the others have finished."""
+
+        async def drained() -> None:
+            await self.stop(self._grace)
+            raise problem
+
+        if self._exiting is None or self._exiting.done():
+            self._exiting = asyncio.create_task(drained(), name="ackwise-exit")
+            # Out of a task it ends the loop, and whoever runs that: nobody needs to hear of it again.
+            self._exiting.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def run(self, *, grace: Seconds = GRACE, health_port: int | None = None, host: str = "127.0.0.1") -> None:
-        """Run until SIGTERM or Ctrl-C, which drain; a second one ends the grace.
+        """Run until SIGTERM or Ctrl-C, which drain; a second one ends the grace. So do `stop`, and cancelling it.
 
         With a `health_port` it tells over HTTP how it is.
         """
-        seconds(grace, "grace")
-        over = asyncio.Event()
+        waits = seconds(grace, "grace")
+        self.refuse_if_started()
+        self._grace = waits
+        over = self._over = asyncio.Event()
         loop = asyncio.get_running_loop()
 
         def told() -> None:
@@ -183,13 +248,15 @@ class App(Router):
             loop.add_signal_handler(number, told)
         try:
             async with health.serving(self, host, health_port) as where:
-                if not await self._started_before(over):
-                    return
-                health_at = "" if where is None else f", health at {where}/health/ready"
-                log.info("%s subscribers run on %s%s", len(self.subscriptions), shown(self.url), health_at)
-                await over.wait()
-                await self.stop(grace)
+                try:
+                    if await self._started_before(over):
+                        health_at = "" if where is None else f", health at {where}/health/ready"
+                        log.info("%s subscribers run on %s%s", len(self.subscriptions), shown(self.url), health_at)
+                        await over.wait()
+                finally:
+                    await self.stop(waits)
         finally:
+            self._over = None
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
 

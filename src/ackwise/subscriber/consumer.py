@@ -26,7 +26,7 @@ class Consumer:
     """From its start to its drain."""
 
     def __init__(self, app: App, subscription: Subscription, feed: Feed) -> None:
-        self._subscription, self._feed = subscription, feed
+        self._app, self._subscription, self._feed = app, subscription, feed
         self._executor = (
             ThreadPoolExecutor(subscription.concurrency, thread_name_prefix=subscription.name)
             if subscription.signature.in_thread
@@ -39,7 +39,7 @@ class Consumer:
     async def start(self) -> None:
         await self._feed.open()
         handle = self.handle
-        self._workers = Workers(self._subscription, self._feed, handle, lambda: handle.left_in_threads)
+        self._workers = Workers(self._subscription, self._feed, handle, lambda: handle.left_in_threads, self._app.exits)
         self._feeding = asyncio.create_task(self._feed.run(self._workers), name=f"{self._subscription.name}-feed")
         self._feeding.add_done_callback(self._ended)
 
@@ -66,9 +66,14 @@ class Consumer:
     def stop_taking(self) -> None:
         self._feed.stop()
 
-    def hurry(self) -> None:
+    def hurry(self, grace: float = 0.0) -> None:
         if self._workers is not None:
-            self._workers.hurry()
+            self._workers.hurry(grace)
+
+    @property
+    def runs_caller(self) -> bool:
+        """Whether whoever asks is its handler, or part of one."""
+        return self._workers is not None and self._workers.runs_caller
 
     async def stop(self, grace: float) -> None:
         try:
@@ -85,5 +90,7 @@ class Consumer:
                 why = str(problem) or type(problem).__name__
                 log.error("%s: what it did last could not be settled: %s", self._subscription.name, why)
         finally:
+            if self._feeding is not None:
+                self._feeding.cancel()
             if self._executor is not None:
                 self._executor.shutdown(wait=False)

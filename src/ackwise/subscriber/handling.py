@@ -86,10 +86,14 @@ class Handling:
         message = self._decoded(handover)
         if message is None:
             return
+        exiting: SystemExit | None = None
         try:
             await self._around(message)
-        except asyncio.CancelledError as cause:
-            if not cancels(handover):
+        except GeneratorExit:
+            # The loop is gone.
+            raise
+        except (asyncio.CancelledError, KeyboardInterrupt) as cause:
+            if isinstance(cause, asyncio.CancelledError) and not cancels(handover):
                 problem = Interrupted("something that it awaited was cancelled")
                 problem.__cause__ = cause
                 self._failed(message, problem)
@@ -98,27 +102,33 @@ class Handling:
                 if not message.settled:
                     message.settle_soon(Outcome.RELEASE)
                 raise
-        except Exception as problem:
+        except BaseException as problem:
             ask = _chosen(problem)
             if isinstance(ask, Retry | Reject):
                 self._settle(message, ask)
             else:
                 self._failed(message, problem)
+            exiting = problem if isinstance(problem, SystemExit) else None
         else:
             if self._subscription.by_app:
                 self._settle(message, Outcome.ACK)
             elif not self._over(message):
                 self._unsettled(message)
-        if not message.settled:
+        if message.unfinished:
+            # Also if somebody settles it at this moment: whether that comes about is not known.
             handover.let_go()
             if self._subscription.explicit:
                 self._left.add(message)
+        if exiting is not None:
+            raise exiting
 
     def _decoded(self, handover: Handover) -> Message[Any] | None:
         try:
             cloudevents.check(handover.headers, self._events)
             payload = self._read(handover.body)
-        except Exception as problem:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as problem:
             # A codec of somebody's own may raise anything.
             why = problem if isinstance(problem, Undecodable) else Undecodable(f"{type(problem).__name__}: {problem}")
             told = limits.text(str(why), "error", LONGEST_LOGGED)
@@ -149,10 +159,10 @@ class Handling:
         """Nothing is left to settle; NATS does not say so of what is acked at delivery."""
         return message.settled or self._subscription.acked_first
 
-    def _failed(self, message: Message[Any], problem: Exception) -> None:
+    def _failed(self, message: Message[Any], problem: BaseException) -> None:
         if self._subscription.by_app:
             log.warning("%s failed on %s", self._subscription.name, message.id, exc_info=problem)
-            self._settle(message, problem)
+            self._settle(message, problem if isinstance(problem, Exception) else Retry(error=problem))
         elif self._over(message):
             log.warning(
                 "%s raised after %s was settled, which stands", self._subscription.name, message.id, exc_info=problem
@@ -160,7 +170,7 @@ class Handling:
         else:
             self._unsettled(message, problem)
 
-    def _unsettled(self, message: Message[Any], problem: Exception | None = None) -> None:
+    def _unsettled(self, message: Message[Any], problem: BaseException | None = None) -> None:
         log.warning(
             "%s %s without settling %s; it waits for its deadline",
             self._subscription.name,
@@ -209,9 +219,10 @@ class Handling:
         self._threads.add(here)
         try:
             return self._subscription.handler(**arguments)
-        except StopIteration as problem:
-            # No future can carry it: whoever awaits would wait for ever.
-            raise RuntimeError("the handler raised StopIteration") from problem
+        except (StopIteration, SystemExit, KeyboardInterrupt) as problem:
+            # No future can carry the first: whoever awaits would wait for ever. The others end a thread, not a program.
+            told = f"{type(problem).__name__}: {problem}" if problem.args else type(problem).__name__
+            raise RuntimeError(f"the handler raised {told}") from problem
         finally:
             self._threads.discard(here)
 
@@ -220,13 +231,13 @@ def _wrapped(around: Middleware, call: Call) -> Call:
     return lambda message: around(message, call)
 
 
-def _chosen(problem: Exception) -> Exception:
+def _chosen(problem: BaseException) -> BaseException:
     """A choice of outcome that comes out of a task group is one as well."""
-    if not isinstance(problem, ExceptionGroup):
+    if not isinstance(problem, BaseExceptionGroup):
         return problem
     for kind in (Reject, Retry):
-        found: Exception | None = problem.subgroup(kind)
-        while isinstance(found, ExceptionGroup):
+        found: BaseException | None = problem.subgroup(kind)
+        while isinstance(found, BaseExceptionGroup):
             found = found.exceptions[0]
         if found is not None:
             return found

@@ -48,23 +48,31 @@ class TestApp:
         self._threads = ThreadPoolExecutor(thread_name_prefix="ackwise-test")
 
     async def __aenter__(self) -> TestApp:
+        self.app.refuse_if_started()
         url = self._url
         if url is None:
             self._folder = tempfile.TemporaryDirectory(prefix="ackwise-test-")
             url = f"sqlite:///{self._folder.name}/test.db?durability=normal"
         self.app.url, self.app.clock = url, self.clock
-        await self.app.connect()
-        for said in self.app.subscriptions:
-            # What only NATS knows is not tested here.
-            subscription = replace(said, ephemeral=False, stream=None)
-            feed = BrokerFeed(self.connection, subscription)
-            await feed.open()
-            self._feeds.append((subscription, feed, self.app.handling(subscription, self._threads)))
+        try:
+            await self.app.connect()
+            for said in self.app.subscriptions:
+                # What only NATS knows is not tested here.
+                subscription = replace(said, ephemeral=False, stream=None)
+                feed = BrokerFeed(self.connection, subscription)
+                await feed.open()
+                self._feeds.append((subscription, feed, self.app.handling(subscription, self._threads)))
+        except BaseException:
+            await self._restore()
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._restore()
+
+    async def _restore(self) -> None:
         try:
             await self.app.stop(grace=0)
         finally:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import ContextVar
 
 from ackwise.core.settlement import Outcome
 from ackwise.subscriber.feeds.feed import Feed
@@ -21,6 +23,8 @@ _WEIGHT = 0.05
 _LOOK_AGAIN = 0.02
 STUBBORN = 2.0
 """So many seconds has a handler that is cancelled to come to its end."""
+_HANDLED: ContextVar[Handover | None] = ContextVar("ackwise_handled", default=None)
+"""What the handler works on in which this is asked, also in tasks and threads of its own."""
 
 
 class Workers:
@@ -31,10 +35,11 @@ class Workers:
         subscription: Subscription,
         feed: Feed,
         handle: Callable[[Handover, Callable[[Handover], bool]], Awaitable[None]],
-        left_in_threads: Callable[[], int] = lambda: 0,
+        left_in_threads: Callable[[], int],
+        exits: Callable[[BaseException], None],
     ) -> None:
         self._subscription, self._feed, self._handle = subscription, feed, handle
-        self._left_in_threads = left_in_threads
+        self._left_in_threads, self._exits = left_in_threads, exits
         self._resting = 0
         """So many take nothing more before a thread ends that nobody can stop."""
         self._loop = asyncio.get_running_loop()
@@ -47,6 +52,8 @@ class Workers:
         self._idle, self._complete = asyncio.Event(), asyncio.Event()
         self._idle.set()
         self._grace: asyncio.Timeout | None = None
+        self._latest = math.inf
+        """When the grace is over at the latest."""
         self._ending = self.over = False
         """Drained: nothing will be settled by its handlers any more."""
         self._tasks = [self._begin(f"{subscription.name}-{number}") for number in range(subscription.concurrency)]
@@ -57,6 +64,11 @@ class Workers:
     @property
     def alive(self) -> bool:
         return not any(task.done() for task in self._tasks)
+
+    @property
+    def runs_caller(self) -> bool:
+        """Whether whoever asks is a handler of ours, or part of one: it would wait for itself."""
+        return _HANDLED.get() in self._running
 
     @property
     def room(self) -> int:
@@ -99,7 +111,8 @@ class Workers:
         self._lost.add(handover)
         task = self._running.get(handover)
         if task is not None:
-            log.warning("%s lost the lease of %s and is cancelled", self._subscription.name, handover.id)
+            stopped = "works on in its thread for nothing" if self._subscription.signature.in_thread else "is cancelled"
+            log.warning("%s lost the lease of %s and %s", self._subscription.name, handover.id, stopped)
             task.cancel()
 
     def cancels(self, handover: Handover) -> bool:
@@ -139,17 +152,25 @@ class Workers:
 
     async def _run(self, handover: Handover, task: asyncio.Task[None]) -> None:
         self._running[handover] = task
+        _HANDLED.set(handover)
         began = self._loop.time()
         try:
             await self._handle(handover, self.cancels)
         except asyncio.CancelledError:
             if handover not in self._lost:
                 raise
-        except Exception:
+        except GeneratorExit:
+            # The loop is gone.
+            raise
+        except (KeyboardInterrupt, SystemExit) as problem:
+            # It would be the end of the loop at once, if it got there: what is at work finishes before.
+            self._exits(problem)
+        except BaseException:
             # Never the end of a worker; the message comes back at its deadline.
             log.exception("%s: %s could not be handled", self._subscription.name, handover.id)
             handover.let_go()
         finally:
+            _HANDLED.set(None)
             del self._running[handover]
             took = self._loop.time() - began
             self._lasts = took if self._lasts is None else self._lasts + _WEIGHT * (took - self._lasts)
@@ -164,26 +185,33 @@ class Workers:
         """Give back what was not begun, let the rest finish for `grace` seconds, and what is still to be settled be
         settled; cancel what is left."""
         self._give_back()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(grace) as self._grace:
-                await self._complete.wait()
-                await self._idle.wait()
-                while unsettled():
-                    await asyncio.sleep(_LOOK_AGAIN)
-        self._tell_of_what_is_lost()
-        self._ending = True
-        for task in self._tasks:
-            task.cancel()
+        self._latest = min(self._latest, self._loop.time() + grace)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._latest) as self._grace:
+                    await self._complete.wait()
+                    await self._idle.wait()
+                    while unsettled():
+                        await asyncio.sleep(_LOOK_AGAIN)
+            self._tell_of_what_is_lost()
+        finally:
+            self._cancel()
         _, stubborn = await asyncio.wait(self._tasks, timeout=STUBBORN)
         if stubborn:
             log.warning("%s was cancelled and does not end", self._subscription.name)
         self.over = True
         self._feed.wake()
 
-    def hurry(self) -> None:
-        """The grace is over now."""
+    def _cancel(self) -> None:
+        self._ending = True
+        for task in self._tasks:
+            task.cancel()
+
+    def hurry(self, grace: float) -> None:
+        """The grace is over in so many seconds at the latest."""
+        self._latest = min(self._latest, self._loop.time() + grace)
         if self._grace is not None and not self._grace.expired() and not self._ending:
-            self._grace.reschedule(self._loop.time())
+            self._grace.reschedule(self._latest)
 
     def _give_back(self) -> None:
         if self._subscription.acked_first:

@@ -10,7 +10,7 @@ from nats.js import JetStreamContext, api
 
 import ackwise
 from ackwise.subscriber import AckPolicy, App, Message, Term
-from ackwise.subscriber.feeds.jetstream import pull
+from ackwise.subscriber.feeds.jetstream import pull, settings
 from tests.subscriber.conftest import until
 from tests.subscriber.nats.conftest import (
     NATSServer,
@@ -345,6 +345,30 @@ def test_stopping_hands_back_at_once_and_spends_one_delivery(app: App, nats_url:
     asyncio.run(within())
 
 
+def test_what_is_finished_while_two_stop_the_app_is_acked(app: App, nats_url: str, subject: str) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.subscriber(subject, durable="d")
+    async def handle(order: Order) -> None:
+        began.set()
+        await go_on.wait()
+
+    orders = app.publisher(subject, Order)
+
+    async def job() -> None:
+        await app.start()
+        await orders.publish(Order(1))
+        await began.wait()
+        stops = [asyncio.create_task(app.stop(20)) for _ in range(2)]
+        await asyncio.sleep(0.02)
+        go_on.set()
+        await asyncio.gather(*stops)
+        async with running(App(nats_url)) as js, asyncio.timeout(5):
+            await until_pending(js, subject, (0, 0))
+
+    asyncio.run(job())
+
+
 @pytest.mark.long
 def test_nothing_is_left_behind_by_an_app_that_stops_while_messages_come(app: App, nats_url: str, subject: str) -> None:
     """It would be nobody's for the ack wait, which is longer than this test.
@@ -420,6 +444,39 @@ def test_what_is_acked_first_waits_for_nothing(
 
     run(app, job)
     assert "without settling" not in caplog.text
+
+
+@pytest.mark.parametrize("settles", [False, True])
+def test_a_consumer_that_waits_for_no_settlement_loses_nothing(
+    app: App, nats_url: str, subject: str, settles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator made it so. Whatever time a handler takes, nobody else will have its message; nor does what is left
+    unsettled count as held."""
+    monkeypatch.setattr(settings, "ACK_WAIT", 0.06)
+    calls: list[int] = []
+    orders = app.publisher(subject, Order)
+
+    @app.subscriber(subject, durable="d", prefetch=1, max_pending=2)
+    async def handle(msg: Message[Order]) -> None:
+        # So long that whoever keeps messages alive has looked at it, and at the next, several times.
+        await asyncio.sleep(0 if calls else 0.2)
+        calls.append(msg.payload.id)
+        if settles:
+            await msg.ack()
+
+    async def job() -> None:
+        async with running(App(nats_url)) as js:
+            await js.add_stream(name=subject, subjects=[subject])
+            await js.add_consumer(subject, durable_name="d", ack_policy=api.AckPolicy.NONE, filter_subject=subject)
+        async with running(app):
+            told = await answers(app, subject)
+            for number in range(6):
+                await orders.publish(Order(number))
+            await until(lambda: len(calls) == 6)
+            assert calls == list(range(6))
+            assert b"+WPI" not in told
+
+    asyncio.run(job())
 
 
 def test_what_is_acked_first_is_handled_before_the_app_ends(app: App, nats_url: str, subject: str) -> None:

@@ -58,7 +58,7 @@ class AsyncConsumer(AsyncRunnable):
 
     async def run(self) -> None:
         self._last = time.monotonic()
-        self.handling.begin(self._client.connection)
+        self.handling.begin(self._client.connection, self._client.sleep)
         with self._client.at_work(self), on_sigterm(self._client.terminate):
             await self._make_queue()
             await together(self._work, self._options.concurrency, self.stop, lambda: self.handling.busy)

@@ -12,10 +12,13 @@ import msgspec
 
 from ackwise.client.aio import AsyncBatch, AsyncConnection
 from ackwise.client.beside.aio import AsyncHands, AsyncWatched
-from ackwise.client.settling import reject
+from ackwise.client.retrying import passes
+from ackwise.client.settling import reject, verdict_of
+from ackwise.core.answers import Settled
 from ackwise.core.commands import ByKey, Settlement
 from ackwise.core.errors import AckwiseError, LeaseLost
 from ackwise.core.settlement import Outcome, Verdict
+from ackwise.fluent.ending import Ending
 from ackwise.fluent.messages import Message
 from ackwise.fluent.options import Options
 from ackwise.fluent.partial import Asks, asks_of, failures_of
@@ -23,6 +26,21 @@ from ackwise.fluent.partial import Asks, asks_of, failures_of
 log = logging.getLogger("ackwise.fluent")
 
 RENEW_EVERY = 1.0
+PAUSE_AFTER_FAILURE = 1.0
+_LOOK_AGAIN = 0.02
+
+
+class AsyncWork:
+    """A handler and its callbacks, at work on a message or a list."""
+
+    def __init__(self, given: Any, batch: AsyncBatch) -> None:
+        self.given, self.batch = given, batch
+        self.watched = AsyncWatched()
+        self.ending = Ending()
+
+    @property
+    def messages(self) -> list[Message]:
+        return self.given if isinstance(self.given, list) else [self.given]
 
 
 class AsyncHandling:
@@ -40,11 +58,13 @@ class AsyncHandling:
         self._guard = threading.Lock()
         self._busy = 0
         self._at_work: set[AsyncWatched] = set()
+        self._cut_off = False
         self._hands = AsyncHands()
         self._connection: AsyncConnection
+        self._sleep: Callable[[float], Any]
 
-    def begin(self, connection: AsyncConnection) -> None:
-        self._connection = connection
+    def begin(self, connection: AsyncConnection, sleep: Callable[[float], Any]) -> None:
+        self._connection, self._sleep = connection, sleep
 
     @property
     def busy(self) -> bool:
@@ -53,6 +73,7 @@ class AsyncHandling:
 
     def cut_off(self) -> None:
         """What still runs will no longer be ours."""
+        self._cut_off = True
         for watched in list(self._at_work):
             watched.lose()
 
@@ -101,6 +122,7 @@ class AsyncHandling:
             with suppress(AckwiseError):
                 for one, answer in zip(bad, await self._connection.settle(asks), strict=True):
                     one.delivery.note(answer)
+                    _is_settled(one, answer)
         return [one for one in messages if one.problem is None]
 
     async def _holds(self, batch: AsyncBatch) -> bool:
@@ -125,64 +147,85 @@ class AsyncHandling:
 
     async def _handle(self, given: Any, batch: AsyncBatch) -> bool:
         """Whether the lease was not lost meanwhile, as far as we know."""
-        watched = AsyncWatched()
-
-        async def work() -> None:
-            try:
-                result = await self._hands.call(watched.cancels, self._handler, given)
-                watched.check()
-                if isinstance(result, Mapping) and isinstance(given, list):
-                    await self._settle(asks_of(given, result))
-            except Exception as problem:
-                await self._failed(watched, given, problem)
-            else:
-                if self.on_success is not None:
-                    await self._told(watched, self.on_success, given)
-
+        work = AsyncWork(given, batch)
+        watched = work.watched
         renewed = self._options.renew and not batch.lease.ended
         every = self._options.renew_every or min(RENEW_EVERY, batch.lease.lasts / 4)
         self._at_work.add(watched)
         try:
             await watched.run(
-                work, (lambda: self._beat(batch)) if renewed else None, lambda: self._is_over(batch), every
+                lambda: self._work(work),
+                (lambda: self._beat(batch)) if renewed else None,
+                lambda: self._is_over(batch),
+                every,
             )
         except LeaseLost as problem:
-            await self._told_late(given, problem)
+            await self._told_late(work, problem)
         finally:
             self._at_work.discard(watched)
         return not watched.lost
 
-    async def _told_late(self, given: Any, problem: LeaseLost) -> None:
-        """The handler was cancelled, and its task is over."""
-        watched = AsyncWatched()
+    async def _work(self, work: AsyncWork) -> None:
+        try:
+            result = await self._call(work, self._handler, work.given)
+            work.watched.check()
+            chosen = isinstance(result, Mapping) and isinstance(work.given, list)
+            asks = asks_of(work.given, result) if chosen else []
+        except Exception as problem:
+            await self._failed(work, problem)
+            return
+        if await self._recorded(work, asks):
+            if self.on_success is not None:
+                await self._told(work, self.on_success, work.given)
+        elif work.watched.lost:
+            await self._failed(work, LeaseLost())
 
-        async def work() -> None:
-            await self._failed(watched, given, problem)
+    async def _call(self, work: AsyncWork, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await self._hands.call(work.watched.cancels, work.ending.of(function), *arguments)
 
-        await watched.run(work, None, lambda: False, RENEW_EVERY)
+    async def _told_late(self, work: AsyncWork, problem: LeaseLost) -> None:
+        """The handler was cancelled, and its task is over. A thread comes to its end by itself, and is told then."""
+        while not (work.ending.over or self._cut_off):
+            await self._sleep(_LOOK_AGAIN)
+        late = AsyncWork(work.given, work.batch)
+        await late.watched.run(lambda: self._failed(late, problem), None, lambda: False, RENEW_EVERY)
 
-    async def _failed(self, watched: AsyncWatched, given: Any, problem: Exception) -> None:
+    async def _failed(self, work: AsyncWork, problem: Exception) -> None:
         if self.on_error is not None:
-            await self._told(watched, self.on_error, given, problem)
+            await self._told(work, self.on_error, work.given, problem)
             return
         log.warning("the handler of %s failed: %s", self._options.queue, problem)
         if not isinstance(problem, LeaseLost):
-            try:
-                await self._settle(failures_of(given if isinstance(given, list) else [given], problem))
-            except AckwiseError as refusal:
-                log.warning("its failure could not be recorded: %s", refusal)
+            await self._recorded(work, failures_of(work.messages, problem))
 
-    async def _told(self, watched: AsyncWatched, callback: Callable[..., Any], *arguments: Any) -> None:
+    async def _told(self, work: AsyncWork, callback: Callable[..., Any], *arguments: Any) -> None:
         try:
-            await self._hands.call(watched.cancels, callback, *arguments)
+            await self._call(work, callback, *arguments)
         except Exception as problem:
             log.warning("a callback of %s failed: %s", self._options.queue, problem)
 
+    async def _recorded(self, work: AsyncWork, asks: Asks) -> bool:
+        """Whether all of it is settled. Trouble that passes is waited for while the messages are ours, and the same
+        asked again: what was done does not become a failure by that."""
+        while True:
+            try:
+                answers = await self._settle(asks)
+            except AckwiseError as problem:
+                log.warning("what became of messages of %s could not be recorded: %s", self._options.queue, problem)
+                if not passes(problem):
+                    return False
+            else:
+                refused = [one for one, answer in answers if not _is_settled(one, answer)]
+                return not refused
+            await self._sleep(PAUSE_AFTER_FAILURE)
+            if work.watched.lost or self._is_over(work.batch):
+                return False
+
     async def _give_back(self, messages: list[Message]) -> None:
         with suppress(AckwiseError):
-            count = await self._settle([(one, Outcome.RELEASE) for one in messages])
+            answers = await self._settle([(one, Outcome.RELEASE) for one in messages])
             with self._guard:
-                self.given_back += count
+                self.given_back += sum(answer.count for _, answer in answers)
 
     async def release(self, claims: list[ByKey]) -> None:
         """What claims without an answer may have been granted."""
@@ -192,11 +235,11 @@ class AsyncHandling:
             with self._guard:
                 self.given_back += count
 
-    async def _settle(self, asks: Asks) -> int:
-        """Those that are not settled yet; how many that were."""
-        rest = [(one.delivery, ask) for one, ask in asks if one.delivery.verdict is None]
-        answers = await self._connection.settle(rest) if rest else []
-        return sum(answer.count for answer in answers)
+    async def _settle(self, asks: Asks) -> list[tuple[Message, Settled]]:
+        """Those that are not settled yet, with the answers."""
+        rest = [(one, ask) for one, ask in asks if one.delivery.verdict is None]
+        answers = await self._connection.settle([(one.delivery, ask) for one, ask in rest]) if rest else []
+        return [(one, answer) for (one, _), answer in zip(rest, answers, strict=True)]
 
     async def _beat(self, batch: AsyncBatch) -> bool:
         """Whether it is still ours."""
@@ -217,3 +260,13 @@ def _sent_back(failed: Message, later: Message) -> bool:
     """Whether a failure in a queue that rewinds took a later message of the batch with it."""
     ended = failed.delivery.verdict
     return ended not in (None, Verdict.ACKED) and failed.partition_id == later.partition_id
+
+
+def _is_settled(message: Message, answer: Settled) -> bool:
+    """Whether it is settled, now or before; a refusal is said."""
+    try:
+        verdict_of(answer)
+    except AckwiseError as refusal:
+        log.warning("%r was not settled: %s", message, refusal)
+        return False
+    return True

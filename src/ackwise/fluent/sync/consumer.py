@@ -59,7 +59,7 @@ class Consumer(Runnable):
 
     def run(self) -> None:
         self._last = time.monotonic()
-        self.handling.begin(self._client.connection)
+        self.handling.begin(self._client.connection, self._client.sleep)
         with self._client.at_work(self), on_sigterm(self._client.terminate):
             self._make_queue()
             together(self._work, self._options.concurrency, self.stop, lambda: self.handling.busy)

@@ -12,11 +12,14 @@ from typing import Any
 import msgspec
 
 from ackwise.client.beside.threads import Hands, Watched
-from ackwise.client.settling import reject
+from ackwise.client.retrying import passes
+from ackwise.client.settling import reject, verdict_of
 from ackwise.client.sync import Batch, Connection
+from ackwise.core.answers import Settled
 from ackwise.core.commands import ByKey, Settlement
 from ackwise.core.errors import AckwiseError, LeaseLost
 from ackwise.core.settlement import Outcome, Verdict
+from ackwise.fluent.ending import Ending
 from ackwise.fluent.messages import Message
 from ackwise.fluent.options import Options
 from ackwise.fluent.partial import Asks, asks_of, failures_of
@@ -24,6 +27,21 @@ from ackwise.fluent.partial import Asks, asks_of, failures_of
 log = logging.getLogger("ackwise.fluent")
 
 RENEW_EVERY = 1.0
+PAUSE_AFTER_FAILURE = 1.0
+_LOOK_AGAIN = 0.02
+
+
+class Work:
+    """A handler and its callbacks, at work on a message or a list."""
+
+    def __init__(self, given: Any, batch: Batch) -> None:
+        self.given, self.batch = given, batch
+        self.watched = Watched()
+        self.ending = Ending()
+
+    @property
+    def messages(self) -> list[Message]:
+        return self.given if isinstance(self.given, list) else [self.given]
 
 
 class Handling:
@@ -41,11 +59,13 @@ class Handling:
         self._guard = threading.Lock()
         self._busy = 0
         self._at_work: set[Watched] = set()
+        self._cut_off = False
         self._hands = Hands()
         self._connection: Connection
+        self._sleep: Callable[[float], Any]
 
-    def begin(self, connection: Connection) -> None:
-        self._connection = connection
+    def begin(self, connection: Connection, sleep: Callable[[float], Any]) -> None:
+        self._connection, self._sleep = connection, sleep
 
     @property
     def busy(self) -> bool:
@@ -54,6 +74,7 @@ class Handling:
 
     def cut_off(self) -> None:
         """What still runs will no longer be ours."""
+        self._cut_off = True
         for watched in list(self._at_work):
             watched.lose()
 
@@ -102,6 +123,7 @@ class Handling:
             with suppress(AckwiseError):
                 for one, answer in zip(bad, self._connection.settle(asks), strict=True):
                     one.delivery.note(answer)
+                    _is_settled(one, answer)
         return [one for one in messages if one.problem is None]
 
     def _holds(self, batch: Batch) -> bool:
@@ -126,62 +148,85 @@ class Handling:
 
     def _handle(self, given: Any, batch: Batch) -> bool:
         """Whether the lease was not lost meanwhile, as far as we know."""
-        watched = Watched()
-
-        def work() -> None:
-            try:
-                result = self._hands.call(watched.cancels, self._handler, given)
-                watched.check()
-                if isinstance(result, Mapping) and isinstance(given, list):
-                    self._settle(asks_of(given, result))
-            except Exception as problem:
-                self._failed(watched, given, problem)
-            else:
-                if self.on_success is not None:
-                    self._told(watched, self.on_success, given)
-
+        work = Work(given, batch)
+        watched = work.watched
         renewed = self._options.renew and not batch.lease.ended
         every = self._options.renew_every or min(RENEW_EVERY, batch.lease.lasts / 4)
         self._at_work.add(watched)
         try:
-            watched.run(work, (lambda: self._beat(batch)) if renewed else None, lambda: self._is_over(batch), every)
+            watched.run(
+                lambda: self._work(work),
+                (lambda: self._beat(batch)) if renewed else None,
+                lambda: self._is_over(batch),
+                every,
+            )
         except LeaseLost as problem:
-            self._told_late(given, problem)
+            self._told_late(work, problem)
         finally:
             self._at_work.discard(watched)
         return not watched.lost
 
-    def _told_late(self, given: Any, problem: LeaseLost) -> None:
-        """The handler was cancelled, and its task is over."""
-        watched = Watched()
+    def _work(self, work: Work) -> None:
+        try:
+            result = self._call(work, self._handler, work.given)
+            work.watched.check()
+            chosen = isinstance(result, Mapping) and isinstance(work.given, list)
+            asks = asks_of(work.given, result) if chosen else []
+        except Exception as problem:
+            self._failed(work, problem)
+            return
+        if self._recorded(work, asks):
+            if self.on_success is not None:
+                self._told(work, self.on_success, work.given)
+        elif work.watched.lost:
+            self._failed(work, LeaseLost())
 
-        def work() -> None:
-            self._failed(watched, given, problem)
+    def _call(self, work: Work, function: Callable[..., Any], *arguments: Any) -> Any:
+        return self._hands.call(work.watched.cancels, work.ending.of(function), *arguments)
 
-        watched.run(work, None, lambda: False, RENEW_EVERY)
+    def _told_late(self, work: Work, problem: LeaseLost) -> None:
+        """The handler was cancelled, and its task is over. A thread comes to its end by itself, and is told then."""
+        while not (work.ending.over or self._cut_off):
+            self._sleep(_LOOK_AGAIN)
+        late = Work(work.given, work.batch)
+        late.watched.run(lambda: self._failed(late, problem), None, lambda: False, RENEW_EVERY)
 
-    def _failed(self, watched: Watched, given: Any, problem: Exception) -> None:
+    def _failed(self, work: Work, problem: Exception) -> None:
         if self.on_error is not None:
-            self._told(watched, self.on_error, given, problem)
+            self._told(work, self.on_error, work.given, problem)
             return
         log.warning("the handler of %s failed: %s", self._options.queue, problem)
         if not isinstance(problem, LeaseLost):
-            try:
-                self._settle(failures_of(given if isinstance(given, list) else [given], problem))
-            except AckwiseError as refusal:
-                log.warning("its failure could not be recorded: %s", refusal)
+            self._recorded(work, failures_of(work.messages, problem))
 
-    def _told(self, watched: Watched, callback: Callable[..., Any], *arguments: Any) -> None:
+    def _told(self, work: Work, callback: Callable[..., Any], *arguments: Any) -> None:
         try:
-            self._hands.call(watched.cancels, callback, *arguments)
+            self._call(work, callback, *arguments)
         except Exception as problem:
             log.warning("a callback of %s failed: %s", self._options.queue, problem)
 
+    def _recorded(self, work: Work, asks: Asks) -> bool:
+        """Whether all of it is settled. Trouble that passes is waited for while the messages are ours, and the same
+        asked again: what was done does not become a failure by that."""
+        while True:
+            try:
+                answers = self._settle(asks)
+            except AckwiseError as problem:
+                log.warning("what became of messages of %s could not be recorded: %s", self._options.queue, problem)
+                if not passes(problem):
+                    return False
+            else:
+                refused = [one for one, answer in answers if not _is_settled(one, answer)]
+                return not refused
+            self._sleep(PAUSE_AFTER_FAILURE)
+            if work.watched.lost or self._is_over(work.batch):
+                return False
+
     def _give_back(self, messages: list[Message]) -> None:
         with suppress(AckwiseError):
-            count = self._settle([(one, Outcome.RELEASE) for one in messages])
+            answers = self._settle([(one, Outcome.RELEASE) for one in messages])
             with self._guard:
-                self.given_back += count
+                self.given_back += sum(answer.count for _, answer in answers)
 
     def release(self, claims: list[ByKey]) -> None:
         """What claims without an answer may have been granted."""
@@ -191,11 +236,11 @@ class Handling:
             with self._guard:
                 self.given_back += count
 
-    def _settle(self, asks: Asks) -> int:
-        """Those that are not settled yet; how many that were."""
-        rest = [(one.delivery, ask) for one, ask in asks if one.delivery.verdict is None]
-        answers = self._connection.settle(rest) if rest else []
-        return sum(answer.count for answer in answers)
+    def _settle(self, asks: Asks) -> list[tuple[Message, Settled]]:
+        """Those that are not settled yet, with the answers."""
+        rest = [(one, ask) for one, ask in asks if one.delivery.verdict is None]
+        answers = self._connection.settle([(one.delivery, ask) for one, ask in rest]) if rest else []
+        return [(one, answer) for (one, _), answer in zip(rest, answers, strict=True)]
 
     def _beat(self, batch: Batch) -> bool:
         """Whether it is still ours."""
@@ -216,3 +261,13 @@ def _sent_back(failed: Message, later: Message) -> bool:
     """Whether a failure in a queue that rewinds took a later message of the batch with it."""
     ended = failed.delivery.verdict
     return ended not in (None, Verdict.ACKED) and failed.partition_id == later.partition_id
+
+
+def _is_settled(message: Message, answer: Settled) -> bool:
+    """Whether it is settled, now or before; a refusal is said."""
+    try:
+        verdict_of(answer)
+    except AckwiseError as refusal:
+        log.warning("%r was not settled: %s", message, refusal)
+        return False
+    return True

@@ -343,13 +343,12 @@ class BrokerFeed:
             await self._pause()
 
     async def _complain(self, problem: AckwiseError) -> None:
-        if isinstance(problem, Draining) and self._stopping:
-            return
         if isinstance(problem, UnknownQueue):
             # Somebody deleted it: as when the app was started, it is made.
             with suppress(StoreError):
                 await self.open()
-        log.warning("%s: %s; trying again", self._subscription.queue, problem)
+        if not (isinstance(problem, Draining) and self._stopping):
+            log.warning("%s: %s; trying again", self._subscription.queue, problem)
         await self._pause()
 
     async def _pause(self) -> None:

@@ -100,7 +100,7 @@ class NATSFeed:
             for handover in list(self._held.working):
                 if handover.until <= time.monotonic():
                     self._lose(handover)
-                elif self._link.client.is_connected:
+                elif handover.awaited and self._link.client.is_connected:
                     # Else it would only be kept here for later.
                     with suppress(StoreUnavailable):
                         await handover.in_progress()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -45,8 +46,8 @@ class NATSHandover:
     def _hold(self) -> None:
         self._got = datetime.now(UTC)
         wait = self._desk.wait_of(self.attempt)
-        self.until = time.monotonic() + (wait or 0.0)
-        """When JetStream stops waiting, as far as this side knows."""
+        self.until = math.inf if wait is None else time.monotonic() + wait
+        """When JetStream stops waiting, as far as this side knows; never, where it waits for nothing."""
 
     @property
     def id(self) -> str:
@@ -82,6 +83,11 @@ class NATSHandover:
         """As far as this side knows."""
         wait = self._desk.wait_of(self.attempt)
         return None if wait is None else self._got + timedelta(seconds=wait)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether JetStream waits for its settlement."""
+        return self.until < math.inf
 
     @property
     def settleable(self) -> bool:

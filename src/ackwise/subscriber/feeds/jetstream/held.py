@@ -21,7 +21,8 @@ class Held:
     def leave(self, handover: NATSHandover) -> None:
         if handover in self.working:
             self.working.discard(handover)
-            self._left.add(handover)
+            if handover.awaited:
+                self._left.add(handover)
 
     def over(self, handover: NATSHandover) -> None:
         self.working.discard(handover)
