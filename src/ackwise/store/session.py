@@ -16,8 +16,9 @@ class Outdated(Exception):
 class Session(Protocol):
     """An open transaction. SQLite's lock methods do nothing: it has one writer."""
 
-    passed_over: bool
-    """Whether the turn left leases that ran out alone, because somebody else had their partitions just then."""
+    passed_over: int
+    """Not 0 if the turn left leases that ran out alone, because somebody else had their partitions just then; another
+    number whenever more partitions are owned, as theirs may be among them."""
 
     def rows(self, name: str, params: Params = ...) -> list[Row]: ...
 
