@@ -490,6 +490,50 @@ def test_a_transaction_of_unknown_outcome_may_be_repeated_and_is_done_once(
         assert (stats.messages, stats.scheduled) == (2, 1)
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_transaction_that_sent_messages_back_is_done_once_although_its_answer_got_lost(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, strict: bool
+) -> None:
+    """In a queue that rewinds what is acked behind a failure goes back with it."""
+    door, _ = doors
+    with Client(door.url, resilience=FAST, clock=clock) as client:
+        client.queue("q").config(on_failure="rewind").create()
+        client.push("q", None, [{"data": number} for number in range(3)])
+        first, second, third = client.queue("q").batch(3).pop()
+        door.fail("/v1/transaction", "lose the answer")
+        if strict:
+            done = client.transaction().ack(first).nack(second, "no").ack(third).queue("out").push({"data": 1}).commit()
+        else:
+            steps = client.connection.transaction().ack(first.delivery).settle(second.delivery, "retry")
+            done = steps.ack(third.delivery).push("out", {}).commit()
+        assert door.used_up
+        assert [answer.verdict for answer in done.settled] == ["already"] * 3
+        assert [receipt.status for receipt in done.pushed[0]] == ["queued"]
+        assert client.connection.stats("out").messages == 1
+        (row,) = client.connection.groups("q")
+        assert (row.acked, row.lag) == (1, 2)
+
+
+def test_a_transaction_with_a_failure_that_is_refused_when_it_is_repeated_is_of_unknown_outcome(
+    doors: tuple[Flaky, Flaky], clock: ManualClock
+) -> None:
+    door, _ = doors
+    with Client(door.url, resilience=FAST, clock=clock) as client:
+        client.push("q", None, [{"data": number} for number in range(3)])
+        first, second, third = client.queue("q").batch(3).pop()
+        client.ack(first)
+        steps = client.transaction().ack(first).nack(second)
+        door.fail("/v1/transaction", LOST)
+        with pytest.raises(errors.OutcomeUnknown, match="refused now"):
+            steps.commit()
+        with pytest.raises(errors.RolledBack, match="settlement 0 was refused as already"):
+            steps.commit()
+        door.fail("/v1/transaction", LOST)
+        with pytest.raises(errors.RolledBack, match="settlement 0 was refused as already"):
+            client.transaction().ack(first).ack(third).commit()
+        assert door.used_up
+
+
 def test_pauses_are_one_two_and_four_seconds_with_jitter() -> None:
     assert Resilience() == Resilience((1.0, 2.0, 4.0), 5, 60.0)
     spread = set()

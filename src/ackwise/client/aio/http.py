@@ -37,7 +37,7 @@ from ackwise.core.commands import (
     Transaction,
     giving_back,
 )
-from ackwise.core.errors import AckwiseError, BadInput, CircuitOpen, Draining, StoreError
+from ackwise.core.errors import AckwiseError, BadInput, CircuitOpen, Draining, RolledBack, StoreError
 from ackwise.core.native import admin, claiming, instants, pushing, ranges, settling
 from ackwise.core.queries import Query
 from ackwise.core.settlement import Outcome, Verdict
@@ -50,6 +50,7 @@ STOP_PATIENCE = 5.0
 ACK_PATIENCE = 1.0
 RELEASE_PATIENCE = 1.0
 """What is not given back in time comes back by itself, when its lease runs out."""
+REFUSED_NOW = "it was asked again, and is refused now"
 
 T = TypeVar("T")
 _PUSHED = msgspec.json.Decoder(pushing.PushAnswer)
@@ -194,8 +195,8 @@ class AsyncHTTPTransport:
         tries = self._tries(again=all(map(_settles_once, command.entries)), patience=patience)
         body = await self._call("/v1/settle", _written(settling.settle_body(command)), tries)
         settled = self._read(_SETTLED, body).verdicts
-        if tries.repeated and _may_undo_itself(command) and _is_undone(command, settled):
-            raise tries.unknown("it was asked again, and is refused now")
+        if tries.repeated and command.atomic and _may_undo_itself(command.entries) and _is_undone(command, settled):
+            raise tries.unknown(REFUSED_NOW)
         self._note(command.entries, settled)
         return settled
 
@@ -266,7 +267,12 @@ class AsyncHTTPTransport:
         again = fine and not command.required_leases and all(map(_settles_once, command.settlements))
         pushes, tries = [Minted(one) for one in command.pushes], self._tries(again=again)
         minted = msgspec.structs.replace(command, pushes=[one.push for one in pushes])
-        body = await self._call("/v1/transaction", _written(settling.transaction_body(minted)), tries)
+        try:
+            body = await self._call("/v1/transaction", _written(settling.transaction_body(minted)), tries)
+        except RolledBack:
+            if tries.repeated and _may_undo_itself(command.settlements):
+                raise tries.unknown(REFUSED_NOW) from None
+            raise
         done = self._read(_DONE, body)
         self._note(command.settlements, done.verdicts)
         receipts = done.receipts
@@ -425,11 +431,10 @@ def _settles_once(entry: Settlement) -> bool:
     return entry.outcome is Outcome.ACK or not isinstance(named, ByTransaction) or named.lease_id is not None
 
 
-def _may_undo_itself(command: Settle) -> bool:
+def _may_undo_itself(entries: Sequence[Settlement]) -> bool:
     """Whether a repeat of it may be refused because of what it has done: where a failure takes the messages behind it
     along, those that were acked with it are nobody's then."""
-    fails = any(one.outcome is not Outcome.ACK for one in command.entries)
-    return command.atomic and fails and len(command.entries) > 1
+    return len(entries) > 1 and any(one.outcome is not Outcome.ACK for one in entries)
 
 
 def _is_undone(command: Settle, answers: Sequence[Settled]) -> bool:

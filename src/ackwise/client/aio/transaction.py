@@ -106,7 +106,7 @@ class AsyncTransaction:
                 required_leases=tuple(self._required),
                 on_duplicate="fail" if strict else on_duplicate,
                 on_already="fail" if strict else "ok",
-                repeatable=strict,
+                repeatable=strict or on_duplicate == "ok",
             )
         )
         self._committed = True

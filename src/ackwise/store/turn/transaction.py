@@ -49,6 +49,8 @@ def _done_before(turn: Turn, command: Transaction, pushes: list[Checked]) -> Tra
     turn.savepoint()
     try:
         settled = settle.settle_entries(turn, command.settlements)
+        for index in settle.went_along(turn, command.settlements, settled):
+            settled[index] = Settled(Verdict.ALREADY)
         pushed = push.push_now(turn, pushes, "ok")
     finally:
         turn.undo()
