@@ -87,7 +87,7 @@ class HTTPTransport:
         self._claims: dict[str, bool] = {}
         """Claims under way by the name of their poll, and whether they wait."""
         self._acks: Batcher[str, Settlement, Settled | AckwiseError] = Batcher(self._settle_together)
-        self._extensions: Gathering[Extend, Extended] = Gathering(self._extend_together)
+        self._extensions: Gathering[bytes, Extended | AckwiseError] = Gathering(self._extend_together)
         self._draining = False
         self._closed = False
         self.repeats = 0
@@ -239,26 +239,42 @@ class HTTPTransport:
             self._held.note(one.selector, answer)
 
     def _extend(self, command: Extend) -> Extended:
+        if command.claim is None and (not isinstance(command.lease_id, str) or not command.lease_id):
+            raise BadInput(f"{command.lease_id!r} names no lease; what was acked at delivery has none")
+        body = _written(settling.extend_body(command))
         if command.add is None and command.claim is None:
-            extended = self._extensions.ask(command)
-            if extended.deadline is not None:
-                self._held.extended(command.lease_id, extended.deadline)
-            return extended
-        tries = self._tries(again=command.add is None)
-        body = self._call("/v1/extend", _written(settling.extend_body(command)), tries)
-        deadline = instants.parse(self._read(_DEADLINE, body).deadline, "deadline")
-        self._held.extended(command.lease_id, deadline)
-        return Extended(None, deadline)
+            extended = self._extensions.ask(body)
+            if isinstance(extended, AckwiseError):
+                raise extended
+        else:
+            extended = self._extend_one(body, again=command.add is None)
+        if extended.deadline is not None:
+            self._held.extended(command.lease_id, extended.deadline)
+        return extended
 
-    def _extend_together(self, commands: list[Extend]) -> list[Extended]:
-        found: list[Extended] = []
-        for at in range(0, len(commands), settling.MOST_EXTENSIONS):
-            part = [settling.extend_body(one) for one in commands[at : at + settling.MOST_EXTENSIONS]]
-            body = self._call("/v1/extend-all", _written(settling.ExtendAllBody(part)), self._tries(again=True))
-            for one in self._read(_EXTENSIONS, body).extensions:
-                deadline = None if one.deadline is None else instants.parse(one.deadline, "deadline")
-                found.append(Extended(one.verdict, deadline))
+    def _extend_one(self, body: bytes, *, again: bool) -> Extended:
+        answer = self._read(_DEADLINE, self._call("/v1/extend", body, self._tries(again=again)))
+        return Extended(None, instants.parse(answer.deadline, "deadline"))
+
+    def _extend_together(self, bodies: list[bytes]) -> list[Extended | AckwiseError]:
+        """Each is answered for itself, also by an older server that refuses all for one, or takes only one."""
+        found: list[Extended | AckwiseError] = []
+        for at in range(0, len(bodies), settling.MOST_EXTENSIONS):
+            part = bodies[at : at + settling.MOST_EXTENSIONS]
+            body = _written(settling.ExtendAllBody(list(map(msgspec.Raw, part))))
+            try:
+                raw = self._call("/v1/extend-all", body, self._tries(again=True))
+            except BadInput:
+                found += [self._extend_alone(one) for one in part]
+            else:
+                found += map(settling.extended, self._read(_EXTENSIONS, raw).extensions)
         return found
+
+    def _extend_alone(self, body: bytes) -> Extended | AckwiseError:
+        try:
+            return self._extend_one(body, again=True)
+        except AckwiseError as problem:
+            return problem
 
     def _transaction(self, command: Transaction) -> TransactionDone:
         """What must not find itself done before is not repeated: it would. Nor what may mean somebody else by then."""

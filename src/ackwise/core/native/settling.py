@@ -54,9 +54,9 @@ class ExtendBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class ExtendAllBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Several leases at once; each is answered for itself."""
+    """Several leases at once, each an `ExtendBody`; each is read and answered for itself."""
 
-    extensions: list[ExtendBody]
+    extensions: list[msgspec.Raw]
 
 
 class ReleaseBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -108,12 +108,13 @@ class Deadline(msgspec.Struct):
     deadline: str
 
 
-class ExtensionVerdict(msgspec.Struct):
-    """One of several: its new deadline, or why it has none."""
+class ExtensionVerdict(msgspec.Struct, omit_defaults=True):
+    """One of several: its new deadline, or why it has none, or what is wrong with it as it stands."""
 
     lease_id: str
     deadline: str | None
     verdict: Verdict | None
+    error: str | None = None
 
 
 class ExtensionVerdicts(msgspec.Struct):
@@ -208,9 +209,18 @@ def extend_body(command: Extend) -> ExtendBody:
     )
 
 
-def extension_verdict(body: ExtendBody, extended: Extended) -> ExtensionVerdict:
+def extension_verdict(lease_id: str, extended: Extended | BadInput) -> ExtensionVerdict:
+    if isinstance(extended, BadInput):
+        return ExtensionVerdict(lease_id, None, None, str(extended))
     deadline = None if extended.deadline is None else instants.text(extended.deadline)
-    return ExtensionVerdict(body.lease_id, deadline, extended.verdict)
+    return ExtensionVerdict(lease_id, deadline, extended.verdict)
+
+
+def extended(answer: ExtensionVerdict) -> Extended | BadInput:
+    if answer.error is not None:
+        return BadInput(answer.error)
+    deadline = None if answer.deadline is None else instants.parse(answer.deadline, "deadline")
+    return Extended(answer.verdict, deadline)
 
 
 def transaction(body: TransactionBody) -> Transaction:
