@@ -249,7 +249,9 @@ class AsyncHTTPTransport:
                 raise extended
         else:
             extended = await self._extend_one(body, again=command.add is None)
-        if extended.deadline is not None:
+        if extended.deadline is None:
+            self._held.drop(command.lease_id)
+        else:
             self._held.extended(command.lease_id, extended.deadline)
         return extended
 

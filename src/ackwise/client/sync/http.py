@@ -248,7 +248,9 @@ class HTTPTransport:
                 raise extended
         else:
             extended = self._extend_one(body, again=command.add is None)
-        if extended.deadline is not None:
+        if extended.deadline is None:
+            self._held.drop(command.lease_id)
+        else:
             self._held.extended(command.lease_id, extended.deadline)
         return extended
 

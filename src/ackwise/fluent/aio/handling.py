@@ -121,7 +121,7 @@ class AsyncHandling:
 
     def _is_over(self, batch: AsyncBatch) -> bool:
         lease = batch.lease
-        return not lease.ended and self._connection.transport.now() >= lease.deadline
+        return not lease.ended and not lease.asked and self._connection.transport.now() >= lease.deadline
 
     async def _handle(self, given: Any, batch: AsyncBatch) -> bool:
         """Whether the lease was not lost meanwhile, as far as we know."""
@@ -204,10 +204,9 @@ class AsyncHandling:
         try:
             if not lease.ended:
                 await (lease.keep_alive() if self._options.renew_every is None else lease.extend())
-        except LeaseLost as problem:
-            # All of it was settled meanwhile, by its transaction ids: nothing is left to lose.
-            lease.ended = lease.ended or problem.details.get("verdict") == "already"
-            return lease.ended
+        except LeaseLost:
+            # If all of it was settled nothing is left to lose; nor is it lost while whoever settles it will hear so.
+            return lease.ended or lease.asked
         except Exception as problem:
             log.warning("a lease of %s could not be renewed, and is tried again: %s", self._options.queue, problem)
         return True

@@ -10,7 +10,7 @@ from ackwise.broker import AsyncBroker
 from ackwise.core import limits
 from ackwise.core.answers import Extended, Settled, TransactionDone
 from ackwise.core.commands import Extend, giving_back
-from ackwise.core.errors import AckwiseError, BadInput, LeaseLost
+from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.core.native import instants, settling
 from ackwise.dialects.http import Answer, Call, Route, answer, parse
 
@@ -31,8 +31,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         body = await call.read(_EXTEND)
         extended: Extended = await broker.send(settling.extend(body))
         if extended.deadline is None:
-            how = extended.verdict.value if extended.verdict else "gone"
-            raise LeaseLost(f"invalid_lease: the lease is no longer held ({how}) and cannot be extended", verdict=how)
+            raise settling.not_extended(extended)
         return answer(settling.Deadline(body.lease_id, instants.text(extended.deadline)))
 
     async def extend_all(call: Call) -> Answer:

@@ -16,7 +16,7 @@ from ackwise.core.spans import Cursor, Lease
 from ackwise.store.turn import catalog, reading, rewind
 from ackwise.store.turn.catalog import GroupRow
 from ackwise.store.turn.context import Turn
-from ackwise.store.turn.ending import Ending, Target, holding, nobodys
+from ackwise.store.turn.ending import Ending, Target, ended_by_settling, holding, nobodys
 
 MANY_RUNS = 3
 Run = list[tuple[int, Target]]
@@ -345,7 +345,8 @@ def _resolve_transaction(turn: Turn, selector: ByTransaction, *, acks: bool) -> 
         where_dead = {"lane": lane, "grp": group.id, "lo": seq, "hi": seq + 1}
         dropped = named is not None and named.grp == group.id and named.was_dropped(lane, seq)
         died = acks and (dropped or turn.session.row("dead_any", where_dead) is not None)
-        return Settled(Verdict.ALREADY, unacked=died)
+        ended = named is not None and named.was_granted(lane, seq) and ended_by_settling(named)
+        return Settled(Verdict.ALREADY, lease_ended=ended, unacked=died)
     holder = turn.lease(spans[0].lease) if spans[0].lease is not None else None
     if selector.unheld and selector.lease_id is None and (holder is None or not holder.live(turn.now)):
         return _unheld(turn, group, holder, lane, seq)

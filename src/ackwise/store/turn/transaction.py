@@ -10,7 +10,7 @@ from ackwise.core.settlement import Outcome, Verdict
 from ackwise.store.turn import push, settle
 from ackwise.store.turn.checks import Checked, check_push
 from ackwise.store.turn.context import Turn
-from ackwise.store.turn.ending import BURIED, SETTLED
+from ackwise.store.turn.ending import ended_by_settling
 
 
 def transact(turn: Turn, command: Transaction) -> TransactionDone:
@@ -86,8 +86,8 @@ def extend(turn: Turn, command: Extend) -> Extended:
     if lease is None:
         return Extended(Verdict.UNKNOWN, None)
     if not lease.live(turn.now):
-        finished = lease.end_kind in (SETTLED, BURIED) and not lease.returned and not lease.lost
-        return Extended(Verdict.ALREADY if finished else Verdict.STALE, None)
+        settled = ended_by_settling(lease) and not lease.lost
+        return Extended(Verdict.ALREADY if settled and not lease.returned else Verdict.STALE, None, settled)
     deadline = turn.now + command.lease if command.lease is not None else lease.deadline + (command.add or 0)
     if command.keep_later:
         deadline = max(deadline, lease.deadline)

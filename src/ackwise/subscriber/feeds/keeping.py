@@ -97,7 +97,8 @@ class Keeper:
             async with asyncio.timeout(max(SHORTEST_PATIENCE, lease.lasts / 4)):
                 await lease.keep_alive()
         except LeaseLost:
-            self._lose(lease, lost)
+            if not lease.ended:
+                self._lose(lease, lost)
         except TimeoutError:
             log.warning("a lease could not be extended, and is tried again: no answer")
             self._look.set()
@@ -107,6 +108,9 @@ class Keeper:
             self._extending.discard(lease)
 
     def _lose(self, lease: AsyncLease, lost: Callable[[Any], None]) -> None:
+        if lease.asked:
+            # Perhaps that is what ended it: whoever asked will hear.
+            return
         for handover in list(self._working.get(lease, ())):
             self._give_up(handover)
             lost(handover)
