@@ -103,7 +103,7 @@ def act(turn: Turn, target: Target, entry: Settlement) -> Settled:
     if ending is None:
         return Settled(Verdict.STALE)
     answer = ending.settle(target, entry)
-    answer.lease_ended = ending.close()
+    answer.lease_ended = ending.close() or answer.lease_ended
     return answer
 
 
