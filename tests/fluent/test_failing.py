@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import Any, Literal
@@ -417,6 +418,150 @@ def test_a_thread_is_told_of_it_at_its_end(doors: tuple[Flaky, Flaky], clock: Ma
         consumer.on_error(lambda message, error: told.append(type(error).__name__)).run()
         door.up()
     assert told == ["began", "LeaseLost"]
+
+
+@pytest.fixture
+def never() -> Iterator[threading.Event]:
+    """What an answer waits for that does not come while a test lasts."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.mark.parametrize("renew_every", [None, 0.01])
+def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, never: threading.Event, renew_every: float | None
+) -> None:
+    door = doors[0]
+    told: list[object] = []
+
+    async def job() -> None:
+        async with asyncio.timeout(30), AsyncClient(door.url, resilience=SLOW, clock=clock) as client:
+            await client.push("q", None, {"data": 1})
+
+            async def handle(message: Message) -> None:
+                before = message.delivery.deadline
+                door.fail("/v1/extend-all", never)
+                clock.advance(1.5)
+                while message.delivery.deadline == before:
+                    await asyncio.sleep(0.002)
+                clock.advance(1)
+                told.append(await client.ack(message))
+
+            consumer = client.queue("q").lease(2).renew_lease(True, renew_every).limit(1).consume(handle)
+            await consumer.on_error(lambda message, error: told.append(error))
+
+    asyncio.run(job())
+    assert (told, door.used_up) == (["acked"], True)
+
+
+def test_a_thread_tries_it_again_as_well(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, never: threading.Event
+) -> None:
+    door = doors[0]
+    told: list[object] = []
+    with Client(door.url, resilience=SLOW, clock=clock) as client:
+        client.push("q", None, {"data": 1})
+
+        def handle(message: Message) -> None:
+            before = message.delivery.deadline
+            door.fail("/v1/extend-all", never)
+            clock.advance(1.5)
+            end, pause = time.monotonic() + 8, threading.Event()
+            while message.delivery.deadline == before and time.monotonic() < end:
+                pause.wait(0.002)
+            clock.advance(1)
+            told.append(client.ack(message))
+
+        consumer = client.queue("q").lease(2).limit(1).consume(handle)
+        consumer.on_error(lambda message, error: told.append(error)).run()
+        assert (told, door.used_up) == (["acked"], True)
+
+
+class Slow:
+    """A handler that fails the first of two, and whose ack of the second is answered late."""
+
+    def __init__(self, door: Flaky, *, by_ids: bool) -> None:
+        self.door, self.by_ids = door, by_ids
+        self.told: list[object] = []
+        self.later = threading.Event()
+
+    def named(self, message: Message) -> Any:
+        ids = {"transaction_id": message.transaction_id, "partition_id": message.partition_id}
+        return ids if self.by_ids else message
+
+    async def handle(self, client: AsyncClient, message: Message) -> None:
+        if message.data == 1:
+            await client.nack(self.named(message), "no", delay=1000)
+            return
+        self.door.fail("/v1/settle", self.later)
+        try:
+            self.told.append(await client.ack(self.named(message)))
+        except asyncio.CancelledError:
+            self.told.append("cancelled")
+            raise
+        await asyncio.sleep(0)
+        self.told.append("went on")
+
+
+@pytest.mark.parametrize("by_ids", [False, True])
+def test_a_lease_that_settlements_have_ended_is_not_lost_to_who_waits_for_their_answer(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, by_ids: bool
+) -> None:
+    door = doors[0]
+    slow = Slow(door, by_ids=by_ids)
+
+    async def job() -> None:
+        async with asyncio.timeout(20), AsyncClient(door.url, clock=clock) as client:
+            await client.push("q", None, [{"data": 1}, {"data": 2}])
+
+            async def handle(message: Message) -> None:
+                if message.data == 2:
+                    watching.append(asyncio.ensure_future(watch(message)))
+                await slow.handle(client, message)
+
+            async def watch(message: Message) -> None:
+                while not message.delivery.lease.ended and not slow.told:
+                    await asyncio.sleep(0.002)
+                slow.later.set()
+
+            watching: list[asyncio.Future[None]] = []
+            await client.queue("q").batch(2).each().renew_lease(True, 0.005).limit(2).consume(handle)
+            await watching[0]
+
+    asyncio.run(job())
+    assert slow.told == ["acked", "went on"]
+
+
+def test_nor_when_its_time_is_over_meanwhile(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, never: threading.Event
+) -> None:
+    door = doors[0]
+    slow = Slow(door, by_ids=False)
+
+    async def job() -> None:
+        async with asyncio.timeout(20), AsyncClient(door.url, clock=clock) as client:
+            await client.push("q", None, {"data": 2})
+
+            async def watch() -> None:
+                while not door.count("/v1/settle"):
+                    await asyncio.sleep(0.002)
+                door.fail("/v1/extend-all", never)
+                clock.advance(16)
+                while not door.count("/v1/extend-all"):
+                    await asyncio.sleep(0.002)
+                clock.advance(16)
+                # Time to look at the clock, which is done as often as this.
+                await asyncio.sleep(0.2)
+                slow.later.set()
+
+            watching = asyncio.ensure_future(watch())
+            queue = client.queue("q").renew_lease(True, 0.02).limit(1)
+            await queue.consume(lambda message: slow.handle(client, message))
+            await watching
+
+    asyncio.run(job())
+    assert slow.told == ["acked", "went on"]
 
 
 @pytest.mark.parametrize("atomic", [True, False])

@@ -80,6 +80,12 @@ async def breathe() -> None:
     await asyncio.sleep(0)
 
 
+async def within(duration: float, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Do it, or raise TimeoutError."""
+    async with asyncio.timeout(duration):
+        await work()
+
+
 _UNDER_WAY: set[asyncio.Future[None]] = set()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ackwise.client.aio import AsyncBatch, AsyncConnection
-from ackwise.client.beside.aio import AsyncHands, AsyncWatched
+from ackwise.client.beside.aio import AsyncHands, AsyncWatched, within
 from ackwise.client.settling import reject
 from ackwise.core.commands import ByKey, Settlement
 from ackwise.core.errors import AckwiseError, LeaseLost
@@ -23,6 +23,8 @@ from ackwise.fluent.partial import Asks, asks_of, failures_of
 log = logging.getLogger("ackwise.fluent")
 
 RENEW_EVERY = 1.0
+SHORTEST_PATIENCE = 0.5
+"""Seconds for the answer to an extension; a quarter of a lease that is longer, so that there is time for another."""
 
 
 class AsyncHandling:
@@ -199,16 +201,23 @@ class AsyncHandling:
         return sum(answer.count for answer in answers)
 
     async def _beat(self, batch: AsyncBatch) -> bool:
-        """Whether it is still ours."""
+        """Whether it is still ours. An extension without an answer is tried again while there is time."""
         lease = batch.lease
-        try:
-            if not lease.ended:
-                await (lease.keep_alive() if self._options.renew_every is None else lease.extend())
-        except LeaseLost:
-            # If all of it was settled nothing is left to lose; nor is it lost while whoever settles it will hear so.
-            return lease.ended or lease.asked
-        except Exception as problem:
-            log.warning("a lease of %s could not be renewed, and is tried again: %s", self._options.queue, problem)
+        extend = lease.keep_alive if self._options.renew_every is None else lease.extend
+        while not lease.ended:
+            try:
+                await within(max(SHORTEST_PATIENCE, lease.lasts / 4), extend)
+                break
+            except LeaseLost:
+                # If all of it was settled nothing is left to lose; nor is it lost while whoever settles it will hear.
+                return lease.ended or lease.asked
+            except TimeoutError:
+                log.warning("a lease of %s could not be renewed, and is tried again: no answer", self._options.queue)
+                if self._is_over(batch):
+                    return False
+            except Exception as problem:
+                log.warning("a lease of %s could not be renewed, and is tried again: %s", self._options.queue, problem)
+                break
         return True
 
 

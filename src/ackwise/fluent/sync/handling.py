@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ackwise.client.beside.threads import Hands, Watched
+from ackwise.client.beside.threads import Hands, Watched, within
 from ackwise.client.settling import reject
 from ackwise.client.sync import Batch, Connection
 from ackwise.core.commands import ByKey, Settlement
@@ -24,6 +24,8 @@ from ackwise.fluent.partial import Asks, asks_of, failures_of
 log = logging.getLogger("ackwise.fluent")
 
 RENEW_EVERY = 1.0
+SHORTEST_PATIENCE = 0.5
+"""Seconds for the answer to an extension; a quarter of a lease that is longer, so that there is time for another."""
 
 
 class Handling:
@@ -198,16 +200,23 @@ class Handling:
         return sum(answer.count for answer in answers)
 
     def _beat(self, batch: Batch) -> bool:
-        """Whether it is still ours."""
+        """Whether it is still ours. An extension without an answer is tried again while there is time."""
         lease = batch.lease
-        try:
-            if not lease.ended:
-                (lease.keep_alive() if self._options.renew_every is None else lease.extend())
-        except LeaseLost:
-            # If all of it was settled nothing is left to lose; nor is it lost while whoever settles it will hear so.
-            return lease.ended or lease.asked
-        except Exception as problem:
-            log.warning("a lease of %s could not be renewed, and is tried again: %s", self._options.queue, problem)
+        extend = lease.keep_alive if self._options.renew_every is None else lease.extend
+        while not lease.ended:
+            try:
+                within(max(SHORTEST_PATIENCE, lease.lasts / 4), extend)
+                break
+            except LeaseLost:
+                # If all of it was settled nothing is left to lose; nor is it lost while whoever settles it will hear.
+                return lease.ended or lease.asked
+            except TimeoutError:
+                log.warning("a lease of %s could not be renewed, and is tried again: no answer", self._options.queue)
+                if self._is_over(batch):
+                    return False
+            except Exception as problem:
+                log.warning("a lease of %s could not be renewed, and is tried again: %s", self._options.queue, problem)
+                break
         return True
 
 
