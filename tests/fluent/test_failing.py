@@ -470,12 +470,12 @@ def test_a_thread_tries_it_again_as_well(
             end, pause = time.monotonic() + 8, threading.Event()
             while message.delivery.deadline == before and time.monotonic() < end:
                 pause.wait(0.002)
-            clock.advance(1)
-            told.append(client.ack(message))
+            told.append(message.delivery.deadline > before)
+            client.ack(message)
 
         consumer = client.queue("q").lease(2).limit(1).consume(handle)
         consumer.on_error(lambda message, error: told.append(error)).run()
-        assert (told, door.used_up) == (["acked"], True)
+        assert (told, door.used_up) == ([True], True)
 
 
 class Slow:
