@@ -679,6 +679,33 @@ def test_a_transaction_with_a_failure_that_is_refused_when_it_is_repeated_is_of_
         assert door.used_up
 
 
+@pytest.mark.parametrize("settle", ["ack", "nack", "batch", "transaction", "ids"])
+def test_a_drain_does_not_wait_for_what_was_settled_although_the_answer_got_lost(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, settle: str
+) -> None:
+    door = doors[0]
+    with Client(door.url, resilience=FAST, clock=clock) as client:
+        client.push("q", None, {"data": 1})
+        (message,) = client.queue("q").pop()
+        door.fail("/v1/transaction" if settle == "transaction" else "/v1/settle", "lose the answer")
+        match settle:
+            case "ack":
+                client.ack(message)
+            case "nack":
+                client.nack(message)
+            case "batch":
+                client.ack_batch([message])
+            case "transaction":
+                client.transaction().ack(message).commit()
+            case _:
+                ids = {"transaction_id": message.transaction_id, "partition_id": message.partition_id}
+                client.ack({**ids, "lease_id": message.lease_id})
+        assert door.used_up
+        for held in (client.connection._held, client.connection.transport._held):  # type: ignore[attr-defined]
+            assert len(held) == 0
+        assert client.drain(3600) == 0
+
+
 def test_pauses_are_one_two_and_four_seconds_with_jitter() -> None:
     assert Resilience() == Resilience((1.0, 2.0, 4.0), 5, 60.0)
     spread = set()

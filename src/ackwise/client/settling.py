@@ -43,9 +43,8 @@ def selector_of(target: Target) -> Selector:
 
 def lease_of(selector: Selector) -> str | None:
     """The lease a selector names, where it names one."""
-    if isinstance(selector, ByDelivery):
-        return selector.delivery_id.partition(".")[0]
-    return selector.lease_id if isinstance(selector, ByLease | ByRange | ByTransaction) else None
+    named = selector.delivery_id if isinstance(selector, ByDelivery) else getattr(selector, "lease_id", None)
+    return named.partition(".")[0] if isinstance(named, str) else None
 
 
 def entry(given: Entry) -> Settlement:

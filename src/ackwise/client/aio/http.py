@@ -218,22 +218,26 @@ class AsyncHTTPTransport:
     async def _settle_together(
         self, batches: Sequence[tuple[str, Sequence[Settlement]]]
     ) -> list[Sequence[Settled | AckwiseError] | AckwiseError]:
-        """Acks of many callers in one request. If one of them is refused as it stands, each goes by itself."""
+        """Acks of many callers in one request. If one of them is refused as it stands, the others go without it."""
         ((_, entries),) = batches
         try:
             return [await self._settle(Settle(entries=list(entries)))]
         except BadInput as problem:
-            if len(entries) == 1:
-                return [problem]
+            return [problem if len(entries) == 1 else await self._settle_halves(entries)]
         except AckwiseError as problem:
             return [problem]
-        return [[await self._settle_alone(one) for one in entries]]
 
-    async def _settle_alone(self, entry: Settlement) -> Settled | AckwiseError:
-        try:
-            return (await self._settle(Settle(entries=[entry])))[0]
-        except AckwiseError as problem:
-            return problem
+    async def _settle_halves(self, entries: Sequence[Settlement]) -> list[Settled | AckwiseError]:
+        found: list[Settled | AckwiseError] = []
+        half = len(entries) // 2
+        for part in (entries[:half], entries[half:]):
+            try:
+                found += await self._settle(Settle(entries=list(part)))
+            except BadInput as problem:
+                found += [problem] if len(part) == 1 else await self._settle_halves(part)
+            except AckwiseError as problem:
+                found += [problem.again() for _ in part]
+        return found
 
     def _note(self, entries: Sequence[Settlement], answers: Sequence[Settled]) -> None:
         for one, answer in zip(entries, answers, strict=True):
