@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -102,7 +102,7 @@ def test_it_costs_the_others_few_requests(server: Running, settles: list[str], w
     async def main() -> None:
         async with ackwise.connect_async(server.url) as queue:
             await queue.push_many("q", range(COUNT - 1))
-            calls = [delivery.ack() for delivery in await queue.claim("q", max=COUNT)]
+            calls: list[Awaitable[object]] = [delivery.ack() for delivery in await queue.claim("q", max=COUNT)]
             calls.insert(where, queue.settle([Settlement(selector=ByTransaction("p", ""), outcome=Outcome.ACK)]))
             told = await asyncio.gather(*calls, return_exceptions=True)
             assert isinstance(told.pop(where), ackwise.errors.BadInput)

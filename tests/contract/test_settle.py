@@ -343,8 +343,7 @@ def test_who_repeats_a_settlement_is_told_as_well_that_it_ended_the_lease(
 
 def test_a_refusal_does_not_say_that_a_lease_ended_which_was_taken_away(desk: Desk, held: list[Delivery]) -> None:
     """Somebody may still work on what was taken away."""
-    first, second, third, *rest = held
-    desk.ack(first)
+    desk.ack(held[0])
     desk.advance(1000)
     desk.sweep()
     assert [(one.verdict, one.lease_ended) for one in desk.settle(*map(entry, held))] == [

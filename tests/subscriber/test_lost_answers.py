@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -367,8 +368,13 @@ class Slow:
     async def looked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The keeper of leases has looked what time it is."""
         beats: list[int] = []
-        beat = Keeper._beat
-        monkeypatch.setattr(Keeper, "_beat", lambda *given: beats.append(1) or beat(*given))
+        plain = Keeper._beat
+
+        def beat(*given: Any) -> None:
+            plain(*given)
+            beats.append(1)
+
+        monkeypatch.setattr(Keeper, "_beat", beat)
         feed: BrokerFeed = self.app._consumers[0]._feed  # type: ignore[assignment]
         feed.look()
         await until(lambda: beats)

@@ -236,7 +236,7 @@ def test_a_codec_of_ones_own_may_read_any_type_and_may_refuse_it(app: App) -> No
     ids=str,
 )
 def test_contradictions(app: App, options: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="^payload: .* contradict"):
+    with pytest.raises(TypeError, match=r"^payload: .* contradict"):
         app.subscriber("q", **options)(payload)
     assert app.subscriptions == []
 
@@ -258,7 +258,7 @@ def test_contradictions(app: App, options: dict[str, Any]) -> None:
     ids=str,
 )
 def test_what_makes_no_sense(app: App, options: dict[str, Any]) -> None:
-    with pytest.raises((BadInput, TypeError), match="^payload: "):
+    with pytest.raises((BadInput, TypeError), match=r"^payload: "):
         app.subscriber(**{"queue": "q", **options})(payload)
     assert app.subscriptions == []
 

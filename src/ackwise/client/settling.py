@@ -7,10 +7,10 @@ from typing import Protocol
 
 from ackwise.core import ids, limits
 from ackwise.core.answers import Extended, Settled
-from ackwise.core.commands import ByDelivery, ByLease, ByRange, ByTransaction, Selector, Settlement
+from ackwise.core.commands import ByDelivery, ByLease, Selector, Settlement
 from ackwise.core.errors import AckwiseError, BadInput, LeaseLost, MessageNotFound, RolledBack
-from ackwise.core.native.settling import not_extended
 from ackwise.core.limits import Seconds
+from ackwise.core.native.settling import not_extended
 from ackwise.core.outcomes import Reject, Retry
 from ackwise.core.settlement import Outcome, Verdict
 

@@ -244,8 +244,9 @@ class AsyncHTTPTransport:
             self._held.note(one.selector, answer)
 
     async def _extend(self, command: Extend) -> Extended:
-        if command.claim is None and (not isinstance(command.lease_id, str) or not command.lease_id):
-            raise BadInput(f"{command.lease_id!r} names no lease; what was acked at delivery has none")
+        named: object = command.lease_id
+        if command.claim is None and not (isinstance(named, str) and named):
+            raise BadInput(f"{named!r} names no lease; what was acked at delivery has none")
         body = _written(settling.extend_body(command))
         if command.add is None and command.claim is None:
             extended = await self._extensions.ask(body)

@@ -40,9 +40,10 @@ class AsyncLease:
         return self._lasts / MICROS
 
     @property
-    def asked(self) -> bool:
-        """Whether something of it is being settled just now: the answer to that tells what is still ours."""
-        return self._held.is_asked(self.claimed.lease_id)
+    def ends_itself(self) -> bool:
+        """Whether it has ended, or something of it is being settled just now, and who does that will hear what is still
+        ours: it is not lost then, even if it cannot be extended."""
+        return self.ended or self._held.is_asked(self.claimed.lease_id)
 
     async def settle(self, settlement: Settlement) -> Verdict:
         """Ask for one outcome; a refusal is raised, `already` is answered."""

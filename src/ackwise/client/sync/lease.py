@@ -41,9 +41,10 @@ class Lease:
         return self._lasts / MICROS
 
     @property
-    def asked(self) -> bool:
-        """Whether something of it is being settled just now: the answer to that tells what is still ours."""
-        return self._held.is_asked(self.claimed.lease_id)
+    def ends_itself(self) -> bool:
+        """Whether it has ended, or something of it is being settled just now, and who does that will hear what is still
+        ours: it is not lost then, even if it cannot be extended."""
+        return self.ended or self._held.is_asked(self.claimed.lease_id)
 
     def settle(self, settlement: Settlement) -> Verdict:
         """Ask for one outcome; a refusal is raised, `already` is answered."""

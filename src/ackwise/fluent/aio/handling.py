@@ -123,7 +123,7 @@ class AsyncHandling:
 
     def _is_over(self, batch: AsyncBatch) -> bool:
         lease = batch.lease
-        return not lease.ended and not lease.asked and self._connection.transport.now() >= lease.deadline
+        return not lease.ends_itself and self._connection.transport.now() >= lease.deadline
 
     async def _handle(self, given: Any, batch: AsyncBatch) -> bool:
         """Whether the lease was not lost meanwhile, as far as we know."""
@@ -209,8 +209,7 @@ class AsyncHandling:
                 await within(max(SHORTEST_PATIENCE, lease.lasts / 4), extend)
                 break
             except LeaseLost:
-                # If all of it was settled nothing is left to lose; nor is it lost while whoever settles it will hear.
-                return lease.ended or lease.asked
+                return lease.ends_itself
             except TimeoutError:
                 log.warning("a lease of %s could not be renewed, and is tried again: no answer", self._options.queue)
                 if self._is_over(batch):

@@ -24,7 +24,9 @@ _WHOLE = {Verdict.ACKED: SETTLED, Verdict.DEAD: BURIED}
 
 def ended_by_settling(lease: Lease, *, whole: bool = False) -> bool:
     """Whether settlements ended it: piece by piece unless it may be as a `whole`."""
-    return lease.ended_at is not None and (lease.end_kind in (SETTLED, BURIED) or (whole and lease.end_kind == RETURNED))
+    return lease.ended_at is not None and (
+        lease.end_kind in (SETTLED, BURIED) or (whole and lease.end_kind == RETURNED)
+    )
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -87,6 +87,7 @@ def extend(turn: Turn, command: Extend) -> Extended:
         return Extended(Verdict.UNKNOWN, None)
     if not lease.live(turn.now):
         settled = ended_by_settling(lease) and not lease.lost
+        # One that ended before schema 5 did not note what it gave back, and says `already`.
         return Extended(Verdict.ALREADY if settled and not lease.returned else Verdict.STALE, None, settled)
     deadline = turn.now + command.lease if command.lease is not None else lease.deadline + (command.add or 0)
     if command.keep_later:

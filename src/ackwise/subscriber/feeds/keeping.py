@@ -86,7 +86,7 @@ class Keeper:
         for handover in [one for one, lease in self._left.items() if lease.deadline <= now]:
             self._give_up(handover)
         for lease in list(self._working):
-            if not lease.ended and lease.deadline <= now:
+            if lease.deadline <= now and not lease.ends_itself:
                 self._lose(lease, lost)
             elif lease not in self._extending:
                 self._extending.add(lease)
@@ -97,8 +97,7 @@ class Keeper:
             async with asyncio.timeout(max(SHORTEST_PATIENCE, lease.lasts / 4)):
                 await lease.keep_alive()
         except LeaseLost:
-            if not lease.ended:
-                self._lose(lease, lost)
+            self._lose(lease, lost)
         except TimeoutError:
             log.warning("a lease could not be extended, and is tried again: no answer")
             self._look.set()
@@ -108,8 +107,7 @@ class Keeper:
             self._extending.discard(lease)
 
     def _lose(self, lease: AsyncLease, lost: Callable[[Any], None]) -> None:
-        if lease.asked:
-            # Perhaps that is what ended it: whoever asked will hear.
+        if lease.ends_itself:
             return
         for handover in list(self._working.get(lease, ())):
             self._give_up(handover)
