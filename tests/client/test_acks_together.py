@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,7 +13,8 @@ import ackwise
 from ackwise.client.wires.aio import AioWire
 from ackwise.client.wires.reply import Reply
 from ackwise.client.wires.threads import ThreadWire
-from ackwise.core.settlement import Verdict
+from ackwise.core.commands import ByTransaction, Settlement
+from ackwise.core.settlement import Outcome, Verdict
 from ackwise.store.clock import ManualClock
 from tests.client.flaky import Flaky
 from tests.server.running import Running
@@ -94,6 +95,21 @@ def test_one_that_is_not_well_formed_fails_alone(server: Running) -> None:
             assert told[1:] == [Verdict.ACKED] * 2
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("where", [0, COUNT // 2, COUNT - 1])
+def test_it_costs_the_others_few_requests(server: Running, settles: list[str], where: int) -> None:
+    async def main() -> None:
+        async with ackwise.connect_async(server.url) as queue:
+            await queue.push_many("q", range(COUNT - 1))
+            calls: list[Awaitable[object]] = [delivery.ack() for delivery in await queue.claim("q", max=COUNT)]
+            calls.insert(where, queue.settle([Settlement(selector=ByTransaction("p", ""), outcome=Outcome.ACK)]))
+            told = await asyncio.gather(*calls, return_exceptions=True)
+            assert isinstance(told.pop(where), ackwise.errors.BadInput)
+            assert told == [Verdict.ACKED] * (COUNT - 1)
+
+    asyncio.run(main())
+    assert len(settles) <= 1 + 2 * (COUNT - 1).bit_length()
 
 
 def test_a_caller_that_is_cancelled_does_not_make_the_others_ask_twice(server: Running) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from ackwise.client.aio.batcher import PAUSE_AFTER_FAILURE, AsyncBatcher
+from ackwise.client.beside.aio import AsyncGathering
 from ackwise.client.sync.batcher import Batcher
 from ackwise.core.errors import AckwiseError, Overloaded
 
@@ -92,6 +94,58 @@ def test_a_failure_is_told_to_everybody_in_the_request_and_nobody_else() -> None
         assert await batcher.ask("good", 1) == 10
 
     asyncio.run(main())
+
+
+def frames(problem: BaseException) -> int:
+    return len(traceback.extract_tb(problem.__traceback__))
+
+
+def test_each_is_told_of_it_by_an_error_of_its_own() -> None:
+    far = Far()
+    far.refuse = {"bad"}
+    batcher = far.batcher()
+
+    async def fail(items: list[int]) -> list[int]:
+        raise Overloaded("later")
+
+    gathering: AsyncGathering[int, int] = AsyncGathering(fail)
+
+    async def main(ask: Callable[[int], Awaitable[object]]) -> None:
+        (alone,) = await asyncio.gather(ask(0), return_exceptions=True)
+        told = await asyncio.gather(*map(ask, range(300)), return_exceptions=True)
+        assert isinstance(alone, Overloaded)
+        for one in told:
+            assert isinstance(one, Overloaded)
+            assert (one.message, one.details) == (alone.message, alone.details)
+            assert frames(one) <= frames(alone) + 1
+            one.add_note("mine")
+            one.details["mine"] = True
+        assert {len(one.__notes__) for one in told if isinstance(one, Overloaded)} == {1}
+        assert len(set(map(id, told))) == 300
+
+    asyncio.run(main(lambda number: batcher.ask("bad", number)))
+    asyncio.run(main(gathering.ask))
+
+
+def test_a_thread_is_told_of_it_by_an_error_of_its_own() -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def slow(batches: Batches) -> list[Sequence[int] | AckwiseError]:
+        inside.set()
+        assert go.wait(30)
+        return [Overloaded("no")]
+
+    batcher: Batcher[str, int, int] = Batcher(slow)
+    with ThreadPoolExecutor(20) as pool:
+        callers = [pool.submit(batcher.ask, "", 0)]
+        assert inside.wait(30)
+        callers += [pool.submit(batcher.ask, "", number) for number in range(1, 20)]
+        while len(batcher._asked.get("", ())) < 19:
+            pass
+        go.set()
+        told = [one.exception(30) for one in callers]
+    assert [str(one) for one in told] == ["no"] * 20
+    assert len(set(map(id, told))) == 20
 
 
 def test_a_caller_that_is_cancelled_in_the_middle_takes_nobody_with_it() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ import ackwise
 from ackwise import AsyncConnection, Item, errors
 from ackwise.client import settling
 from ackwise.client.sync.http import HTTPTransport
-from ackwise.core.commands import Claim, Settle
+from ackwise.core.commands import Claim, Extend, Settle
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.store.clock import ManualClock
 from tests.client.flaky import Fault, Flaky, refusal
@@ -195,6 +197,51 @@ def test_an_extension_is_repeated(queue: ackwise.Connection, flaky: Flaky) -> No
     flaky.fail("/v1/extend-all", *LOST)
     before = batch.deadline
     assert batch.extend(20) > before
+
+
+def test_an_extension_that_is_wrong_fails_no_other_of_the_same_breath(flaky: Flaky) -> None:
+    async def job() -> None:
+        async with ackwise.connect_async(flaky.url) as queue:
+            await queue.push_many("q", range(3))
+            good = [await queue.claim("q", max=1, lease=30) for _ in range(2)]
+            acked = await queue.claim("q", max=1, auto_ack=True)
+            nothing: Any = None
+            before = flaky.count("/v1/extend-all")
+            found = await asyncio.gather(
+                good[0].extend(3600),
+                acked.extend(),
+                queue.extend(nothing, 5),
+                queue.extend("\ud800", 5),
+                queue._transport.send(Extend(lease_id=good[1].lease_id, lease=1 << 60)),
+                queue.extend("nonsense", 5),
+                good[1].extend(3600),
+                return_exceptions=True,
+            )
+            kinds = [type(one) for one in found]
+            bad = errors.BadInput
+            assert kinds == [datetime, bad, bad, bad, bad, errors.LeaseLost, datetime]
+            assert flaky.count("/v1/extend-all") == before + 1
+
+    asyncio.run(job())
+
+
+@pytest.mark.parametrize("refused", [refusal(404, "no_such_route"), refusal(400, "bad_input")])
+def test_a_server_that_extends_only_one_at_a_time_is_asked_for_each(flaky: Flaky, refused: bytes) -> None:
+    async def job() -> None:
+        async with ackwise.connect_async(flaky.url) as queue:
+            await queue.push_many("q", range(2))
+            one, other = [await queue.claim("q", max=1, lease=30) for _ in range(2)]
+            flaky.fail("/v1/extend-all", refused)
+            found = await asyncio.gather(
+                one.extend(3600), queue.extend("nonsense", 5), other.extend(3600), return_exceptions=True
+            )
+            assert [type(one) for one in found] == [datetime, errors.LeaseLost, datetime]
+            assert "unknown" in str(found[1])
+            assert (flaky.count("/v1/extend-all"), flaky.count("/v1/extend")) == (1, 3)
+            flaky.fail("/v1/extend-all", refused)
+            assert (await one.extend(3600)) >= found[0]  # type: ignore[operator]
+
+    asyncio.run(job())
 
 
 def test_batches_go_on_when_an_ack_with_its_claims_is_lost(queue: ackwise.Connection, flaky: Flaky) -> None:

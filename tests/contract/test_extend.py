@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from ackwise.core.answers import Extended
 from ackwise.core.errors import BadInput
 from ackwise.core.limits import MICROS
 from ackwise.core.settlement import Outcome
-from tests.contract.support import Desk, counts, entry
+from tests.contract.support import Desk, Hand, counts, entry
 
 
 def extend(desk: Desk, lease_id: str, **how: Any) -> Extended:
@@ -109,7 +110,8 @@ def test_of_a_lease_that_gave_something_back_before_it_was_finished_it_is_stale(
     assert desk.settle(entry(one, outcome))[0].verdict.settled
     assert extend(desk, hand.lease_id, lease=MICROS).verdict is None, "it holds the others"
     assert desk.ack(*rest) == ["acked"] * 3
-    assert extend(desk, hand.lease_id, lease=MICROS).verdict == "stale"
+    answer = extend(desk, hand.lease_id, lease=MICROS)
+    assert (answer.verdict, answer.by_settling) == ("stale", True), "nothing of it was taken away"
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -142,3 +144,31 @@ def test_a_lease_that_lost_something_to_a_seek_is_not_finished_by_the_rest(desk:
     desk.seek("end", partition="other")
     desk.ack(*hand.deliveries)
     assert extend(desk, hand.lease_id, lease=MICROS).verdict == "stale"
+
+
+def test_what_took_something_of_a_lease_away_was_no_settling_of_it(desk: Desk) -> None:
+    desk.configure(retry_limit=99, delivery_limit=None)
+    desk.number(2)
+
+    def ends(how: Callable[[Hand], object]) -> tuple[str | None, bool]:
+        how(hand := desk.claim(seconds=10))
+        answer = extend(desk, hand.lease_id, lease=MICROS)
+        return answer.verdict, answer.by_settling
+
+    def acked_in_part(hand: Hand) -> None:
+        desk.ack(hand.deliveries[0])
+        desk.advance(10)
+        desk.sweep()
+
+    assert ends(lambda hand: None) == (None, False)
+    desk.advance(10)
+    assert ends(lambda hand: desk.release(c.ByLease(hand.lease_id))) == ("stale", False), "as a whole: by anybody"
+    assert ends(lambda hand: desk.advance(10)) == ("stale", False)
+    assert ends(acked_in_part) == ("stale", False)
+    assert ends(lambda hand: desk.retry(hand.deliveries[0])) == ("stale", True)
+    assert ends(lambda hand: desk.seek("end")) == ("stale", False)
+    desk.configure(on_failure="rewind", exclusivity="partition")
+    desk.number(2, queue="q", partition="other")
+    assert ends(lambda hand: desk.retry(hand.deliveries[0])) == ("stale", False), "the other went back with it"
+    assert ends(lambda hand: (desk.ack(hand.deliveries[0]), desk.reject(hand.deliveries[1]))) == ("already", True)
+    assert extend(desk, "L999-00000000", lease=MICROS).by_settling is False

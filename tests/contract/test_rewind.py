@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from ackwise.core import commands as c
+from ackwise.core.errors import RolledBack
+from ackwise.core.messages import NewMessage
 from tests.contract.support import Delivery, Desk, counts, entry
 
 
@@ -117,3 +121,64 @@ def test_a_rejected_lease_names_what_died_of_it(desk: Desk) -> None:
     assert sorted(desk.claim(9).bodies) == ["1", "1", "2", "2"]
     (again,) = desk.settle(entry(c.ByLease(lease.lease_id), "reject"))
     assert (again.verdict.settled, again.count, again.dead_ids) == (False, 0, [])
+
+
+def by_delivery(delivery: Delivery) -> c.ByDelivery:
+    return c.ByDelivery(delivery.id)
+
+
+def by_ids(delivery: Delivery) -> c.ByTransaction:
+    return c.ByTransaction(delivery.partition_id, delivery.transaction_id, lease_id=delivery.lease_id)
+
+
+def strictly(settlements: list[c.Settlement], *txids: str) -> c.Transaction:
+    push = c.Push(queue="out", messages=[NewMessage(b"{}", transaction_id=txid) for txid in txids])
+    pushes = [push] if txids else []
+    return c.Transaction(
+        settlements=settlements, pushes=pushes, on_duplicate="fail", on_already="fail", repeatable=True
+    )
+
+
+@pytest.mark.parametrize("named", [by_delivery, by_ids])
+@pytest.mark.parametrize("later", ["at once", "after the next has it"])
+@pytest.mark.parametrize("outcome", ["retry", "release", "reject"])
+def test_a_transaction_that_sent_messages_back_finds_itself_done(
+    desk: Desk, held: list[Delivery], outcome: str, later: str, named: Callable[[Delivery], c.Selector]
+) -> None:
+    what = [named(one) for one in held]
+    asks = [entry(what[1]), entry(what[2], outcome), entry(what[3]), entry(what[4], "retry")]
+    done = desk.do(strictly(asks, "a"))
+    assert [answer.verdict.settled for answer in done.settled] == [True] * 4
+    if later != "at once":
+        desk.claim(9)
+    before = desk.everything()
+    for settlements, txids in ((asks, ["a"]), (asks[::-1], ["a"]), (asks, [])):
+        again = desk.do(strictly(settlements, *txids))
+        assert [answer.verdict for answer in again.settled] == ["already"] * 4
+        assert [one.status for pushed in again.pushed for one in pushed] == ["duplicate"] * len(txids)
+    for settlements, txids in (
+        (asks, ["a", "b"]),
+        ([*asks, entry(what[0], "retry"), entry(c.ByDelivery("L1-00000000.1.0"))], ["a"]),
+        ([asks[0], asks[2]], ["a"]),
+        ([asks[2], entry(what[4], "retry")], ["a"]),
+    ):
+        with pytest.raises(RolledBack):
+            desk.do(strictly(settlements, *txids))
+    assert desk.everything() == before
+
+
+@pytest.mark.parametrize("rewinds", [True, False])
+def test_what_ran_out_did_not_go_back_with_a_failure(desk: Desk, held: list[Delivery], rewinds: bool) -> None:
+    """Its lease was lost, so this transaction was not done before: neither when nothing of it failed, nor where a
+    failure sends nothing back."""
+    if not rewinds:
+        desk.configure(on_failure="skip")
+        desk.retry(held[0])
+    else:
+        desk.ack(held[0])
+    desk.advance(1000)
+    desk.sweep("expire")
+    before = desk.everything()
+    with pytest.raises(RolledBack, match="settlement 0 was refused as already"):
+        desk.do(strictly([entry(held[0], "retry"), entry(held[1])]))
+    assert desk.everything() == before

@@ -310,6 +310,52 @@ def test_a_transaction_id_without_a_lease_is_told_which_lease_ended(desk: Desk, 
     assert any(a.lease_ended for a in answers)
 
 
+@pytest.mark.parametrize("outcome", ["ack", "retry", "reject", "release"])
+@pytest.mark.parametrize("way", ["delivery", "ids", "ids without a lease", "lease"])
+@pytest.mark.parametrize("on_failure", ["skip", "rewind"])
+def test_who_repeats_a_settlement_is_told_as_well_that_it_ended_the_lease(
+    desk: Desk, held: list[Delivery], on_failure: str, way: str, outcome: str
+) -> None:
+    desk.configure(on_failure=on_failure)
+    named: dict[str, list[c.Selector]] = {
+        "delivery": [c.ByDelivery(one.id) for one in held],
+        "ids": [by_id(one, lease_id=one.lease_id) for one in held],
+        "ids without a lease": [by_id(one) for one in held],
+        "lease": [c.ByLease(held[0].lease_id)],
+    }
+    entries = [entry(one, outcome) for one in named[way]]
+    if way != "lease":
+        assert not any(one.lease_ended for one in desk.settle(*map(entry, named[way][:2])))
+        entries = entries[2:]
+        again = desk.settle(*map(entry, named[way][:2]))
+        assert [(one.verdict, one.lease_ended) for one in again] == [("already", False)] * 2
+    assert any(one.lease_ended for one in desk.settle(*entries))
+    before = desk.everything()
+    answers = desk.settle(*entries)
+    if way != "ids without a lease":
+        rewound = way == "lease" and on_failure == "rewind" and outcome in ("retry", "reject")
+        assert answers[0].verdict == ("stale" if rewound else "already"), "only its first failed, the rest went along"
+        assert [one.lease_ended for one in answers] == [one.verdict == "already" for one in answers]
+    else:
+        assert not any(one.lease_ended for one in answers), "of which lease?"
+    assert desk.everything() == before
+
+
+def test_a_refusal_does_not_say_that_a_lease_ended_which_was_taken_away(desk: Desk, held: list[Delivery]) -> None:
+    """Somebody may still work on what was taken away."""
+    desk.ack(held[0])
+    desk.advance(1000)
+    desk.sweep()
+    assert [(one.verdict, one.lease_ended) for one in desk.settle(*map(entry, held))] == [
+        ("already", False),
+        *[("stale", False)] * 4,
+    ]
+    again = desk.claim().deliveries
+    desk.ack(again[0])
+    desk.release(c.ByLease(again[0].lease_id))
+    assert [one.lease_ended for one in desk.settle(*map(entry, again))] == [False] * 4
+
+
 def test_twice_in_one_call_counts_once(desk: Desk, held: list[Delivery]) -> None:
     assert desk.ack(held[0], held[0]) == ["acked", "already"]
     assert desk.ack(by_id(held[1]), held[1]) == ["acked", "already"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import Any, Literal
@@ -419,6 +420,150 @@ def test_a_thread_is_told_of_it_at_its_end(doors: tuple[Flaky, Flaky], clock: Ma
     assert told == ["began", "LeaseLost"]
 
 
+@pytest.fixture
+def never() -> Iterator[threading.Event]:
+    """What an answer waits for that does not come while a test lasts."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.mark.parametrize("renew_every", [None, 0.01])
+def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, never: threading.Event, renew_every: float | None
+) -> None:
+    door = doors[0]
+    told: list[object] = []
+
+    async def job() -> None:
+        async with asyncio.timeout(30), AsyncClient(door.url, resilience=SLOW, clock=clock) as client:
+            await client.push("q", None, {"data": 1})
+
+            async def handle(message: Message) -> None:
+                before = message.delivery.deadline
+                door.fail("/v1/extend-all", never)
+                clock.advance(1.5)
+                while message.delivery.deadline == before:
+                    await asyncio.sleep(0.002)
+                clock.advance(1)
+                told.append(await client.ack(message))
+
+            consumer = client.queue("q").lease(2).renew_lease(True, renew_every).limit(1).consume(handle)
+            await consumer.on_error(lambda message, error: told.append(error))
+
+    asyncio.run(job())
+    assert (told, door.used_up) == (["acked"], True)
+
+
+def test_a_thread_tries_it_again_as_well(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, never: threading.Event
+) -> None:
+    door = doors[0]
+    told: list[object] = []
+    with Client(door.url, resilience=SLOW, clock=clock) as client:
+        client.push("q", None, {"data": 1})
+
+        def handle(message: Message) -> None:
+            before = message.delivery.deadline
+            door.fail("/v1/extend-all", never)
+            clock.advance(1.5)
+            end, pause = time.monotonic() + 8, threading.Event()
+            while message.delivery.deadline == before and time.monotonic() < end:
+                pause.wait(0.002)
+            told.append(message.delivery.deadline > before)
+            client.ack(message)
+
+        consumer = client.queue("q").lease(2).limit(1).consume(handle)
+        consumer.on_error(lambda message, error: told.append(error)).run()
+        assert (told, door.used_up) == ([True], True)
+
+
+class Slow:
+    """A handler that fails the first of two, and whose ack of the second is answered late."""
+
+    def __init__(self, door: Flaky, *, by_ids: bool) -> None:
+        self.door, self.by_ids = door, by_ids
+        self.told: list[object] = []
+        self.later = threading.Event()
+
+    def named(self, message: Message) -> Any:
+        ids = {"transaction_id": message.transaction_id, "partition_id": message.partition_id}
+        return ids if self.by_ids else message
+
+    async def handle(self, client: AsyncClient, message: Message) -> None:
+        if message.data == 1:
+            await client.nack(self.named(message), "no", delay=1000)
+            return
+        self.door.fail("/v1/settle", self.later)
+        try:
+            self.told.append(await client.ack(self.named(message)))
+        except asyncio.CancelledError:
+            self.told.append("cancelled")
+            raise
+        await asyncio.sleep(0)
+        self.told.append("went on")
+
+
+@pytest.mark.parametrize("by_ids", [False, True])
+def test_a_lease_that_settlements_have_ended_is_not_lost_to_who_waits_for_their_answer(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, by_ids: bool
+) -> None:
+    door = doors[0]
+    slow = Slow(door, by_ids=by_ids)
+
+    async def job() -> None:
+        async with asyncio.timeout(20), AsyncClient(door.url, clock=clock) as client:
+            await client.push("q", None, [{"data": 1}, {"data": 2}])
+
+            async def handle(message: Message) -> None:
+                if message.data == 2:
+                    watching.append(asyncio.ensure_future(watch(message)))
+                await slow.handle(client, message)
+
+            async def watch(message: Message) -> None:
+                while not message.delivery.lease.ended and not slow.told:
+                    await asyncio.sleep(0.002)
+                slow.later.set()
+
+            watching: list[asyncio.Future[None]] = []
+            await client.queue("q").batch(2).each().renew_lease(True, 0.005).limit(2).consume(handle)
+            await watching[0]
+
+    asyncio.run(job())
+    assert slow.told == ["acked", "went on"]
+
+
+def test_nor_when_its_time_is_over_meanwhile(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, never: threading.Event
+) -> None:
+    door = doors[0]
+    slow = Slow(door, by_ids=False)
+
+    async def job() -> None:
+        async with asyncio.timeout(20), AsyncClient(door.url, clock=clock) as client:
+            await client.push("q", None, {"data": 2})
+
+            async def watch() -> None:
+                while not door.count("/v1/settle"):
+                    await asyncio.sleep(0.002)
+                door.fail("/v1/extend-all", never)
+                clock.advance(16)
+                while not door.count("/v1/extend-all"):
+                    await asyncio.sleep(0.002)
+                clock.advance(16)
+                # Time to look at the clock, which is done as often as this.
+                await asyncio.sleep(0.2)
+                slow.later.set()
+
+            watching = asyncio.ensure_future(watch())
+            queue = client.queue("q").renew_lease(True, 0.02).limit(1)
+            await queue.consume(lambda message: slow.handle(client, message))
+            await watching
+
+    asyncio.run(job())
+    assert slow.told == ["acked", "went on"]
+
+
 @pytest.mark.parametrize("atomic", [True, False])
 def test_a_batch_that_would_undo_itself_when_it_is_repeated_is_not_said_to_be_rolled_back(
     doors: tuple[Flaky, Flaky], clock: ManualClock, atomic: bool
@@ -488,6 +633,77 @@ def test_a_transaction_of_unknown_outcome_may_be_repeated_and_is_done_once(
         assert [one.verdict for one in never.commit().settled] == ["acked"]
         stats = client.connection.stats("out")
         assert (stats.messages, stats.scheduled) == (2, 1)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_transaction_that_sent_messages_back_is_done_once_although_its_answer_got_lost(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, strict: bool
+) -> None:
+    """In a queue that rewinds what is acked behind a failure goes back with it."""
+    door, _ = doors
+    with Client(door.url, resilience=FAST, clock=clock) as client:
+        client.queue("q").config(on_failure="rewind").create()
+        client.push("q", None, [{"data": number} for number in range(3)])
+        first, second, third = client.queue("q").batch(3).pop()
+        door.fail("/v1/transaction", "lose the answer")
+        if strict:
+            done = client.transaction().ack(first).nack(second, "no").ack(third).queue("out").push({"data": 1}).commit()
+        else:
+            steps = client.connection.transaction().ack(first.delivery).settle(second.delivery, "retry")
+            done = steps.ack(third.delivery).push("out", {}).commit()
+        assert door.used_up
+        assert [answer.verdict for answer in done.settled] == ["already"] * 3
+        assert [receipt.status for receipt in done.pushed[0]] == ["queued"]
+        assert client.connection.stats("out").messages == 1
+        (row,) = client.connection.groups("q")
+        assert (row.acked, row.lag) == (1, 2)
+
+
+def test_a_transaction_with_a_failure_that_is_refused_when_it_is_repeated_is_of_unknown_outcome(
+    doors: tuple[Flaky, Flaky], clock: ManualClock
+) -> None:
+    door, _ = doors
+    with Client(door.url, resilience=FAST, clock=clock) as client:
+        client.push("q", None, [{"data": number} for number in range(3)])
+        first, second, third = client.queue("q").batch(3).pop()
+        client.ack(first)
+        steps = client.transaction().ack(first).nack(second)
+        door.fail("/v1/transaction", LOST)
+        with pytest.raises(errors.OutcomeUnknown, match="refused now"):
+            steps.commit()
+        with pytest.raises(errors.RolledBack, match="settlement 0 was refused as already"):
+            steps.commit()
+        door.fail("/v1/transaction", LOST)
+        with pytest.raises(errors.RolledBack, match="settlement 0 was refused as already"):
+            client.transaction().ack(first).ack(third).commit()
+        assert door.used_up
+
+
+@pytest.mark.parametrize("settle", ["ack", "nack", "batch", "transaction", "ids"])
+def test_a_drain_does_not_wait_for_what_was_settled_although_the_answer_got_lost(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, settle: str
+) -> None:
+    door = doors[0]
+    with Client(door.url, resilience=FAST, clock=clock) as client:
+        client.push("q", None, {"data": 1})
+        (message,) = client.queue("q").pop()
+        door.fail("/v1/transaction" if settle == "transaction" else "/v1/settle", "lose the answer")
+        match settle:
+            case "ack":
+                client.ack(message)
+            case "nack":
+                client.nack(message)
+            case "batch":
+                client.ack_batch([message])
+            case "transaction":
+                client.transaction().ack(message).commit()
+            case _:
+                ids = {"transaction_id": message.transaction_id, "partition_id": message.partition_id}
+                client.ack({**ids, "lease_id": message.lease_id})
+        assert door.used_up
+        for held in (client.connection._held, client.connection.transport._held):  # type: ignore[attr-defined]
+            assert len(held) == 0
+        assert client.drain(3600) == 0
 
 
 def test_pauses_are_one_two_and_four_seconds_with_jitter() -> None:

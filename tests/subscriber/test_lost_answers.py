@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import ackwise
+from ackwise.client.aio.lease import AsyncLease
 from ackwise.store.clock import ManualClock
 from ackwise.subscriber import App, Message
-from ackwise.subscriber.feeds.broker import BrokerFeed
+from ackwise.subscriber.feeds.broker import BrokerFeed, BrokerHandover
+from ackwise.subscriber.feeds.keeping import Keeper
 from tests.client.flaky import Fault, Flaky
 from tests.server.running import Running
 from tests.subscriber.conftest import until
@@ -401,6 +404,83 @@ def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(
             done.set()
             await until_acked(app, "q", 1)
         assert [msg.attempt for msg in seen] == [1]
+
+    go(job)
+
+
+class Slow:
+    """Explicit handlers that settle, and how that goes."""
+
+    def __init__(self, app: App, how: str) -> None:
+        self.app = app
+        self.told: list[object] = []
+        self.lease: AsyncLease
+
+        @app.subscriber("q", retry_limit=9, backoff=(1000,))
+        async def handle(msg: Message[int]) -> None:
+            assert isinstance(msg._handover, BrokerHandover)
+            self.lease = msg._handover.delivery.lease
+            try:
+                self.told.append(await getattr(msg, how)())
+            except asyncio.CancelledError:
+                self.told.append("cancelled")
+                raise
+            await asyncio.sleep(0)
+            self.told.append("went on")
+
+    async def looked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The keeper of leases has looked what time it is."""
+        beats: list[int] = []
+        plain = Keeper._beat
+
+        def beat(*given: Any) -> None:
+            plain(*given)
+            beats.append(1)
+
+        monkeypatch.setattr(Keeper, "_beat", beat)
+        feed: BrokerFeed = self.app._consumers[0]._feed  # type: ignore[assignment]
+        feed.look()
+        await until(lambda: beats)
+
+
+@pytest.mark.parametrize("how", ["ack", "nak", "term"])
+def test_a_lease_that_a_settlement_has_ended_is_not_lost_to_who_waits_for_its_answer(
+    app: App, door: Flaky, clock: ManualClock, how: str
+) -> None:
+    slow, later = Slow(app, how), threading.Event()
+
+    async def job() -> None:
+        async with app:
+            door.fail("/v1/settle", later)
+            await connection(app).push("q", 1)
+            await until(lambda: door.count("/v1/settle") == 1)
+            clock.advance(16)
+            await until(lambda: slow.told or slow.lease.ended)
+            later.set()
+            await until(lambda: slow.told[-1:] in (["went on"], ["cancelled"]))
+        assert slow.told == [True, "went on"]
+
+    go(job)
+
+
+def test_nor_when_its_time_is_over_meanwhile(
+    app: App, door: Flaky, clock: ManualClock, never: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, later = Slow(app, "ack"), threading.Event()
+
+    async def job() -> None:
+        async with app:
+            door.fail("/v1/settle", later)
+            await connection(app).push("q", 1)
+            await until(lambda: door.count("/v1/settle") == 1)
+            door.fail("/v1/extend-all", never)
+            clock.advance(16)
+            await until(lambda: door.used_up)
+            clock.advance(16)
+            await slow.looked(monkeypatch)
+            later.set()
+            await until(lambda: slow.told[-1:] in (["went on"], ["cancelled"]))
+        assert slow.told == [True, "went on"]
 
     go(job)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
+
 from ackwise.client.settling import lease_of
 from ackwise.core.answers import Claimed, Settled
-from ackwise.core.commands import ByLease, Selector, Settle, giving_back
+from ackwise.core.commands import ByLease, Selector, Settle, Settlement, giving_back
 from ackwise.core.settlement import Verdict
 
 _TIDY_AT = 1024
@@ -16,6 +19,9 @@ class Held:
 
     def __init__(self) -> None:
         self._deadlines: dict[str, int] = {}
+        self._asked: dict[str, int] = {}
+        """Leases of which something is being settled, and how many calls do."""
+        self._guard = threading.Lock()
         self._tidy_at = _TIDY_AT
 
     def __len__(self) -> int:
@@ -39,6 +45,24 @@ class Held:
 
     def drop(self, lease_id: str) -> None:
         self._deadlines.pop(lease_id, None)
+
+    def ask(self, entries: Iterable[Settlement]) -> set[str]:
+        """A call that settles these is under way, until it is `answered`."""
+        leases = {lease for one in entries if (lease := lease_of(one.selector)) is not None}
+        with self._guard:
+            for lease in leases:
+                self._asked[lease] = self._asked.get(lease, 0) + 1
+        return leases
+
+    def answered(self, leases: set[str]) -> None:
+        with self._guard:
+            for lease in leases:
+                self._asked[lease] -= 1
+                if not self._asked[lease]:
+                    del self._asked[lease]
+
+    def is_asked(self, lease_id: str) -> bool:
+        return lease_id in self._asked
 
     def note(self, selector: Selector, answer: Settled) -> None:
         """Forget a lease that a settlement ended, or that turned out to be gone."""

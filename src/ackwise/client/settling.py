@@ -7,9 +7,10 @@ from typing import Protocol
 
 from ackwise.core import ids, limits
 from ackwise.core.answers import Extended, Settled
-from ackwise.core.commands import ByDelivery, ByLease, ByRange, ByTransaction, Selector, Settlement
+from ackwise.core.commands import ByDelivery, ByLease, Selector, Settlement
 from ackwise.core.errors import AckwiseError, BadInput, LeaseLost, MessageNotFound, RolledBack
 from ackwise.core.limits import Seconds
+from ackwise.core.native.settling import not_extended
 from ackwise.core.outcomes import Reject, Retry
 from ackwise.core.settlement import Outcome, Verdict
 
@@ -42,9 +43,8 @@ def selector_of(target: Target) -> Selector:
 
 def lease_of(selector: Selector) -> str | None:
     """The lease a selector names, where it names one."""
-    if isinstance(selector, ByDelivery):
-        return selector.delivery_id.partition(".")[0]
-    return selector.lease_id if isinstance(selector, ByLease | ByRange | ByTransaction) else None
+    named = selector.delivery_id if isinstance(selector, ByDelivery) else getattr(selector, "lease_id", None)
+    return named.partition(".")[0] if isinstance(named, str) else None
 
 
 def entry(given: Entry) -> Settlement:
@@ -134,11 +134,15 @@ def all_settled(answers: list[Settled]) -> list[Settled]:
     return answers
 
 
+def is_settled(problem: LeaseLost) -> bool:
+    """Whether a lease cannot be extended because its messages were settled: nothing is left to lose."""
+    return problem.details.get("verdict") == Verdict.ALREADY or "by_settling" in problem.details
+
+
 def deadline_of(answer: Extended) -> int:
     """The new deadline; a lease that is gone is raised."""
     if answer.deadline is None:
-        how = answer.verdict.value if answer.verdict else "gone"
-        raise LeaseLost(f"invalid_lease: the lease is no longer held ({how}) and cannot be extended", verdict=how)
+        raise not_extended(answer)
     return answer.deadline
 
 

@@ -140,7 +140,8 @@ class Claimed(msgspec.Struct):
 
 
 class Settled(msgspec.Struct):
-    """The answer for one settle entry: `count` messages were settled, the lease may have ended with it.
+    """The answer for one settle entry: `count` messages were settled, the lease may have ended with it, or with what
+    was `already` settled.
 
     Of a range or a lease that failed, some may have died and some return: the verdict is `dead` only when all died.
     `dead` without a reason means dropped: the queue keeps no dead letters.
@@ -166,6 +167,8 @@ class Extended(msgspec.Struct):
 
     verdict: Verdict | None
     deadline: int | None
+    by_settling: bool = False
+    """Whether it is gone because its messages were settled one by one, and nothing of it was taken away."""
 
 
 class TransactionDone(msgspec.Struct):

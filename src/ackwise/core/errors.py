@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class AckwiseError(Exception):
@@ -17,6 +17,13 @@ class AckwiseError(Exception):
     @property
     def message(self) -> str:
         return str(self.args[0])
+
+    def again(self) -> Self:
+        """The same for another caller: what is raised gets a traceback, and perhaps notes, of its own."""
+        twin = type(self)(self.message)
+        twin.details = dict(self.details)
+        twin.__cause__ = self.__cause__
+        return twin
 
 
 class BadInput(AckwiseError, ValueError):

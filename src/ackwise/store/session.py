@@ -16,8 +16,11 @@ class Outdated(Exception):
 class Session(Protocol):
     """An open transaction. SQLite's lock methods do nothing: it has one writer."""
 
-    passed_over: bool
-    """Whether the turn left leases that ran out alone, because somebody else had their partitions just then."""
+    @property
+    def passed_over(self) -> int:
+        """Not 0 if the turn left leases that ran out alone, because somebody else had their partitions just then;
+        another number whenever more partitions are owned, as theirs may be among them."""
+        ...
 
     def rows(self, name: str, params: Params = ...) -> list[Row]: ...
 

@@ -22,6 +22,7 @@ from ackwise.subscriber.subscription import (
     Waits,
     check_numbers,
     group_of,
+    naming,
     schedule,
     under,
 )
@@ -73,16 +74,17 @@ class Router:
         `durable` is a spelling of `group`; `retry_limit` and `backoff` are the group's own; `stream` and `ephemeral`
         are for NATS. A `def` runs in a thread, unless `in_thread=False`.
         """
-        limits.name(self.prefix + queue, "queue")
-        policy = chosen(ack, auto_ack)
-        check_numbers(concurrency, prefetch, max_pending, lease)
-        waits = schedule(backoff, retry_limit)
 
         def declare(handler: H) -> H:
             signature = read(handler, in_thread)
             name = handler.__qualname__
             self._check_open(name)
-            named = group_of(name, group, durable, ephemeral)
+            with naming(name):
+                limits.name(self.prefix + queue, "queue")
+                policy = chosen(ack, auto_ack)
+                check_numbers(concurrency, prefetch, max_pending, lease)
+                waits = schedule(backoff, retry_limit)
+                named = group_of(group, durable, ephemeral)
             if signature.explicit and policy is not None:
                 log.warning("%s takes a Message and settles it itself; ack=%s is ignored", name, policy)
             said = Subscription(

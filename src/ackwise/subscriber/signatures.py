@@ -41,7 +41,8 @@ def read(handler: Callable[..., Any], in_thread: bool | None = None) -> Signatur
     depends: dict[str, tuple[Depends, Needs]] = {}
     for parameter in inspect.signature(handler).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise TypeError(f"{name} takes *{parameter.name}; name the parameters of a subscriber one by one")
+            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            raise TypeError(f"{name} takes {stars}{parameter.name}; name the parameters of a subscriber one by one")
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise TypeError(f"{name}: {parameter.name} can only be given by position; leave out the /")
         if (found := _depends(hints.get(parameter.name))) is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 
 from ackwise.client.policies import group_policy
 from ackwise.core import limits
+from ackwise.core.errors import BadInput
 from ackwise.core.limits import Seconds
 from ackwise.core.policy import Backoff
 from ackwise.subscriber.codecs import Codec, Read
@@ -79,16 +81,27 @@ def under(
     )
 
 
-def group_of(name: str, group: str | None, durable: str | None, ephemeral: bool) -> str | None:
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Whatever is wrong with what a decorator says, the error tells of which function."""
+    try:
+        yield
+    except TypeError as problem:
+        raise TypeError(f"{name}: {problem}") from None
+    except ValueError as problem:
+        raise BadInput(f"{name}: {problem}") from None
+
+
+def group_of(group: str | None, durable: str | None, ephemeral: bool) -> str | None:
     """`durable` is a spelling of `group`."""
     for given, what in ((group, "group"), (durable, "durable")):
         if given is not None:
             limits.name(given, what)
     if group is not None and durable is not None and group != durable:
-        raise TypeError(f"{name}: group={group!r} and durable={durable!r} contradict each other; they mean the same")
+        raise TypeError(f"group={group!r} and durable={durable!r} contradict each other; they mean the same")
     named = durable if group is None else group
     if ephemeral and named is not None:
-        raise TypeError(f"{name}: ephemeral=True and a lasting {named!r} contradict each other; leave one of them out")
+        raise TypeError(f"ephemeral=True and a lasting {named!r} contradict each other; leave one of them out")
     return named
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.server.native.desk import Desk
 
 
@@ -92,15 +94,33 @@ def test_extending_several_leases_at_once(native: Desk) -> None:
     assert [one["lease_id"] for one in answered] == [*leases, "L999-0"]
     assert [one["verdict"] for one in answered] == [None, "stale", "unknown"]
     assert [one["deadline"] is None for one in answered] == [False, True, True]
-    refused: list[list[dict[str, Any]]] = [
-        [{"lease_id": leases[0], "lease_seconds": -1}],
-        [{"lease_seconds": 5}],
-        [{}] * 1001,
-    ]
-    for wrong in refused:
-        status, answer = native.call("/v1/extend-all", {"extensions": wrong})
-        assert (status, answer["code"]) == (400, "bad_input")
+    status, answer = native.call("/v1/extend-all", {"extensions": [{}] * 1001})
+    assert (status, answer["code"]) == (400, "bad_input")
     assert native.ok("/v1/extend-all", {"extensions": []}) == {"extensions": []}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lease_seconds": -1},
+        {"lease_seconds": 1e12},
+        {"lease_seconds": None},
+        {"lease_id": ""},
+        {"lease_id": 7},
+        {"lease_id": None},
+        {"claim": {"queue": "q", "key": "k"}},
+        {"more": 1},
+    ],
+)
+def test_an_extension_that_is_wrong_is_refused_for_itself(native: Desk, wrong: dict[str, Any]) -> None:
+    native.push("q", 1, 2)
+    good = [{"lease_id": native.claim("q")["lease_id"], "lease_seconds": 20} for _ in range(2)]
+    asked = [good[0], {**good[1], **wrong}, good[1]]
+    answered = native.ok("/v1/extend-all", {"extensions": asked})["extensions"]
+    assert [one["deadline"] is None for one in answered] == [False, True, False]
+    assert [one["verdict"] for one in answered] == [None] * 3
+    assert [bool(one.get("error")) for one in answered] == [False, True, False]
+    assert native.call("/v1/extend", asked[1])[0] == 400, "alone it is told the same"
 
 
 def test_release_hands_back_unspent(native: Desk) -> None:

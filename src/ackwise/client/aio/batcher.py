@@ -124,7 +124,7 @@ class AsyncBatcher(Generic[K, Item, A]):
             raise
         else:
             for at, one in enumerate(together):
-                one.answer = outcome if isinstance(outcome, AckwiseError) else [outcome[at]]
+                one.answer = outcome.again() if isinstance(outcome, AckwiseError) else [outcome[at]]
                 one.signal.set()
         finally:
             with self._guard:

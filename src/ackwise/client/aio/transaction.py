@@ -99,16 +99,19 @@ class AsyncTransaction:
         `strict`: so does anything that was settled before, unless all of it was done before, by an earlier try.
         """
         self._check_open()
-        done: TransactionDone = await self._transport.send(
-            commands.Transaction(
-                settlements=self._settlements,
-                pushes=[commands.Push(queue=queue, messages=messages) for queue, messages in self._pushes.items()],
-                required_leases=tuple(self._required),
-                on_duplicate="fail" if strict else on_duplicate,
-                on_already="fail" if strict else "ok",
-                repeatable=strict,
-            )
+        command = commands.Transaction(
+            settlements=self._settlements,
+            pushes=[commands.Push(queue=queue, messages=messages) for queue, messages in self._pushes.items()],
+            required_leases=tuple(self._required),
+            on_duplicate="fail" if strict else on_duplicate,
+            on_already="fail" if strict else "ok",
+            repeatable=strict or on_duplicate == "ok",
         )
+        asked = self._held.ask(self._settlements)
+        try:
+            done: TransactionDone = await self._transport.send(command)
+        finally:
+            self._held.answered(asked)
         self._committed = True
         done.pushed = [self._told(receipts) for receipts in done.pushed]
         settling.note_all(self._held, self._targets, self._settlements, done.settled)

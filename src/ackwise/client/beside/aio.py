@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ackwise.client.beside import terminating
-from ackwise.core.errors import LeaseLost
+from ackwise.core.errors import AckwiseError, LeaseLost
 
 AsyncLock = asyncio.Lock
 
@@ -80,6 +80,12 @@ async def breathe() -> None:
     await asyncio.sleep(0)
 
 
+async def within(duration: float, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Do it, or raise TimeoutError."""
+    async with asyncio.timeout(duration):
+        await work()
+
+
 _UNDER_WAY: set[asyncio.Future[None]] = set()
 
 
@@ -120,7 +126,7 @@ class AsyncGathering(Generic[Item, Answer]):
         except BaseException as problem:
             for _, future in wanted:
                 if isinstance(problem, Exception) and not future.done():
-                    future.set_exception(problem)
+                    future.set_exception(problem.again() if isinstance(problem, AckwiseError) else problem)
                 else:
                     future.cancel()
             if not isinstance(problem, Exception):

@@ -59,6 +59,27 @@ def breathe() -> None:
     """Other threads go on by themselves."""
 
 
+def within(duration: float, work: Callable[[], object]) -> None:
+    """Do it, or raise TimeoutError: then it goes on by itself, and nobody hears how it ends."""
+    ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+    threading.Thread(target=_end, args=(work, ends), name="ackwise-within", daemon=True).start()
+    try:
+        problem = ends.get(timeout=duration)
+    except queue.Empty:
+        raise TimeoutError from None
+    if problem is not None:
+        raise problem
+
+
+def _end(work: Callable[[], object], ends: queue.SimpleQueue[BaseException | None]) -> None:
+    try:
+        work()
+    except BaseException as problem:
+        ends.put(problem)
+    else:
+        ends.put(None)
+
+
 def to_its_end(work: Callable[[], None]) -> None:
     """Nobody cancels a thread."""
     work()
@@ -104,17 +125,8 @@ def together(work: Callable[[], None], count: int, stop: Callable[[], None], bus
         work()
         return
     ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-
-    def end() -> None:
-        try:
-            work()
-        except BaseException as problem:
-            ends.put(problem)
-        else:
-            ends.put(None)
-
     for number in range(count):
-        threading.Thread(target=end, name=f"ackwise-consumer-{number}", daemon=True).start()
+        threading.Thread(target=_end, args=(work, ends), name=f"ackwise-consumer-{number}", daemon=True).start()
     try:
         for _ in range(count):
             problem = ends.get()

@@ -38,7 +38,7 @@ from ackwise.core.commands import (
     Transaction,
     giving_back,
 )
-from ackwise.core.errors import AckwiseError, BadInput, CircuitOpen, Draining, StoreError
+from ackwise.core.errors import AckwiseError, BadInput, CircuitOpen, Draining, RolledBack, StoreError
 from ackwise.core.native import admin, claiming, instants, pushing, ranges, settling
 from ackwise.core.queries import Query
 from ackwise.core.settlement import Outcome, Verdict
@@ -51,6 +51,7 @@ STOP_PATIENCE = 5.0
 ACK_PATIENCE = 1.0
 RELEASE_PATIENCE = 1.0
 """What is not given back in time comes back by itself, when its lease runs out."""
+REFUSED_NOW = "it was asked again, and is refused now"
 
 T = TypeVar("T")
 _PUSHED = msgspec.json.Decoder(pushing.PushAnswer)
@@ -86,7 +87,7 @@ class HTTPTransport:
         self._claims: dict[str, bool] = {}
         """Claims under way by the name of their poll, and whether they wait."""
         self._acks: Batcher[str, Settlement, Settled | AckwiseError] = Batcher(self._settle_together)
-        self._extensions: Gathering[Extend, Extended] = Gathering(self._extend_together)
+        self._extensions: Gathering[bytes, Extended | AckwiseError] = Gathering(self._extend_together)
         self._draining = False
         self._closed = False
         self.repeats = 0
@@ -193,8 +194,8 @@ class HTTPTransport:
         tries = self._tries(again=all(map(_settles_once, command.entries)), patience=patience)
         body = self._call("/v1/settle", _written(settling.settle_body(command)), tries)
         settled = self._read(_SETTLED, body).verdicts
-        if tries.repeated and _may_undo_itself(command) and _is_undone(command, settled):
-            raise tries.unknown("it was asked again, and is refused now")
+        if tries.repeated and command.atomic and _may_undo_itself(command.entries) and _is_undone(command, settled):
+            raise tries.unknown(REFUSED_NOW)
         self._note(command.entries, settled)
         return settled
 
@@ -216,48 +217,71 @@ class HTTPTransport:
     def _settle_together(
         self, batches: Sequence[tuple[str, Sequence[Settlement]]]
     ) -> list[Sequence[Settled | AckwiseError] | AckwiseError]:
-        """Acks of many callers in one request. If one of them is refused as it stands, each goes by itself."""
+        """Acks of many callers in one request. If one of them is refused as it stands, the others go without it."""
         ((_, entries),) = batches
         try:
             return [self._settle(Settle(entries=list(entries)))]
         except BadInput as problem:
-            if len(entries) == 1:
-                return [problem]
+            return [problem if len(entries) == 1 else self._settle_halves(entries)]
         except AckwiseError as problem:
             return [problem]
-        return [[self._settle_alone(one) for one in entries]]
 
-    def _settle_alone(self, entry: Settlement) -> Settled | AckwiseError:
-        try:
-            return (self._settle(Settle(entries=[entry])))[0]
-        except AckwiseError as problem:
-            return problem
+    def _settle_halves(self, entries: Sequence[Settlement]) -> list[Settled | AckwiseError]:
+        found: list[Settled | AckwiseError] = []
+        half = len(entries) // 2
+        for part in (entries[:half], entries[half:]):
+            try:
+                found += self._settle(Settle(entries=list(part)))
+            except BadInput as problem:
+                found += [problem] if len(part) == 1 else self._settle_halves(part)
+            except AckwiseError as problem:
+                found += [problem.again() for _ in part]
+        return found
 
     def _note(self, entries: Sequence[Settlement], answers: Sequence[Settled]) -> None:
         for one, answer in zip(entries, answers, strict=True):
             self._held.note(one.selector, answer)
 
     def _extend(self, command: Extend) -> Extended:
+        named: object = command.lease_id
+        if command.claim is None and not (isinstance(named, str) and named):
+            raise BadInput(f"{named!r} names no lease; what was acked at delivery has none")
+        body = _written(settling.extend_body(command))
         if command.add is None and command.claim is None:
-            extended = self._extensions.ask(command)
-            if extended.deadline is not None:
-                self._held.extended(command.lease_id, extended.deadline)
-            return extended
-        tries = self._tries(again=command.add is None)
-        body = self._call("/v1/extend", _written(settling.extend_body(command)), tries)
-        deadline = instants.parse(self._read(_DEADLINE, body).deadline, "deadline")
-        self._held.extended(command.lease_id, deadline)
-        return Extended(None, deadline)
+            extended = self._extensions.ask(body)
+            if isinstance(extended, AckwiseError):
+                raise extended
+        else:
+            extended = self._extend_one(body, again=command.add is None)
+        if extended.deadline is None:
+            self._held.drop(command.lease_id)
+        else:
+            self._held.extended(command.lease_id, extended.deadline)
+        return extended
 
-    def _extend_together(self, commands: list[Extend]) -> list[Extended]:
-        found: list[Extended] = []
-        for at in range(0, len(commands), settling.MOST_EXTENSIONS):
-            part = [settling.extend_body(one) for one in commands[at : at + settling.MOST_EXTENSIONS]]
-            body = self._call("/v1/extend-all", _written(settling.ExtendAllBody(part)), self._tries(again=True))
-            for one in self._read(_EXTENSIONS, body).extensions:
-                deadline = None if one.deadline is None else instants.parse(one.deadline, "deadline")
-                found.append(Extended(one.verdict, deadline))
+    def _extend_one(self, body: bytes, *, again: bool) -> Extended:
+        answer = self._read(_DEADLINE, self._call("/v1/extend", body, self._tries(again=again)))
+        return Extended(None, instants.parse(answer.deadline, "deadline"))
+
+    def _extend_together(self, bodies: list[bytes]) -> list[Extended | AckwiseError]:
+        """Each is answered for itself, also by an older server that refuses all for one, or takes only one."""
+        found: list[Extended | AckwiseError] = []
+        for at in range(0, len(bodies), settling.MOST_EXTENSIONS):
+            part = bodies[at : at + settling.MOST_EXTENSIONS]
+            body = _written(settling.ExtendAllBody(list(map(msgspec.Raw, part))))
+            try:
+                raw = self._call("/v1/extend-all", body, self._tries(again=True))
+            except BadInput:
+                found += [self._extend_alone(one) for one in part]
+            else:
+                found += map(settling.extended, self._read(_EXTENSIONS, raw).extensions)
         return found
+
+    def _extend_alone(self, body: bytes) -> Extended | AckwiseError:
+        try:
+            return self._extend_one(body, again=True)
+        except AckwiseError as problem:
+            return problem
 
     def _transaction(self, command: Transaction) -> TransactionDone:
         """What must not find itself done before is not repeated: it would. Nor what may mean somebody else by then."""
@@ -265,7 +289,12 @@ class HTTPTransport:
         again = fine and not command.required_leases and all(map(_settles_once, command.settlements))
         pushes, tries = [Minted(one) for one in command.pushes], self._tries(again=again)
         minted = msgspec.structs.replace(command, pushes=[one.push for one in pushes])
-        body = self._call("/v1/transaction", _written(settling.transaction_body(minted)), tries)
+        try:
+            body = self._call("/v1/transaction", _written(settling.transaction_body(minted)), tries)
+        except RolledBack:
+            if tries.repeated and _may_undo_itself(command.settlements):
+                raise tries.unknown(REFUSED_NOW) from None
+            raise
         done = self._read(_DONE, body)
         self._note(command.settlements, done.verdicts)
         receipts = done.receipts
@@ -424,11 +453,10 @@ def _settles_once(entry: Settlement) -> bool:
     return entry.outcome is Outcome.ACK or not isinstance(named, ByTransaction) or named.lease_id is not None
 
 
-def _may_undo_itself(command: Settle) -> bool:
+def _may_undo_itself(entries: Sequence[Settlement]) -> bool:
     """Whether a repeat of it may be refused because of what it has done: where a failure takes the messages behind it
     along, those that were acked with it are nobody's then."""
-    fails = any(one.outcome is not Outcome.ACK for one in command.entries)
-    return command.atomic and fails and len(command.entries) > 1
+    return len(entries) > 1 and any(one.outcome is not Outcome.ACK for one in entries)
 
 
 def _is_undone(command: Settle, answers: Sequence[Settled]) -> bool:

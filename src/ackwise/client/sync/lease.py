@@ -7,11 +7,11 @@ from datetime import datetime
 
 from ackwise.client.held import Held
 from ackwise.client.moments import moment
-from ackwise.client.settling import at_exit, deadline_of, verdict_of
+from ackwise.client.settling import at_exit, deadline_of, is_settled, verdict_of
 from ackwise.client.transport import Transport
 from ackwise.core.answers import Claimed, Settled
 from ackwise.core.commands import Extend, Selector, Settle, Settlement
-from ackwise.core.errors import AckwiseError
+from ackwise.core.errors import AckwiseError, LeaseLost
 from ackwise.core.limits import MICROS, Seconds, lease_micros
 from ackwise.core.outcomes import Reject, Retry
 from ackwise.core.settlement import Verdict
@@ -40,11 +40,21 @@ class Lease:
         """How many seconds it was given at first, and is given again when it is extended."""
         return self._lasts / MICROS
 
+    @property
+    def ends_itself(self) -> bool:
+        """Whether it has ended, or something of it is being settled just now, and who does that will hear what is still
+        ours: it is not lost then, even if it cannot be extended."""
+        return self.ended or self._held.is_asked(self.claimed.lease_id)
+
     def settle(self, settlement: Settlement) -> Verdict:
         """Ask for one outcome; a refusal is raised, `already` is answered."""
         if not self.claimed.lease_no:
             return Verdict.ALREADY
-        (answer,) = self._transport.send(Settle(entries=[settlement]))
+        asked = self._held.ask((settlement,))
+        try:
+            (answer,) = self._transport.send(Settle(entries=[settlement]))
+        finally:
+            self._held.answered(asked)
         self.note(settlement.selector, answer)
         return verdict_of(answer)
 
@@ -69,8 +79,13 @@ class Lease:
     def extend(self, duration: Seconds | None = None) -> datetime:
         """Hold it for `duration` seconds from now, or for as long as at first."""
         lasts = self._lasts if duration is None else lease_micros(duration)
-        answer = self._transport.send(Extend(lease_id=self.claimed.lease_id, lease=lasts))
-        self.deadline = deadline_of(answer)
+        try:
+            self.deadline = deadline_of(self._transport.send(Extend(lease_id=self.claimed.lease_id, lease=lasts)))
+        except LeaseLost as problem:
+            if is_settled(problem):
+                self.ended = True
+                self._held.drop(self.claimed.lease_id)
+            raise
         self.doubted = False
         self._held.extended(self.claimed.lease_id, self.deadline)
         return moment(self.deadline)

@@ -120,7 +120,12 @@ class MessageVerbs:
         """
         given = list(entries)
         settlements = [settling.entry(one) for one in given]
-        answers: list[Settled] = self._transport.send(Settle(entries=settlements, atomic=atomic, strict=strict))
+        asked = self._held.ask(settlements)
+        try:
+            command = Settle(entries=settlements, atomic=atomic, strict=strict)
+            answers: list[Settled] = self._transport.send(command)
+        finally:
+            self._held.answered(asked)
         targets: list[Target] = [one.selector if isinstance(one, Settlement) else one[0] for one in given]
         settling.note_all(self._held, targets, settlements, answers)
         return answers

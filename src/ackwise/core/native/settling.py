@@ -10,7 +10,7 @@ import msgspec
 from ackwise.core import limits
 from ackwise.core.answers import Extended, Settled
 from ackwise.core.commands import ByDelivery, ByKey, ByLease, Extend, Selector, Settle, Settlement, Transaction
-from ackwise.core.errors import BadInput
+from ackwise.core.errors import BadInput, LeaseLost
 from ackwise.core.messages import Receipt
 from ackwise.core.native import instants, pushing
 from ackwise.core.settlement import Outcome, Verdict
@@ -54,9 +54,9 @@ class ExtendBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class ExtendAllBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Several leases at once; each is answered for itself."""
+    """Several leases at once, each an `ExtendBody`; each is read and answered for itself."""
 
-    extensions: list[ExtendBody]
+    extensions: list[msgspec.Raw]
 
 
 class ReleaseBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -108,12 +108,14 @@ class Deadline(msgspec.Struct):
     deadline: str
 
 
-class ExtensionVerdict(msgspec.Struct):
-    """One of several: its new deadline, or why it has none."""
+class ExtensionVerdict(msgspec.Struct, omit_defaults=True):
+    """One of several: its new deadline, or why it has none, or what is wrong with it as it stands."""
 
     lease_id: str
     deadline: str | None
     verdict: Verdict | None
+    by_settling: bool = False
+    error: str | None = None
 
 
 class ExtensionVerdicts(msgspec.Struct):
@@ -208,9 +210,24 @@ def extend_body(command: Extend) -> ExtendBody:
     )
 
 
-def extension_verdict(body: ExtendBody, extended: Extended) -> ExtensionVerdict:
+def extension_verdict(lease_id: str, extended: Extended | BadInput) -> ExtensionVerdict:
+    if isinstance(extended, BadInput):
+        return ExtensionVerdict(lease_id, None, None, error=str(extended))
     deadline = None if extended.deadline is None else instants.text(extended.deadline)
-    return ExtensionVerdict(body.lease_id, deadline, extended.verdict)
+    return ExtensionVerdict(lease_id, deadline, extended.verdict, extended.by_settling)
+
+
+def not_extended(extended: Extended) -> LeaseLost:
+    how = extended.verdict.value if extended.verdict else "gone"
+    more = {"by_settling": True} if extended.by_settling else {}
+    return LeaseLost(f"invalid_lease: the lease is no longer held ({how}) and cannot be extended", verdict=how, **more)
+
+
+def extended(answer: ExtensionVerdict) -> Extended | BadInput:
+    if answer.error is not None:
+        return BadInput(answer.error)
+    deadline = None if answer.deadline is None else instants.parse(answer.deadline, "deadline")
+    return Extended(answer.verdict, deadline, answer.by_settling)
 
 
 def transaction(body: TransactionBody) -> Transaction:

@@ -173,7 +173,7 @@ def item(index: int, ack: Ack, settled: Settled, words: Words) -> Item:
         success=error is None,
         message=message,
         error=error,
-        leaseReleased=settled.lease_ended,
+        leaseReleased=settled.lease_ended and settled.verdict.settled,
         dlq=settled.reason is not None,
         noop=noop,
         retryCount=settled.failures,

@@ -146,7 +146,7 @@ def _results(plan: Plan, owners: list[int], done: TransactionDone) -> list[dict[
                     "error": None,
                     "dlq": settled.reason is not None,
                     "noop": settled.verdict is Verdict.ALREADY,
-                    "leaseReleased": settled.lease_ended,
+                    "leaseReleased": settled.lease_ended and settled.verdict.settled,
                 }
             )
         else:

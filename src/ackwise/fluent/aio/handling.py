@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ackwise.client.aio import AsyncBatch, AsyncConnection
-from ackwise.client.beside.aio import AsyncHands, AsyncWatched
+from ackwise.client.beside.aio import AsyncHands, AsyncWatched, within
 from ackwise.client.retrying import passes
 from ackwise.client.settling import reject, verdict_of
 from ackwise.core.answers import Settled
@@ -27,6 +27,8 @@ log = logging.getLogger("ackwise.fluent")
 
 RENEW_EVERY = 1.0
 PAUSE_AFTER_FAILURE = 1.0
+SHORTEST_PATIENCE = 0.5
+"""Seconds for the answer to an extension; a quarter of a lease that is longer, so that there is time for another."""
 _LOOK_AGAIN = 0.02
 
 
@@ -143,7 +145,7 @@ class AsyncHandling:
 
     def _is_over(self, batch: AsyncBatch) -> bool:
         lease = batch.lease
-        return not lease.ended and self._connection.transport.now() >= lease.deadline
+        return not lease.ends_itself and self._connection.transport.now() >= lease.deadline
 
     async def _handle(self, given: Any, batch: AsyncBatch) -> bool:
         """Whether the lease was not lost meanwhile, as far as we know."""
@@ -242,17 +244,22 @@ class AsyncHandling:
         return [(one, answer) for (one, _), answer in zip(rest, answers, strict=True)]
 
     async def _beat(self, batch: AsyncBatch) -> bool:
-        """Whether it is still ours."""
+        """Whether it is still ours. An extension without an answer is tried again while there is time."""
         lease = batch.lease
-        try:
-            if not lease.ended:
-                await (lease.keep_alive() if self._options.renew_every is None else lease.extend())
-        except LeaseLost as problem:
-            # All of it was settled meanwhile, by its transaction ids: nothing is left to lose.
-            lease.ended = lease.ended or problem.details.get("verdict") == "already"
-            return lease.ended
-        except Exception as problem:
-            log.warning("a lease of %s could not be renewed, and is tried again: %s", self._options.queue, problem)
+        extend = lease.keep_alive if self._options.renew_every is None else lease.extend
+        while not lease.ended:
+            try:
+                await within(max(SHORTEST_PATIENCE, lease.lasts / 4), extend)
+                break
+            except LeaseLost:
+                return lease.ends_itself
+            except TimeoutError:
+                log.warning("a lease of %s could not be renewed, and is tried again: no answer", self._options.queue)
+                if self._is_over(batch):
+                    return False
+            except Exception as problem:
+                log.warning("a lease of %s could not be renewed, and is tried again: %s", self._options.queue, problem)
+                break
         return True
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ackwise.client.beside.threads import Hands, Watched
+from ackwise.client.beside.threads import Hands, Watched, within
 from ackwise.client.retrying import passes
 from ackwise.client.settling import reject, verdict_of
 from ackwise.client.sync import Batch, Connection
@@ -28,6 +28,8 @@ log = logging.getLogger("ackwise.fluent")
 
 RENEW_EVERY = 1.0
 PAUSE_AFTER_FAILURE = 1.0
+SHORTEST_PATIENCE = 0.5
+"""Seconds for the answer to an extension; a quarter of a lease that is longer, so that there is time for another."""
 _LOOK_AGAIN = 0.02
 
 
@@ -144,7 +146,7 @@ class Handling:
 
     def _is_over(self, batch: Batch) -> bool:
         lease = batch.lease
-        return not lease.ended and self._connection.transport.now() >= lease.deadline
+        return not lease.ends_itself and self._connection.transport.now() >= lease.deadline
 
     def _handle(self, given: Any, batch: Batch) -> bool:
         """Whether the lease was not lost meanwhile, as far as we know."""
@@ -243,17 +245,22 @@ class Handling:
         return [(one, answer) for (one, _), answer in zip(rest, answers, strict=True)]
 
     def _beat(self, batch: Batch) -> bool:
-        """Whether it is still ours."""
+        """Whether it is still ours. An extension without an answer is tried again while there is time."""
         lease = batch.lease
-        try:
-            if not lease.ended:
-                (lease.keep_alive() if self._options.renew_every is None else lease.extend())
-        except LeaseLost as problem:
-            # All of it was settled meanwhile, by its transaction ids: nothing is left to lose.
-            lease.ended = lease.ended or problem.details.get("verdict") == "already"
-            return lease.ended
-        except Exception as problem:
-            log.warning("a lease of %s could not be renewed, and is tried again: %s", self._options.queue, problem)
+        extend = lease.keep_alive if self._options.renew_every is None else lease.extend
+        while not lease.ended:
+            try:
+                within(max(SHORTEST_PATIENCE, lease.lasts / 4), extend)
+                break
+            except LeaseLost:
+                return lease.ends_itself
+            except TimeoutError:
+                log.warning("a lease of %s could not be renewed, and is tried again: no answer", self._options.queue)
+                if self._is_over(batch):
+                    return False
+            except Exception as problem:
+                log.warning("a lease of %s could not be renewed, and is tried again: %s", self._options.queue, problem)
+                break
         return True
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Iterator
 
 import msgspec
 
 from ackwise.broker import AsyncBroker
 from ackwise.core import limits
 from ackwise.core.answers import Extended, Settled, TransactionDone
-from ackwise.core.commands import giving_back
-from ackwise.core.errors import AckwiseError, LeaseLost
+from ackwise.core.commands import Extend, giving_back
+from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.core.native import instants, settling
-from ackwise.dialects.http import Answer, Call, Route, answer
+from ackwise.dialects.http import Answer, Call, Route, answer, parse
 
 _SETTLE = msgspec.json.Decoder(settling.SettleBody)
 _EXTEND = msgspec.json.Decoder(settling.ExtendBody)
@@ -31,19 +31,23 @@ def routes(broker: AsyncBroker) -> list[Route]:
         body = await call.read(_EXTEND)
         extended: Extended = await broker.send(settling.extend(body))
         if extended.deadline is None:
-            how = extended.verdict.value if extended.verdict else "gone"
-            raise LeaseLost(f"invalid_lease: the lease is no longer held ({how}) and cannot be extended", verdict=how)
+            raise settling.not_extended(extended)
         return answer(settling.Deadline(body.lease_id, instants.text(extended.deadline)))
 
     async def extend_all(call: Call) -> Answer:
         body = await call.read(_EXTEND_ALL)
         limits.count(len(body.extensions), "extensions", least=0, most=settling.MOST_EXTENSIONS)
-        extended: list[Extended | AckwiseError] = await broker.send_all(list(map(settling.extend, body.extensions)))
-        for one in extended:
-            if isinstance(one, AckwiseError):
-                raise one
-        verdicts = map(settling.extension_verdict, body.extensions, cast(list[Extended], extended))
-        return answer(settling.ExtensionVerdicts(list(verdicts)))
+        asked = list(map(_read_extension, body.extensions))
+        answers: Iterator[Extended | AckwiseError]
+        answers = iter(await broker.send_all([one for one in asked if isinstance(one, Extend)]))
+        verdicts = []
+        for one in asked:
+            found = next(answers) if isinstance(one, Extend) else one
+            if isinstance(found, AckwiseError) and not isinstance(found, BadInput):
+                # It is the store's, and nobody's own.
+                raise found
+            verdicts.append(settling.extension_verdict(one.lease_id if isinstance(one, Extend) else "", found))
+        return answer(settling.ExtensionVerdicts(verdicts))
 
     async def release(call: Call) -> Answer:
         body = await call.read(_RELEASE)
@@ -63,3 +67,10 @@ def routes(broker: AsyncBroker) -> list[Route]:
         Route("POST", "/v1/release", release),
         Route("POST", "/v1/transaction", transaction),
     ]
+
+
+def _read_extension(body: msgspec.Raw) -> Extend | BadInput:
+    try:
+        return settling.extend(parse(_EXTEND, bytes(body)))
+    except BadInput as problem:
+        return problem

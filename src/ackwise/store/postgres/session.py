@@ -34,7 +34,7 @@ class PostgresSession:
         self._groups: dict[int, bool] = {}
         self._owned: set[int] = set()
         self._owned_before: set[int] = set()
-        self.passed_over = False
+        self._left_some = False
         self._memory = Memory(CATALOGUE - {"part_by_id"} | {"lane_of_part"}, ("lane_",))
         """For one turn. A lane's row is only read when its partition is owned, so nobody else changes it either."""
         self._names: dict[int, Row] = {}
@@ -44,12 +44,16 @@ class PostgresSession:
         self._memory.forget()
         self._owned.clear()
         self._groups.clear()
-        self.passed_over = False
+        self._left_some = False
         self._cursor.execute(how)
 
     def end(self, how: bytes = b"COMMIT") -> str:
         """Commit or roll back, and say which of the two PostgreSQL did."""
         return self._cursor.execute(how).statusmessage or ""
+
+    @property
+    def passed_over(self) -> int:
+        return 1 + len(self._owned) if self._left_some else 0
 
     def wait_at_most(self, seconds: float) -> None:
         """Wait no longer for each lock, until the transaction ends."""
@@ -69,7 +73,7 @@ class PostgresSession:
         owned = self.lock_parts(sorted(set().union(*parts.values())), skip=True)
         ours = [lease for lease in leases if parts[lease] <= owned]
         found = self.rows("leases_expired_lock", {"leases": ours, "now": params["now"]}) if ours else []
-        self.passed_over = self.passed_over or len(found) < len(leases)
+        self._left_some = self._left_some or len(found) < len(leases)
         return found
 
     def row(self, name: str, params: Params = _NONE) -> Row | None:

@@ -17,7 +17,7 @@ _NONE: Params = {}
 class SQLiteSession:
     """A session in a single-writer database: locks are implied."""
 
-    passed_over = False
+    passed_over = 0
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection

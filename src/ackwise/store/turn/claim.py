@@ -119,6 +119,7 @@ class _Claiming:
         self.parts: set[int] = set()
         self.looked_at: set[int] = set()
         self.places: dict[int, dict[int, Cursor] | None] = {}
+        self.passed_over = 0
         self.solo = False
         self.blocked: EmptyReason | None = None
         self.until: int | None = None
@@ -211,9 +212,7 @@ class _Claiming:
     def _entered(self, part: int) -> dict[int, Cursor] | None:
         """The group's places in a partition by lane, read once for each claim; None if others keep this claim out."""
         if part not in self.places:
-            if self.session.passed_over:
-                # Somebody had it when the turn dealt with leases that had run out; now nobody else has.
-                expire(self.turn, MOST_OWN_EXPIRED, self.group.id)
+            self._look_again()
             rows = self.session.rows("cursors_of_part", {"part": part, "grp": self.group.id})
             cursors = [Cursor(*row) for row in rows]
             may = self._may_enter(cursors)
@@ -221,6 +220,17 @@ class _Claiming:
             if not may:
                 self._close_doors(cursors)
         return self.places[part]
+
+    def _look_again(self) -> None:
+        """Leases that had run out were left to who had their partitions then; perhaps nobody else has them now.
+
+        Not when something is picked: what expires changes places that were read, and a grant writes those it picked.
+        """
+        if self.picked or self.session.passed_over == self.passed_over:
+            return
+        if expire(self.turn, MOST_OWN_EXPIRED, self.group.id):
+            self.places.clear()
+        self.passed_over = self.session.passed_over
 
     def _close_doors(self, cursors: list[Cursor]) -> None:
         """Free lanes beside an exclusively held one are not ready until that hold ends, which opens them again."""

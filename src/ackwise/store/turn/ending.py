@@ -22,6 +22,13 @@ SETTLED, RETURNED, BURIED = "settled", "returned", "buried"
 _WHOLE = {Verdict.ACKED: SETTLED, Verdict.DEAD: BURIED}
 
 
+def ended_by_settling(lease: Lease, *, whole: bool = False) -> bool:
+    """Whether settlements ended it: piece by piece unless it may be as a `whole`."""
+    return lease.ended_at is not None and (
+        lease.end_kind in (SETTLED, BURIED) or (whole and lease.end_kind == RETURNED)
+    )
+
+
 class Target(msgspec.Struct, frozen=True):
     """Messages [lo, hi) of a lane under a lease; `lane` None means everything the lease holds."""
 
@@ -98,7 +105,7 @@ def act(turn: Turn, target: Target, entry: Settlement) -> Settled:
     if ending is None:
         return Settled(Verdict.STALE)
     answer = ending.settle(target, entry)
-    answer.lease_ended = ending.close()
+    answer.lease_ended = ending.close() or answer.lease_ended
     return answer
 
 
@@ -149,8 +156,10 @@ class Ending:
             return Settled(Verdict.UNKNOWN)
         if not lease.live(turn.now) or not spans:
             verdict = _refusal(target, spans)
-            asks = verdict is Verdict.ALREADY and entry.outcome is Outcome.ACK
-            return Settled(verdict, unacked=asks and self._ended_otherwise(target))
+            if verdict is not Verdict.ALREADY:
+                return Settled(verdict)
+            unacked = entry.outcome is Outcome.ACK and self._ended_otherwise(target)
+            return Settled(verdict, lease_ended=ended_by_settling(lease, whole=target.lane is None), unacked=unacked)
         verdicts: dict[Verdict, int] = {}
         reason: Reason | None = None
         failures = 0

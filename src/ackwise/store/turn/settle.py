@@ -16,7 +16,7 @@ from ackwise.core.spans import Cursor, Lease
 from ackwise.store.turn import catalog, reading, rewind
 from ackwise.store.turn.catalog import GroupRow
 from ackwise.store.turn.context import Turn
-from ackwise.store.turn.ending import Ending, Target, holding, nobodys
+from ackwise.store.turn.ending import Ending, Target, ended_by_settling, holding, nobodys
 
 MANY_RUNS = 3
 Run = list[tuple[int, Target]]
@@ -221,6 +221,35 @@ def _rewound(turn: Turn, entries: list[Settlement], run: Run) -> list[Settled]:
     return [rewind.fail_lease(turn, held, lease, entries[index]) for index, _ in run]
 
 
+def went_along(turn: Turn, entries: list[Settlement], answers: list[Settled]) -> list[int]:
+    """Entries that are stale because another of them, which was done before, took them along: where a failure rewinds
+    the lane, whoever did all of it before was told that it is done."""
+    failed: dict[tuple[int, int | None], int] = {}
+    stale: list[tuple[int, Target]] = []
+    for index, (entry, answer) in enumerate(zip(entries, answers, strict=True)):
+        target = _meant(turn, entry)
+        if target is None or not target.lease.returned or not _rewinds(turn, target.lease):
+            continue
+        if answer.verdict is Verdict.STALE:
+            stale.append((index, target))
+        elif answer.verdict is Verdict.ALREADY and entry.outcome is not Outcome.ACK:
+            where = (target.lease.no, target.lane)
+            failed[where] = min(target.lo, failed.get(where, target.lo))
+    return [index for index, t in stale if failed.get((t.lease.no, t.lane), t.hi) <= t.lo]
+
+
+def _meant(turn: Turn, entry: Settlement) -> Target | None:
+    """What an entry named of its lease, whatever has become of that."""
+    if not isinstance(entry.selector, ByTransaction):
+        target = resolve(turn, entry)
+        return target if isinstance(target, Target) else None
+    place = _find_by_ids(turn, entry.selector)
+    named = None if place is None else place.named
+    if place is None or named is None or named.grp != place.group.id or not named.was_granted(place.lane, place.seq):
+        return None
+    return Target(named, place.lane, place.seq, place.seq + 1)
+
+
 def _resolved(turn: Turn, entries: list[Settlement]) -> list[Target | Settled]:
     """What all selectors mean. Deliveries of one lane under one lease differ only in what follows the last point."""
     found: list[Target | Settled] = []
@@ -277,20 +306,37 @@ def find_claim(turn: Turn, claim: ByKey) -> Lease | None:
     return turn.lease_of_claim(group.id, claim.key) if group is not None else None
 
 
-def _resolve_transaction(turn: Turn, selector: ByTransaction, *, acks: bool) -> Target | Settled:
+class _Place(msgspec.Struct, frozen=True):
+    """Where a message is that was named by its ids, for which group, and under which lease if that was named, too."""
+
+    group: GroupRow
+    named: Lease | None
+    lane: int
+    seq: int
+
+
+def _find_by_ids(turn: Turn, selector: ByTransaction) -> _Place | None:
+    """None if the group was never handed it."""
     part = turn.session.row("part_by_uuid", {"uuid": selector.partition_id})
     named = find_lease(turn, selector.lease_id) if selector.lease_id is not None else None
     group = _group_of(turn, part[1], selector.group, named) if part else None
     if part is None or group is None:
-        return Settled(Verdict.UNKNOWN)
+        return None
     cursors = [Cursor(*row) for row in turn.session.rows("cursors_of_part", {"part": part[0], "grp": group.id})]
     where = reading.find_by_transaction(turn, part[0], selector.transaction_id)
     if where is None:
         where = _held_ids(turn, part[0], group.id, cursors).get(selector.transaction_id)
     cursor = next((c for c in cursors if where is not None and c.lane == where[0]), None)
     if where is None or cursor is None or where[1] >= cursor.next:
+        return None
+    return _Place(group, named, *where)
+
+
+def _resolve_transaction(turn: Turn, selector: ByTransaction, *, acks: bool) -> Target | Settled:
+    place = _find_by_ids(turn, selector)
+    if place is None:
         return Settled(Verdict.UNKNOWN)
-    lane, seq = where
+    group, named, lane, seq = place.group, place.named, place.lane, place.seq
     spans = turn.spans("span_across", lane=lane, grp=group.id, hi=seq)
     if not spans or spans[0].lo > seq:
         # What its lease lost, to a seek for example, was not settled by it.
@@ -299,7 +345,8 @@ def _resolve_transaction(turn: Turn, selector: ByTransaction, *, acks: bool) -> 
         where_dead = {"lane": lane, "grp": group.id, "lo": seq, "hi": seq + 1}
         dropped = named is not None and named.grp == group.id and named.was_dropped(lane, seq)
         died = acks and (dropped or turn.session.row("dead_any", where_dead) is not None)
-        return Settled(Verdict.ALREADY, unacked=died)
+        ended = named is not None and named.was_granted(lane, seq) and ended_by_settling(named)
+        return Settled(Verdict.ALREADY, lease_ended=ended, unacked=died)
     holder = turn.lease(spans[0].lease) if spans[0].lease is not None else None
     if selector.unheld and selector.lease_id is None and (holder is None or not holder.live(turn.now)):
         return _unheld(turn, group, holder, lane, seq)

@@ -10,7 +10,7 @@ from ackwise.core.settlement import Outcome, Verdict
 from ackwise.store.turn import push, settle
 from ackwise.store.turn.checks import Checked, check_push
 from ackwise.store.turn.context import Turn
-from ackwise.store.turn.ending import BURIED, SETTLED
+from ackwise.store.turn.ending import ended_by_settling
 
 
 def transact(turn: Turn, command: Transaction) -> TransactionDone:
@@ -49,6 +49,8 @@ def _done_before(turn: Turn, command: Transaction, pushes: list[Checked]) -> Tra
     turn.savepoint()
     try:
         settled = settle.settle_entries(turn, command.settlements)
+        for index in settle.went_along(turn, command.settlements, settled):
+            settled[index] = Settled(Verdict.ALREADY)
         pushed = push.push_now(turn, pushes, "ok")
     finally:
         turn.undo()
@@ -84,8 +86,9 @@ def extend(turn: Turn, command: Extend) -> Extended:
     if lease is None:
         return Extended(Verdict.UNKNOWN, None)
     if not lease.live(turn.now):
-        finished = lease.end_kind in (SETTLED, BURIED) and not lease.returned and not lease.lost
-        return Extended(Verdict.ALREADY if finished else Verdict.STALE, None)
+        settled = ended_by_settling(lease) and not lease.lost
+        # One that ended before schema 5 did not note what it gave back, and says `already`.
+        return Extended(Verdict.ALREADY if settled and not lease.returned else Verdict.STALE, None, settled)
     deadline = turn.now + command.lease if command.lease is not None else lease.deadline + (command.add or 0)
     if command.keep_later:
         deadline = max(deadline, lease.deadline)

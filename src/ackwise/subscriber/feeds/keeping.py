@@ -86,7 +86,7 @@ class Keeper:
         for handover in [one for one, lease in self._left.items() if lease.deadline <= now]:
             self._give_up(handover)
         for lease in list(self._working):
-            if not lease.ended and lease.deadline <= now:
+            if lease.deadline <= now and not lease.ends_itself:
                 self._lose(lease, lost)
             elif lease not in self._extending:
                 self._extending.add(lease)
@@ -107,6 +107,8 @@ class Keeper:
             self._extending.discard(lease)
 
     def _lose(self, lease: AsyncLease, lost: Callable[[Any], None]) -> None:
+        if lease.ends_itself:
+            return
         for handover in list(self._working.get(lease, ())):
             self._give_up(handover)
             lost(handover)
