@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from ackwise.spark.sessions import session
 from ackwise.spark.startup import SWITCH
+from tests.spark import warm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,9 +49,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session. Whoever changes its settings puts them back."""
-    running = session("ackwise-tests", master="local[2]")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", str(HERE.parents[1]), prepend=os.pathsep)
+        running = session("ackwise-tests", master="local[2]", config={"spark.python.daemon.module": warm.__name__})
     yield running
     running.stop()
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without Java; the folder is its `PATH`, and has what scripts need."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "chmod", "dirname", "ls", "ps", "sh"):
+        if found := shutil.which(name):
+            (tools / name).symlink_to(found)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tools))
+    return tools
 
 
 @pytest.fixture
