@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from ackwise.spark.sessions import session
 from ackwise.spark.startup import SWITCH
+from tests.spark import warm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,10 +23,17 @@ HERE = Path(__file__).parent
 # Many sessions are started here, in processes of their own: that pays for the archive.
 os.environ.setdefault(SWITCH, "1")
 # No test runs long enough to be repaid for what Java's second compiler costs.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+for whose in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(whose, "-XX:TieredStopAtLevel=1")
 
 
-EVERYWHERE = ("jobs", "pipelines", "queries")
+SETTINGS = {
+    "spark.python.daemon.module": warm.__name__,
+    # Plans are run once here, over a few rows: to compile each takes longer.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+EVERYWHERE = ("jobs", "pipelines", "queries", "spark")
 """Folders whose tests run a session on every store; what is said of one store holds for the others nearly always."""
 ALWAYS = ("test_map.py", "test_streams.py")
 """But these are run on every store each time."""
@@ -47,9 +56,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session. Whoever changes its settings puts them back."""
-    running = session("ackwise-tests", master="local[2]")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", str(HERE.parents[1]), prepend=os.pathsep)
+        running = session("ackwise-tests", master="local[2]", config=SETTINGS)
     yield running
     running.stop()
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without Java; the folder is its `PATH`, and has what scripts need."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "chmod", "dirname", "ls", "ps", "sh"):
+        if found := shutil.which(name):
+            (tools / name).symlink_to(found)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tools))
+    return tools
 
 
 @pytest.fixture

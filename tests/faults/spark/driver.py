@@ -54,7 +54,7 @@ def main() -> None:
     # Executors of a cluster import the function from here as well, and bear the same mark.
     config = {f"spark.executorEnv.{name}": os.environ[name] for name in ("PYTHONPATH", MARK)}
     # A life is short: Java need not make the best of its code.
-    config["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
+    config["spark.driver.extraJavaOptions"] = config["spark.executor.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
     spark = session("ackwise-faults", master=job.master, config=config)
     jvm: Any = spark._jvm
     _say(job.ready, Ready(int(jvm.java.lang.ProcessHandle.current().pid())))
