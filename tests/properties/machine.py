@@ -266,7 +266,7 @@ class Machine(RuleBasedStateMachine):
         assert answer.verdict.value in verdicts
         assert answer.count == (held if answer.verdict.settled else 0)
         if answer.verdict == "already":
-            assert answer.unacked == (outcome == "ack" and lease.ended == "returned")
+            assert answer.unacked == (outcome == "ack" and lease.ended in ("returned", "buried"))
 
     @precondition(lambda self: self.handed)
     @rule(pick=picks, before=st.integers(0, 2), after=st.integers(1, 3), outcome=outcomes, delay=delays)
@@ -296,7 +296,9 @@ class Machine(RuleBasedStateMachine):
         span: dict[str, Any] = {"add" if add else "lease": seconds * MICROS}
         answer = self.do(c.Extend(lease_id=lease.lease_id, **span))
         if lease.ended or lease.deadline <= self.now:
-            assert answer.verdict == ("already" if lease.ended == "settled" else "stale")
+            settled = self.model.ended_by_settling(lease)
+            assert answer.verdict == ("already" if settled and not lease.returned else "stale")
+            assert answer.by_settling == settled
             assert answer.deadline is None
         else:
             lease.deadline = (lease.deadline if add else self.now) + seconds * MICROS

@@ -61,6 +61,10 @@ class Lease:
     lost: set[tuple[LaneKey, int]] = field(default_factory=set)
     ended: str | None = None
     """How it ended."""
+    returned: bool = False
+    """Something of it was settled so that it comes again."""
+    dropped: set[tuple[LaneKey, int]] = field(default_factory=set)
+    """What failed for good, in a queue that keeps no dead letters."""
     gone: bool = False
     """Its queue was deleted."""
 
@@ -215,7 +219,7 @@ class Model:
             return "stale" if (lane, seq) in lease.lost else "already"
         if lease.deadline <= now:
             return "stale"
-        verdict = self._apply(lease.group, lane, seq, cell, outcome, delay, now)
+        verdict = self._apply(lease, lane, seq, cell, outcome, delay, now)
         self.end_if_empty(lease, "settled")
         return verdict
 
@@ -228,12 +232,18 @@ class Model:
             return {"stale"} if lease.lost else {"already"}
         if lease.deadline <= now:
             return {"stale"}
-        verdicts = {self._apply(lease.group, lane, seq, cell, outcome, delay, now) for lane, seq, cell in held}
-        self.end_if_empty(lease, "settled" if outcome == "ack" else "returned")
+        verdicts = {self._apply(lease, lane, seq, cell, outcome, delay, now) for lane, seq, cell in held}
+        self.end_if_empty(lease, "settled" if outcome == "ack" else "buried" if verdicts == {"dead"} else "returned")
         return verdicts
 
+    def ended_by_settling(self, lease: Lease) -> bool:
+        """Message by message, or all of it at once for good."""
+        return lease.ended in ("settled", "buried") and not lease.lost
+
     def is_unacked(self, lease: Lease, lane: LaneKey, seq: int) -> bool:
-        """Whether what the lease has settled comes again, or is dead."""
+        """Whether what the lease has settled comes again, or is dead or dropped."""
+        if (lane, seq) in lease.dropped:
+            return True
         cell = self.views[lane, lease.group].cells.get(seq)
         if cell is None or cell.state != "dead":
             return cell is not None and cell.state in ("waiting", "leased")
@@ -247,13 +257,24 @@ class Model:
             return {"stale"}, 0
         held = [(seq, cell) for at, seq, cell in self.held_by(lease) if at == lane and lo <= seq < hi]
         if held and lease.deadline > now:
-            verdicts = {self._apply(lease.group, lane, seq, cell, outcome, delay, now) for seq, cell in held}
+            verdicts = {self._apply(lease, lane, seq, cell, outcome, delay, now) for seq, cell in held}
             self.end_if_empty(lease, "settled")
             return verdicts, len(held)
         lost = held or any(at == lane and lo <= seq < hi for at, seq in lease.lost)
         return {"stale" if lost else "already"}, 0
 
-    def _apply(self, group: str, lane: LaneKey, seq: int, cell: Cell, outcome: str, delay: int | None, now: int) -> str:
+    def _apply(
+        self, lease: Lease, lane: LaneKey, seq: int, cell: Cell, outcome: str, delay: int | None, now: int
+    ) -> str:
+        verdict = self._outcome(lease.group, lane, seq, cell, outcome, delay, now)
+        lease.returned = lease.returned or verdict in ("released", "retried")
+        if cell.state == "expired":
+            lease.dropped.add((lane, seq))
+        return verdict
+
+    def _outcome(
+        self, group: str, lane: LaneKey, seq: int, cell: Cell, outcome: str, delay: int | None, now: int
+    ) -> str:
         cell.lease = None
         match outcome:
             case "ack":

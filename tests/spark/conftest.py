@@ -56,9 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session. Whoever changes its settings puts them back."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PYTHONPATH", str(HERE.parents[1]), prepend=os.pathsep)
-        running = session("ackwise-tests", master="local[2]", config=SETTINGS)
+    running = session("ackwise-tests", master="local[2]", config=SETTINGS)
     yield running
     running.stop()
 
