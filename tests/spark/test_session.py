@@ -87,9 +87,7 @@ def test_a_task_that_fails_is_tried_again(spark: SparkSession) -> None:
     assert spark.range(0, 10, 1, 1).mapInArrow(fails_at_first, "id long").count() == 10
 
 
-def test_it_says_nothing_leaves_nothing_and_the_caller_decides(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_says_nothing_leaves_nothing_and_the_caller_decides(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     # PySpark sets these itself, and has done so in this process for an earlier session.
     for name in PYSPARKS_OWN:
         monkeypatch.delenv(name, raising=False)

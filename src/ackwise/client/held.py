@@ -66,10 +66,10 @@ class Held:
 
     def note(self, selector: Selector, answer: Settled) -> None:
         """Forget a lease that a settlement ended, or that turned out to be gone."""
-        lease_id = lease_of(selector) or answer.lease_id
-        gone = isinstance(selector, ByLease) and answer.verdict in _GONE
-        if lease_id is not None and (answer.lease_ended or gone):
-            self.drop(lease_id)
+        if answer.lease_ended or (isinstance(selector, ByLease) and answer.verdict in _GONE):
+            lease_id = lease_of(selector) or answer.lease_id
+            if lease_id is not None:
+                self.drop(lease_id)
 
     def release(self) -> Settle | None:
         """The command that gives everything back, or None when nothing is held."""

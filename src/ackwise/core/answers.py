@@ -139,7 +139,7 @@ class Claimed(msgspec.Struct):
         return [(g.lane, g.lo, g.hi) for g in self.grants]
 
 
-class Settled(msgspec.Struct):
+class Settled(msgspec.Struct, omit_defaults=True):
     """The answer for one settle entry: `count` messages were settled, the lease may have ended with it, or with what
     was `already` settled.
 

@@ -134,6 +134,8 @@ class Batcher(Generic[K, Item, A]):
 
     def _leave(self, key: K, mine: _Asked[Item, A]) -> None:
         """Whoever was interrupted waits no longer, and cannot lead."""
+        if mine.answer is not None and not mine.leads:
+            return
         with self._guard:
             mine.gone = True
             if mine.answer is None and mine in self._asked.get(key, ()):

@@ -61,6 +61,7 @@ _DEADLINE = msgspec.json.Decoder(settling.Deadline)
 _EXTENSIONS = msgspec.json.Decoder(settling.ExtensionVerdicts)
 _CLAIMED = msgspec.json.Decoder(claiming.Read)
 _AHEAD = msgspec.json.Decoder(claiming.ReadAhead)
+_OF_ONE = (ByDelivery, ByTransaction)
 
 
 class HTTPTransport:
@@ -442,8 +443,7 @@ class HTTPTransport:
 def _is_one_ack(command: Settle) -> bool:
     """What is sent together with the acks of other callers."""
     entries = command.entries
-    named = ByDelivery | ByTransaction
-    return len(entries) == 1 and entries[0].outcome is Outcome.ACK and isinstance(entries[0].selector, named)
+    return len(entries) == 1 and entries[0].outcome is Outcome.ACK and isinstance(entries[0].selector, _OF_ONE)
 
 
 def _settles_once(entry: Settlement) -> bool:

@@ -91,7 +91,7 @@ def settle_entries(turn: Turn, entries: list[Settlement]) -> list[Settled]:
     targets = _resolved(turn, entries)
     answers: list[Settled | None] = [t if isinstance(t, Settled) else None for t in targets]
     pairs = [(i, t) for i, t in enumerate(targets) if isinstance(t, Target)]
-    for group in _together(turn, _runs(turn, entries, pairs)):
+    for group in _acks_of_a_lane(turn, entries, pairs) or _together(turn, _runs(turn, entries, pairs)):
         for index, answer in _settle_together(turn, entries, group):
             answers[index] = answer
     _yield(turn, entries, [(i, t, a) for i, t in pairs if (a := answers[i]) is not None])
@@ -111,6 +111,19 @@ def _yield(turn: Turn, entries: list[Settlement], done: list[tuple[int, Target, 
             if entries[index].outcome is not Outcome.ACK and held is not None and lease.live(turn.now):
                 rewind.give_back_partition(turn, held, target)
             answer.lease_ended = answer.lease_ended or lease.ended_at is not None
+
+
+def _acks_of_a_lane(turn: Turn, entries: list[Settlement], pairs: list[tuple[int, Target]]) -> list[list[Run]]:
+    """All of them, if they are what acks of many callers nearly always are: of one lane, under one lease."""
+    if len(pairs) < MANY_RUNS:
+        return []
+    lease, lane = pairs[0][1].lease, pairs[0][1].lane
+    if lane is None or _rewinds(turn, lease):
+        return []
+    for index, target in pairs:
+        if target.lease is not lease or target.lane != lane or entries[index].outcome is not Outcome.ACK:
+            return []
+    return [[[pair] for pair in pairs]]
 
 
 def _runs(turn: Turn, entries: list[Settlement], pairs: list[tuple[int, Target]]) -> list[Run]:
