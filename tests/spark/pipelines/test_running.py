@@ -21,7 +21,7 @@ from ackwise.spark.pipelines.running import PipelineFailed
 from tests.spark.stores import Desk, until
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def same(order: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +80,10 @@ def test_what_ends_it_is_told_to_whoever_waits(spark: SparkSession, local_desk: 
     assert running.totals.acked == 5
 
 
-def test_a_lease_that_is_lost_in_the_middle_of_a_batch(spark: SparkSession, local_desk: Desk, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["map", "transform"])
+def test_a_lease_that_is_lost_in_the_middle_of_a_batch(
+    spark: SparkSession, local_desk: Desk, tmp_path: Path, how: str
+) -> None:
     """What was worked on under it is not settled, pushes nothing, and comes again."""
     local_desk.number(20)
     began, go = tmp_path / "began", tmp_path / "go"
@@ -91,6 +94,12 @@ def test_a_lease_that_is_lost_in_the_middle_of_a_batch(spark: SparkSession, loca
             time.sleep(0.01)
         return order
 
+    def waits_in_a_column(rows: DataFrame) -> DataFrame:
+        from pyspark.sql.functions import udf
+
+        waited = udf(lambda n: waits({"n": n})["n"], "long")
+        return rows.select("delivery_id", waited("n").alias("n"))
+
     def lose() -> None:
         try:
             until(began.exists)
@@ -100,8 +109,9 @@ def test_a_lease_that_is_lost_in_the_middle_of_a_batch(spark: SparkSession, loca
 
     losing = threading.Thread(target=lose)
     losing.start()
-    steps = pipeline(spark, local_desk.url).consume("q", "g").map(waits, returns="n long").produce("out")
-    totals = steps.run(str(tmp_path / "checkpoint"))
+    steps = pipeline(spark, local_desk.url).consume("q", "g", schema="n long" if how == "transform" else None)
+    steps = steps.transform(waits_in_a_column) if how == "transform" else steps.map(waits, returns="n long")
+    totals = steps.produce("out").run(str(tmp_path / "checkpoint"))
     losing.join()
     assert (totals.acked, totals.stale, totals.outputs, totals.dead) == (20, 20, 20, 0)
     assert local_desk.counts() == {"acked": 20}
