@@ -6,7 +6,7 @@ import asyncio
 import threading
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -62,14 +62,14 @@ def test_callers_that_ask_together_are_sent_together_and_each_gets_its_own() -> 
     assert far.sent == [("", [0]), ("", list(range(1, 30)))]
 
 
-def test_threads_that_ask_together_are_sent_together_too() -> None:
-    far = Far()
+def asked_by_threads(take: Callable[[Batches], list[Sequence[int] | AckwiseError]]) -> list[Future[int]]:
+    """Twenty callers: one whose request is under way until the others have asked."""
     inside, go = threading.Event(), threading.Event()
 
     def slow(batches: Batches) -> list[Sequence[int] | AckwiseError]:
         inside.set()
         assert go.wait(30)
-        return far.take(batches)
+        return take(batches)
 
     batcher: Batcher[str, int, int] = Batcher(slow)
     with ThreadPoolExecutor(20) as pool:
@@ -79,7 +79,13 @@ def test_threads_that_ask_together_are_sent_together_too() -> None:
         while len(batcher._asked.get("", ())) < 19:
             pass
         go.set()
-        assert [one.result(30) for one in callers] == [10 * number for number in range(20)]
+    return callers
+
+
+def test_threads_that_ask_together_are_sent_together_too() -> None:
+    far = Far()
+    callers = asked_by_threads(far.take)
+    assert [one.result() for one in callers] == [10 * number for number in range(20)]
     assert [len(items) for _, items in far.sent] == [1, 19]
 
 
@@ -128,22 +134,7 @@ def test_each_is_told_of_it_by_an_error_of_its_own() -> None:
 
 
 def test_a_thread_is_told_of_it_by_an_error_of_its_own() -> None:
-    inside, go = threading.Event(), threading.Event()
-
-    def slow(batches: Batches) -> list[Sequence[int] | AckwiseError]:
-        inside.set()
-        assert go.wait(30)
-        return [Overloaded("no")]
-
-    batcher: Batcher[str, int, int] = Batcher(slow)
-    with ThreadPoolExecutor(20) as pool:
-        callers = [pool.submit(batcher.ask, "", 0)]
-        assert inside.wait(30)
-        callers += [pool.submit(batcher.ask, "", number) for number in range(1, 20)]
-        while len(batcher._asked.get("", ())) < 19:
-            pass
-        go.set()
-        told = [one.exception(30) for one in callers]
+    told = [one.exception() for one in asked_by_threads(lambda batches: [Overloaded("no")])]
     assert [str(one) for one in told] == ["no"] * 20
     assert len(set(map(id, told))) == 20
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
+from ackwise.store.clock import ManualClock
 from ackwise.store.postgres import PostgresStore
 from tests.pg import FACTORIES
 
@@ -38,6 +39,22 @@ def opened(url: str) -> Iterator[Opener]:
     finally:
         for store in stores:
             store.close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(url: str, clock: ManualClock) -> Iterator[PostgresStore]:
+    """One with a clock of the test's own; afterwards it must pass the audit."""
+    made = PostgresStore(url, clock=clock)
+    yield made
+    try:
+        assert made.audit() == []
+    finally:
+        made.close()
 
 
 @pytest.fixture

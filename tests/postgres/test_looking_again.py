@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from psycopg import Connection
 
@@ -22,21 +20,6 @@ from tests.postgres.support import claim, push, settle_lease
 from tests.postgres.test_apart import lock_partition
 
 NOTHING: Params = {}
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def store(url: str, clock: ManualClock) -> Iterator[PostgresStore]:
-    made = PostgresStore(url, clock=clock)
-    yield made
-    try:
-        assert made.audit() == []
-    finally:
-        made.close()
 
 
 @pytest.fixture

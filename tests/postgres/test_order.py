@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -18,21 +17,6 @@ from ackwise.store.postgres import PostgresStore
 from tests.postgres.conftest import Raw
 from tests.postgres.support import PATIENCE, claim, push, settle_lease, until
 from tests.postgres.test_apart import lock_partition
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def store(url: str, clock: ManualClock) -> Iterator[PostgresStore]:
-    made = PostgresStore(url, clock=clock)
-    yield made
-    try:
-        assert made.audit() == []
-    finally:
-        made.close()
 
 
 def item(body: str, priority: int) -> NewMessage:
