@@ -95,6 +95,7 @@ def entry(
     delay: float | None = None,
     error: str | None = None,
     error_type: str | None = None,
+    trace: str | None = None,
 ) -> c.Settlement:
     """A settle entry for a delivery, a delivery id or any selector."""
     if isinstance(selector, Delivery):
@@ -107,6 +108,7 @@ def entry(
         delay=None if delay is None else round(delay * MICROS),
         error=error,
         error_type=error_type,
+        trace=trace,
     )
 
 

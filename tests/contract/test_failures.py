@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ackwise.core import commands as c
+from ackwise.core.errors import BadInput
 from ackwise.core.limits import MICROS
 from ackwise.core.policy import Backoff, GroupPolicy
 from tests.contract.support import Desk, counts
@@ -204,6 +205,26 @@ def test_a_dead_message_tells_its_story(desk: Desk) -> None:
     story = [(line["event"], line["owner"]) for line in letter.history]
     assert story == [("release", "one"), ("lease_expiry", "two"), ("retry", "three")]
     assert (letter.deliveries, letter.transaction_id, letter.payload) == (3, "t", b"a")
+
+
+def test_where_it_failed_last_is_kept(desk: Desk) -> None:
+    desk.configure(retry_limit=3)
+    desk.push("a")
+    desk.retry(desk.take(), error="bad", trace="first")
+    desk.retry(desk.take(), error="bad", trace="x" * 5000 + "second\0\ud800")
+    desk.reject(desk.take(), error="enough")
+    (letter,) = desk.dead()
+    first, second, third = letter.history
+    assert "trace" not in first
+    assert str(second["trace"]) == "x" * 1992 + "second\ufffd?"
+    assert "trace" not in third
+
+
+def test_a_trace_is_text(desk: Desk) -> None:
+    desk.push("a")
+    with pytest.raises(BadInput, match="trace must be a string, not int"):
+        desk.retry(taken := desk.take(), trace=7)
+    assert desk.ack(taken) == ["acked"]
 
 
 def test_expiry_of_many_is_bounded_per_sweep_and_finishes(desk: Desk) -> None:

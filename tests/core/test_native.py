@@ -80,6 +80,7 @@ settlements = st.builds(
     delay=st.none() | micros,
     error=st.none() | names,
     error_type=st.none() | names,
+    trace=st.none() | names,
 )
 
 
@@ -151,7 +152,7 @@ def test_claims(claim: Claim) -> None:
 
 def test_every_field_of_a_command_goes_over() -> None:
     """A field that is added to the core has to be added here, or it is silently lost on its way."""
-    carried = {Push: 3, Claim: 21, Settlement: 6, Settle: 3, Extend: 5, Transaction: 6, NewMessage: 7, PlainBatch: 5}
+    carried = {Push: 3, Claim: 21, Settlement: 7, Settle: 3, Extend: 5, Transaction: 6, NewMessage: 7, PlainBatch: 5}
     assert {kind: len(kind.__struct_fields__) for kind in carried} == carried
 
 

@@ -209,6 +209,9 @@ def test_wish_8_a_dead_letter_says_why(app: App, run: Run) -> None:
         assert (letter.reason, letter.error, letter.error_type) == ("retry_limit", "'customer 7'", "KeyError")
         assert (letter.failures, letter.deliveries, letter.headers) == (2, 2, {"source": "web"})
         assert [(one["event"], one["error"]) for one in letter.history] == [("retry", "'customer 7'")] * 2
+        first, last = letter.history
+        assert "trace" not in first
+        assert 'raise KeyError("customer 7")' in str(last["trace"]).splitlines()[-1]
 
     run(app, job)
 

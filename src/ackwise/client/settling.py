@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -15,6 +16,8 @@ from ackwise.core.outcomes import Reject, Retry
 from ackwise.core.settlement import Outcome, Verdict
 
 LONGEST_ERROR = 8192
+LONGEST_TRACE = 2000
+TRACED_CALLS = 5
 
 
 class Settleable(Protocol):
@@ -77,12 +80,14 @@ def asked(selector: Selector, ask: Ask) -> Settlement:
 def retry(selector: Selector, delay: Seconds | None, error: str | BaseException | None) -> Settlement:
     wait = None if delay is None else limits.micros(delay, "delay")
     text, kind = _told(error)
-    return Settlement(selector=selector, outcome=Outcome.RETRY, delay=wait, error=text, error_type=kind)
+    return Settlement(
+        selector=selector, outcome=Outcome.RETRY, delay=wait, error=text, error_type=kind, trace=_traced(error)
+    )
 
 
 def reject(selector: Selector, reason: str | BaseException | None) -> Settlement:
     text, kind = _told(reason)
-    return Settlement(selector=selector, outcome=Outcome.REJECT, error=text, error_type=kind)
+    return Settlement(selector=selector, outcome=Outcome.REJECT, error=text, error_type=kind, trace=_traced(reason))
 
 
 def at_exit(selector: Selector, problem: BaseException | None) -> Settlement:
@@ -94,6 +99,14 @@ def at_exit(selector: Selector, problem: BaseException | None) -> Settlement:
             return asked(selector, problem)
         case _:
             return Settlement(selector=selector, outcome=Outcome.RELEASE)
+
+
+def _traced(error: str | BaseException | None) -> str | None:
+    """Where it was raised, innermost last."""
+    if not isinstance(error, BaseException) or error.__traceback__ is None:
+        return None
+    lines = "".join(traceback.format_tb(error.__traceback__, -TRACED_CALLS))
+    return limits.text(lines[-LONGEST_TRACE:], "trace", LONGEST_TRACE)
 
 
 def _told(error: str | BaseException | None) -> tuple[str | None, str | None]:

@@ -117,6 +117,8 @@ class Settlement(msgspec.Struct, kw_only=True):
     delay: int | None = None
     error: str | None = None
     error_type: str | None = None
+    trace: str | None = None
+    """Where it failed: the innermost lines of a traceback. The history keeps it of the newest failure."""
     undecodable: bool = False
     """With `reject`: nobody could read the message."""
 

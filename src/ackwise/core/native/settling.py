@@ -28,6 +28,7 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     delay_seconds: float | None = None
     error: str | None = None
     error_type: str | None = None
+    trace: str | None = None
     undecodable: bool = False
 
 
@@ -132,6 +133,7 @@ def settlement(entry: Entry) -> Settlement:
         delay=delay,
         error=entry.error,
         error_type=entry.error_type,
+        trace=entry.trace,
         undecodable=entry.undecodable,
     )
 
@@ -157,6 +159,7 @@ def entry(settlement: Settlement) -> Entry:
         delay_seconds=None if settlement.delay is None else settlement.delay / limits.MICROS,
         error=settlement.error,
         error_type=settlement.error_type,
+        trace=settlement.trace,
         undecodable=settlement.undecodable,
     )
 

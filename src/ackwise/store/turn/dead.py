@@ -24,14 +24,21 @@ from ackwise.store.turn.context import Turn
 MOST_HISTORY = 20
 LONGEST_ERROR = 8192
 LONGEST_NOTE = 500
+LONGEST_TRACE = 2000
 MOST_NAMED = 100
 """Dead letters that a settlement names in its answer."""
 
 
-def add_history(history: str, at: int, event: str, owner: str | None, error: str | None) -> str:
-    """One more line of a delivery's story; only the newest are kept."""
+def add_history(
+    history: str, at: int, event: str, owner: str | None, error: str | None, trace: str | None = None
+) -> str:
+    """One more line of a delivery's story; only the newest are kept, and of the newest trace alone."""
     lines = msgspec.json.decode(history) if history else []
     line = {"at": at, "event": event, "owner": owner, "error": limits.text(error or "", "error", LONGEST_NOTE)}
+    if trace:
+        for earlier in lines:
+            earlier.pop("trace", None)
+        line["trace"] = limits.text(trace[-LONGEST_TRACE:], "trace", LONGEST_TRACE)
     return msgspec.json.encode([*lines, line][-MOST_HISTORY:]).decode()
 
 

@@ -218,7 +218,9 @@ class Ending:
             self._spans.replace(span, rest)
             return Verdict.ACKED, None, piece.fails
         fate = _fate(turn, held.policy, attempt_of(lease, piece), entry)
-        piece.history = dead.add_history(piece.history, turn.now, entry.outcome.value, lease.owner, entry.error)
+        piece.history = dead.add_history(
+            piece.history, turn.now, entry.outcome.value, lease.owner, entry.error, entry.trace
+        )
         self._spans.replace(span, finish(cursor, piece, rest, fate))
         if fate.state is State.WAITING:
             self._returned = True

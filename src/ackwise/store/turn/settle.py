@@ -29,8 +29,8 @@ def check(command: Settle) -> None:
 
 
 def _plain_ack(entry: Settlement) -> bool:
-    given = entry.delay is not None or entry.error is not None or entry.error_type is not None or entry.undecodable
-    return entry.outcome is Outcome.ACK and not given
+    told = entry.error is not None or entry.error_type is not None or entry.trace is not None
+    return entry.outcome is Outcome.ACK and not (told or entry.delay is not None or entry.undecodable)
 
 
 def check_entry(entry: Settlement) -> None:
@@ -42,7 +42,7 @@ def check_entry(entry: Settlement) -> None:
         limits.count(entry.delay, "delay", least=0, most=round(limits.MAX_DELAY_SECONDS * limits.MICROS))
     if entry.undecodable and entry.outcome is not Outcome.REJECT:
         raise BadInput("only a reject says that a message is undecodable")
-    for what, text in (("error", entry.error), ("error_type", entry.error_type)):
+    for what, text in (("error", entry.error), ("error_type", entry.error_type), ("trace", entry.trace)):
         if text is not None and not isinstance(text, str):
             raise BadInput(f"{what} must be a string, not {type(text).__name__}")
     match entry.selector:
