@@ -167,6 +167,28 @@ def test_a_transaction_that_sent_messages_back_finds_itself_done(
     assert desk.everything() == before
 
 
+def test_a_transaction_that_sent_a_whole_lease_back_finds_itself_done(desk: Desk, held: list[Delivery]) -> None:
+    again = strictly([entry(c.ByLease(held[0].lease_id), "retry")], "a")
+    desk.do(again)
+    before = desk.everything()
+    assert [answer.verdict for answer in desk.do(again).settled] == ["already"]
+    assert desk.everything() == before
+
+
+def test_acks_of_what_went_back_with_another_failure_were_not_done_before(desk: Desk, held: list[Delivery]) -> None:
+    desk.ack(held[0])
+    desk.retry(held[1])
+    before = desk.everything()
+    for asks in (
+        [entry(c.ByLease(held[0].lease_id))],
+        [entry(c.ByLease(held[0].lease_id), "retry")],
+        [entry(held[0], "retry"), entry(held[2])],
+    ):
+        with pytest.raises(RolledBack):
+            desk.do(strictly(asks))
+    assert desk.everything() == before
+
+
 @pytest.mark.parametrize("rewinds", [True, False])
 def test_what_ran_out_did_not_go_back_with_a_failure(desk: Desk, held: list[Delivery], rewinds: bool) -> None:
     """Its lease was lost, so this transaction was not done before: neither when nothing of it failed, nor where a

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 import ackwise
+from ackwise.core.errors import Draining
 from ackwise.store.clock import ManualClock
 from ackwise.subscriber import AckPolicy, App, Message
+from ackwise.subscriber.feeds.broker import BrokerFeed
 from tests.client.flaky import Flaky
 from tests.server.running import Running
 from tests.subscriber.conftest import PATIENCE, until
@@ -545,5 +547,78 @@ def test_an_app_that_somebody_else_started_is_not_run_nor_stopped_by_that(live: 
             with pytest.raises(RuntimeError, match="already"):
                 await live.run()
             assert await live.ready()
+
+    go(job)
+
+
+@pytest.mark.parametrize("how", ["exits", "stops"])
+def test_what_waits_is_not_begun_when_a_handler_ends_it_all(live: App, how: str) -> None:
+    """Not even by a worker that nobody else gets a turn beside."""
+    begun: list[int] = []
+
+    @live.subscriber("q", concurrency=2, prefetch=50, retry_limit=1)
+    async def handle(number: int) -> None:
+        begun.append(number)
+        if len(begun) == 5:
+            if how == "exits":
+                raise SystemExit(3)
+            await live.stop(PATIENCE)
+
+    async def job() -> None:
+        async with ackwise.connect_async(live.url, clock=live.clock) as queue:
+            await queue.push_many("q", range(40))
+            with contextlib.suppress(SystemExit):
+                await live.run()
+            (row,) = await queue.groups("q")
+            dead = int(how == "exits")
+            assert len(begun) == 5
+            assert (row.acked, row.dead, row.lag, row.leases) == (5 - dead, dead, 35, 0)
+
+    try:
+        go(job)
+    except SystemExit:
+        assert how == "exits"
+
+
+@pytest.mark.parametrize("how", ["start", "run"])
+def test_a_handler_that_stops_its_app_while_that_still_starts(
+    live: App, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """It has its grace, and nothing is left of the subscription that was just being opened."""
+    ended: list[str] = []
+    stopping, opened = asyncio.Event(), BrokerFeed.open
+
+    async def slow(feed: BrokerFeed) -> None:
+        await opened(feed)
+        if feed._subscription.queue == "second":
+            await stopping.wait()
+
+    monkeypatch.setattr(BrokerFeed, "open", slow)
+
+    @live.subscriber("first")
+    async def first(number: int) -> None:
+        await live.stop(PATIENCE)
+        stopping.set()
+        await asyncio.sleep(0.05)
+        ended.append("first")
+
+    @live.subscriber("second")
+    async def second(number: int) -> None:
+        ended.append("second")
+
+    async def job() -> None:
+        before = others()
+        async with ackwise.connect_async(live.url, clock=live.clock) as queue:
+            await queue.push("first", 1)
+            await queue.push("second", 1)
+            if how == "run":
+                await live.run(grace=PATIENCE)
+            else:
+                with pytest.raises(Draining, match="stopped while it started"):
+                    await live.start()
+            await live.stop()
+            assert ended == ["first"]
+            assert (await queue.groups("first"))[0].acked == 1
+        assert others() <= before
 
     go(job)

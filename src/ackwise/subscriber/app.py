@@ -14,7 +14,7 @@ from typing import Any
 
 from ackwise.client.moments import moment, seconds
 from ackwise.connect import URL
-from ackwise.core.errors import BadInput
+from ackwise.core.errors import BadInput, Draining
 from ackwise.core.limits import Seconds
 from ackwise.store.clock import Clock, ManualClock
 from ackwise.subscriber import asyncapi, health, tracing
@@ -121,11 +121,23 @@ class App(Router):
             for subscription in self.subscriptions:
                 consumer = Consumer(self, subscription, self.link().feed(subscription))
                 await consumer.start()
+                await self._refuse_if_stopped(consumer)
                 self._consumers.append(consumer)
         except BaseException:
-            await self._stop(0.0)
+            if self._stopped is not None:
+                await self._stopped.wait()
+            elif self._over is None or not self._over.is_set():
+                # Else `run` was told to stop, and knows how long that may take.
+                await self._stop(0.0)
             raise
         self.started = True
+
+    async def _refuse_if_stopped(self, late: Consumer) -> None:
+        """A handler that runs already may have stopped the app meanwhile, and with it those that it had then."""
+        if self._stopped is not None or self._link is None:
+            late.stop_taking()
+            await late.stop(0.0)
+            raise Draining("the app was stopped while it started")
 
     async def connect(self) -> None:
         """Be able to publish, without taking messages."""
@@ -223,6 +235,9 @@ class App(Router):
             await self.stop(self._grace)
             raise problem
 
+        for consumer in self._consumers:
+            # Now: a worker that finds something waiting begins it before any other task has its turn.
+            consumer.stop_taking()
         if self._exiting is None or self._exiting.done():
             self._exiting = asyncio.create_task(drained(), name="ackwise-exit")
             # Out of a task it ends the loop, and whoever runs that: nobody needs to hear of it again.

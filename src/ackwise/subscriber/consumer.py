@@ -65,6 +65,8 @@ class Consumer:
 
     def stop_taking(self) -> None:
         self._feed.stop()
+        if self._workers is not None:
+            self._workers.give_back()
 
     def hurry(self, grace: float = 0.0) -> None:
         if self._workers is not None:

@@ -91,7 +91,7 @@ class Workers:
         self._here.add(handover)
         self._waiting.put_nowait(handover)
         if self._resting == self._subscription.concurrency:
-            self._give_back()
+            self.give_back()
 
     def no_more(self) -> None:
         """Nothing will be put any more."""
@@ -142,7 +142,7 @@ class Workers:
         keep from others who could begin at once. So would all of us: then what waits goes back."""
         self._resting += 1
         if self._resting == self._subscription.concurrency:
-            self._give_back()
+            self.give_back()
         try:
             while self._left_in_threads() >= self._resting:
                 await asyncio.sleep(_LOOK_AGAIN)
@@ -184,7 +184,7 @@ class Workers:
     async def drain(self, grace: float, unsettled: Callable[[], bool]) -> None:
         """Give back what was not begun, let the rest finish for `grace` seconds, and what is still to be settled be
         settled; cancel what is left."""
-        self._give_back()
+        self.give_back()
         self._latest = min(self._latest, self._loop.time() + grace)
         try:
             with suppress(TimeoutError):
@@ -213,7 +213,8 @@ class Workers:
         if self._grace is not None and not self._grace.expired() and not self._ending:
             self._grace.reschedule(self._latest)
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
+        """What waits, to whoever can begin it."""
         if self._subscription.acked_first:
             # Nobody would ever have it again.
             return

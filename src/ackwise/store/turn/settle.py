@@ -16,7 +16,7 @@ from ackwise.core.spans import Cursor, Lease
 from ackwise.store.turn import catalog, reading, rewind
 from ackwise.store.turn.catalog import GroupRow
 from ackwise.store.turn.context import Turn
-from ackwise.store.turn.ending import Ending, Target, ended_by_settling, holding, nobodys
+from ackwise.store.turn.ending import BURIED, RETURNED, Ending, Target, ended_by_settling, holding, nobodys
 
 MANY_RUNS = 3
 Run = list[tuple[int, Target]]
@@ -238,17 +238,35 @@ def went_along(turn: Turn, entries: list[Settlement], answers: list[Settled]) ->
     """Entries that are stale because another of them, which was done before, took them along: where a failure rewinds
     the lane, whoever did all of it before was told that it is done."""
     failed: dict[tuple[int, int | None], int] = {}
-    stale: list[tuple[int, Target]] = []
+    stale: list[tuple[int, Target, Settlement]] = []
     for index, (entry, answer) in enumerate(zip(entries, answers, strict=True)):
         target = _meant(turn, entry)
         if target is None or not target.lease.returned or not _rewinds(turn, target.lease):
             continue
         if answer.verdict is Verdict.STALE:
-            stale.append((index, target))
-        elif answer.verdict is Verdict.ALREADY and entry.outcome is not Outcome.ACK:
+            stale.append((index, target, entry))
+        elif answer.verdict is Verdict.ALREADY and _took_along(entry, target):
             where = (target.lease.no, target.lane)
             failed[where] = min(target.lo, failed.get(where, target.lo))
-    return [index for index, t in stale if failed.get((t.lease.no, t.lane), t.hi) <= t.lo]
+    return [index for index, target, entry in stale if _was_taken_along(entry, target, failed)]
+
+
+def _took_along(entry: Settlement, target: Target) -> bool:
+    """Whether what was granted behind it went back: not if it was acked before another one failed."""
+    lane, lease = target.lane, target.lease
+    behind = (max(lo, target.hi) for where, lo, hi in lease.granted if where == lane and hi > target.hi)
+    following = next(behind, None)
+    if entry.outcome is Outcome.ACK or lane is None or following is None:
+        return False
+    return lease.was_lost(lane, following)
+
+
+def _was_taken_along(entry: Settlement, target: Target, failed: dict[tuple[int, int | None], int]) -> bool:
+    if target.lane is None:
+        # All of the lease failed at once: each partition lost what was behind its first message.
+        return entry.outcome is not Outcome.ACK and target.lease.end_kind in (RETURNED, BURIED)
+    first = failed.get((target.lease.no, target.lane))
+    return first is not None and first <= target.lo
 
 
 def _meant(turn: Turn, entry: Settlement) -> Target | None:
