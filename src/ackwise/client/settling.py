@@ -15,8 +15,6 @@ from ackwise.core.native.settling import not_extended
 from ackwise.core.outcomes import Reject, Retry
 from ackwise.core.settlement import Outcome, Verdict
 
-LONGEST_ERROR = 8192
-LONGEST_TRACE = 2000
 TRACED_CALLS = 5
 
 
@@ -106,13 +104,13 @@ def _traced(error: str | BaseException | None) -> str | None:
     if not isinstance(error, BaseException) or error.__traceback__ is None:
         return None
     lines = "".join(traceback.format_tb(error.__traceback__, -TRACED_CALLS))
-    return limits.text(lines[-LONGEST_TRACE:], "trace", LONGEST_TRACE)
+    return limits.text(lines[-limits.LONGEST_TRACE :], "trace", limits.LONGEST_TRACE)
 
 
 def _told(error: str | BaseException | None) -> tuple[str | None, str | None]:
     if isinstance(error, BaseException):
-        return limits.text(str(error), "error", LONGEST_ERROR), type(error).__qualname__
-    return (None if error is None else limits.text(error, "error", LONGEST_ERROR)), None
+        return limits.text(str(error), "error", limits.LONGEST_ERROR), type(error).__qualname__
+    return (None if error is None else limits.text(error, "error", limits.LONGEST_ERROR)), None
 
 
 def verdict_of(answer: Settled) -> Verdict:

@@ -28,7 +28,6 @@ _EACH = (
     "Each acknowledgment must have a valid transactionId string",
     "Each acknowledgment must have a valid partitionId string to ensure message uniqueness",
 )
-LONGEST_ERROR = 8192
 MOST_ACKS = 10_000
 
 _OUTCOMES = {
@@ -97,7 +96,7 @@ def settlement_of(ack: Ack, group: str | None, words: Words) -> Settlement:
         ),
         outcome=outcome_of(ack.status, words),
         delay=None if ack.delaySeconds is None else limits.micros(ack.delaySeconds, "delaySeconds"),
-        error=ack.error[:LONGEST_ERROR] if isinstance(ack.error, str) else None,
+        error=ack.error[: limits.LONGEST_ERROR] if isinstance(ack.error, str) else None,
     )
 
 

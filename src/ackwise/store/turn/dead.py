@@ -22,9 +22,7 @@ from ackwise.store.turn.checks import check_push
 from ackwise.store.turn.context import Turn
 
 MOST_HISTORY = 20
-LONGEST_ERROR = 8192
 LONGEST_NOTE = 500
-LONGEST_TRACE = 2000
 MOST_NAMED = 100
 """Dead letters that a settlement names in its answer."""
 
@@ -38,7 +36,7 @@ def add_history(
     if trace:
         for earlier in lines:
             earlier.pop("trace", None)
-        line["trace"] = limits.text(trace[-LONGEST_TRACE:], "trace", LONGEST_TRACE)
+        line["trace"] = limits.text(trace[-limits.LONGEST_TRACE :], "trace", limits.LONGEST_TRACE)
     return msgspec.json.encode([*lines, line][-MOST_HISTORY:]).decode()
 
 
@@ -59,7 +57,7 @@ def bury(turn: Turn, queue: QueueRow, group: GroupRow, cursor: Cursor, burials: 
     messages = {message.seq: message for message in reading.messages(turn.session, cursor.lane, ranges)}
     rows = []
     for one in burials:
-        error = limits.text(one.error, "error", LONGEST_ERROR)
+        error = limits.text(one.error, "error", limits.LONGEST_ERROR)
         etype = limits.text(one.error_type, "error_type", LONGEST_NOTE)
         for message in (messages[seq] for seq in range(one.span.lo, one.span.hi) if seq in messages):
             uuid = uuid_text(turn.new_uuid())
