@@ -73,8 +73,8 @@ MUTANTS = (
     Mutant(
         "extend revives",
         "store/turn/transaction.py",
-        "    if not lease.live(turn.now):\n        finished",
-        "    if lease.ended_at is not None:\n        finished",
+        "    if not lease.live(turn.now):\n        settled",
+        "    if lease.ended_at is not None:\n        settled",
     ),
     Mutant(
         "cursor moved too far",
