@@ -5,7 +5,7 @@ ARGS ?=
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv clients demo test lint bench faults mutants serve
+.PHONY: help venv clients browser demo test lint bench faults mutants serve
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,7 +21,10 @@ clients: venv ## the official Queen clients that the tests drive, each in an env
 demo: venv ## 20,000 orders, 1 % poison, through a Spark pipeline, with a dead-letter report
 	$(BIN)/python -m ackwise.demo
 
-test: clients ## lint, and every test; ARGS="-k name" goes to pytest
+browser: venv ## a Chromium for the browser tests: the one on the PATH, or apt's
+	@$(BIN)/python tools/browser.py
+
+test: clients browser ## lint, and every test; ARGS="-k name" goes to pytest
 	$(BIN)/python tools/run_tests.py $(ARGS)
 
 lint: venv ## ruff, mypy and import-linter

@@ -25,7 +25,7 @@ def store_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def server(store_url: str) -> Iterator[Running]:
-    with Running(store_url, max_body=1 << 20, max_connections=20) as made:
+    with Running(store_url, max_body=1 << 20, max_connections=20, peer_share=1) as made:
         yield made
 
 
@@ -135,13 +135,95 @@ def test_connections_beyond_the_limit_are_told_to_come_again(server: Running) ->
         wire.close()
 
 
+def test_one_address_cannot_take_every_connection(store_url: str) -> None:
+    with Running(store_url, max_connections=10) as server:
+        wires = [Wire(server.address) for _ in range(5)]
+        for wire in wires:
+            wire.ask("GET", "/livez")
+            assert wire.reply() is not None
+        with Wire(server.address) as late:
+            assert told(late.reply(), 503, "too_many_connections")
+            assert late.closed()
+        with Wire(server.address, source="127.0.0.2") as other:
+            other.ask("GET", "/livez")
+            answer = other.reply()
+            assert answer is not None
+            assert answer.status == 200
+        for wire in wires:
+            wire.close()
+        nobody_left(server)
+        with Wire(server.address) as again:
+            again.ask("GET", "/livez")
+            answer = again.reply()
+            assert answer is not None
+            assert answer.status == 200
+
+
+def test_a_closed_websocket_frees_its_place(store_url: str) -> None:
+    head = b"GET /mew/events?session=s HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
+    head += b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    with Running(store_url, max_connections=2) as server:
+        for _ in range(3):
+            with Wire(server.address) as wire:
+                wire.send(head)
+                answer = wire.reply()
+                assert answer is not None
+                assert answer.status == 101
+                with Wire(server.address) as second:
+                    assert told(second.reply(), 503, "too_many_connections")
+            nobody_left(server)
+
+
 # patience
+
+
+def trickle(server: Running, wires: list[Wire]) -> set[int]:
+    """Send each connection a byte of its body again and again until every one is answered; the statuses."""
+    statuses: set[int] = set()
+    deadline = time.monotonic() + 20
+    waiting = list(wires)
+    while waiting:
+        assert time.monotonic() < deadline, f"{len(waiting)} trickling bodies keep their connections"
+        for wire in list(waiting):
+            wire.socket.settimeout(0.02)
+            try:
+                wire.send(b" ")
+                if (data := wire.socket.recv(1000)) == b"":
+                    raise ConnectionError
+                elif data.startswith(b"HTTP/1.1 "):
+                    statuses.add(int(data.split()[1]))
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                waiting.remove(wire)
+                wire.close()
+    return statuses
+
+
+def test_trickling_bodies_lose_their_connections(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "BODY_PATIENCE", SHORT)
+    with Running(store_url, max_connections=20, peer_share=1) as server:
+        wires = [Wire(server.address) for _ in range(20)]
+        for wire in wires:
+            wire.send(request("POST", "/api/v1/push", None, "content-length: 100000"))
+        assert trickle(server, wires) == {408}
+        nobody_left(server)
+        assert pushed(server) == []
+
+
+def test_a_body_that_trickles_after_its_answer_is_cut(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "REST_PATIENCE", SHORT)
+    with Running(store_url, max_body=1000) as server:
+        wire = Wire(server.address)
+        wire.send(request("POST", "/api/v1/push", None, "content-length: 100000"))
+        assert trickle(server, [wire]) == {413}
+        nobody_left(server)
 
 
 def test_half_a_head_is_given_up(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "HEADER_PATIENCE", SHORT)
     with Running(store_url) as server, Wire(server.address) as wire:
-        wire.send(b"POST /api/v1/push HTTP/1.1\r\nhost: test\r\nconte")
+        wire.send(b"POST /api/v1/push HTTP/1.1\r\nhost: localhost\r\nconte")
         assert told(wire.reply(), 408, "request_timeout")
         assert wire.closed()
 
@@ -291,8 +373,8 @@ def test_a_client_may_ask_to_close(server: Running) -> None:
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"\x00" * 100,
         b"GET\r\n\r\n",
-        b"BREW /pot HTTP/1.1\r\nhost: test\r\n\r\n",
-        b"GET /health HTTP/9.9\r\nhost: test\r\n\r\n",
+        b"BREW /pot HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET /health HTTP/9.9\r\nhost: localhost\r\n\r\n",
         b"GET /health HTTP/1.1\r\nno colon\r\n\r\n",
         b"POST /api/v1/push HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
         b"POST /api/v1/push HTTP/1.1\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",

@@ -23,8 +23,8 @@ class Reply(NamedTuple):
 class Wire:
     """One connection."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(address, PATIENCE)
+    def __init__(self, address: tuple[str, int], source: str = "") -> None:
+        self.socket = socket.create_connection(address, PATIENCE, (source, 0) if source else None)
         self._file = self.socket.makefile("rb")
 
     def send(self, data: bytes) -> None:
@@ -70,7 +70,7 @@ class Wire:
 
 
 def request(method: str, path: str, body: bytes | None = None, *headers: str) -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", "host: test", *headers]
+    lines = [f"{method} {path} HTTP/1.1", "host: 127.0.0.1", *headers]
     if body is not None:
         lines.append(f"content-length: {len(body)}")
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")

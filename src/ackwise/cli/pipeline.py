@@ -104,7 +104,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _ship(spark: SparkSession, module: str, files: Iterable[Path]) -> None:
     """Workers run elsewhere and import functions by name: what is in this folder goes to them."""
-    from ackwise.spark.cache import temporary
+    from ackwise.spark.cache import make_private, temporary
 
     top = module.partition(".")[0]
     here = Path.cwd()
@@ -117,7 +117,7 @@ def _ship(spark: SparkSession, module: str, files: Iterable[Path]) -> None:
     elif (here / top / "__init__.py").is_file():
         # Workers fetch it when they start, which may be late: it stays until we end.
         folder = temporary()
-        folder.mkdir(exist_ok=True)
+        make_private(folder)
         spark.sparkContext.addPyFile(shutil.make_archive(f"{folder}/{top}", "zip", here, top))
 
 

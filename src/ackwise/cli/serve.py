@@ -81,8 +81,20 @@ def serve(
         float, typer.Option(envvar="ACKWISE_GRACE", min=0, help="Seconds that a shutdown waits for requests.")
     ] = 10.0,
     cors: Annotated[
-        str | None, typer.Option(envvar="ACKWISE_CORS", help="Let web pages of this origin (or *) use the API.")
+        list[str] | None,
+        typer.Option(envvar="ACKWISE_CORS", help="Let web pages of this origin use the API; repeatable."),
     ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="ACKWISE_ALLOWED_HOST",
+            help="A host name that requests may name, or *.example.org; repeatable. Addresses need none.",
+        ),
+    ] = None,
+    peer_share: Annotated[
+        float,
+        typer.Option(envvar="ACKWISE_PEER_SHARE", help="The share of the connections that one address may hold."),
+    ] = 0.5,
     log_level: Annotated[str, typer.Option(envvar="ACKWISE_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve the store over HTTP until SIGTERM or Ctrl-C, which drain."""
@@ -105,7 +117,9 @@ def serve(
         max_body=size(max_body),
         max_connections=max_connections,
         grace=grace,
-        cors=cors,
+        cors=tuple(cors or ()),
+        allowed_hosts=tuple(allowed_host or ()),
+        peer_share=peer_share,
     ).check()
     opened = open_store(store, durability=durability)
     try:

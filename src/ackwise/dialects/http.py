@@ -17,6 +17,8 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+Headers = tuple[tuple[bytes, bytes], ...]
+
 JSON = b"application/json"
 ARROW = b"application/vnd.apache.arrow.stream"
 BODY_PATIENCE = 30.0
@@ -33,18 +35,19 @@ encode = msgspec.json.Encoder().encode
 
 
 class Answer:
-    """What goes back. A body with 204 is never sent."""
+    """What goes back. A body with 204 is never sent. `close` ends the connection after the answer."""
 
-    __slots__ = ("body", "content_type", "headers", "status")
+    __slots__ = ("body", "close", "content_type", "headers", "status")
 
     def __init__(
         self,
         body: bytes = b"",
         status: int = 200,
         content_type: bytes = JSON,
-        headers: tuple[tuple[bytes, bytes], ...] = (),
+        headers: Headers = (),
     ) -> None:
         self.body, self.status, self.content_type, self.headers = body, status, content_type, headers
+        self.close = False
 
 
 def answer(value: object, status: int = 200) -> Answer:
@@ -66,6 +69,28 @@ class BodyTooSlow(errors.BadInput):
     """The body did not arrive in time."""
 
     code = "body_too_slow"
+
+
+class BadHead(errors.BadInput):
+    """The request's head is malformed."""
+
+    code = "bad_request"
+
+
+class ForbiddenHost(errors.AckwiseError):
+    """The server does not answer under this host name."""
+
+    code = "forbidden_host"
+
+
+class ForbiddenOrigin(errors.AckwiseError):
+    """A web page of another origin sent this request."""
+
+    code = "forbidden_origin"
+
+
+CLOSING = frozenset({BodyTooSlow.code, BadHead.code})
+"""Refusals after which the connection is closed: what the client sends next cannot be trusted to be a request."""
 
 
 class NoSuchRoute(errors.AckwiseError):
@@ -252,14 +277,20 @@ Handler = Callable[[Call], Awaitable[Answer]]
 
 
 class Route(NamedTuple):
-    """`path` has its parameters in braces; each is one segment, percent-decoded."""
+    """`path` has its parameters in braces; each is one segment, percent-decoded.
+
+    A `page` is HTML and changes nothing, so a link on any web site may lead to it.
+    """
 
     method: str
     path: str
     handler: Handler
+    page: bool = False
 
 
 STATUS: dict[str, int] = {
+    "forbidden_host": 403,
+    "forbidden_origin": 403,
     "no_such_route": 404,
     "method_not_allowed": 405,
     "body_too_large": 413,

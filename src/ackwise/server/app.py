@@ -10,10 +10,13 @@ from starlette.types import ASGIApp
 
 from ackwise.core.errors import AckwiseError, Draining, OutcomeUnknown
 from ackwise.dialects.http import (
+    CLOSING,
     EXCHANGE,
     Answer,
     Call,
+    ForbiddenOrigin,
     Gone,
+    Headers,
     Intake,
     MethodNotAllowed,
     NoSuchRoute,
@@ -24,6 +27,7 @@ from ackwise.dialects.http import (
     Send,
     refusal,
 )
+from ackwise.server.gates import Gate, is_navigation
 from ackwise.server.routing import Table
 
 log = logging.getLogger("ackwise.server")
@@ -41,33 +45,37 @@ class Application:
         pages: ASGIApp,
         *,
         max_body: int = DEFAULT_MAX_BODY,
-        cors: str | None = None,
+        gate: Gate | None = None,
+        any_options: bool = False,
         refusals: Mapping[str, Refuse] | None = None,
         sockets: Mapping[str, ASGIApp] | None = None,
     ) -> None:
         """`routes` is asked at the first request: what they stand on begins with the application's lifespan.
 
         `refusals` are the spellings of errors of those faces that have their own, by the first segment of their paths;
-        `sockets` are WebSockets by their paths.
+        `sockets` are WebSockets by their paths. `any_options` answers OPTIONS with 204 on unknown paths, too.
         """
         self._routes = routes
         self._table: Table | None = None
         self._pages, self._sockets = pages, sockets or {}
         self._max_body = max_body
         self._intake = Intake()
-        self._cors = _cors_headers(cors)
+        self._gate = gate or Gate()
+        self._any_options = any_options
         self._refusals = refusals or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            face = self._sockets.get(scope["path"]) if scope["type"] == "websocket" else None
-            await (face or self._pages)(scope, receive, send)
+            await self._other(scope, receive, send)
             return
         if self._table is None:
             self._table = Table(self._routes())
         method = scope["method"]
         call: Call | None = None
         try:
+            refused = self._gate.refusal(scope)
+            if refused is not None and not self._leads_to_page(refused, scope):
+                raise refused
             found = self._table.find(method, scope["raw_path"])
             if isinstance(found, tuple):
                 call = Call(scope, receive, found[1], self._max_body, self._intake)
@@ -75,6 +83,8 @@ class Application:
                 reply = await found[0](call)
             elif found:
                 reply = self._not_allowed(scope, method, found)
+            elif method == "OPTIONS" and self._any_options:
+                reply = Answer(b"", 204)
             elif _face(scope) in self._refusals:
                 raise NoSuchRoute(path=scope["path"])
             else:
@@ -86,6 +96,7 @@ class Application:
             return
         except AckwiseError as problem:
             reply = self._refuse(scope)(problem)
+            reply.close = problem.code in CLOSING
         except asyncio.CancelledError:
             # Only a shutdown that waits no longer does this.
             cut_off = OutcomeUnknown(_CUT_OFF) if call is not None and call.taken else Draining()
@@ -94,8 +105,24 @@ class Application:
             log.exception("%s %s failed", method, scope["path"])
             reply = self._refuse(scope)(None)
         exchange = scope.get(EXCHANGE)
-        if exchange is None or not exchange.respond(reply, self._cors):
-            await self._send(reply, send)
+        cors = self._gate.cors_headers(scope)
+        if exchange is None or not exchange.respond(reply, cors):
+            await self._send(reply, cors, send)
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """WebSockets pass the same gate as requests; the lifespan is the pages' business."""
+        if scope["type"] == "websocket":
+            refused = self._gate.refusal(scope)
+            if refused is not None:
+                await receive()
+                await send({"type": "websocket.close"})  # before it is accepted: the client is answered 403
+                return
+        face = self._sockets.get(scope["path"]) if scope["type"] == "websocket" else None
+        await (face or self._pages)(scope, receive, send)
+
+    def _leads_to_page(self, refused: AckwiseError, scope: Scope) -> bool:
+        assert self._table is not None
+        return isinstance(refused, ForbiddenOrigin) and is_navigation(scope) and self._table.is_page(scope["raw_path"])
 
     def _refuse(self, scope: Scope) -> Refuse:
         return self._refusals.get(_face(scope), refusal)
@@ -108,8 +135,10 @@ class Application:
         reply.headers = allow
         return reply
 
-    async def _send(self, reply: Answer, send: Send) -> None:
-        headers: list[tuple[bytes, bytes]] = [*reply.headers, *self._cors]
+    async def _send(self, reply: Answer, more: Headers, send: Send) -> None:
+        headers: list[tuple[bytes, bytes]] = [*reply.headers, *more]
+        if reply.close:
+            headers.append((b"connection", b"close"))
         if reply.status != 204:
             headers.append((b"content-type", reply.content_type))
             headers.append((b"content-length", b"%d" % len(reply.body)))
@@ -121,13 +150,3 @@ def _face(scope: Scope) -> str:
     """The first segment of the path: which face it belongs to."""
     path: str = scope["path"]
     return path.strip("/").partition("/")[0]
-
-
-def _cors_headers(origin: str | None) -> tuple[tuple[bytes, bytes], ...]:
-    if origin is None:
-        return ()
-    return (
-        (b"access-control-allow-origin", origin.encode()),
-        (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS"),
-        (b"access-control-allow-headers", b"Content-Type, Authorization"),
-    )

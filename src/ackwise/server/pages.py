@@ -45,12 +45,8 @@ def make_pages(broker: Callable[[], AsyncBroker], lifespan: Any) -> Starlette:
         found = await look()
         return JSONResponse({"status": "ready"} if found["status"] == "healthy" else found, _code(found))
 
-    async def root(_: Request) -> Response:
-        return JSONResponse({"server": "ackwise", "version": VERSION, "health": "/health"})
-
     return Starlette(
         routes=[
-            Route("/", root),
             Route("/health", health),
             Route("/livez", livez),
             Route("/readyz", readyz),

@@ -4,17 +4,21 @@ way for whole answers."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from ackwise.dialects.http import EXCHANGE, Answer
+from ackwise.dialects.http import EXCHANGE, Answer, Headers
 
 MAX_HEADER_BYTES = 64 << 10
 HEADER_PATIENCE = 20.0
 """How long a request's head may take to arrive, counted from the connection's start or the head's first byte."""
 MOST_AHEAD = 16
 """How many requests a client may send ahead of one that waits."""
+REST_PATIENCE = 30.0
+"""How long the rest of a body may take to arrive after its request was answered early."""
 WRITE_PATIENCE = 60.0
 """How long a client may leave an answer unread before its connection is cut."""
 
@@ -50,7 +54,7 @@ class Exchange:
         """Nobody is there to answer. uvicorn knows that of a connection's last request only."""
         self._cycle.disconnected = True
 
-    def respond(self, answer: Answer, more: tuple[tuple[bytes, bytes], ...]) -> bool:
+    def respond(self, answer: Answer, more: Headers) -> bool:
         """Head and body in one write; False when they have to go the long way."""
         cycle, connection = self._cycle, self._connection
         if self.gone:
@@ -58,6 +62,8 @@ class Exchange:
             return True
         if cycle.disconnected or connection.flow.write_paused or cycle.scope["method"] == "HEAD":
             return False
+        if answer.close:
+            cycle.keep_alive = False
         head = [STATUS_LINE[answer.status]]
         for name, value in (*connection.server_state.default_headers, *answer.headers, *more):
             head += (name, b": ", value, b"\r\n")
@@ -81,23 +87,60 @@ class Exchange:
         return True
 
 
+class Peers:
+    """Counts connections by the address that opened them, so that one address cannot take them all."""
+
+    def __init__(self, max_connections: int = 10_000, share: float = 1.0) -> None:
+        self.max_connections = max_connections
+        self.most = max(1, int(max_connections * share))
+        self._open: Counter[str] = Counter()
+
+    def enter(self, address: str) -> bool:
+        """Counts one connection; False when the address has too many."""
+        self._open[address] += 1
+        return self._open[address] <= self.most
+
+    def leave(self, address: str) -> None:
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+
+class GuardedSocket(WebSocketsSansIOProtocol):
+    """A WebSocket, which its peer address holds until it is closed."""
+
+    peers: Peers
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.peers.leave(_address(self.client))
+        super().connection_lost(exc)
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """Refuses connections beyond a number; cuts those that send too much head, send it too slowly, or never read."""
 
-    max_connections = 10_000
+    peers = Peers()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._address = _address(self.client)
+        within_share = self.peers.enter(self._address)
         self._head_bytes = 0
         self._in_head = True
         self.on_gone: Callable[[], object] | None = None
         self._slow_reader: asyncio.TimerHandle | None = None
         self._slow_head: asyncio.TimerHandle | None = self.loop.call_later(HEADER_PATIENCE, self._give_up)
-        if len(self.connections) > self.max_connections:
+        self._slow_rest: asyncio.TimerHandle | None = None
+        if len(self.connections) > self.peers.max_connections:
             self._refuse(503, "too many connections; try again in a moment", "too_many_connections")
+        elif not within_share:
+            text = f"your address holds {self.peers.most} connections, which is all that one address may hold"
+            self._refuse(503, text, "too_many_connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.peers.leave(self._address)
         self._watch_head(False)
+        self._watch_rest(False)
         self._watch_reader(False)
         super().connection_lost(exc)
         if self.on_gone is not None:
@@ -138,6 +181,13 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._in_head, self._head_bytes = True, 0
+        self._watch_rest(False)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        # uvicorn starts its idle timer anew with every byte, so a trickling body would keep the connection for good.
+        if self.cycle.response_complete and not self._in_head and not self.transport.is_closing():
+            self._watch_rest(True)
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, msg, "bad_request")
@@ -154,6 +204,11 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._slow_head is not None:
             self._slow_head.cancel()
         self._slow_head = self.loop.call_later(HEADER_PATIENCE, self._give_up) if on else None
+
+    def _watch_rest(self, on: bool) -> None:
+        if self._slow_rest is not None:
+            self._slow_rest.cancel()
+        self._slow_rest = self.loop.call_later(REST_PATIENCE, self.transport.abort) if on else None
 
     def _watch_reader(self, on: bool) -> None:
         if self._slow_reader is not None:
@@ -172,3 +227,8 @@ class GuardedProtocol(HttpToolsProtocol):
             % (STATUS_LINE[status], len(body), body)
         )
         self.transport.close()
+
+
+def _address(client: tuple[str, int] | None) -> str:
+    """The peer's address without its port."""
+    return client[0] if client else "local"

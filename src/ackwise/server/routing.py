@@ -21,7 +21,10 @@ class Table:
         self._root = _Node()
         self._lately: dict[tuple[str, bytes], Found] = {}
         """What paths with parameters led to: clients ask for the same few again and again."""
+        self._pages: set[Handler] = set()
         for route in routes:
+            if route.page:
+                self._pages.add(route.handler)
             segments = route.path.strip("/").split("/")
             if "{" not in route.path:
                 self._exact.setdefault(route.path.encode(), {})[route.method] = route.handler
@@ -43,6 +46,11 @@ class Table:
                 return handlers[method], params
             allowed |= set(handlers)
         return frozenset(allowed)
+
+    def is_page(self, raw_path: bytes) -> bool:
+        """Whether a GET of the path is answered by a page, which changes nothing."""
+        found = self.find("GET", raw_path)
+        return isinstance(found, tuple) and found[0] in self._pages
 
     def _remember(self, method: str, raw_path: bytes, found: Found) -> None:
         if len(self._lately) >= MOST_REMEMBERED:

@@ -24,11 +24,13 @@ from ackwise.dialects.hosts import is_loopback
 from ackwise.dialects.http import Receive, Route, Scope, Send
 from ackwise.dialects.mew.serving import MewFace
 from ackwise.dialects.pushpop.sinks import Sinks
+from ackwise.server import gates
 from ackwise.server.amps import AmpsListener
 from ackwise.server.app import DEFAULT_MAX_BODY, Application
 from ackwise.server.faces import all_routes
+from ackwise.server.gates import Gate
 from ackwise.server.pages import make_pages
-from ackwise.server.protocol import GuardedProtocol
+from ackwise.server.protocol import GuardedProtocol, GuardedSocket, Peers
 from ackwise.store.port import Store
 
 QueenDefaults = Literal["seed", "upstream"]
@@ -59,7 +61,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = 10.0
     keep_alive: float = 75.0
     """Seconds an idle connection is kept: longer than clients keep theirs, so that they are the ones who close."""
-    cors: str | None = None
+    cors: tuple[str, ...] = ()
+    """Origins whose pages may use the API; `*` is every origin."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names beside IP literals and loopback names that requests may name."""
+    peer_share: float = 0.5
+    """The share of the connections that one peer address may hold."""
 
     def check(self) -> Settings:
         ports = (("--port", self.port), ("--pushpop-port", self.pushpop_port), ("--amps-port", self.amps_port))
@@ -67,6 +74,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             if port is not None and not 0 <= port <= 65535:
                 raise BadInput(f"{name} must be between 0 and 65535, not {port}")
         limits.count(self.pushpop_default_priority, "--pushpop-default-priority", least=0, most=limits.MAX_PRIORITY)
+        if not 0 < self.peer_share <= 1:
+            raise BadInput(f"--peer-share must be above 0 and at most 1, not {self.peer_share}")
+        gates.check_origins(self.cors, insecure=self.insecure)
+        gates.check_host_names(self.allowed_hosts, insecure=self.insecure)
         if not self.insecure and not is_loopback(self.host):
             raise BadInput(
                 f"{self.host} can be reached from other machines and there is no authentication; "
@@ -182,15 +193,24 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
+def _gate(settings: Settings) -> Gate:
+    """The name that the server listens on needs no `--allowed-host`: the operator chose it."""
+    names = gates.check_host_names(settings.allowed_hosts, insecure=settings.insecure)
+    own = settings.host.lower().strip("*.")
+    return Gate(origins=gates.check_origins(settings.cors, insecure=settings.insecure), host_names=(*names, own))
+
+
 def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
     """A server that is not yet running; `await server.serve()` runs it until it is told to exit."""
     settings.check()
     served = Served(store, settings)
+    peers = Peers(settings.max_connections, settings.peer_share)
     app = Application(
         served.routes,
         make_pages(served.broker, served.lifespan),
         max_body=settings.max_body,
-        cors=settings.cors,
+        gate=_gate(settings),
+        any_options=settings.queen_defaults == "upstream",
         refusals={pushpop.PATHS: pushpop.refused},
         sockets={"/mew/events": served.mew_socket},
     )
@@ -198,9 +218,9 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
         app,
         host=settings.host.strip("[]"),
         port=settings.port,
-        http=type("Protocol", (GuardedProtocol,), {"max_connections": settings.max_connections}),
+        http=type("Protocol", (GuardedProtocol,), {"peers": peers}),
         loop="uvloop",
-        ws="websockets-sansio",
+        ws=type("Socket", (GuardedSocket,), {"peers": peers}),
         lifespan="on",
         proxy_headers=False,
         log_config=None,

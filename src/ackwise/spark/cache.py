@@ -28,15 +28,21 @@ def temporary() -> Path:
     return folder
 
 
+def make_private(folder: Path) -> None:
+    """Create a folder, and the folders above it, for their owner alone. A folder that exists keeps its mode."""
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
     """That folder, filled by `make` if it is not there. It appears whole or not at all, whoever makes it meanwhile."""
     if folder.is_dir():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_private(folder.parent)
     draft = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
     try:
         make(draft)
-        draft.chmod(0o755)
         draft.rename(folder)
     except OSError:
         if not folder.is_dir():

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ackwise.spark.cache import folders, made_once
+from ackwise.spark.cache import folders, made_once, make_private
 from ackwise.spark.java import Java
 
 SWITCH = "ACKWISE_SPARK_CDS"
@@ -53,7 +53,7 @@ def _where(folder: Path, java: Java, jars: Path) -> Path:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     with (folder / "classes.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -18,7 +18,7 @@ def poll(server: Running, **more: Any) -> socket.socket:
     """A claim that waits, on a socket of its own."""
     line = socket.create_connection(server.address, PATIENCE)
     body = json.dumps({"queue": "q", "wait_seconds": 60, **more}).encode()
-    line.sendall(b"POST /v1/claim HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+    line.sendall(b"POST /v1/claim HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
     return line
 
 

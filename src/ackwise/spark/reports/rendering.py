@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ackwise.core.errors import BadInput
+from ackwise.spark.cache import make_private
 from ackwise.spark.reports.cells import Kind, cell, moment
 
 _CLASSES: dict[Kind, str] = {"number": "n", "share": "n", "duration": "n", "moment": "t", "error": "e"}
@@ -32,7 +33,7 @@ def _templates() -> Environment:
 def write(path: Path, template: str, context: Mapping[str, Any]) -> None:
     text = _templates().get_template(template).render(context)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         path.write_text(text, encoding="utf-8")
     except OSError as problem:
         raise BadInput(f"the report cannot be written to {path}: {problem.strerror or problem}") from None

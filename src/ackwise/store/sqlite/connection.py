@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 
@@ -56,6 +56,7 @@ def open_writer(url: StoreURL, vfs: str | None = None) -> apsw.Connection:
     folder = Path(path).resolve().parent
     if not folder.is_dir():
         raise errors.StoreUnavailable(f"the folder {folder} does not exist; create it or correct the store URL")
+    _create_private(path)
     with our_errors(path):
         connection = apsw.Connection(path, vfs=vfs, statementcachesize=256)
         _prepare_once(connection)
@@ -71,6 +72,13 @@ def open_writer(url: StoreURL, vfs: str | None = None) -> apsw.Connection:
             raise errors.StoreReadOnly(f"{path} cannot be written; check its permissions")
         _migrate(connection, path)
     return connection
+
+
+def _create_private(path: str) -> None:
+    """Create a new store's file for its owner alone; SQLite gives the WAL the file's mode. A file that exists keeps
+    its mode, and what cannot be created here is for SQLite to report."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def open_reader(url: StoreURL, vfs: str | None = None) -> apsw.Connection:

@@ -1,0 +1,191 @@
+"""Request gate: refuses foreign Hosts, foreign Origins and malformed heads before a route sees the request.
+
+Browsers send `Origin` and `Sec-Fetch-*` on behalf of the page that asks; a page cannot change these headers. A request
+without them comes from a program, and programs are not the gate's concern.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+
+from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.dialects.hosts import is_ip_literal
+from ackwise.dialects.http import BadHead, ForbiddenHost, ForbiddenOrigin, Headers, Scope
+
+log = logging.getLogger("ackwise.server")
+
+OPEN_PATHS = frozenset({"/health", "/livez", "/readyz", "/metrics", "/metrics/prometheus"})
+"""Health and metrics accept any Host and any Origin: they change nothing and show no message."""
+MOST_REMEMBERED = 1000
+"""Distinct header values whose verdict the gate remembers, and whose refusal it logs once."""
+_HEADERS = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"})
+_SAME_SITE = frozenset({b"none", b"same-origin"})
+_VERSIONS = frozenset({"1.0", "1.1"})
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.IGNORECASE)
+_ORIGIN = re.compile(r"(?P<scheme>https?)://(?P<host>[^/?#@\s]+)", re.IGNORECASE)
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
+_ANY = "*"
+
+
+def check_origins(origins: Iterable[str], *, insecure: bool) -> tuple[str, ...]:
+    """The values of `--cors`, checked and spelled as browsers spell them."""
+    checked = []
+    for origin in origins:
+        if origin == _ANY:
+            if not insecure:
+                raise BadInput("--cors '*' lets every web page use the API; add --insecure if you want that")
+        elif not (found := _ORIGIN.fullmatch(origin)) or not _HOST.fullmatch(found["host"]):
+            raise BadInput(f"--cors {origin!r} is not an origin; write it like https://app.example.org")
+        checked.append(origin.lower())
+    return tuple(checked)
+
+
+def check_host_names(names: Iterable[str], *, insecure: bool) -> tuple[str, ...]:
+    """The values of `--allowed-host`: names without a port, `*.example.org`, or `*`."""
+    checked = []
+    for name in names:
+        if name == _ANY:
+            if not insecure:
+                raise BadInput("--allowed-host '*' accepts every Host; add --insecure if you want that")
+        elif not re.fullmatch(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?", name, re.IGNORECASE):
+            raise BadInput(
+                f"--allowed-host {name!r} is not a host name; write it like queue.example.org, without a port"
+            )
+        checked.append(name.lower().rstrip("."))
+    return tuple(checked)
+
+
+class Gate:
+    """Decides from a request's head whether the server may answer the request."""
+
+    def __init__(self, *, origins: Iterable[str] = (), host_names: Iterable[str] = ()) -> None:
+        self._origins = frozenset(origins)
+        self._any_origin = _ANY in self._origins
+        names = frozenset(host_names)
+        self._any_host = _ANY in names
+        self._names = frozenset(name for name in names if not name.startswith("*."))
+        self._suffixes = tuple(name[1:] for name in names if name.startswith("*."))
+        self._accepted: set[bytes] = set()
+        self._logged: set[object] = set()
+
+    def refusal(self, scope: Scope) -> AckwiseError | None:
+        """Why this request is refused, or None. A page may still answer a `ForbiddenOrigin` of `is_navigation`."""
+        if scope.get("http_version", "1.1") not in _VERSIONS:
+            return BadHead("this server speaks HTTP/1.1 and HTTP/1.0")
+        host = origin = site = None
+        for name, value in scope["headers"]:
+            if name in _HEADERS:
+                if name == b"host":
+                    if host is not None:
+                        return BadHead("the request has two Host headers")
+                    host = value
+                elif name == b"origin":
+                    origin = value if origin is None else b"null"
+                elif name == b"sec-fetch-site":
+                    site = value if site is None else b"cross-site"
+        if scope["path"] in OPEN_PATHS:
+            return None
+        if not host:
+            return BadHead("the request has no Host header")
+        if host not in self._accepted and not self._accepts_host(host):
+            return self._told(
+                ForbiddenHost(
+                    f"host {_shown(host)} is not allowed; start the server with --allowed-host {_name(host)}",
+                    host=_shown(host),
+                ),
+                host,
+            )
+        if site is None and origin is None:
+            return None
+        if origin is not None and self.allows(origin):
+            return None
+        if origin is not None and not _same_origin(origin, host):
+            return self._told(
+                ForbiddenOrigin(
+                    f"origin {_shown(origin)} is not allowed; start the server with --cors {_shown(origin)}",
+                    origin=_shown(origin),
+                ),
+                origin,
+            )
+        if site is not None and site not in _SAME_SITE:
+            return ForbiddenOrigin("a web page of another origin sent this request; --cors ORIGIN lets its scripts in")
+        return None
+
+    def allows(self, origin: bytes) -> bool:
+        """Whether `--cors` names this origin."""
+        return self._any_origin or origin.decode("latin-1").lower() in self._origins
+
+    def cors_headers(self, scope: Scope) -> Headers:
+        """The headers that let the requesting page's scripts read the answer."""
+        if not self._origins:
+            return ()
+        origin = next((value for name, value in scope["headers"] if name == b"origin"), None)
+        if origin is None or not self.allows(origin):
+            return _VARY
+        return ((b"access-control-allow-origin", b"*" if self._any_origin else origin), *_CORS)
+
+    def _accepts_host(self, host: bytes) -> bool:
+        found = _HOST.fullmatch(host.decode("latin-1"))
+        if found is None:
+            return False
+        name = found["name"].lower().rstrip(".")
+        accepted = (
+            self._any_host
+            or is_ip_literal(name)
+            or name == "localhost"
+            or name in self._names
+            or name.endswith((".localhost", *self._suffixes))
+        )
+        if accepted and len(self._accepted) < MOST_REMEMBERED:
+            self._accepted.add(host)
+        return accepted
+
+    def _told(self, problem: AckwiseError, value: bytes) -> AckwiseError:
+        """Logs a refused value once."""
+        if value not in self._logged and len(self._logged) < MOST_REMEMBERED:
+            self._logged.add(value)
+            log.warning("refused a request: %s", problem.message)
+        return problem
+
+
+_VARY = ((b"vary", b"Origin"),)
+_CORS = (
+    *_VARY,
+    (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS"),
+    (b"access-control-allow-headers", b"Content-Type, Authorization, Accept"),
+    (b"access-control-expose-headers", b"Retry-After, X-Ackwise-Now"),
+    (b"access-control-max-age", b"600"),
+)
+
+
+def is_navigation(scope: Scope) -> bool:
+    """Whether a browser follows a link, so that a page may answer though another site sent the person here."""
+    if scope.get("method") != "GET":
+        return False
+    headers = dict(scope["headers"])
+    mode, dest = headers.get(b"sec-fetch-mode"), headers.get(b"sec-fetch-dest")
+    return (mode, dest) == (b"navigate", b"document")
+
+
+def _same_origin(origin: bytes, host: bytes) -> bool:
+    """Whether an Origin names the Host. A proxy may have ended https, so the scheme only tells the default port."""
+    found = _ORIGIN.fullmatch(origin.decode("latin-1"))
+    return found is not None and _authority(found["host"], found["scheme"]) == _authority(
+        host.decode("latin-1"), found["scheme"]
+    )
+
+
+def _authority(text: str, scheme: str) -> tuple[str, str] | None:
+    found = _HOST.fullmatch(text)
+    return found and (found["name"].lower().rstrip("."), found["port"] or _DEFAULT_PORTS[scheme.lower()])
+
+
+def _shown(value: bytes) -> str:
+    """A header's value as an error may repeat it."""
+    return "".join(char if char.isprintable() else "?" for char in value.decode("latin-1")[:100])
+
+
+def _name(host: bytes) -> str:
+    return _shown(host.partition(b":")[0])

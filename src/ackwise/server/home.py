@@ -1,0 +1,33 @@
+"""The page at `/`: says which server this is and where its health and its API are."""
+
+from __future__ import annotations
+
+from ackwise.dialects.http import Answer, Call, Route, answer
+from ackwise.server.about import VERSION
+
+_HTML = f"""<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Ackwise</title></head>
+<body>
+<h1>Ackwise {VERSION}</h1>
+<p>This is the API of a message queue. <a href="/health">Health</a></p>
+</body>
+</html>
+""".encode()
+_HEADERS = (
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"vary", b"Accept"),
+)
+
+
+def home_routes() -> list[Route]:
+    return [Route("GET", "/", _home, page=True)]
+
+
+async def _home(call: Call) -> Answer:
+    """HTML for browsers, JSON for programs."""
+    if b"text/html" in call.header(b"accept"):
+        return Answer(_HTML, content_type=b"text/html; charset=utf-8", headers=_HEADERS)
+    return answer({"server": "ackwise", "version": VERSION, "health": "/health"})
