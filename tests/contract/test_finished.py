@@ -51,20 +51,20 @@ class Watched:
     def over(self) -> bool:
         return self.deadline <= self.desk.clock.now()
 
-    def look(self, asked: set[str]) -> None:
+    def look(self) -> None:
         if self.over:
             self.went_back |= self.held
         for one in self.desk.store.browse(q.Browse(queue=self.queue, group=QUEUE_MODE)):
             here = (one.partition, one.message.seq)
             if here in self.held and one.state != "leased":
                 self.held.remove(here)
-                self.into(one.state, asked).add(here)
+                self.into(one.state).add(here)
 
-    def into(self, state: str | None, asked: set[str]) -> set[Place]:
-        """Where a message went that a call asked for something. One that was dropped is shown as if it were acked."""
-        if self.over or state not in ("acked", "dead"):
+    def into(self, state: str | None) -> set[Place]:
+        """Where a message went."""
+        if self.over or state not in ("acked", "dead", "dropped"):
             return self.went_back
-        return self.acked if state == "acked" and "ack" in asked else self.died
+        return self.acked if state == "acked" else self.died
 
     def extend(self) -> str | None:
         answer: Extended = self.desk.do(c.Extend(lease_id=self.hand.lease_id, lease=SECONDS * MICROS))
@@ -104,14 +104,11 @@ def walk(desk: Desk, queue: str, plan: list[tuple[Any, ...]], *, most: int) -> N
     watched = Watched(desk, queue, hand := desk.claim(queue=queue, seconds=SECONDS))
     assert len(hand) == 6
     for step in plan:
-        asked: set[str] = set()
         match step:
             case "settle", entries, atomic:
-                asked = {outcome for _, _, outcome in entries[:most]}
                 chosen = [entry(named(hand.deliveries[at], way), outcome) for at, way, outcome in entries[:most]]
                 desk.settle(*chosen, atomic=atomic)
             case "whole", outcome:
-                asked = {outcome}
                 desk.settle(entry(c.ByLease(hand.lease_id), outcome))
             case "others", finish:
                 if (other := desk.claim(queue=queue, seconds=1)).deliveries and finish:
@@ -123,7 +120,7 @@ def walk(desk: Desk, queue: str, plan: list[tuple[Any, ...]], *, most: int) -> N
             case "seek", partition:
                 desk.do(c.SeekGroup(queue=queue, group=QUEUE_MODE, to="end", partition=partition))
                 watched.moved = True
-        watched.look(asked)
+        watched.look()
         watched.check()
 
 

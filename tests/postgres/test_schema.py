@@ -48,7 +48,9 @@ def test_a_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener,
         graph = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'mew@_%' ESCAPE '@'"
         for (name,) in connection.execute(graph).fetchall():
             connection.execute(f"DROP TABLE {name} CASCADE".encode())
-        connection.execute("ALTER TABLE cursor DROP COLUMN settled_at")
+        connection.execute("DROP TABLE dropped")
+        for column in ("settled_at", "last_seq", "last_at", "nacked"):
+            connection.execute(f"ALTER TABLE cursor DROP COLUMN {column}".encode())
         for column in ("yields", "returned", "dropped"):
             connection.execute(f"ALTER TABLE lease DROP COLUMN {column}".encode())
         connection.execute("DROP INDEX dead_message")

@@ -81,7 +81,8 @@ def test_a_file_of_schema_one_goes_on_where_it_was(path: Path) -> None:
     graph = rows(path, "SELECT type, name FROM sqlite_schema WHERE name LIKE 'mew@_%' ESCAPE '@' AND type <> 'index'")
     for undo in (
         *(f"DROP {kind} {name}" for kind, name in sorted(graph, reverse=True)),
-        "ALTER TABLE cursor DROP COLUMN settled_at",
+        "DROP TABLE dropped",
+        *(f"ALTER TABLE cursor DROP COLUMN {name}" for name in ("settled_at", "last_seq", "last_at", "nacked")),
         "ALTER TABLE lease DROP COLUMN yields",
         "ALTER TABLE lease DROP COLUMN returned",
         "ALTER TABLE lease DROP COLUMN dropped",

@@ -205,13 +205,15 @@ class DeadPage(msgspec.Struct):
 
 
 class GroupView(msgspec.Struct, frozen=True):
-    """How one group stands to a message: `scheduled`, `ready`, `leased`, `waiting`, `acked`, `dead` or `skipped`."""
+    """How one group stands to a message: `scheduled`, `ready`, `leased`, `waiting`, `acked`, `dead`, `dropped` or
+    `skipped`. `error` is the text of its last failure."""
 
     group: str
     state: str
     deadline: int | None = None
     failures: int = 0
     deliveries: int = 0
+    error: str | None = None
 
 
 class FoundMessage(msgspec.Struct, frozen=True):
@@ -272,7 +274,8 @@ class Place(msgspec.Struct):
     """Where a group stands in a partition, over all its lanes; lag = unread + held.
 
     `lease` is the newest of those that hold something here. `last_done_id` is the message before the first one that is
-    not finished, in the lane that was acked last: the next claim begins behind it.
+    not finished, in the lane that was acked last: the next claim begins behind it. `last_settled_id` is the message
+    that the group acked or nacked last.
     """
 
     queue: str
@@ -291,6 +294,10 @@ class Place(msgspec.Struct):
     oldest_unfinished_at: int | None = None
     last_done_id: str | None = None
     last_done_created_at: int | None = None
+    nacked: int = 0
+    last_settled_at: int | None = None
+    last_settled_id: str | None = None
+    last_settled_created_at: int | None = None
 
     @property
     def lag(self) -> int:

@@ -45,6 +45,23 @@ class Cursor(msgspec.Struct):
     """Where the epoch began. Below it only what was redriven from an earlier epoch is held; the rest was skipped."""
     settled_at: int | None = None
     """When the group last acked something here."""
+    last_seq: int | None = None
+    """The message that the group acked or nacked last."""
+    last_at: int | None = None
+    """When that was."""
+    nacked: int = 0
+    """How many failures the group reported here."""
+
+    def note_acked(self, last: int, now: int) -> None:
+        """Record the newest ack."""
+        self.settled_at = self.last_at = now
+        self.last_seq = last
+
+    def note_nacked(self, last: int, count: int, now: int) -> None:
+        """Record the newest reported failure."""
+        self.last_at = now
+        self.last_seq = last
+        self.nacked += count
 
     def balanced(self) -> bool:
         """Promise 1, for this cursor."""

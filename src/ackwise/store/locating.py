@@ -11,7 +11,7 @@ from ackwise.core.messages import Message
 from ackwise.store import reads
 from ackwise.store.segment import Segment, place_lane, place_seq, snapshot, to_end
 from ackwise.store.session import Row, Session
-from ackwise.store.turn import catalog, reading
+from ackwise.store.turn import catalog, dead, reading
 from ackwise.store.turn.catalog import GroupRow
 from ackwise.store.turn.context import Looking
 
@@ -132,8 +132,8 @@ def _view(session: Session, group: GroupRow, spot: _Spot, letters: list[Row]) ->
     if state in ("leased", "waiting"):
         held = session.row("span_look", {"lane": spot.lane, "grp": group.id, "seq": spot.seq})
         assert held is not None
-        return q.GroupView(group.name, state, held[3], held[1], held[2])
+        return q.GroupView(group.name, state, held[3], held[1], held[2], dead.last_error(held[4]))
     letter = next((row for row in letters if row[4] == group.name), None) if state == "dead" else None
     if letter is not None:
-        return q.GroupView(group.name, state, None, letter[11], letter[12])
+        return q.GroupView(group.name, state, None, letter[11], letter[12], letter[9] or None)
     return q.GroupView(group.name, state)

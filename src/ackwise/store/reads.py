@@ -73,6 +73,8 @@ def states_of(session: Session, group: GroupRow, lane: int, lo: int, hi: int) ->
     for seq_row in session.rows("dead_in_range", {**where, "epoch": cursor.epoch, "lo": lo, "hi": hi}):
         if cursor.first <= seq_row[0] < cursor.next:
             states[seq_row[0]] = "dead"
+    for first, end in session.rows("dropped_inside", {**where, "lo": lo, "hi": hi}):
+        states |= dict.fromkeys(range(max(lo, first), min(hi, end)), "dropped")
     spans = [Span(*r) for r in session.rows("spans_inside", {**where, "lo": lo, "hi": hi})]
     spans += [Span(*r) for r in session.rows("span_across", {**where, "hi": hi})]
     for span in spans:

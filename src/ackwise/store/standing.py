@@ -114,6 +114,9 @@ class _LaneRow(msgspec.Struct):
     skipped: int
     expired: int
     settled_at: int | None
+    last_seq: int | None
+    last_at: int | None
+    nacked: int
     undone: int
     oldest_at: int | None
 
@@ -147,10 +150,11 @@ def _by_partition(session: Session, queue: QueueRow, group: GroupRow) -> list[li
 def _place(queue: QueueRow, group: GroupRow, lanes: list[_LaneRow]) -> q.Place:
     place = q.Place(queue.name, group.name, lanes[0].partition, lanes[0].partition_id)
     for lane in lanes:
-        for name in ("acked", "dead", "skipped", "expired", "held"):
+        for name in ("acked", "dead", "skipped", "expired", "held", "nacked"):
             setattr(place, name, getattr(place, name) + getattr(lane, name))
         place.unread += lane.head - lane.next
     place.settled_at = max((lane.settled_at for lane in lanes if lane.settled_at is not None), default=None)
+    place.last_settled_at = max((lane.last_at for lane in lanes if lane.last_at is not None), default=None)
     place.oldest_unfinished_at = min((lane.oldest_at for lane in lanes if lane.oldest_at is not None), default=None)
     return place
 
@@ -160,10 +164,19 @@ def _add_last_done(session: Session, place: q.Place, lanes: list[_LaneRow]) -> N
     lane = max(lanes, key=lambda lane: (lane.settled_at or 0, lane.undone > lane.first))
     seq = lane.undone - 1
     if seq >= lane.first:
-        segment = reading.segment_with(session, lane.lane, seq)
-        if segment is not None:
-            message = segment.message(seq)
-            place.last_done_id, place.last_done_created_at = message.id, message.created_at
+        place.last_done_id, place.last_done_created_at = _named(session, lane.lane, seq)
+    newest = max(lanes, key=lambda lane: lane.last_at or 0)
+    if newest.last_seq is not None:
+        place.last_settled_id, place.last_settled_created_at = _named(session, newest.lane, newest.last_seq)
+
+
+def _named(session: Session, lane: int, seq: int) -> tuple[str | None, int | None]:
+    """A message's id and birth, while anything is kept of the message."""
+    segment = reading.segment_with(session, lane, seq)
+    if segment is None:
+        return None, None
+    message = segment.message(seq)
+    return message.id, message.created_at
 
 
 class _Holders:

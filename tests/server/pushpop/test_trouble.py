@@ -117,7 +117,9 @@ def test_a_pop_that_is_cut_off_may_have_happened(tmp_path: Path, monkeypatch: py
             return await claim(command, wait)
 
         monkeypatch.setattr(broker, "claim", slow)
-        call = asyncio.create_task(app({**scope, "query_string": b"", "headers": [(b"host", b"localhost")]}, receive, send))
+        call = asyncio.create_task(
+            app({**scope, "query_string": b"", "headers": [(b"host", b"localhost")]}, receive, send)
+        )
         await begun.wait()
         call.cancel()
         await call

@@ -250,9 +250,41 @@ def test_a_pop_must_say_from_where(queen: Desk) -> None:
     assert (answer.status, answer.body["error"], answer.body["messages"]) == (400, "namespace or task is required", [])
 
 
-def test_numbers_that_are_none_are_the_defaults(queen: Desk) -> None:
-    queen.push("q", 1, 2)
-    assert bodies(queen.pop("q", batch="many", timeout="long", partitions="all")) == [1]
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"batch": "many"},
+        {"batch": -1},
+        {"batch": 0},
+        {"batch": 10_001},
+        {"batch": "9" * 5000},
+        {"timeout": "long"},
+        {"timeout": -5},
+        {"partitions": 0},
+        {"partitions": "all"},
+        {"leaseSeconds": 0},
+        {"leaseSeconds": -1},
+        {"leaseSeconds": "nan"},
+        {"leaseSeconds": "long"},
+        {"leaseSeconds": 10**9},
+        {"subscriptionMode": "zzz"},
+        {"subscriptionFrom": "yesterday"},
+        {"clientId": "x" * 300},
+    ],
+    ids=str,
+)
+def test_pop_with_a_bad_value_is_refused(queen: Desk, query: dict[str, Any]) -> None:
+    status, answer = queen.call("GET", "/api/v1/pop/queue/new", consumerGroup="g", **query)
+    assert (status, answer["code"]) == (400, "bad_input")
+    assert next(iter(query)) in answer["error"] or "lease" in answer["error"]
+    assert queen.get("/api/v1/resources/queues")["queues"] == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/dlq?limit=x", "/api/v1/dlq?offset=-1", "/api/v1/consumer-groups/lagging?minLagSeconds=x"]
+)
+def test_list_with_a_bad_number_is_refused(queen: Desk, path: str) -> None:
+    assert queen.call("GET", f"/api/v1/{path}").status == 400
 
 
 # places and methods

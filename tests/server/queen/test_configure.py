@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 from uuid import UUID
 
@@ -134,10 +133,13 @@ def test_namespace_and_task_count_only_as_text(queen: Desk) -> None:
     assert queen.configure("orders")["namespace"] == "shop"
 
 
-def test_encryption_is_kept_in_mind_and_the_log_says_so(queen: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "ackwise.queen"):
-        assert queen.configure("secrets", encryptionEnabled=True)["options"]["encryptionEnabled"] is True
-    assert [record.getMessage() for record in caplog.records if "encryption" in record.getMessage()]
+@in_both_modes
+def test_encryption_is_refused_and_makes_no_queue(queen: Desk) -> None:
+    asked = {"queue": "secrets", "options": {"encryptionEnabled": True}}
+    status, answer = queen.call("POST", "/api/v1/configure", asked)
+    assert (status, answer["code"]) == (409, "encryption_not_configured")
+    assert queen.get("/api/v1/resources/queues")["queues"] == []
+    assert queen.configure("secrets", encryptionEnabled=False)["options"]["encryptionEnabled"] is False
 
 
 def test_bad_input_changes_nothing(queen: Desk) -> None:

@@ -1,94 +1,63 @@
-"""What becomes of a batch in which a message failed: older clients go on with it, newer ones leave it and pop again."""
+"""A batch in which a message failed: in seed mode its lease stays until it is settled, released or expires."""
 
 from __future__ import annotations
+
+import pytest
 
 from tests.server.queen.desk import Desk, Message, bodies, named
 
 
-def ack(queen: Desk, message: Message, status: str, error: str | None = None) -> str:
+def ack(queen: Desk, message: Message, status: str, error: str | None = None) -> Message:
     """As an SDK does: with every key."""
     sent = named(message, status=status, error=error, consumerGroup=None)
     _, (answer,) = queen.call("POST", "/api/v1/ack", sent)
-    word: str = answer["message"]
-    return word
+    found: Message = answer
+    return found
 
 
-def test_a_pop_that_finds_other_work_leaves_the_batch_to_its_holder(queen: Desk) -> None:
-    queen.push("q", 0, 1, 2, partition="a")
-    first = queen.pop("q", batch=3)
-    queen.push("q", "other", partition="b")
-    assert ack(queen, first[0], "failed", "no") == "failed_retry"
-    assert bodies(queen.pop("q", batch=3)) == ["other"]
-    assert [ack(queen, message, "completed") for message in first[1:]] == ["acknowledged"] * 2
-    assert bodies(queen.pop("q", batch=3)) == [0]
+@pytest.mark.parametrize("autopilot", [{}, {"autopilot": "true"}], ids=["plain", "autopilot"])
+def test_nack_with_text_keeps_the_lease(queen: Desk, autopilot: dict[str, str]) -> None:
+    queen.push("q", 0, 1, 2, 3, 4)
+    held = queen.pop("q", batch=5, **autopilot)
+    assert ack(queen, held[0], "completed")["message"] == "acknowledged"
+    failed = ack(queen, held[1], "failed", "no")
+    assert (failed["message"], failed["leaseReleased"]) == ("failed_retry", False)
+    assert queen.pop("q", batch=5, **autopilot) == []
+    assert [ack(queen, message, "completed")["message"] for message in held[2:]] == ["acknowledged"] * 3
+    assert bodies(queen.pop("q", batch=5)) == [1]
 
 
-def test_a_pop_that_finds_nothing_else_takes_up_what_was_left(queen: Desk) -> None:
+def test_nack_said_twice_keeps_the_lease(queen: Desk) -> None:
+    queen.push("q", 0, 1)
+    held = queen.pop("q", batch=2)
+    assert ack(queen, held[0], "failed", "no")["message"] == "failed_retry"
+    assert ack(queen, held[0], "failed", "no")["message"] == "invalid_lease"
+    assert queen.pop("q", batch=2) == []
+    assert ack(queen, held[1], "completed")["message"] == "acknowledged"
+
+
+def test_expired_lease_gives_the_rest_back(queen: Desk) -> None:
     queen.push("q", 0, 1, 2)
-    first = queen.pop("q", batch=3)
-    assert ack(queen, first[0], "failed", "no") == "failed_retry"
+    held = queen.pop("q", batch=3)
+    ack(queen, held[0], "failed", "no")
+    queen.clock.advance(300)
+    again = queen.pop("q", batch=3)
+    assert [(message["data"], message["retryCount"]) for message in again] == [(0, 1), (1, 1), (2, 1)]
+    assert ack(queen, held[1], "completed")["message"] == "invalid_lease"
+
+
+@pytest.mark.parametrize("mode", ["upstream"])
+def test_nack_in_upstream_mode_gives_the_rest_back(queen: Desk) -> None:
+    queen.push("q", 0, 1, 2)
+    held = queen.pop("q", batch=3)
+    assert ack(queen, held[0], "failed", "no")["leaseReleased"] is True
     again = queen.pop("q", batch=3)
     assert [(message["data"], message["retryCount"]) for message in again] == [(0, 1), (1, 0), (2, 0)]
-    assert ack(queen, first[1], "completed") == "invalid_lease"
 
 
-def test_whoever_goes_on_keeps_the_batch(queen: Desk) -> None:
+@pytest.mark.parametrize("mode", ["upstream"])
+def test_autopilot_nack_in_upstream_mode_releases(queen: Desk) -> None:
     queen.push("q", 0, 1, 2)
-    first = queen.pop("q", batch=3)
-    ack(queen, first[0], "failed", "no")
-    assert ack(queen, first[1], "completed") == "acknowledged"
-    assert queen.pop("q", batch=3) == []
-    assert ack(queen, first[2], "completed") == "acknowledged"
-
-
-def test_a_call_written_by_hand_keeps_the_batch(queen: Desk) -> None:
-    queen.push("q", 0, 1)
-    first = queen.pop("q", batch=2)
-    queen.ack(first[0], "failed")
-    assert queen.pop("q", batch=2) == []
-    assert queen.ack(first[1])["message"] == "acknowledged"
-
-
-def test_a_failure_without_a_text_is_an_older_clients_own_who_goes_on(queen: Desk) -> None:
-    queen.push("q", 0, 1)
-    first = queen.pop("q", batch=2)
-    ack(queen, first[0], "failed")
-    assert queen.pop("q", batch=2) == []
-    assert ack(queen, first[1], "completed") == "acknowledged"
-
-
-def test_another_group_is_not_meant(queen: Desk) -> None:
-    queen.push("q", 0, 1)
-    first = queen.pop("q", batch=2)
-    ack(queen, first[0], "failed", "no")
-    assert bodies(queen.pop("q", "others", batch=2)) == [0, 1]
-    assert ack(queen, first[1], "completed") == "acknowledged"
-
-
-def test_a_failure_that_is_said_again_keeps_nothing_from_the_next_pop(queen: Desk) -> None:
-    """Its answer was lost, for example: the client goes on just as if it had not been."""
-    queen.push("q", 0, 1)
-    first = queen.pop("q", batch=2)
-    assert ack(queen, first[0], "failed", "no") == "failed_retry"
-    assert ack(queen, first[0], "failed", "no") == "invalid_lease"
-    again = queen.pop("q", batch=2)
-    assert [(message["data"], message["retryCount"]) for message in again] == [(0, 1), (1, 0)]
-
-
-def test_so_does_one_that_was_the_last_of_its_message(queen: Desk) -> None:
-    queen.configure("q", retryLimit=1)
-    queen.push("q", 0, 1)
-    first = queen.pop("q", batch=2)
-    assert ack(queen, first[0], "failed", "no") == "failed_dlq"
-    assert ack(queen, first[0], "failed", "no") == "not_found"
-    assert bodies(queen.pop("q", batch=2)) == [1]
-
-
-def test_whoever_goes_on_after_a_failure_said_twice_keeps_the_batch(queen: Desk) -> None:
-    queen.push("q", 0, 1, 2)
-    first = queen.pop("q", batch=3)
-    ack(queen, first[0], "failed", "no")
-    ack(queen, first[0], "failed", "no")
-    assert ack(queen, first[1], "completed", "a text with it says nothing") == "acknowledged"
-    assert ack(queen, first[1], "completed", "a text with it says nothing") == "not_found"
-    assert queen.pop("q", batch=3) == []
+    held = queen.pop("q", batch=3, autopilot="true")
+    assert ack(queen, held[1], "failed", "no")["leaseReleased"] is True
+    assert bodies(queen.pop("q", batch=3)) == [0, 1, 2]

@@ -81,10 +81,10 @@ def test_what_follows_a_dead_letter_has_its_own_budget(queen: Desk) -> None:
     queen.configure("q", retryLimit=1)
     queen.push("q", "poison", "next")
     for _ in range(1 if queen.seed else 2):
-        (message,) = queen.pop("q")
+        (message,) = queen.pop("q", batch=1)
         answer = queen.nack(message)
     assert (answer["message"], message["data"]) == ("failed_dlq", "poison")
-    (following,) = queen.pop("q")
+    (following,) = queen.pop("q", batch=1)
     assert (following["data"], following["retryCount"]) == ("next", 0)
     assert queen.nack(following)["dlq"] is queen.seed
     assert [letter["retryCount"] for letter in queen.dlq("q")["messages"] if letter["data"] == "next"] == (

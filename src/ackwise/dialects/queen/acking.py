@@ -16,7 +16,7 @@ from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.dialects.cells import quoted
 from ackwise.dialects.http import Answer, Call, Route, encode, parse
-from ackwise.dialects.queen.asking import uuid_in
+from ackwise.dialects.queen.asking import shape_of, uuid_in
 from ackwise.dialects.queen.delivered import Named
 from ackwise.dialects.queen.words import Words
 
@@ -156,6 +156,7 @@ class Item(msgspec.Struct):
     error: str | None
     leaseReleased: bool
     dlq: bool
+    dropped: bool
     noop: bool
     retryCount: int
     queueName: str | None
@@ -174,6 +175,7 @@ def item(index: int, ack: Ack, settled: Settled, words: Words) -> Item:
         error=error,
         leaseReleased=settled.lease_ended and settled.verdict.settled,
         dlq=settled.reason is not None,
+        dropped=was_dropped(settled),
         noop=noop,
         retryCount=settled.failures,
         queueName=place.queue if place else None,
@@ -181,14 +183,17 @@ def item(index: int, ack: Ack, settled: Settled, words: Words) -> Item:
     )
 
 
-_HEARD = (Verdict.RETRIED, Verdict.DEAD, Verdict.RELEASED, Verdict.ALREADY, Verdict.STALE)
-"""Of a failure: it is one, or it was one when it was said before."""
 _SETTLED = {
     Verdict.ACKED: "acknowledged",
     Verdict.RETRIED: "failed_retry",
     Verdict.DEAD: "failed_dlq",
     Verdict.RELEASED: "retry",
 }
+
+
+def was_dropped(settled: Settled) -> bool:
+    """Whether the message is gone: the queue keeps no dead letters."""
+    return settled.verdict is Verdict.DEAD and settled.reason is None
 
 
 def _said(ack: Ack, settled: Settled, words: Words) -> tuple[str, str | None, bool]:
@@ -208,6 +213,8 @@ def _said(ack: Ack, settled: Settled, words: Words) -> tuple[str, str | None, bo
             return "acknowledged", None, True
         case Verdict.ALREADY:
             return "already_committed", "already committed: the message was settled before", False
+        case Verdict.DEAD if was_dropped(settled):
+            return "failed_dropped", None, False
         case verdict:
             return _SETTLED[verdict], None, False
 
@@ -220,7 +227,7 @@ def _all_acked(acks: Sequence[Ack], answers: dict[Named, Settled], words: Words)
         names = {"queueName": place.queue if place else None, "partitionName": place.partition if place else None}
         tails[partition_id, lease_id] = (
             f',"partitionId":"{partition_id}","success":true,"message":"acknowledged","error":null,'
-            f'"leaseReleased":{"true" if settled.lease_ended else "false"},"dlq":false,"noop":false,'
+            f'"leaseReleased":{"true" if settled.lease_ended else "false"},"dlq":false,"dropped":false,"noop":false,'
             f'"retryCount":{settled.failures},{encode(names).decode()[1:]}'
         )
     txids = [ack.transactionId for ack in acks]
@@ -232,24 +239,17 @@ def _all_acked(acks: Sequence[Ack], answers: dict[Named, Settled], words: Words)
 
 
 def routes(broker: AsyncBroker, words: Words) -> list[Route]:
-    async def acked(host: str, acks: Sequence[Ack], group: str | None, *, atomic: bool) -> list[bytes]:
+    async def acked(acks: Sequence[Ack], group: str | None, *, atomic: bool) -> list[bytes]:
         settled = await settle(broker, words, acks, group, atomic=atomic)
-        for lease_id in {ack.leaseId for ack in acks if ack.leaseId}:
-            words.failing.goes_on(lease_id)
         if isinstance(settled, dict):
             return [text.encode() for text in _all_acked(acks, settled, words)]
-        for ack, one in zip(acks, settled, strict=True):
-            fails = one.verdict in _HEARD and outcome_of(ack.status, words) is not Outcome.ACK
-            # Only the newer clients send a text with a failure that they report by themselves.
-            if fails and ack.from_sdk and ack.error and ack.leaseId and not one.lease_ended:
-                _note_failure(host, ack.partitionId, ack.leaseId, words)
         return [encode(item(i, ack, s, words)) for i, (ack, s) in enumerate(zip(acks, settled, strict=True))]
 
     async def one(call: Call) -> Answer:
         ack = read(_ack_decoder, await call.body(), NO_TRANSACTION, NO_PARTITION)
         check([ack], NO_TRANSACTION, NO_PARTITION)
         as_array = _as_array(call, ack)
-        (found,) = await acked(call.host, [ack], ack.group, atomic=False)
+        (found,) = await acked([ack], ack.group, atomic=False)
         return Answer(b"[%b]" % found if as_array else found)
 
     async def batch(call: Call) -> Answer:
@@ -267,22 +267,12 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
         check(acks, *_EACH)
         # All or nothing as the seed has it; entry by entry as the official server does.
         atomic = not words.upstream if asked.atomic is None else asked.atomic
-        return Answer(b"[%b]" % b",".join(await acked(call.host, acks, asked.consumerGroup or None, atomic=atomic)))
+        return Answer(b"[%b]" % b",".join(await acked(acks, asked.consumerGroup or None, atomic=atomic)))
 
     return [Route("POST", "/api/v1/ack", one), Route("POST", "/api/v1/ack/batch", batch)]
 
 
-def _note_failure(host: str, partition_id: str, lease_id: str, words: Words) -> None:
-    place, group = words.delivered.place(partition_id.lower()), words.delivered.group(lease_id)
-    if place is not None and group is not None:
-        words.failing.note(host, place.queue, group, lease_id)
-
-
 def _as_array(call: Call, ack: Ack) -> bool:
     """SDKs send both keys, null when unset, and read a list; whoever writes as in the seed reads an object."""
-    shape = call.query.get("shape")
-    if shape is not None:
-        if shape not in ("object", "array"):
-            raise BadInput(f"shape must be object or array, not {shape!r:.40}")
-        return shape == "array"
-    return ack.error is not msgspec.UNSET and ack.consumerGroup is not msgspec.UNSET
+    from_sdk = ack.error is not msgspec.UNSET and ack.consumerGroup is not msgspec.UNSET
+    return shape_of(call, default="array" if from_sdk else "object") == "array"

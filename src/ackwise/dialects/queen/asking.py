@@ -40,12 +40,35 @@ def uuid_in(text: str, what: str) -> str:
     return text.lower()
 
 
-def number_in(query: dict[str, str], name: str, default: int, most: int, *, least: int = 0) -> int:
-    """What is not a number is the default, as upstream has it; one that is too small or too large is the bound."""
-    try:
-        return min(max(int(query.get(name, "")), least), most)
-    except ValueError:
+def shape_of(call: Call, *, default: str) -> str:
+    """What `?shape=` asks for: `object` or `array`."""
+    shape = call.query.get("shape", default)
+    if shape not in ("object", "array"):
+        raise BadInput(f"shape must be object or array, not {shape!r:.40}")
+    return shape
+
+
+def number_in(
+    query: dict[str, str], name: str, default: int, most: int, *, least: int = 0, lenient: bool = False
+) -> int:
+    """A whole number of the query string, from `least` to `most`.
+
+    Upstream is `lenient`: what is no number is the default, and a number outside of the range is the nearest bound.
+    """
+    text = query.get(name)
+    if not text:
         return default
+    try:
+        number = int(text)
+    except ValueError:
+        if lenient:
+            return default
+        raise BadInput(f"{name} must be a whole number, not {text!r:.40}") from None
+    if lenient:
+        return min(max(number, least), most)
+    if not least <= number <= most:
+        raise BadInput(f"{name} must be {least} to {most}, not {number if abs(number) < 10**18 else text[:20]}")
+    return number
 
 
 def shown_payload(payload: bytes, content_type: str) -> object:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from ackwise.broker import AsyncBroker
 from ackwise.core.answers import QueueInfo
 from ackwise.core.commands import ConfigureQueue
-from ackwise.core.errors import BadInput, UnknownQueue
+from ackwise.core.errors import BadInput, Conflict, UnknownQueue
 from ackwise.core.ids import uuid7, uuid_text
 from ackwise.core.messages import DEFAULT_PARTITION
 from ackwise.core.queen_options import DEFAULT_OPTIONS, options_of, policy_changes
@@ -17,7 +16,11 @@ from ackwise.dialects.http import Answer, Call, Route, answer
 from ackwise.dialects.queen.asking import read_object
 from ackwise.dialects.queen.words import Words
 
-log = logging.getLogger("ackwise.queen")
+
+class EncryptionNotConfigured(Conflict):
+    """This server cannot encrypt; leave encryptionEnabled out or set it to false."""
+
+    code = "encryption_not_configured"
 
 
 def queue_id(info: QueueInfo) -> str:
@@ -43,7 +46,9 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
         queue = body.get("queue")
         if not isinstance(queue, str) or not queue:
             raise BadInput("queue is required")
-        options, replace = _options(body), _replaces(body)
+        options, replace = _options(body, words), _replaces(body)
+        if options.get("encryptionEnabled") is True:
+            raise EncryptionNotConfigured
         before = DEFAULT_OPTIONS if replace else await stored(queue)
         info: QueueInfo = await broker.send(
             ConfigureQueue(
@@ -51,13 +56,11 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
                 policy=policy_changes(options, before, upstream=words.upstream),
                 create=words.policy(),
                 partition=DEFAULT_PARTITION,
-                namespace=_text(body, "namespace"),
-                task=_text(body, "task"),
+                namespace=_tag(body, options, "namespace", words),
+                task=_tag(body, options, "task", words),
                 replace=replace,
             )
         )
-        if options.get("encryptionEnabled"):
-            log.warning("queue %r asks for encryption, which this version keeps in mind but does not do", queue)
         return answer(
             {
                 "configured": True,
@@ -73,8 +76,11 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
     return [Route("POST", "/api/v1/configure", configure)]
 
 
-def _options(body: dict[str, Any]) -> dict[str, Any]:
+def _options(body: dict[str, Any], words: Words) -> dict[str, Any]:
+    """The options of a call; upstream also takes them beside `queue` when there is no `options`."""
     options = body.get("options")
+    if options is None and words.upstream:
+        return {name: value for name, value in body.items() if name in DEFAULT_OPTIONS}
     if options is not None and not isinstance(options, dict):
         raise BadInput("options must be an object")
     return options or {}
@@ -88,7 +94,9 @@ def _replaces(body: dict[str, Any]) -> bool:
     return mode == "replace"
 
 
-def _text(body: dict[str, Any], name: str) -> str | None:
-    """Namespace and task count only when they are text."""
+def _tag(body: dict[str, Any], options: dict[str, Any], name: str, words: Words) -> str | None:
+    """Namespace and task count only when they are text; upstream also takes them from the options."""
     value = body.get(name)
+    if value is None and words.upstream:
+        value = options.get(name)
     return value if isinstance(value, str) else None

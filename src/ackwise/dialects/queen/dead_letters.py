@@ -33,8 +33,8 @@ class DeadLetterNotFound(NotFound):
     code = "dead_letter_not_found"
 
 
-def routes(broker: AsyncBroker, _: Words) -> list[Route]:
-    letters = DeadLetters(broker)
+def routes(broker: AsyncBroker, words: Words) -> list[Route]:
+    letters = DeadLetters(broker, words)
     return [
         Route("GET", "/api/v1/dlq", letters.page),
         Route("DELETE", "/api/v1/dlq", letters.purge),
@@ -45,14 +45,14 @@ def routes(broker: AsyncBroker, _: Words) -> list[Route]:
 
 
 class DeadLetters:
-    def __init__(self, broker: AsyncBroker) -> None:
-        self._broker = broker
+    def __init__(self, broker: AsyncBroker, words: Words) -> None:
+        self._broker, self._lenient = broker, words.upstream
 
     async def page(self, call: Call) -> Answer:
         """A queue that is not there has no dead letters: who watches it need not know when it was made."""
         query = call.query
-        limit = number_in(query, "limit", DEFAULT_LIMIT, MOST)
-        offset = number_in(query, "offset", 0, FURTHEST)
+        limit = number_in(query, "limit", DEFAULT_LIMIT, MOST, lenient=self._lenient)
+        offset = number_in(query, "offset", 0, FURTHEST, lenient=self._lenient)
         wanted = q.ListDead(
             queue=query.get("queue") or None,
             group=query.get("consumerGroup") or None,
@@ -119,30 +119,32 @@ class DeadLetters:
         return await self._push_again(letter, None, None)
 
     async def _push_again(self, letter: q.DeadLetter, queue: str | None, partition: str | None) -> Answer:
-        """A copy at the tail in place of the record, in one step; its transaction id makes a repeat a duplicate."""
+        """A copy at the tail in place of the record, in one step. If the copy's transaction id is there already, the
+        record stays."""
         if queue is not None:
             await self._broker.ask(q.GetQueue(queue=queue))
         done: Redriven = await self._broker.send(Replay(ids=[letter.id], queue=queue, partition=partition))
         copy = done.copies.get(letter.id)
         if copy is None:
             raise DeadLetterNotFound
+        duplicate = copy.status == "duplicate"
         return answer(
             {
                 "success": True,
-                "result": "duplicate" if copy.status == "duplicate" else "moved",
+                "result": "duplicate" if duplicate else "moved",
                 "queue": queue or letter.queue,
                 "partition": copy.partition,
                 "consumerGroup": letter.group,
                 "dlqId": letter.id,
                 "originalTransactionId": letter.transaction_id,
                 "replayedAs": {
-                    "status": "duplicate" if copy.status == "duplicate" else "queued",
+                    "status": "duplicate" if duplicate else "queued",
                     "transaction_id": copy.transaction_id,
                     "message_id": copy.message_id,
                     "partition_id": copy.partition_id,
                     "queueName": queue or letter.queue,
                 },
-                "dlqRowRemoved": True,
+                "dlqRowRemoved": not duplicate,
             }
         )
 

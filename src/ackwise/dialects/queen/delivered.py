@@ -83,10 +83,6 @@ class Delivered:
                 if self._holders.get((partition_id, lease.group)) == lease_id:
                     del self._holders[partition_id, lease.group]
 
-    def group(self, lease_id: str) -> str | None:
-        lease = self._leases.get(lease_id)
-        return None if lease is None else lease.group
-
     def place(self, partition_id: str) -> Place | None:
         return self._places.get(partition_id)
 

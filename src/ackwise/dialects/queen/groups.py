@@ -12,7 +12,7 @@ from ackwise.core.commands import Command, ConfigureGroup, DeleteGroup, SeekGrou
 from ackwise.core.errors import AckwiseError, BadInput, NotFound, UnknownGroup
 from ackwise.core.limits import MICROS
 from ackwise.dialects.http import Answer, Call, Route, answer
-from ackwise.dialects.queen.asking import number_in, read_object
+from ackwise.dialects.queen.asking import number_in, read_object, shape_of
 from ackwise.dialects.queen.resources import time_lag
 from ackwise.dialects.queen.words import Words, parse_time, show_time
 
@@ -48,21 +48,27 @@ class Groups:
         return found
 
     async def every(self, call: Call) -> Answer:
+        """One entry per group; or a bare array, one entry per group and queue, as upstream has it."""
+        as_array = shape_of(call, default="array" if self._words.upstream else "object") == "array"
         now = self._broker.now()
-        by_name: dict[str, list[Fields]] = {}
+        by_name: dict[str, list[tuple[Fields, set[str]]]] = {}
         for group in await self._stats():
             by_name.setdefault(group.group, []).append(self._in_queue(group, now))
-        return answer({"groups": [_over_queues(name, queues) for name, queues in sorted(by_name.items())]})
+        groups = sorted(by_name.items())
+        if as_array:
+            return answer([_over_queues(name, [one]) for name, queues in groups for one in queues])
+        return answer({"groups": [_over_queues(name, queues) for name, queues in groups]})
 
-    def _in_queue(self, group: q.GroupStats, now: int) -> Fields:
+    def _in_queue(self, group: q.GroupStats, now: int) -> tuple[Fields, set[str]]:
+        """A group's numbers in one queue, and its consumers there."""
         behind = time_lag(group.oldest_unfinished_at, now)
-        members = self._words.members.count(group.queue, group.group, group.members, now)
-        return {
+        members = self._words.members.of(group.queue, group.group, group.members, now)
+        fields = {
             "queueName": group.queue,
-            "members": members,
+            "members": len(members),
             "totalLag": group.lag,
             "maxTimeLag": behind,
-            "state": _state(behind, alive=group.settled_at is not None or members > 0),
+            "state": _state(behind, alive=group.settled_at is not None or bool(members)),
             "partitions": group.partitions,
             "partitionsWithLag": group.partitions_behind,
             "totalConsumed": group.acked,
@@ -72,10 +78,11 @@ class Groups:
             "subscriptionTimestamp": show_time(_subscribed_from(group)),
             "subscriptionCreatedAt": show_time(group.created_at),
         }
+        return fields, members
 
     async def lagging(self, call: Call) -> Answer:
         now = self._broker.now()
-        least = number_in(call.query, "minLagSeconds", DEFAULT_MIN_LAG, LONGEST_LAG)
+        least = number_in(call.query, "minLagSeconds", DEFAULT_MIN_LAG, LONGEST_LAG, lenient=self._words.upstream)
         places: list[q.Place] = await self._broker.ask(q.ListPlaces(unfinished_since=max(0, now - least * MICROS)))
         return answer([_lagging(place, now) for place in places])
 
@@ -84,7 +91,7 @@ class Groups:
         places: list[q.Place] = await self._broker.ask(q.ListPlaces(group=call.params[0], last_done=True))
         queues: dict[str, dict[str, list[Fields]]] = {}
         for place in places:
-            queues.setdefault(place.queue, {"partitions": []})["partitions"].append(_place(place, now))
+            queues.setdefault(place.queue, {"partitions": []})["partitions"].append(_place(place, now, self._words))
         return answer(queues)
 
     async def delete(self, call: Call) -> Answer:
@@ -127,7 +134,7 @@ class Groups:
             raise BadInput("subscriptionTimestamp is required")
         at = self._broker.now() if text == "now" else parse_time(text, "subscriptionTimestamp")
         found = await self._stats(group)
-        if not found:
+        if not found and not self._words.upstream:
             raise UnknownGroup(f"there is no consumer group {group!r}", group=group)
         done = await self._each([ConfigureGroup(queue=one.queue, group=group, start=at, restart=True) for one in found])
         return answer(
@@ -174,13 +181,17 @@ def _state(behind: int, *, alive: bool) -> str:
     return "Stable" if alive else "Dead"
 
 
-def _over_queues(name: str, queues: list[Fields]) -> Fields:
-    """One entry per group: sums and worst cases, each queue's own numbers, and of what has no sum the first queue's."""
+def _over_queues(name: str, found: list[tuple[Fields, set[str]]]) -> Fields:
+    """One entry per group: sums and worst cases, each queue's own numbers, and of what has no sum the first queue's.
+
+    A consumer that polls several queues is one member.
+    """
+    queues = [fields for fields, _ in found]
     behind = max(one["maxTimeLag"] for one in queues)
     return {
         "name": name,
         "topics": [one["queueName"] for one in queues],
-        "members": sum(one["members"] for one in queues),
+        "members": len(set().union(*(members for _, members in found))),
         "totalLag": sum(one["totalLag"] for one in queues),
         "maxTimeLag": behind,
         "state": _state(behind, alive=any(one["state"] != "Dead" for one in queues)),
@@ -209,18 +220,27 @@ def _lagging(place: q.Place, now: int) -> Fields:
     }
 
 
-def _place(place: q.Place, now: int) -> Fields:
-    """A row of the seed's `partition_consumers`, with upstream's numbers beside it."""
+def _place(place: q.Place, now: int, words: Words) -> Fields:
+    """A row of the seed's `partition_consumers`, with upstream's numbers beside it.
+
+    The seed moves the cursor with every ack and nack; upstream keeps it before the first unfinished message.
+    """
+    if words.upstream:
+        last = (place.last_done_id, place.last_done_created_at, place.settled_at)
+        consumed = place.acked
+    else:
+        last = (place.last_settled_id, place.last_settled_created_at, place.last_settled_at)
+        consumed = place.acked + place.nacked
     lease = place.lease if place.lease is not None and place.lease.deadline > now else None
     return {
         "partition": place.partition,
         "partitionId": place.partition_id,
         "consumerGroup": place.group,
-        "lastConsumedId": place.last_done_id,
-        "lastConsumedCreatedAt": show_time(place.last_done_created_at),
-        "lastConsumedAt": show_time(place.settled_at),
-        "totalMessagesConsumed": place.acked,
-        "totalConsumed": place.acked,
+        "lastConsumedId": last[0],
+        "lastConsumedCreatedAt": show_time(last[1]),
+        "lastConsumedAt": show_time(last[2]),
+        "totalMessagesConsumed": consumed,
+        "totalConsumed": consumed,
         "deadLetters": place.dead,
         "workerId": lease.lease_id if lease else None,
         "leaseActive": lease is not None,

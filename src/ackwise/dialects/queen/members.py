@@ -1,42 +1,53 @@
-"""Who consumes for a group: whoever holds a lease of it, or asked for messages within the last minute."""
+"""Members of a consumer group: consumers that hold a lease of the group or polled within the last minute."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ackwise.core import limits
 from ackwise.core.limits import MICROS
+from ackwise.dialects.http import Call
 
 SEEN_FOR = 60 * MICROS
 MOST = 100_000
 
 
+def consumer_of(call: Call) -> str:
+    """The client id that a request names (`clientId`, or the header `X-Client-Id`), else its peer's host address."""
+    named = call.query.get("clientId") or call.header(b"x-client-id").decode("latin-1")
+    return limits.name(named, "clientId") if named else call.host
+
+
 class Members:
-    """Pollers by queue and group. Kept in memory: who asked this server, and how long ago."""
+    """Consumers by queue and group. Kept in memory: who polled this server, and how long ago."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], dict[str, int]] = {}
         self._holders: dict[str, str] = {}
         self._count = 0
 
-    def note(self, queue: str, group: str, peer: str, now: int, owner: str | None = None) -> None:
-        """`peer` asked for messages; `owner` is the lease it was given."""
-        peers = self._seen.setdefault((queue, group), {})
-        self._count += peer not in peers
-        peers[peer] = now
+    def note(self, queue: str, group: str, consumer: str, now: int, owner: str | None = None) -> None:
+        """`consumer` asked for messages; `owner` is the lease that it was given."""
+        consumers = self._seen.setdefault((queue, group), {})
+        self._count += consumer not in consumers
+        consumers[consumer] = now
         if owner is not None:
-            self._holders[owner] = peer
+            self._holders[owner] = consumer
         if self._count > MOST or len(self._holders) > MOST:
             self._forget(now)
 
-    def count(self, queue: str, group: str, owners: Iterable[str], now: int) -> int:
-        """Consumers of a group: recent pollers, and the holders of these leases who have not polled since."""
-        peers = {peer for peer, at in self._seen.get((queue, group), {}).items() if now - at <= SEEN_FOR}
-        return len(peers | {self._holders.get(owner, owner) for owner in owners})
+    def of(self, queue: str, group: str, owners: Iterable[str], now: int) -> set[str]:
+        """Consumers of a group: recent pollers, and the holders of these leases who have not polled since.
+
+        The holder of a lease that another server granted is not known here: each such lease counts as one consumer.
+        """
+        recent = {name for name, at in self._seen.get((queue, group), {}).items() if now - at <= SEEN_FOR}
+        return recent | {self._holders.get(owner, owner) for owner in owners}
 
     def _forget(self, now: int) -> None:
-        """Those not seen for long go first; if that is not enough, everybody: it is only a count."""
-        for key, peers in list(self._seen.items()):
-            recent = {peer: at for peer, at in peers.items() if now - at <= SEEN_FOR}
+        """Drop consumers that were not seen for a minute; if that is not enough, drop all: it is only a count."""
+        for key, consumers in list(self._seen.items()):
+            recent = {name: at for name, at in consumers.items() if now - at <= SEEN_FOR}
             if recent:
                 self._seen[key] = recent
             else:

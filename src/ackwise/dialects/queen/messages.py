@@ -15,22 +15,22 @@ from ackwise.dialects.queen.configuring import tag
 from ackwise.dialects.queen.dead_letters import error_of
 from ackwise.dialects.queen.words import TRACE, Words, show_time
 
-_PASSED = ("acked", "dead", "skipped")
+_PASSED = ("acked", "dead", "dropped", "skipped")
 
 
-def routes(broker: AsyncBroker, _: Words) -> list[Route]:
+def routes(broker: AsyncBroker, words: Words) -> list[Route]:
     async def show(call: Call) -> Answer:
         partition_id = uuid_in(call.params[0], "partitionId")
         try:
             found = await broker.ask(FindMessage(partition_id=partition_id, transaction_id=call.params[1]))
         except MessageNotFound:
             raise MessageNotFound("Message not found") from None
-        return answer(_spelled(found, broker.now()))
+        return answer(_spelled(found, broker.now(), words))
 
     return [Route("GET", "/api/v1/messages/{partitionId}/{transactionId}", show)]
 
 
-def _spelled(found: FoundMessage, now: int) -> dict[str, Any]:
+def _spelled(found: FoundMessage, now: int, words: Words) -> dict[str, Any]:
     message, options = found.message, options_of(found.queue.policy)
     named = [view for view in found.groups if view.group != QUEUE_MODE]
     alone = next((view for view in found.groups if view.group == QUEUE_MODE), None)
@@ -47,8 +47,8 @@ def _spelled(found: FoundMessage, now: int) -> dict[str, Any]:
         "partition": found.partition,
         "namespace": tag(found.queue.namespace),
         "task": tag(found.queue.task),
-        "status": _status(found, alone, named, now),
-        "queueStatus": _standing(alone, now) if alone is not None else None,
+        "status": _status(found, alone, named, now, words),
+        "queueStatus": _standing(alone, now, words) if alone is not None else None,
         "busStatus": {
             "consumedBy": sum(view.state in _PASSED for view in named),
             "totalGroups": len(named),
@@ -62,7 +62,7 @@ def _spelled(found: FoundMessage, now: int) -> dict[str, Any]:
         "payload": payload,
         "data": payload,
         "isEncrypted": False,
-        "errorMessage": error_of(found.dead[0]) if found.dead else None,
+        "errorMessage": _error(found),
         "retryCount": max((view.failures for view in found.groups), default=0),
         "queueConfig": {name: options[name] for name in ("leaseTime", "retryLimit", "retryDelay", "ttl", "priority")},
         "consumerGroups": [_group(view, now) for view in found.groups],
@@ -73,6 +73,14 @@ def _spelled(found: FoundMessage, now: int) -> dict[str, Any]:
             "type": _mode(alone is not None, bool(named)),
         },
     }
+
+
+def _error(found: FoundMessage) -> str | None:
+    """The text of the last failure: the newest dead letter's, else that of the group with the most failures."""
+    if found.dead:
+        return error_of(found.dead[0])
+    failed = [view for view in found.groups if view.error is not None]
+    return max(failed, key=lambda view: view.failures).error if failed else None
 
 
 def _deadline(view: GroupView, now: int) -> int | None:
@@ -88,19 +96,23 @@ def _group(view: GroupView, now: int) -> dict[str, Any]:
         "leaseExpiresAt": show_time(_deadline(view, now)),
         "retryCount": view.failures,
         "deliveryCount": view.deliveries,
+        "errorMessage": view.error,
     }
 
 
-def _status(found: FoundMessage, alone: GroupView | None, named: list[GroupView], now: int) -> str:
+def _status(found: FoundMessage, alone: GroupView | None, named: list[GroupView], now: int, words: Words) -> str:
     """Upstream's rule: a dead letter first, then queue mode, and without it all of the named groups."""
     if found.dead:
         return "dead_letter"
     if alone is not None:
-        return _standing(alone, now)
+        return _standing(alone, now, words)
     return "completed" if named and all(view.state in _PASSED for view in named) else "pending"
 
 
-def _standing(view: GroupView, now: int) -> str:
+def _standing(view: GroupView, now: int, words: Words) -> str:
+    """Upstream has no word for a message that was dropped."""
+    if view.state == "dropped" and not words.upstream:
+        return "dropped"
     if view.state in _PASSED:
         return "completed"
     return "processing" if _deadline(view, now) is not None else "pending"

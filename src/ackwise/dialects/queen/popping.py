@@ -16,15 +16,20 @@ from ackwise.core.native import instants
 from ackwise.dialects.cells import cells, created, listed, quoted
 from ackwise.dialects.http import Answer, Call, Gone, Route, encode
 from ackwise.dialects.queen.asking import number_in
+from ackwise.dialects.queen.members import consumer_of
 from ackwise.dialects.queen.words import TRACE, Words, parse_time, show_time
 
 DEFAULT_BATCH = 1
+UPSTREAM_BATCH = 200
 MOST = 10_000
 DEFAULT_WAIT = 30_000
 LONGEST_WAIT = 300_000
 MOST_PARTITIONS = 64
 AUTOPILOT = (200, 4)
 """Messages and partitions for a client that leaves the numbers to the server."""
+
+MODES = ("all", "new", "new-only", "timestamp")
+"""What a pop may say about where a new group begins."""
 
 _EMPTY = Answer(b"", 204)
 
@@ -40,7 +45,7 @@ class Asked:
 
     def __init__(self, query: dict[str, str], words: Words, queue: str | None, partition: str | None) -> None:
         autopilot = _flag(query.get("autopilot"))
-        batch, partitions = AUTOPILOT if autopilot else (DEFAULT_BATCH, 1)
+        batch, partitions = AUTOPILOT if autopilot else (UPSTREAM_BATCH if words.upstream else DEFAULT_BATCH, 1)
         group = query.get("consumerGroup") or QUEUE_MODE
         self.claim = Claim(
             queue=queue,
@@ -48,37 +53,57 @@ class Asked:
             task=query.get("task") or None if queue is None else None,
             group=group,
             partitions=None if partition is None else (partition,),
-            most=number_in(query, "batch", batch, MOST, least=1),
-            most_partitions=number_in(query, "partitions", partitions, MOST_PARTITIONS, least=1),
-            lease=_lease(query.get("leaseSeconds")),
+            most=number_in(query, "batch", batch, MOST, least=1, lenient=words.upstream),
+            most_partitions=_partitions(query, partitions, words),
+            lease=_lease(query.get("leaseSeconds"), words),
             auto_ack=_flag(query.get("autoAck")) or _flag(query.get("commitOnDelivery")),
             start=_start(query, group, words),
-            # Clients that know autopilot take a nack to release the partition, and leave the rest of the batch alone.
-            yields=autopilot,
+            # Clients that know autopilot take a nack to release the partition, as upstream does.
+            yields=autopilot and words.upstream,
             create=words.policy(),
         )
-        wait = number_in(query, "timeout", DEFAULT_WAIT, LONGEST_WAIT) if _flag(query.get("wait")) else 0
-        self.wait = wait / 1000
+        wait = number_in(query, "timeout", DEFAULT_WAIT, LONGEST_WAIT, lenient=words.upstream)
+        self.wait = wait / 1000 if _flag(query.get("wait")) else 0
 
 
-def _lease(text: str | None) -> int | None:
+def _partitions(query: dict[str, str], default: int, words: Words) -> int:
+    """At most so many partitions; upstream takes 0 and less for no bound at all."""
+    if not words.upstream:
+        return number_in(query, "partitions", default, MOST_PARTITIONS, least=1)
+    wanted = number_in(query, "partitions", default, MOST_PARTITIONS, lenient=True)
+    return wanted or MOST
+
+
+def _lease(text: str | None, words: Words) -> int | None:
+    """A lease time; upstream takes what is none for the queue's own."""
     if not text:
         return None
     try:
         seconds = float(text)
     except ValueError:
+        if words.upstream:
+            return None
         raise BadInput(f"leaseSeconds must be a number of seconds, not {text!r:.40}") from None
+    if words.upstream:
+        return limits.lease_micros(min(seconds, limits.MAX_LEASE_SECONDS)) if seconds >= 0.001 else None
     return limits.lease_micros(seconds)
 
 
 def _start(query: dict[str, str], group: str, words: Words) -> Any:
     """Where a group begins that is new: it matters at first contact only. Queue mode begins at the oldest."""
-    if group == QUEUE_MODE:
-        return "all"
+    mode = query.get("subscriptionMode")
+    if mode and mode not in MODES and not words.upstream:
+        raise BadInput(f"subscriptionMode must be one of {', '.join(MODES)}, not {mode!r:.40}")
     since = query.get("subscriptionFrom")
     if since and since != "now":
-        return parse_time(since, "subscriptionFrom")
-    mode = query.get("subscriptionMode")
+        try:
+            at = parse_time(since, "subscriptionFrom")
+            return "all" if group == QUEUE_MODE else at
+        except BadInput:
+            if not words.upstream:
+                raise
+    if group == QUEUE_MODE:
+        return "all"
     if since == "now" or mode in ("new", "new-only"):
         return "new"
     return "all" if mode else words.start
@@ -87,7 +112,7 @@ def _start(query: dict[str, str], group: str, words: Words) -> Any:
 def routes(broker: AsyncBroker, words: Words) -> list[Route]:
     async def pop(call: Call, queue: str | None, partition: str | None) -> Answer:
         asked = Asked(call.query, words, queue, partition)
-        claim = asked.claim
+        claim, consumer = asked.claim, consumer_of(call)
         if claim.queue is None and claim.namespace is None and claim.task is None:
             body = {"success": False, "error": "namespace or task is required", "messages": [], "code": "bad_input"}
             return Answer(encode(body), 400)
@@ -96,10 +121,7 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
             claim.start = words.first_seen(claim, broker.now())
         handed = await broker.claim(claim)
         if queue is not None and not handed.claimed.grants:
-            words.members.note(queue, claim.group, call.peer, broker.now())
-            left = words.failing.left_by(call.host, queue, claim.group)
-            if left:
-                _, handed = await broker.settle_and_claim(giving_back(left), claim)
+            words.members.note(queue, claim.group, consumer, broker.now())
         if asked.wait and not handed.claimed.grants:
             # Only who really waits has to be watched for leaving.
             handed = await call.unless_gone(broker.claim(claim, asked.wait))
@@ -109,7 +131,7 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
             raise Gone
         if queue is not None:
             owner = ids.default_owner(claimed.lease_no) if claimed.lease_no else None
-            words.members.note(queue, claim.group, call.peer, broker.now(), owner)
+            words.members.note(queue, claim.group, consumer, broker.now(), owner)
         if not claimed.grants:
             return _EMPTY
         return Answer(spell(handed, words))

@@ -124,7 +124,7 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
         items = read_items(await call.body())
         if not items:
             return Answer(b"[]", 201)
-        pushes, owners = pushes_of(items, words.policy())
+        pushes, owners = pushes_of(items, words.policy(pushed=True))
         if len(pushes) == 1:
             receipts: list[Receipts] = [await broker.send(pushes[0])]
         else:

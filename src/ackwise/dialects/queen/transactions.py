@@ -13,7 +13,7 @@ from ackwise.core.commands import Settlement, Transaction
 from ackwise.core.errors import BadInput, LeaseLost, RolledBack
 from ackwise.core.settlement import Verdict
 from ackwise.dialects.http import Answer, Call, Route, answer, parse
-from ackwise.dialects.queen.acking import NO_PARTITION, NO_TRANSACTION, Ack, check, read, settlement_of
+from ackwise.dialects.queen.acking import NO_PARTITION, NO_TRANSACTION, Ack, check, read, settlement_of, was_dropped
 from ackwise.dialects.queen.pushing import Item, pushes_of
 from ackwise.dialects.queen.words import Words
 
@@ -46,6 +46,9 @@ class Plan:
         self.acks: list[Ack] = []
         self.items: list[Item] = []
         self.order: list[tuple[str, int]] = []
+        self.repeats: set[int] = set()
+        """Results whose push repeats an id of this call."""
+        self._pushed: dict[tuple[str, str | None, str], int] = {}
         self.required = tuple(dict.fromkeys(body.requiredLeases or ()))
         for number, raw in enumerate(body.operations or ()):
             self._add(number, bytes(raw))
@@ -64,10 +67,21 @@ class Plan:
         elif kind == "push":
             found = [parse(_one_item, raw)] if asked.items is msgspec.UNSET else asked.items
             for item in found:
-                self.order.append(("push", len(self.items)))
-                self.items.append(item)
+                self._add_push(item)
         else:
             raise BadInput(f"operation {number}: type must be ack or push, not {kind!r:.40}")
+
+    def _add_push(self, item: Item) -> None:
+        """Upstream stores an id that a call repeats once, and commits; otherwise the engine refuses the repeat."""
+        named = (item.queue, item.partition, item.transactionId or "")
+        known = self._pushed.get(named) if item.transactionId and self._words.upstream else None
+        if known is not None:
+            self.repeats.add(len(self.order))
+            self.order.append(("push", known))
+            return
+        self._pushed[named] = len(self.items)
+        self.order.append(("push", len(self.items)))
+        self.items.append(item)
 
     def settlements(self) -> list[Settlement]:
         return [settlement_of(ack, ack.group, self._words) for ack in self.acks]
@@ -90,7 +104,7 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
                 raise NotSupported(f"{rider} cannot ride in a transaction here; nothing was done")
         plan = Plan(body, words)
         number = body.transactionId or str(uuid_utils.uuid7())
-        pushes, owners = pushes_of(plan.items, words.policy())
+        pushes, owners = pushes_of(plan.items, words.policy(pushed=True))
         command = Transaction(
             settlements=plan.settlements(),
             pushes=pushes,
@@ -145,6 +159,7 @@ def _results(plan: Plan, owners: list[int], done: TransactionDone) -> list[dict[
                     "transactionId": plan.acks[at].transactionId,
                     "error": None,
                     "dlq": settled.reason is not None,
+                    "dropped": was_dropped(settled),
                     "noop": settled.verdict is Verdict.ALREADY,
                     "leaseReleased": settled.lease_ended and settled.verdict.settled,
                 }
@@ -160,6 +175,7 @@ def _results(plan: Plan, owners: list[int], done: TransactionDone) -> list[dict[
                     "messageId": receipt.message_id,
                     "partitionId": receipt.partition_id,
                     "queueName": plan.items[at].queue,
+                    "duplicate": index in plan.repeats,
                 }
             )
     return found

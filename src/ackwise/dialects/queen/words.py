@@ -15,13 +15,13 @@ from ackwise.core.native import instants
 from ackwise.core.policy import QueuePolicy
 from ackwise.dialects.http import with_plus
 from ackwise.dialects.queen.delivered import Delivered
-from ackwise.dialects.queen.failing import Failing
 from ackwise.dialects.queen.members import Members
 
 _SEED = QueuePolicy(lease_seconds=300.0, exclusivity="partition", completed_retention_seconds=None)
 _UPSTREAM = msgspec.structs.replace(
     _SEED, retry_counting="retries", expiry_counts=False, on_failure="rewind", delivery_limit=None
 )
+_UPSTREAM_PUSHED = msgspec.structs.replace(_UPSTREAM, lease_seconds=60.0)
 MOST_SEEN = 10_000
 TRACE = "traceId"
 """The header that keeps a message's trace id."""
@@ -39,7 +39,6 @@ class Words:
         """Where a new group begins that does not say."""
         self.members = Members()
         self.delivered = Delivered()
-        self.failing = Failing()
         self._first_seen: dict[tuple[str | None, str | None, str], int] = {}
 
     def first_seen(self, claim: Claim, now: int) -> int:
@@ -48,9 +47,11 @@ class Words:
             self._first_seen.clear()
         return self._first_seen.setdefault((claim.namespace, claim.task, claim.group), now)
 
-    def policy(self) -> QueuePolicy:
-        """The policy of a queue that this face makes."""
-        return _UPSTREAM if self.upstream else _SEED
+    def policy(self, *, pushed: bool = False) -> QueuePolicy:
+        """The policy of a queue that this face makes; upstream gives one that a push makes a shorter lease."""
+        if not self.upstream:
+            return _SEED
+        return _UPSTREAM_PUSHED if pushed else _UPSTREAM
 
 
 # instants

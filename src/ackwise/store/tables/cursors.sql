@@ -15,38 +15,39 @@ ON CONFLICT DO NOTHING;
 -- name: cursor_get: one group's place in one lane
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
-  c.settled_at
+  c.settled_at, c.last_seq, c.last_at, c.nacked
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.lane = :lane AND c.grp = :grp;
 
 -- name: cursors_of_part: a group's places in a partition, most urgent lane first
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
-  c.settled_at
+  c.settled_at, c.last_seq, c.last_at, c.nacked
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.part = :part AND c.grp = :grp ORDER BY c.prio;
 
 -- name: cursors_beside: a group's places in the partition of a lane
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
-  c.settled_at
+  c.settled_at, c.last_seq, c.last_at, c.nacked
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane
 WHERE c.part = (SELECT part FROM lane WHERE id = :lane) AND c.grp = :grp;
 
 -- name: cursors_of_lane: every group's place in a lane
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
-  c.settled_at
+  c.settled_at, c.last_seq, c.last_at, c.nacked
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.lane = :lane ORDER BY c.grp;
 
 -- name: cursors_of_group: every place of a group
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
-  c.settled_at
+  c.settled_at, c.last_seq, c.last_at, c.nacked
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.grp = :grp ORDER BY c.lane;
 
 -- name: cursor_update: the whole row
 UPDATE cursor SET epoch = :epoch, first = :first, next = :next, floor = :floor, held = :held, acked = :acked, dead = :dead,
   skipped = :skipped, expired = :expired, leased = :leased, exclusive = :exclusive,
-  exclusive_owner = :exclusive_owner, ready_at = :ready_at, settled_at = :settled_at
+  exclusive_owner = :exclusive_owner, ready_at = :ready_at, settled_at = :settled_at,
+  last_seq = :last_seq, last_at = :last_at, nacked = :nacked
 WHERE lane = :lane AND grp = :grp;
 
 -- name: cursor_wake: a push makes empty, free lanes claimable
@@ -101,6 +102,7 @@ WHERE l.queue = :queue AND (c.held > 0 OR c.next < l.head);
 
 -- name: places_of_group: where a group stands in each lane: its first undone seq, and when the oldest undone was made
 SELECT p.id, p.name, p.uuid, l.id, l.head, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired, c.settled_at,
+  c.last_seq, c.last_at, c.nacked,
   coalesce((SELECT x.lo FROM span AS x WHERE x.lane = c.lane AND x.grp = c.grp ORDER BY x.hi LIMIT 1), c.next),
   CASE WHEN c.held > 0 OR c.next < l.head THEN (
     SELECT s.created_at FROM segment AS s

@@ -59,9 +59,25 @@ DELETE FROM span WHERE lane = :lane AND grp = :grp;
 SELECT min(lo) FROM span WHERE lane = :lane;
 
 -- name: span_look: the span that ends after a place, and until when it is held
-SELECT s.lo, s.fails, s.delivs, l.deadline FROM span AS s LEFT JOIN lease AS l ON l.no = s.lease
+SELECT s.lo, s.fails, s.delivs, l.deadline, s.history FROM span AS s LEFT JOIN lease AS l ON l.no = s.lease
 WHERE s.lane = :lane AND s.grp = :grp AND s.hi > :seq ORDER BY s.hi LIMIT 1;
 
 -- name: spans_leased: how much each lease of a group holds in each lane
 SELECT s.lease, s.lane, sum(s.hi - s.lo) FROM lease AS l JOIN span AS s ON s.lease = l.no
 WHERE l.grp = :grp AND l.ended_at IS NULL GROUP BY s.lease, s.lane;
+
+-- name: dropped_insert: messages that died for a group of a queue that keeps no dead letters
+INSERT INTO dropped (lane, grp, lo, hi) VALUES (:lane, :grp, :lo, :hi) ON CONFLICT DO NOTHING;
+
+-- name: dropped_inside: dropped ranges of a group that [lo, hi) touches
+SELECT lo, hi FROM dropped WHERE lane = :lane AND grp = :grp AND hi > :lo AND hi <= :hi
+UNION ALL
+SELECT lo, hi FROM (
+  SELECT lo, hi FROM dropped WHERE lane = :lane AND grp = :grp AND hi > :hi ORDER BY hi LIMIT 1) AS across
+WHERE lo < :hi;
+
+-- name: dropped_forget_cursor: what a group dropped in a lane
+DELETE FROM dropped WHERE lane = :lane AND grp = :grp;
+
+-- name: dropped_forget_lane: what every group dropped below a place of a lane
+DELETE FROM dropped WHERE lane = :lane AND hi <= :below;

@@ -37,7 +37,7 @@ def _move(turn: Turn, cursor: Cursor, seq: int, policy: QueuePolicy) -> int:
         return 0
     cursor.next = seq
     cursor.acked += count
-    cursor.settled_at = turn.now
+    cursor.note_acked(seq - 1, turn.now)
     if cursor.ready_at is not None:
         cursor.ready_at = places.ready_at(turn, cursor, policy)
     turn.save_cursor(cursor)

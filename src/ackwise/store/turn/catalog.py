@@ -307,6 +307,7 @@ def delete_group(turn: Turn, command: DeleteGroup) -> int:
     rows = turn.session.rows("cursors_of_group", {"grp": found.id})
     for row in rows:
         turn.session.run("spans_delete_cursor", {"lane": row[0], "grp": found.id})
+        turn.session.run("dropped_forget_cursor", {"lane": row[0], "grp": found.id})
     turn.session.run("cursors_delete", {"grp": found.id})
     turn.session.run("group_delete", {"id": found.id})
     return len(rows)

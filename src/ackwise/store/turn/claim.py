@@ -370,7 +370,7 @@ class _Claiming:
         rest = [take.span.part(take.hi, take.span.hi)] if take.span is not None and take.hi < take.span.hi else []
         if self.command.auto_ack:
             cursor.acked += size
-            cursor.settled_at = self.turn.now
+            cursor.note_acked(take.hi - 1, self.turn.now)
             if take.span is not None:
                 cursor.held -= size
                 self.turn.replace_span(take.span, rest)

@@ -40,6 +40,12 @@ def add_history(
     return msgspec.json.encode([*lines, line][-MOST_HISTORY:]).decode()
 
 
+def last_error(history: str) -> str | None:
+    """The text of the newest failure in a delivery's story."""
+    lines = msgspec.json.decode(history) if history else []
+    return next((line["error"] for line in reversed(lines) if line.get("error")), None)
+
+
 class Burial(msgspec.Struct, frozen=True):
     """Messages that die together, and of what."""
 
@@ -86,6 +92,12 @@ def bury(turn: Turn, queue: QueueRow, group: GroupRow, cursor: Cursor, burials: 
                 }
             )
     turn.session.many("dead_insert", rows)
+
+
+def note_dropped(turn: Turn, grp: int, ranges: list[tuple[int, int, int]]) -> None:
+    """Record (lane, lo, hi) ranges that died where no dead letters are kept, so that a look shows them as dropped."""
+    if ranges:
+        turn.session.many("dropped_insert", [{"lane": lane, "grp": grp, "lo": lo, "hi": hi} for lane, lo, hi in ranges])
 
 
 def redrive(turn: Turn, command: Redrive) -> Redriven:
@@ -175,7 +187,9 @@ def _copy(turn: Turn, command: Replay, row: Row) -> Receipt:
     )
     place = Push(queue=command.queue or row[12], messages=[copy], create=QueuePolicy() if command.queue else None)
     (receipts,) = push.push_now(turn, [check_push(place)], "ok")
-    turn.session.run("dead_delete", {"id": number})
+    if receipts[0].status != "duplicate":
+        # A duplicate pushed nothing: the record is the only copy that is known to be of this message.
+        turn.session.run("dead_delete", {"id": number})
     return receipts[0]
 
 

@@ -214,9 +214,11 @@ class Ending:
         if entry.outcome is Outcome.ACK:
             cursor.held -= len(piece)
             cursor.acked += len(piece)
-            cursor.settled_at = turn.now
+            cursor.note_acked(piece.hi - 1, turn.now)
             self._spans.replace(span, rest)
             return Verdict.ACKED, None, piece.fails
+        if entry.outcome is not Outcome.RELEASE:
+            cursor.note_nacked(piece.hi - 1, len(piece), turn.now)
         fate = _fate(turn, held.policy, attempt_of(lease, piece), entry)
         piece.history = dead.add_history(
             piece.history, turn.now, entry.outcome.value, lease.owner, entry.error, entry.trace
@@ -237,6 +239,7 @@ class Ending:
         if not self._settled:
             return False
         turn, held, lease = self._turn, self._held, self._lease
+        dead.note_dropped(turn, lease.grp, self._dropped)
         for lane, burials in self._burials.items():
             dead.bury(turn, held.queue, held.group, self._cursors[lane], burials)
         self._spans.write(turn)

@@ -83,6 +83,8 @@ def expire_lease(turn: Turn, lease: Lease, budget: int, kind: str = "expired", e
         turn.replace_span(span, finish(cursor, piece, rest, fate))
         if fate.state is State.DEAD:
             dead.bury(turn, held.queue, held.group, cursor, [dead.Burial(piece, fate, error)])
+        elif fate.state is State.EXPIRED:
+            dead.note_dropped(turn, lease.grp, [(piece.lane, piece.lo, piece.hi)])
         took = turn.now - lease.made_at
         turn.count(held.queue.name, held.group.name, "lease_expired", len(piece), took)
         if fate.state is not State.WAITING:

@@ -115,6 +115,9 @@ def move_cursor(turn: Turn, cursor: Cursor, target: int, policy: QueuePolicy | N
     cursor.first = cursor.next = cursor.floor = min(max(target, cursor.start), cursor.head)
     cursor.held = cursor.acked = cursor.dead = cursor.skipped = cursor.expired = cursor.leased = cursor.exclusive = 0
     cursor.exclusive_owner = None
+    cursor.last_seq = cursor.last_at = None
+    cursor.nacked = 0
+    turn.session.run("dropped_forget_cursor", where)
     for no, ranges in lost.items():
         take_from_lease(turn, no, ranges, "seek")
     if lost:

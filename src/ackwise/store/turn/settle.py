@@ -366,7 +366,7 @@ def _find_by_ids(turn: Turn, selector: ByTransaction) -> _Place | None:
 def _resolve_transaction(turn: Turn, selector: ByTransaction, *, acks: bool) -> Target | Settled:
     place = _find_by_ids(turn, selector)
     if place is None:
-        return Settled(Verdict.UNKNOWN)
+        return Settled(Verdict.STALE if _names_wrong_lease(turn, selector) else Verdict.UNKNOWN)
     group, named, lane, seq = place.group, place.named, place.lane, place.seq
     spans = turn.spans("span_across", lane=lane, grp=group.id, hi=seq)
     if not spans or spans[0].lo > seq:
@@ -387,6 +387,14 @@ def _resolve_transaction(turn: Turn, selector: ByTransaction, *, acks: bool) -> 
         # As by its delivery: what this very lease failed or gave back before is `already`.
         return Target(named, lane, seq, seq + 1)
     return Target(holder, lane, seq, seq + 1)
+
+
+def _names_wrong_lease(turn: Turn, selector: ByTransaction) -> bool:
+    """Whether a message is there, but the lease that should tell its group is not."""
+    if selector.lease_id is None or selector.group is not None or find_lease(turn, selector.lease_id) is not None:
+        return False
+    part = turn.session.row("part_by_uuid", {"uuid": selector.partition_id})
+    return part is not None and reading.find_by_transaction(turn, part[0], selector.transaction_id) is not None
 
 
 def _held_ids(turn: Turn, part: int, grp: int, cursors: list[Cursor]) -> dict[str, tuple[int, int]]:

@@ -105,6 +105,8 @@ def _bury_waiting(turn: Turn, queue: QueueRow, group: GroupRow, lane: int, bound
             turn.replace_span(span, finish(cursor, piece, rest, fate))
             if fate.state is State.DEAD:
                 _bury(turn, held, cursor, piece, fate)
+            else:
+                dead.note_dropped(turn, cursor.grp, [(piece.lane, piece.lo, piece.hi)])
             touched += len(piece)
     hi = min(bound, cursor.next + limit - touched)
     if hi > cursor.next:
@@ -128,6 +130,7 @@ def _bury_unread(turn: Turn, held: Holding, cursor: Cursor, hi: int) -> int:
         cursor.dead += len(span)
     else:
         cursor.expired += len(span)
+        dead.note_dropped(turn, cursor.grp, [(span.lane, span.lo, span.hi)])
     cursor.next = hi
     return len(span)
 
@@ -225,6 +228,7 @@ def _move_start(turn: Turn, queue: QueueRow, lane: Lane, start: int, cursors: li
     oldest = turn.session.row("segment_at", to_end(lane.id, 0))
     start_at = oldest[2] if oldest else catalog.NOTHING_STORED
     turn.session.run("lane_pruned", {"id": lane.id, "start": start, "start_at": start_at})
+    turn.session.run("dropped_forget_lane", {"lane": lane.id, "below": start})
     for cursor in cursors:
         if cursor.next < start:
             group = turn.session.row("group_by_id", {"id": cursor.grp})
@@ -278,6 +282,7 @@ def _purge_lane(turn: Turn, lane: int, limit: int) -> int:
     where = {**to_end(lane, 0), "limit": limit}
     gone = turn.session.run("purge_segments", where) + turn.session.run("purge_husks", where)
     if gone < limit:
+        turn.session.run("dropped_forget_lane", {"lane": lane, "below": 1 << 62})
         for verb in ("purge_lane_spans", "purge_lane_cursors", "purge_lane"):
             turn.session.run(verb, {"lane": lane})
     return max(1, gone)

@@ -11,13 +11,13 @@ from tests.server.queen_clients.stage import Message, Stage, bodies, scenario
 
 @scenario()
 async def a_queue_is_made_with_its_options(stage: Stage) -> None:
-    options = {"lease_time": 60, "retry_limit": 5, "priority": 7, "max_size": 1000, "encryption_enabled": True}
+    options = {"lease_time": 60, "retry_limit": 5, "priority": 7, "max_size": 1000}
     answer = await stage.queue().namespace("shop").task("orders").config(options).create()
     assert (answer["configured"], answer["queue"]) == (True, stage.name)
     assert (answer["namespace"], answer["task"]) == ("shop", "orders")
     shown = answer["options"]
     assert (shown["leaseTime"], shown["retryLimit"], shown["priority"]) == (60, 5, 7)
-    assert (shown["maxSize"], shown["encryptionEnabled"]) == (1000, True)
+    assert (shown["maxSize"], shown["encryptionEnabled"]) == (1000, False)
     assert (shown["delayedProcessing"], shown["windowBuffer"], shown["retentionSeconds"]) == (0, 0, 0)
 
 
