@@ -24,6 +24,7 @@ UPSTREAM_BATCH = 200
 MOST = 10_000
 DEFAULT_WAIT = 30_000
 LONGEST_WAIT = 300_000
+LONGEST_NUMBER = 1 << 53
 MOST_PARTITIONS = 64
 AUTOPILOT = (200, 4)
 """Messages and partitions for a client that leaves the numbers to the server."""
@@ -62,8 +63,9 @@ class Asked:
             yields=autopilot and words.upstream,
             create=words.policy(),
         )
-        wait = number_in(query, "timeout", DEFAULT_WAIT, LONGEST_WAIT, lenient=words.upstream)
-        self.wait = wait / 1000 if _flag(query.get("wait")) else 0
+        # A client may offer to wait longer than the server lets it.
+        wait = number_in(query, "timeout", DEFAULT_WAIT, LONGEST_NUMBER, lenient=words.upstream)
+        self.wait = min(wait, LONGEST_WAIT) / 1000 if _flag(query.get("wait")) else 0
 
 
 def _partitions(query: dict[str, str], default: int, words: Words) -> int:

@@ -104,7 +104,8 @@ async def groups_are_listed_with_their_lag(stage: Stage) -> None:
     message = (await stage.pop(1, group=group))[0]
     await stage.queen.ack(message, True, {"group": group})
     listed = await stage.queen.admin.list_consumer_groups()
-    (shown,) = [one for one in listed["groups"] if one["name"] == group]
+    groups = listed["groups"] if stage.seed else listed
+    (shown,) = [one for one in groups if one["name"] == group]
     assert (shown["topics"], shown["totalLag"], shown["state"]) == ([stage.name], 2, "Stable")
 
 

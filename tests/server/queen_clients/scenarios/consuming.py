@@ -163,7 +163,8 @@ async def a_failed_batch_comes_again(stage: Stage) -> None:
 
 
 async def consume_with_one_failure(stage: Stage, builder: Any) -> None:
-    """The clients go on differently after a nack, and the modes hand out differently; nobody is lost or stuck."""
+    """Client 0.15 goes on with its batch after a nack. Client 2.6 leaves the batch and pops again: upstream mode gives
+    it the rest, in seed mode the lease stays."""
     await stage.push(*range(5))
     done: list[Any] = []
     failed: list[Any] = []
@@ -175,7 +176,10 @@ async def consume_with_one_failure(stage: Stage, builder: Any) -> None:
         done.append(message["data"])
 
     await builder.each().timeout_millis(300).idle_millis(IDLE).consume(handle)
-    assert sorted(set(done)) == [0, 1, 2, 3, 4], done
+    if stage.seed and stage.version.startswith("2."):
+        assert (done, await stage.pop()) == ([0], [])
+    else:
+        assert sorted(set(done)) == [0, 1, 2, 3, 4], done
     assert await stage.dead() == []
 
 
