@@ -45,6 +45,8 @@ class Cursor(msgspec.Struct):
     """Where the epoch began. Below it only what was redriven from an earlier epoch is held; the rest was skipped."""
     settled_at: int | None = None
     """When the group last acked something here."""
+    largest: int = 0
+    """No message of the lane has more bytes."""
 
     def balanced(self) -> bool:
         """Promise 1, for this cursor."""

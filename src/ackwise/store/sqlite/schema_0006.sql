@@ -1,0 +1,5 @@
+-- No message of the lane is larger. Of older lanes only the largest segment is known, which says the same.
+ALTER TABLE lane ADD COLUMN largest INTEGER NOT NULL DEFAULT 0;
+UPDATE lane SET largest = coalesce((
+  SELECT max(length(s.body)) FROM segment AS s
+  WHERE s.pos >= lane.id << 40 AND s.pos < (lane.id + 1) << 40), 0);
