@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from starlette.types import ASGIApp
 
 from ackwise.core.errors import AckwiseError, Draining, OutcomeUnknown
+from ackwise.dialects.handover import LARGE, AnswerMemory, Handover
 from ackwise.dialects.http import (
     EXCHANGE,
     Answer,
@@ -44,6 +45,7 @@ class Application:
         cors: str | None = None,
         refusals: Mapping[str, Refuse] | None = None,
         sockets: Mapping[str, ASGIApp] | None = None,
+        memory: AnswerMemory | None = None,
     ) -> None:
         """`routes` is asked at the first request: what they stand on begins with the application's lifespan.
 
@@ -55,6 +57,7 @@ class Application:
         self._pages, self._sockets = pages, sockets or {}
         self._max_body = max_body
         self._intake = Intake()
+        self._memory = memory or AnswerMemory()
         self._cors = _cors_headers(cors)
         self._refusals = refusals or {}
 
@@ -70,7 +73,7 @@ class Application:
         try:
             found = self._table.find(method, scope["raw_path"])
             if isinstance(found, tuple):
-                call = Call(scope, receive, found[1], self._max_body, self._intake)
+                call = Call(scope, receive, found[1], self._max_body, self._intake, self._memory)
                 call.taken = method == "DELETE"
                 reply = await found[0](call)
             elif found:
@@ -83,6 +86,8 @@ class Application:
         except Gone:
             if EXCHANGE in scope:
                 scope[EXCHANGE].abandon()
+            if call is not None and call.handover is not None:
+                call.handover.lost()
             return
         except AckwiseError as problem:
             reply = self._refuse(scope)(problem)
@@ -93,9 +98,28 @@ class Application:
         except Exception:
             log.exception("%s %s failed", method, scope["path"])
             reply = self._refuse(scope)(None)
-        exchange = scope.get(EXCHANGE)
-        if exchange is None or not exchange.respond(reply, self._cors):
-            await self._send(reply, send)
+        handover = self._handover(call, reply)
+        try:
+            exchange = scope.get(EXCHANGE)
+            if exchange is None or not exchange.respond(reply, self._cors):
+                await self._send(reply, send)
+        except BaseException:
+            if handover is not None:
+                handover.lost()
+            raise
+        if handover is not None:
+            handover.delivered() if exchange is None else exchange.hand_over(handover)
+
+    def _handover(self, call: Call | None, reply: Answer) -> Handover | None:
+        """What is counted, and perhaps released, until the socket has taken the answer. An error brings no messages."""
+        handover = None if call is None else call.handover
+        if handover is not None and reply.status >= 400:
+            handover.lost()
+        if handover is None and len(reply.body) > LARGE:
+            handover = Handover(self._memory)
+        if handover is not None:
+            handover.built(len(reply.body))
+        return handover
 
     def _refuse(self, scope: Scope) -> Refuse:
         return self._refusals.get(_face(scope), refusal)
