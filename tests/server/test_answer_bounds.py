@@ -148,13 +148,13 @@ def test_queen_max_bytes_wrong_is_absent_upstream(store_url: str) -> None:
     assert len(answer.json()["messages"]) == 6
 
 
-def slow_reader(server: Running, path: str = "/api/v1/pop/queue/big?batch=100") -> socket.socket:
+def slow_reader(server: Running, *headers: str) -> socket.socket:
     """A client that asks and reads nothing."""
     line = socket.socket()
     line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     line.settimeout(PATIENCE)
     line.connect(server.address)
-    line.sendall(request("GET", path))
+    line.sendall(request("GET", "/api/v1/pop/queue/big?batch=100", None, *headers))
     return line
 
 
@@ -205,8 +205,9 @@ def test_client_that_leaves_a_large_answer_loses_nothing(tight: Running) -> None
     ]
 
 
-def test_slow_reader_that_reads_on_keeps_its_messages(tight: Running) -> None:
-    line = slow_reader(tight)
+@pytest.mark.parametrize("headers", [(), ("connection: close",)], ids=["keep-alive", "close"])
+def test_slow_reader_that_reads_on_keeps_its_messages(tight: Running, headers: tuple[str, ...]) -> None:
+    line = slow_reader(tight, *headers)
     until(lambda: tight.server.memory.full)
     file = line.makefile("rb")
     head = dict(row.strip().split(b": ") for row in list(iter(file.readline, b"\r\n"))[1:])
