@@ -38,7 +38,7 @@ HOT: dict[str, dict[str, object]] = {
     "dead_by_uuid": {"uuid": "x"},
     # push
     "cursor_wake": {"lane": 7, "at": 1, "relaxed": 1},
-    "lane_advance": {"id": 7, "head": 9, "now": 1},
+    "lane_advance": {"id": 7, "head": 9, "now": 1, "largest": 200},
     "husk_at": PLACE,
     # sweep
     "leases_expired": {"now": 1, "limit": 200},

@@ -94,6 +94,32 @@ MUTANTS = (
         "            cursor.acked += size\n",
         "            cursor.skipped += size\n",
     ),
+    Mutant(
+        "a claim takes more than its bytes",
+        "store/turn/weight.py",
+        "if self.taken + size > self._most:",
+        "if False:",
+    ),
+    Mutant(
+        "a lane forgets its largest message",
+        "store/turn/push.py",
+        '"largest": largest(waiting)',
+        '"largest": 1',
+    ),
+    Mutant(
+        "an answer that is lost keeps its claims",
+        "dialects/handover.py",
+        "if self._broker is not None and claims:",
+        "if False:",
+        ("tests/server/test_answer_bounds.py",),
+    ),
+    Mutant(
+        "an answer is claimed for without memory",
+        "dialects/handover.py",
+        "        if self.full:\n            raise",
+        "        if False:\n            raise",
+        ("tests/server/test_answer_bounds.py",),
+    ),
     Mutant("dedupe skipped", "store/turn/push.py", "!= size or self._turn.dedupe.find(hashed):", "!= size:"),
     Mutant(
         "dedupe forgets at restart",

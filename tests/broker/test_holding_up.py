@@ -37,7 +37,7 @@ def test_readers_at_work_do_not_hold_up_a_loop_that_hands_over(watched: TallySto
 
 
 def test_a_long_hand_over_is_read_in_a_thread(watched: TallyStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ackwise.broker.loop.SHORT_READ", 1)
+    monkeypatch.setattr("ackwise.broker.handing.SHORT_READ", 1)
     readers: list[int] = []
     read = watched.read
 

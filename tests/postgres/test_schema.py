@@ -53,10 +53,15 @@ def test_a_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener,
             connection.execute(f"ALTER TABLE cursor DROP COLUMN {column}".encode())
         for column in ("yields", "returned", "dropped"):
             connection.execute(f"ALTER TABLE lease DROP COLUMN {column}".encode())
+        connection.execute("ALTER TABLE lane DROP COLUMN largest")
         connection.execute("DROP INDEX dead_message")
         connection.execute("ALTER TABLE grp DROP COLUMN expired_leases")
         connection.execute("UPDATE meta SET value = '1' WHERE key = 'schema'")
     store = opened()
+    with raw() as connection:
+        sizes = connection.execute("SELECT largest, (SELECT max(length(body)) FROM segment) FROM lane").fetchone()
+    assert sizes is not None
+    assert sizes[0] == sizes[1]
     (claimed,) = store.transact([Claim(queue="q")])
     assert claimed.count == 1
     assert store.audit() == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
 import msgspec
@@ -14,8 +14,14 @@ from ackwise.core.commands import Claim, Settle, giving_back
 from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.core.graph.commands import AskGraph, DescribeGraph, IsSessionHere
 from ackwise.core.messages import Message
-from ackwise.store.port import Store
+from ackwise.store.port import SHORT_READ, Store
 from ackwise.store.segment import Segment
+
+SHORT_BYTES = 1 << 20
+"""A local store reads a claim of at most so many bytes at once, and faces write it at once."""
+
+Gate = Callable[[int], Awaitable[None] | None]
+"""Called with the bytes of a claim before its messages are read. It may wait, or refuse: then the claim goes back."""
 
 
 class Run(NamedTuple):
@@ -64,6 +70,11 @@ class LazyMessages(Sequence[Message]):
 def runs(handed: Handed) -> Sequence[Run]:
     """What was handed over, for whoever reads it column by column."""
     return handed.messages.runs if isinstance(handed.messages, LazyMessages) else ()
+
+
+def is_short(claimed: Claimed) -> bool:
+    """Whether the claim is read and written so quickly that an event loop can do it."""
+    return claimed.count <= SHORT_READ and claimed.size <= SHORT_BYTES
 
 
 def waiting(claim: Claim) -> Claim:

@@ -4,6 +4,7 @@ from them; only the commit, which is the fsync, runs in a helper thread."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,17 +13,17 @@ from typing import Any
 
 from ackwise.broker import duties
 from ackwise.broker.bells import Bells
-from ackwise.broker.handing import answer, hand_over, release, split, waiting
+from ackwise.broker.handing import Gate, answer, hand_over, is_short, release, split, waiting
 from ackwise.broker.loop_lane import Lane, taken_over
 from ackwise.broker.pending import Slot, is_empty, shard_of
 from ackwise.broker.waiting import Seen, Waiters, Waiting
 from ackwise.core.answers import Claimed, Handed, Settled, nothing
 from ackwise.core.claiming import EmptyReason
-from ackwise.core.commands import Claim, Command, Settle, each, giving_back
-from ackwise.core.errors import AckwiseError, Draining, StoreError
+from ackwise.core.commands import Claim, Command, Settle, each, giving_back, sharing_bytes
+from ackwise.core.errors import AckwiseError, Draining, Overloaded, StoreError
 from ackwise.core.queries import ListLeases, Query
 from ackwise.store.clock import ManualClock
-from ackwise.store.port import SHORT_READ, Prepared, Store
+from ackwise.store.port import Prepared, Store
 
 
 class AsyncBroker:
@@ -41,6 +42,7 @@ class AsyncBroker:
         self._turns = ThreadPoolExecutor(max_workers=store.shards, thread_name_prefix="ackwise-turn")
         self._helpers = ThreadPoolExecutor(max_workers=store.shards + 2, thread_name_prefix="ackwise")
         self._claims = 0
+        self._calls = itertools.count(1)
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._draining = False
@@ -97,29 +99,36 @@ class AsyncBroker:
             raise Draining("the broker is closed")
         return await self._lanes[shard_of(commands, len(self._lanes))].submit(commands)
 
-    async def claim(self, command: Claim, wait: float = 0.0, stopped: asyncio.Future[None] | None = None) -> Handed:
+    async def claim(
+        self,
+        command: Claim,
+        wait: float = 0.0,
+        stopped: asyncio.Future[None] | None = None,
+        gate: Gate | None = None,
+    ) -> Handed:
         """Claim, waiting up to `wait` seconds for something to be there, and not longer than until it is `stopped`.
 
         Whoever stops it has what it was given meanwhile; what a claim that is cancelled acked at once is lost.
+        The `gate` lets messages be read, or refuses.
         """
         with self._under_way():
-            return await self._claim(command, time.monotonic() + wait, stopped=stopped)
+            return await self._claim(command, time.monotonic() + wait, stopped=stopped, gate=gate)
 
     async def settle_and_claim(
-        self, settle: Settle | None, claim: Claim, wait: float = 0.0
+        self, settle: Settle | None, claim: Claim, wait: float = 0.0, gate: Gate | None = None
     ) -> tuple[list[Settled], Handed]:
         """Settle one batch and claim the next in the same turn. A settlement that was done is always answered."""
         give_up = time.monotonic() + wait
         with self._under_way():
             if settle is None:
-                return [], await self._claim(claim, give_up)
+                return [], await self._claim(claim, give_up, gate=gate)
             if self._draining:
                 return await self.send(settle), nothing(claim, EmptyReason.DRAINING)
             seen = self.waiters.version(claim.queue)
             settled, claims = await self._split(await self._submit([settle, claim]), settle)
             try:
-                return settled, await self._claim(claim, give_up, (seen, claims[0]))
-            except StoreError:
+                return settled, await self._claim(claim, give_up, (seen, claims[0]), gate=gate)
+            except (StoreError, Overloaded):
                 return settled, nothing(claim, EmptyReason.UNAVAILABLE)
 
     @contextmanager
@@ -140,6 +149,7 @@ class AsyncBroker:
         give_up: float,
         tried: tuple[Seen, Claimed] | None = None,
         stopped: asyncio.Future[None] | None = None,
+        gate: Gate | None = None,
     ) -> Handed:
         """Try, park and try again; `tried` is a first try that was made already."""
         called: Waiting | None = None
@@ -165,35 +175,46 @@ class AsyncBroker:
                     continue
             elif called is not None and claimed.until is not None:
                 self._wake(self.waiters.relay(called))
-            return await self._hand_over(claim, claimed)
+            return await self._hand_over(claim, claimed, gate)
 
-    async def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
-        """Settle what is finished and claim up to `count` batches, a lease each, in one turn. Never waits."""
+    async def claim_ahead(
+        self, settle: Settle | None, claim: Claim, count: int, gate: Gate | None = None
+    ) -> tuple[list[Settled], list[Handed]]:
+        """Settle what is finished and claim up to `count` batches, a lease each, in one turn. Never waits.
+
+        The batches share the claim's `most_bytes`.
+        """
         with self._under_way():
             if self._draining:
                 return await self.send(settle) if settle is not None else [], []
-            asked = each(claim, count)
+            asked = sharing_bytes(each(claim, count), next(self._calls))
             commands: list[Command] = [*asked] if settle is None else [settle, *asked]
             settled, claims = await self._split(await self._submit(commands), settle)
-            handed = await self._hand_over_all(asked, claims)
+            handed = await self._hand_over_all(asked, claims, gate)
             return settled, [one for one in handed if one.claimed.grants]
 
     async def claim_each(self, claims: Sequence[Claim]) -> list[Handed]:
-        """Claims of several holders in one turn, in their order; an answer each. Never waits."""
+        """Claims of several holders in one turn, in their order; an answer each. Never waits.
+
+        All of them share the `most_bytes` of the first.
+        """
         with self._under_way():
             if self._draining or not claims:
                 return [nothing(claim, EmptyReason.DRAINING) for claim in claims]
-            _, claimed = await self._split(await self._submit(claims), None)
+            asked = sharing_bytes(claims, next(self._calls))
+            _, claimed = await self._split(await self._submit(asked), None)
             handed = await self._hand_over_all(claims, claimed)
             return [*handed, *(nothing(claim, EmptyReason.UNAVAILABLE) for claim in claims[len(handed) :])]
 
-    async def _hand_over_all(self, claims: Sequence[Claim], claimed: Sequence[Claimed]) -> list[Handed]:
+    async def _hand_over_all(
+        self, claims: Sequence[Claim], claimed: Sequence[Claimed], gate: Gate | None = None
+    ) -> list[Handed]:
         """As many as could be read; the others go back."""
         handed: list[Handed] = []
         for number, (claim, one) in enumerate(zip(claims, claimed, strict=True)):
             try:
-                handed.append(await self._hand_over(claim, one))
-            except StoreError:
+                handed.append(await self._hand_over(claim, one, gate))
+            except (StoreError, Overloaded):
                 await self._give_back(claimed[number + 1 :])
                 break
         return handed
@@ -205,19 +226,26 @@ class AsyncBroker:
             raise refusal
         return settled, claims
 
-    async def _hand_over(self, claim: Claim, claimed: Claimed) -> Handed:
+    async def _hand_over(self, claim: Claim, claimed: Claimed, gate: Gate | None = None) -> Handed:
         """What cannot be handed over goes back: it could not be read, or the broker began to drain meanwhile."""
         if claimed.lease_no and self._draining:
             await self._give_back([claimed])
             return nothing(claim, EmptyReason.DRAINING)
         try:
-            if self.store.local and claimed.count <= SHORT_READ:
+            if gate is not None and (room := gate(claimed.size)) is not None:
+                await room
+            if self.store.local and is_short(claimed):
                 return hand_over(self.store, claimed)
             handed: Handed = await self.in_thread(hand_over, self.store, claimed)
             return handed
         except BaseException:
-            self.keep(self.loop.create_task(self._give_back([claimed])))
+            self.give_back_soon([claimed])
             raise
+
+    def give_back_soon(self, claims: Sequence[Claimed]) -> None:
+        """Release claims whose messages did not reach their caller. It costs them no failure."""
+        if any(claimed.lease_no for claimed in claims):
+            self.keep(self.loop.create_task(self._give_back(claims)))
 
     async def _give_back(self, claims: Sequence[Claimed]) -> None:
         command = release(claims)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from ackwise.broker.pending import Pending, Slot, deal, interrupted, is_empty, s
 from ackwise.broker.waiting import Seen, Waiters, Waiting
 from ackwise.core.answers import Claimed, Handed, Settled, nothing
 from ackwise.core.claiming import EmptyReason
-from ackwise.core.commands import Claim, Command, Settle, each, giving_back
+from ackwise.core.commands import Claim, Command, Settle, each, giving_back, sharing_bytes
 from ackwise.core.errors import AckwiseError, Draining, StoreError
 from ackwise.core.queries import ListLeases, Query
 from ackwise.store.clock import ManualClock
@@ -117,6 +118,7 @@ class Broker:
         self._closed = threading.Event()
         self._close_lock = threading.Lock()
         self._claims = 0
+        self._calls = itertools.count(1)
         self._quiet = threading.Condition()
         clock = getattr(store, "clock", None)
         if isinstance(clock, ManualClock):
@@ -205,11 +207,14 @@ class Broker:
             return self._hand_over(claim, claimed)
 
     def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
-        """Settle what is finished and claim up to `count` batches, a lease each, in one turn. Never waits."""
+        """Settle what is finished and claim up to `count` batches, a lease each, in one turn. Never waits.
+
+        The batches share the claim's `most_bytes`.
+        """
         with self._under_way():
             if self._draining.is_set():
                 return self.send(settle) if settle is not None else [], []
-            asked = each(claim, count)
+            asked = sharing_bytes(each(claim, count), next(self._calls))
             commands: list[Command] = [*asked] if settle is None else [settle, *asked]
             settled, claims = self._split(self._submit(commands), settle)
             handed: list[Handed] = []

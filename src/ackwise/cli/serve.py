@@ -77,6 +77,13 @@ def serve(
     max_connections: Annotated[
         int, typer.Option(envvar="ACKWISE_MAX_CONNECTIONS", min=1, help="More are answered 503.")
     ] = 10_000,
+    answer_bytes: Annotated[
+        str, typer.Option(envvar="ACKWISE_ANSWER_BYTES", help="Payload at which the answer to a claim stops.")
+    ] = "16MiB",
+    answer_memory: Annotated[
+        str,
+        typer.Option(envvar="ACKWISE_ANSWER_MEMORY", help="Answers that wait for readers; above it: 503."),
+    ] = "256MiB",
     grace: Annotated[
         float, typer.Option(envvar="ACKWISE_GRACE", min=0, help="Seconds that a shutdown waits for requests.")
     ] = 10.0,
@@ -116,6 +123,8 @@ def serve(
         insecure=insecure,
         max_body=size(max_body),
         max_connections=max_connections,
+        answer_bytes=size(answer_bytes),
+        answer_memory=size(answer_memory),
         grace=grace,
         cors=tuple(cors or ()),
         allowed_hosts=tuple(allowed_host or ()),

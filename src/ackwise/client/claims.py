@@ -9,7 +9,7 @@ from typing import Literal, TypeVar, get_args
 from ackwise.client.moments import instant, seconds
 from ackwise.core.commands import Claim
 from ackwise.core.errors import BadInput
-from ackwise.core.limits import Seconds, lease_micros
+from ackwise.core.limits import Seconds, claim_bytes, lease_micros
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.policy import Exclusivity, Order
 
@@ -32,6 +32,7 @@ def claim_command(
     namespace: str | None = None,
     task: str | None = None,
     max_partitions: int | None = None,
+    max_bytes: int | None = None,
     key: str | None = None,
     auto_ack: bool = False,
 ) -> Claim:
@@ -44,6 +45,7 @@ def claim_command(
         partitions=(partitions,) if isinstance(partitions, str) else _tuple(partitions),
         priorities=_tuple(priorities),
         most=max,
+        most_bytes=None if max_bytes is None else claim_bytes(max_bytes),
         most_partitions=max_partitions,
         lease=None if lease is None else lease_micros(lease),
         exclusivity=one_of(exclusivity, get_args(Exclusivity), "exclusivity"),

@@ -9,6 +9,7 @@ from ackwise.client.servers import code_of, error_of
 from ackwise.client.wires.reply import Broken, Reply, Unsent
 from ackwise.core.errors import (
     AckwiseError,
+    AnswersFull,
     BadStoreURL,
     Draining,
     OutcomeUnknown,
@@ -29,7 +30,15 @@ SHORTEST = 0.5
 """Of a full pause: how long it is at least."""
 _LATER = (429, 503)
 _PASSES = frozenset(
-    {Overloaded.code, Draining.code, StoreUnavailable.code, StoreLocked.code, OutcomeUnknown.code, None}
+    {
+        Overloaded.code,
+        AnswersFull.code,
+        Draining.code,
+        StoreUnavailable.code,
+        StoreLocked.code,
+        OutcomeUnknown.code,
+        None,
+    }
 )
 """Codes of troubles that time may heal; None is somebody before the server, such as a proxy."""
 

@@ -124,6 +124,8 @@ class Claimed(msgspec.Struct):
     until: int | None = None
     prefetched: Any = None
     """With auto-ack nothing holds the messages after the commit, so the store reads them inside it."""
+    size: int = 0
+    """Bytes that reading the messages takes: at most so many."""
 
     @property
     def lease_id(self) -> str:

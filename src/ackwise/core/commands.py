@@ -36,7 +36,9 @@ class Claim(Command):
     priorities: tuple[int, ...] | None = None
     most: int = 1
     most_bytes: int | None = None
-    """One message in any case, and no more once they have about so many bytes together."""
+    """The bytes of payload at which the claim stops, 16 MiB if None. It takes one message in any case."""
+    together: int = 0
+    """Claims of one turn with the same number, unless it is 0, share `most_bytes`."""
     most_partitions: int | None = None
     lease: int | None = None
     exclusivity: Exclusivity | None = None
@@ -61,6 +63,11 @@ def each(claim: Claim, count: int) -> list[Claim]:
     if claim.key is None:
         return [claim] * count
     return [msgspec.structs.replace(claim, key=f"{claim.key}/{number}") for number in range(count)]
+
+
+def sharing_bytes(claims: Iterable[Claim], number: int) -> list[Claim]:
+    """Claims of one turn that together stop at `most_bytes`. `number` tells them from the turn's other claims."""
+    return [msgspec.structs.replace(claim, together=number) for claim in claims]
 
 
 class ByDelivery(msgspec.Struct, frozen=True, tag="delivery"):

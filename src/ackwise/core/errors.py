@@ -122,6 +122,12 @@ class Overloaded(AckwiseError):
     code = "overloaded"
 
 
+class AnswersFull(Overloaded):
+    """Answers that wait for slow readers fill the server's memory; nothing was claimed, try again in a second."""
+
+    code = "answers_full"
+
+
 class Draining(AckwiseError):
     """The broker is shutting down and takes no new work."""
 

@@ -13,7 +13,9 @@ MAX_TRANSACTION_ID = 512
 MAX_LEASE_SECONDS = 24 * 3600.0
 MAX_DELAY_SECONDS = 10 * 365 * 24 * 3600.0
 MAX_BATCH = 1_000_000
-MAX_CLAIM_BYTES = 1 << 40
+MAX_CLAIM_BYTES = 1 << 50
+DEFAULT_CLAIM_BYTES = 16 << 20
+"""Where a claim stops that names no bound of its own."""
 MAX_PUSH_ITEMS = 100_000
 MAX_PRIORITY = 2**31 - 1
 MAX_HEADERS_BYTES = 64 * 1024
@@ -86,6 +88,11 @@ def lease_micros(value: object) -> int:
 def lease_of(value: object) -> int:
     """The same, already in microseconds."""
     return count(value, "lease", least=1000, most=round(MAX_LEASE_SECONDS * MICROS))
+
+
+def claim_bytes(value: object, what: str = "max_bytes") -> int:
+    """Where a claim stops, in bytes of payload."""
+    return count(value, what, most=MAX_CLAIM_BYTES)
 
 
 def instant(value: object, what: str) -> int:

@@ -51,6 +51,8 @@ class Cursor(msgspec.Struct):
     """When that was."""
     nacked: int = 0
     """How many failures the group reported here."""
+    largest: int = 0
+    """No message of the lane has more bytes."""
 
     def note_acked(self, last: int, now: int) -> None:
         """Record the newest ack."""

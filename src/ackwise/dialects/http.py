@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from ackwise.core import errors
+from ackwise.dialects.handover import AnswerMemory, Handover
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -123,13 +124,22 @@ class Intake:
 class Call:
     """One request. The body is read when it is asked for, and only as far as it is allowed to be."""
 
-    __slots__ = ("_intake", "_query", "_receive", "max_body", "params", "scope", "taken")
+    __slots__ = ("_intake", "_memory", "_query", "_receive", "handover", "max_body", "params", "scope", "taken")
 
     def __init__(
-        self, scope: Scope, receive: Receive, params: tuple[str, ...], max_body: int, intake: Intake | None = None
+        self,
+        scope: Scope,
+        receive: Receive,
+        params: tuple[str, ...],
+        max_body: int,
+        intake: Intake | None = None,
+        memory: AnswerMemory | None = None,
     ) -> None:
         self.scope, self._receive, self.params, self.max_body = scope, receive, params, max_body
         self._intake = intake or Intake()
+        self._memory = memory or AnswerMemory()
+        self.handover: Handover | None = None
+        """The answer to this request, if it brings messages of a claim."""
         self.taken = False
         """Whether the whole request is here: from then on something may be done about it."""
         self._query: dict[str, str] | None = None
@@ -217,6 +227,12 @@ class Call:
         exchange = self.scope.get(EXCHANGE)
         return exchange is not None and exchange.gone
 
+    def hand_over(self) -> Handover:
+        """Begin an answer with claimed messages. It is refused while other answers fill the memory."""
+        self._memory.check()
+        self.handover = Handover(self._memory)
+        return self.handover
+
     def unless_gone(self, work: Awaitable[T]) -> Awaitable[T]:
         """The work's result; when the client goes away first the work is cancelled, and `Gone` raised."""
         exchange = self.scope.get(EXCHANGE)
@@ -297,6 +313,7 @@ STATUS: dict[str, int] = {
     "body_too_slow": 408,
     "payload_too_large": 413,
     "overloaded": 429,
+    "answers_full": 503,
     "draining": 503,
     "store_unavailable": 503,
     "store_locked": 503,

@@ -24,6 +24,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     group: str | None = None
     partition: str | None = None
     batch: int = 1
+    max_bytes: int | None = None
     concurrency: int = 1
     auto_ack: bool = False
     each: bool = False

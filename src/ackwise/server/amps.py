@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ackwise.broker import AsyncBroker
 from ackwise.dialects.amps import AmpsFace
+from ackwise.dialects.handover import AnswerMemory
 
 if TYPE_CHECKING:
     from ackwise.server.serving import Settings
@@ -22,13 +23,16 @@ class AmpsListener:
         self.host, self.port = server.sockets[0].getsockname()[:2]
 
     @classmethod
-    async def start(cls, broker: AsyncBroker, settings: Settings, sock: socket.socket) -> AmpsListener:
+    async def start(
+        cls, broker: AsyncBroker, settings: Settings, memory: AnswerMemory, sock: socket.socket
+    ) -> AmpsListener:
         face = AmpsFace(
             broker,
             queues=settings.amps_queues,
             max_backlog=settings.amps_max_backlog,
             max_frame=settings.amps_max_frame,
             max_connections=settings.max_connections,
+            memory=memory,
         )
         return cls(face, await broker.loop.create_server(face.protocol, sock=sock, backlog=4096))
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from starlette.types import ASGIApp
 
 from ackwise.core.errors import AckwiseError, Draining, OutcomeUnknown
+from ackwise.dialects.handover import LARGE, AnswerMemory, Handover
 from ackwise.dialects.http import (
     CLOSING,
     EXCHANGE,
@@ -49,6 +50,7 @@ class Application:
         any_options: bool = False,
         refusals: Mapping[str, Refuse] | None = None,
         sockets: Mapping[str, ASGIApp] | None = None,
+        memory: AnswerMemory | None = None,
     ) -> None:
         """`routes` is asked at the first request: what they stand on begins with the application's lifespan.
 
@@ -62,6 +64,7 @@ class Application:
         self._intake = Intake()
         self._gate = gate or Gate()
         self._any_options = any_options
+        self._memory = memory or AnswerMemory()
         self._refusals = refusals or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,7 +81,7 @@ class Application:
                 raise refused
             found = self._table.find(method, scope["raw_path"])
             if isinstance(found, tuple):
-                call = Call(scope, receive, found[1], self._max_body, self._intake)
+                call = Call(scope, receive, found[1], self._max_body, self._intake, self._memory)
                 call.taken = method == "DELETE"
                 reply = await found[0](call)
             elif found:
@@ -93,6 +96,8 @@ class Application:
         except Gone:
             if EXCHANGE in scope:
                 scope[EXCHANGE].abandon()
+            if call is not None and call.handover is not None:
+                call.handover.lost()
             return
         except AckwiseError as problem:
             reply = self._refuse(scope)(problem)
@@ -104,10 +109,18 @@ class Application:
         except Exception:
             log.exception("%s %s failed", method, scope["path"])
             reply = self._refuse(scope)(None)
-        exchange = scope.get(EXCHANGE)
-        cors = self._gate.cors_headers(scope)
-        if exchange is None or not exchange.respond(reply, cors):
-            await self._send(reply, cors, send)
+        handover = self._handover(call, reply)
+        try:
+            exchange = scope.get(EXCHANGE)
+            cors = self._gate.cors_headers(scope)
+            if exchange is None or not exchange.respond(reply, cors):
+                await self._send(reply, cors, send)
+        except BaseException:
+            if handover is not None:
+                handover.lost()
+            raise
+        if handover is not None:
+            handover.delivered() if exchange is None else exchange.hand_over(handover)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """WebSockets pass the same gate as requests; the lifespan is the pages' business."""
@@ -123,6 +136,17 @@ class Application:
     def _leads_to_page(self, refused: AckwiseError, scope: Scope) -> bool:
         assert self._table is not None
         return isinstance(refused, ForbiddenOrigin) and is_navigation(scope) and self._table.is_page(scope["raw_path"])
+
+    def _handover(self, call: Call | None, reply: Answer) -> Handover | None:
+        """What is counted, and perhaps released, until the socket has taken the answer. An error brings no messages."""
+        handover = None if call is None else call.handover
+        if handover is not None and reply.status >= 400:
+            handover.lost()
+        if handover is None and len(reply.body) > LARGE:
+            handover = Handover(self._memory)
+        if handover is not None:
+            handover.built(len(reply.body))
+        return handover
 
     def _refuse(self, scope: Scope) -> Refuse:
         return self._refusals.get(_face(scope), refusal)

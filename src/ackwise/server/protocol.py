@@ -10,6 +10,7 @@ from collections.abc import Callable
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from ackwise.dialects.handover import LARGE, Handover
 from ackwise.dialects.http import EXCHANGE, Answer, Headers
 
 MAX_HEADER_BYTES = 64 << 10
@@ -26,10 +27,11 @@ WRITE_PATIENCE = 60.0
 class Exchange:
     """One request and its answer on a connection. ASGI would take three messages for what is here in one piece."""
 
-    __slots__ = ("_connection", "_cycle")
+    __slots__ = ("_connection", "_cycle", "_refused")
 
     def __init__(self, connection: GuardedProtocol, cycle: RequestResponseCycle) -> None:
         self._connection, self._cycle = connection, cycle
+        self._refused = False
 
     @property
     def gone(self) -> bool:
@@ -58,6 +60,7 @@ class Exchange:
         """Head and body in one write; False when they have to go the long way."""
         cycle, connection = self._cycle, self._connection
         if self.gone:
+            self._refused = True
             self.abandon()
             return True
         if cycle.disconnected or connection.flow.write_paused or cycle.scope["method"] == "HEAD":
@@ -72,19 +75,30 @@ class Exchange:
         if answer.status == 204:
             head.append(b"\r\n")
         else:
-            head.append(
-                b"content-type: %b\r\ncontent-length: %d\r\n\r\n%b"
-                % (answer.content_type, len(answer.body), answer.body)
-            )
+            head.append(b"content-type: %b\r\ncontent-length: %d\r\n\r\n" % (answer.content_type, len(answer.body)))
+            if len(answer.body) <= LARGE:
+                head.append(answer.body)
         cycle.response_started = cycle.response_complete = True
         cycle.message_event.set()
         connection.transport.write(b"".join(head))
+        if answer.status != 204 and len(answer.body) > LARGE:
+            # Not copied: it may be most of the memory that answers have.
+            connection.transport.write(answer.body)
         if not cycle.keep_alive:
             connection.transport.close()
         cycle.on_response()
         # A ring of references would keep the body until the collector comes.
         cycle.scope.pop(EXCHANGE, None)  # type: ignore[misc]
         return True
+
+    def hand_over(self, handover: Handover) -> None:
+        """After the answer was written: it is delivered when the socket has taken it."""
+        if self._refused or not self._cycle.response_complete:
+            handover.lost()
+        elif self._connection.flow.write_paused:
+            self._connection.unsent = handover
+        else:
+            handover.delivered()
 
 
 class Peers:
@@ -128,6 +142,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._in_head = True
         self.on_gone: Callable[[], object] | None = None
+        self.unsent: Handover | None = None
+        """The answer that the socket has not yet taken."""
         self._slow_reader: asyncio.TimerHandle | None = None
         self._slow_head: asyncio.TimerHandle | None = self.loop.call_later(HEADER_PATIENCE, self._give_up)
         self._slow_rest: asyncio.TimerHandle | None = None
@@ -145,6 +161,9 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         if self.on_gone is not None:
             self.on_gone()
+        if self.unsent is not None:
+            self.unsent.lost()
+            self.unsent = None
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -199,6 +218,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._watch_reader(False)
+        if self.unsent is not None:
+            self.unsent.delivered()
+            self.unsent = None
 
     def _watch_head(self, on: bool) -> None:
         if self._slow_head is not None:

@@ -20,6 +20,7 @@ from ackwise.core.amps.frames import LARGEST
 from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.dialects import pushpop
 from ackwise.dialects.amps.face import MAX_BACKLOG
+from ackwise.dialects.handover import DEFAULT_MEMORY, AnswerMemory
 from ackwise.dialects.hosts import is_loopback
 from ackwise.dialects.http import Receive, Route, Scope, Send
 from ackwise.dialects.mew.serving import MewFace
@@ -58,6 +59,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     insecure: bool = False
     max_body: int = DEFAULT_MAX_BODY
     max_connections: int = 10_000
+    answer_bytes: int = limits.DEFAULT_CLAIM_BYTES
+    """Bytes of payload at which an answer to a claim stops; also what AMPS subscribers get at once."""
+    answer_memory: int = DEFAULT_MEMORY
+    """Bytes of answers that may be built, or wait for slow readers, at a time."""
     grace: float = 10.0
     keep_alive: float = 75.0
     """Seconds an idle connection is kept: longer than clients keep theirs, so that they are the ones who close."""
@@ -145,9 +150,12 @@ def listen(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """uvicorn, but polls that wait are answered before connections close, and a signal ends in exit code 0."""
 
-    def __init__(self, config: uvicorn.Config, served: Served, settings: Settings, on_ready: OnReady) -> None:
+    def __init__(
+        self, config: uvicorn.Config, served: Served, settings: Settings, memory: AnswerMemory, on_ready: OnReady
+    ) -> None:
         super().__init__(config)
         self._served, self._settings, self._on_ready = served, settings, on_ready
+        self.memory = memory
         self.pushpop_port: int | None = None
         self.amps: AmpsListener | None = None
 
@@ -165,7 +173,7 @@ class Server(uvicorn.Server):
         if not self.started:
             return
         if amps is not None:
-            self.amps = await AmpsListener.start(self._served.broker(), self._settings, amps)
+            self.amps = await AmpsListener.start(self._served.broker(), self._settings, self.memory, amps)
         if len(self.servers) > 1:
             self.pushpop_port = self.servers[1].sockets[0].getsockname()[1]
         self._on_ready(*self.servers[0].sockets[0].getsockname()[:2])
@@ -205,6 +213,7 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
     settings.check()
     served = Served(store, settings)
     peers = Peers(settings.max_connections, settings.peer_share)
+    memory = AnswerMemory(settings.answer_bytes, settings.answer_memory)
     app = Application(
         served.routes,
         make_pages(served.broker, served.lifespan),
@@ -213,6 +222,7 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
         any_options=settings.queen_defaults == "upstream",
         refusals={pushpop.PATHS: pushpop.refused},
         sockets={"/mew/events": served.mew_socket},
+        memory=memory,
     )
     config = uvicorn.Config(
         app,
@@ -230,4 +240,4 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
         timeout_keep_alive=round(settings.keep_alive),
         timeout_graceful_shutdown=math.ceil(settings.grace),
     )
-    return Server(config, served, settings, on_ready)
+    return Server(config, served, settings, memory, on_ready)

@@ -20,6 +20,8 @@ from ackwise.core.messages import JSON, Extras, Message
 SEQ_BITS = 40
 MAX_MESSAGES = 256
 MAX_BYTES = 64 * 1024
+PER_MESSAGE = 64
+"""About what a message takes in a segment besides its payload and its extras."""
 _HEADER = struct.Struct("<BBHIIII")
 _TWO = struct.Struct("<ii")
 _PLAIN = Extras()
@@ -123,6 +125,12 @@ def pack(columns: Columns, *, husk: bool = False) -> bytes:
     ext_at, ext = _bytes_column(extras) if extras is not None else (b"", b"")
     head = _HEADER.pack(_VERSION, flags, 0, len(columns), len(tx), len(pay), len(ext))
     return b"".join((head, names, tx_at, tx, pay_at, pay, ext_at, ext))
+
+
+def largest(columns: Columns) -> int:
+    """The bytes of the largest message: its payload, its extras and about what its ids take."""
+    extras = max(map(len, columns.extras)) if columns.extras else 0
+    return max(map(len, columns.payloads)) + extras + PER_MESSAGE
 
 
 class Segment:

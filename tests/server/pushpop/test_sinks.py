@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -273,22 +273,18 @@ def test_looking_for_sinks_of_others_goes_on_after_any_error(
     assert "something unexpected" in caplog.text
 
 
-def test_when_one_claim_fails_the_others_are_given_back(any_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sink_gives_the_first_item_back_if_the_rest_fails(any_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(broker: AsyncBroker, sinks: Sinks) -> None:
         await broker.send(push_of("q", [(b'{"n":%d}' % n, 0) for n in range(4)]))
-        claim, calls, asked = broker.claim, count(1), asyncio.Event()
+        asked = asyncio.Event()
 
-        async def flaky(command: Claim, wait: float = 0.0, stopped: asyncio.Future[None] | None = None) -> Handed:
-            number = next(calls)
-            if number == 4:
-                asked.set()
-            if number == 3:
-                raise StoreUnavailable("gone for a moment")
-            return await claim(command, wait, stopped)
+        async def gone(claims: Sequence[Claim]) -> list[Handed]:
+            asked.set()
+            raise StoreUnavailable("gone for a moment")
 
         monkeypatch.setattr(pace, "LONGEST_EMPTY", 60.0)
         monkeypatch.setattr(pace, "FLOWING", 30.0)
-        monkeypatch.setattr(broker, "claim", flaky)
+        monkeypatch.setattr(broker, "claim_each", gone)
         await sinks.register("q", Target("http://127.0.0.1:9/", 4, 300))
         await asyncio.wait_for(asked.wait(), 20)
         await asyncio.sleep(0)

@@ -111,10 +111,10 @@ def test_a_pop_that_is_cut_off_may_have_happened(tmp_path: Path, monkeypatch: py
         scope = {"type": "http", "method": "POST", "path": "/queue/q/pop", "raw_path": b"/queue/q/pop"}
         claim, begun = broker.claim, asyncio.Event()
 
-        async def slow(command: Claim, wait: float = 0.0) -> Handed:
+        async def slow(command: Claim, wait: float = 0.0, **rest: Any) -> Handed:
             begun.set()
             await asyncio.Event().wait()
-            return await claim(command, wait)
+            return await claim(command, wait, **rest)
 
         monkeypatch.setattr(broker, "claim", slow)
         call = asyncio.create_task(

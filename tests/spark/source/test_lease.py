@@ -55,6 +55,16 @@ def test_a_batch_is_a_claim(desk: Desk, url: str, query: Make) -> None:
     assert desk.counts() == {"acked": 15}
 
 
+def test_batch_with_max_bytes_stops_there(desk: Desk, url: str, query: Make) -> None:
+    """Without the option a batch may have more than the 16 MiB at which other claims stop."""
+    payload = b'"%b"' % (b"x" * 7_000_000)
+    for number in range(4):
+        desk.send([NewMessage(payload, transaction_id=f"t{number}")])
+    bounded = query(url, claimName="bounded", maxBytesPerTrigger=10_000_000)
+    assert desk.settle(bounded.batch()) == ["acked"]
+    assert len(desk.settle(query(url).batch())) == 3
+
+
 def test_the_claim_is_the_querys_own_and_exclusive(local_desk: Desk, query: Make) -> None:
     local_desk.number(3)
     one = query(local_desk.url, claimName="mine", leaseSeconds=77)

@@ -28,6 +28,7 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
         *,
         group: str | None = None,
         max: int = 100,
+        max_bytes: int | None = None,
         wait: Seconds | None = None,
         stop_when_empty: bool = False,
         lease: Seconds | None = None,
@@ -40,6 +41,8 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
     ) -> AsyncGenerator[AsyncDelivery, None]:
         """Deliveries one after the other, claimed `max` at a time. It settles nothing: use `with delivery:`.
 
+        One claim stops at `max_bytes` of payload, 16 MiB by default.
+
         Between deliveries the lease is extended when half of it has gone. What was claimed but not yet handed
         out when the loop is left goes back unspent. Ends when the broker drains.
         """
@@ -48,6 +51,7 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
             queue,
             group=group,
             max=max,
+            max_bytes=max_bytes,
             lease=lease,
             partitions=partitions,
             priorities=priorities,
@@ -84,6 +88,7 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
         *,
         group: str | None = None,
         max: int = 100,
+        max_bytes: int | None = None,
         wait: Seconds | None = None,
         stop_when_empty: bool = False,
         lease: Seconds | None = None,
@@ -97,6 +102,8 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
     ) -> AsyncGenerator[AsyncBatch, None]:
         """Batches one after the other. Asking for the next acks what is left of the last, in the same turn.
 
+        A batch, or all that are prefetched together, stop at `max_bytes` of payload, 16 MiB by default.
+
         Settle a batch, or some of it, to choose otherwise. A batch in hand when the loop is left stays yours
         to settle. Ends when the broker drains. With `prefetch` that many batches are claimed in one turn, each
         under its own lease, and acked together in one: fewer commits, but a crash repeats up to that many.
@@ -107,6 +114,7 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
             queue,
             group=group,
             max=max,
+            max_bytes=max_bytes,
             lease=lease,
             partitions=partitions,
             priorities=priorities,

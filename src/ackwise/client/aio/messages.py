@@ -69,6 +69,7 @@ class AsyncMessageVerbs:
         *,
         group: str | None = None,
         max: int = 1,
+        max_bytes: int | None = None,
         lease: Seconds | None = None,
         wait: Seconds = 0,
         partitions: Sequence[str] | None = None,
@@ -85,6 +86,7 @@ class AsyncMessageVerbs:
     ) -> AsyncBatch:
         """Take up to `max` messages under one lease, waiting up to `wait` seconds for the first.
 
+        The batch stops at `max_bytes` of payload, 16 MiB by default, and has at least one message.
         An empty batch says why. With a `key` the same call again gives the same messages, as far as they are
         not settled. With `auto_ack` there is no lease and nothing to settle.
         """
@@ -92,6 +94,7 @@ class AsyncMessageVerbs:
             queue,
             group=group,
             max=max,
+            max_bytes=max_bytes,
             lease=lease,
             partitions=partitions,
             priorities=priorities,

@@ -29,6 +29,7 @@ class ConsumeVerbs(MessageVerbs):
         *,
         group: str | None = None,
         max: int = 100,
+        max_bytes: int | None = None,
         wait: Seconds | None = None,
         stop_when_empty: bool = False,
         lease: Seconds | None = None,
@@ -41,6 +42,8 @@ class ConsumeVerbs(MessageVerbs):
     ) -> Generator[Delivery, None, None]:
         """Deliveries one after the other, claimed `max` at a time. It settles nothing: use `with delivery:`.
 
+        One claim stops at `max_bytes` of payload, 16 MiB by default.
+
         Between deliveries the lease is extended when half of it has gone. What was claimed but not yet handed
         out when the loop is left goes back unspent. Ends when the broker drains.
         """
@@ -49,6 +52,7 @@ class ConsumeVerbs(MessageVerbs):
             queue,
             group=group,
             max=max,
+            max_bytes=max_bytes,
             lease=lease,
             partitions=partitions,
             priorities=priorities,
@@ -85,6 +89,7 @@ class ConsumeVerbs(MessageVerbs):
         *,
         group: str | None = None,
         max: int = 100,
+        max_bytes: int | None = None,
         wait: Seconds | None = None,
         stop_when_empty: bool = False,
         lease: Seconds | None = None,
@@ -98,6 +103,8 @@ class ConsumeVerbs(MessageVerbs):
     ) -> Generator[Batch, None, None]:
         """Batches one after the other. Asking for the next acks what is left of the last, in the same turn.
 
+        A batch, or all that are prefetched together, stop at `max_bytes` of payload, 16 MiB by default.
+
         Settle a batch, or some of it, to choose otherwise. A batch in hand when the loop is left stays yours
         to settle. Ends when the broker drains. With `prefetch` that many batches are claimed in one turn, each
         under its own lease, and acked together in one: fewer commits, but a crash repeats up to that many.
@@ -108,6 +115,7 @@ class ConsumeVerbs(MessageVerbs):
             queue,
             group=group,
             max=max,
+            max_bytes=max_bytes,
             lease=lease,
             partitions=partitions,
             priorities=priorities,

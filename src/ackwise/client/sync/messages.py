@@ -70,6 +70,7 @@ class MessageVerbs:
         *,
         group: str | None = None,
         max: int = 1,
+        max_bytes: int | None = None,
         lease: Seconds | None = None,
         wait: Seconds = 0,
         partitions: Sequence[str] | None = None,
@@ -86,6 +87,7 @@ class MessageVerbs:
     ) -> Batch:
         """Take up to `max` messages under one lease, waiting up to `wait` seconds for the first.
 
+        The batch stops at `max_bytes` of payload, 16 MiB by default, and has at least one message.
         An empty batch says why. With a `key` the same call again gives the same messages, as far as they are
         not settled. With `auto_ack` there is no lease and nothing to settle.
         """
@@ -93,6 +95,7 @@ class MessageVerbs:
             queue,
             group=group,
             max=max,
+            max_bytes=max_bytes,
             lease=lease,
             partitions=partitions,
             priorities=priorities,

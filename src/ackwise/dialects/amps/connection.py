@@ -37,6 +37,7 @@ class Connection(asyncio.Protocol):
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._holds: set[str] = set()
         self._counted = 0
+        self._unread = 0
         self._loop = asyncio.get_running_loop()
         self.writable = True
 
@@ -89,17 +90,26 @@ class Connection(asyncio.Protocol):
         for name in list(self._timers):
             self.unwatch(name)
         self._count(0)
+        self._count_unread(0)
         self.writable = False
         self.session.hung_up()
 
+    def _count_unread(self, size: int) -> None:
+        """Counts what waits for this client in the memory that all answers share."""
+        before, self._unread = self._unread, size
+        self._face.memory.add(size)
+        self._face.memory.free(before)
+
     def pause_writing(self) -> None:
         self.writable = False
+        self._count_unread(self._transport.get_write_buffer_size())
         self.hold("unread")
         self.watch("unread", WRITE_PATIENCE)
         self.session.look()
 
     def resume_writing(self) -> None:
         self.writable = True
+        self._count_unread(0)
         self.unwatch("unread")
         self.release("unread")
         self.session.look()

@@ -18,6 +18,7 @@ from ackwise.dialects.amps.connection import Connection
 from ackwise.dialects.amps.handouts import Handouts
 from ackwise.dialects.amps.shares import Share
 from ackwise.dialects.amps.topics import Topics
+from ackwise.dialects.handover import AnswerMemory
 from ackwise.dialects.http import Intake
 
 if TYPE_CHECKING:
@@ -48,8 +49,11 @@ class AmpsFace:
         max_frame: int = LARGEST,
         max_connections: int = 10_000,
         admit: Admit = anybody,
+        memory: AnswerMemory | None = None,
     ) -> None:
         self.broker, self.admit = broker, admit
+        self.memory = memory or AnswerMemory()
+        self.memory.when_free(self._look)
         self.max_frame, self.max_connections = max_frame, max_connections
         self.handouts = Handouts()
         self.topics = Topics()
@@ -91,8 +95,13 @@ class AmpsFace:
         """Joined at once by whoever asks for it: one that nobody is in any more is forgotten."""
         key = queue, group
         if key not in self._shares:
-            self._shares[key] = Share(self.broker, queue, group, lambda: self._shares.pop(key))
+            self._shares[key] = Share(self.broker, queue, group, lambda: self._shares.pop(key), self.memory)
         return self._shares[key]
+
+    def _look(self) -> None:
+        """There is memory again: subscribers may be served."""
+        for share in self._shares.values():
+            share.look()
 
     async def _tick(self) -> None:
         while True:

@@ -13,6 +13,7 @@ from ackwise.core.answers import Handed
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import Claim, giving_back
 from ackwise.core.errors import AckwiseError, Draining, UnknownQueue
+from ackwise.dialects.handover import AnswerMemory
 
 if TYPE_CHECKING:
     from ackwise.dialects.amps.subscription import Subscription
@@ -21,7 +22,7 @@ log = logging.getLogger("ackwise.amps")
 
 LONGEST_WAIT = 600.0
 MOST_BYTES = 4 << 20
-"""About how much is claimed for one subscriber at once."""
+"""How much is claimed at once, for all subscribers together."""
 MOST = 256
 FIRST_SIZE = 1048576.0
 """What a message is taken to weigh before the first was seen."""
@@ -31,8 +32,11 @@ PAUSE = 0.5
 class Share:
     """Claims for its subscribers round by round; while there is nothing, one claim waits for the next in turn."""
 
-    def __init__(self, broker: AsyncBroker, queue: str, group: str, on_empty: Callable[[], object]) -> None:
+    def __init__(
+        self, broker: AsyncBroker, queue: str, group: str, on_empty: Callable[[], object], memory: AnswerMemory
+    ) -> None:
         self._broker, self._queue, self._group, self._on_empty = broker, queue, group, on_empty
+        self._memory = memory
         self._members: deque[Subscription] = deque()
         self._news = asyncio.Event()
         self._at_rest = asyncio.Event()
@@ -108,7 +112,7 @@ class Share:
             await self._wait()
 
     def _ready(self) -> list[Subscription]:
-        return [member for member in self._members if member.room]
+        return [] if self._memory.full else [member for member in self._members if member.room]
 
     async def _round(self, ready: list[Subscription]) -> bool:
         """One claim for each, in one turn; whether there was anything."""
@@ -152,7 +156,8 @@ class Share:
             self._at_rest.set()
 
     def _claim(self, member: Subscription, most: int) -> Claim:
-        return Claim(queue=self._queue, group=self._group, most=most, owner=member.owner)
+        most_bytes = min(MOST_BYTES, self._memory.each)
+        return Claim(queue=self._queue, group=self._group, most=most, most_bytes=most_bytes, owner=member.owner)
 
     async def _handed(self, member: Subscription, handed: Handed) -> Exception | None:
         """One that cannot be handed over is no reason to keep the others from theirs."""

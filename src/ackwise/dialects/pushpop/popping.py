@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ackwise.broker import AsyncBroker
-from ackwise.broker.handing import runs
+from ackwise.broker.handing import Gate, runs
 from ackwise.core.answers import Handed
 from ackwise.core.claiming import EmptyReason
-from ackwise.core.commands import Claim, Sweep, giving_back
+from ackwise.core.commands import Claim, Sweep
 from ackwise.core.errors import BadInput, Draining, UnknownQueue
 from ackwise.core.limits import MICROS
 from ackwise.dialects.cells import cells
+from ackwise.dialects.handover import build
 from ackwise.dialects.http import Answer, Call, Gone, Route, answer, encode
 from ackwise.dialects.pushpop import words
 from ackwise.dialects.pushpop.asking import flag, number
@@ -31,7 +32,6 @@ def claim_of(call: Call) -> tuple[Claim, str | None]:
     claim = Claim(
         queue=queue,
         most=most,
-        most_bytes=words.MOST_POPPED_BYTES,
         lease=ttl * MICROS,
         exclusivity="none" if competing else "queue",
         order="relaxed" if competing else "strict",
@@ -41,15 +41,15 @@ def claim_of(call: Call) -> tuple[Claim, str | None]:
     return claim, lock_id
 
 
-async def take(broker: AsyncBroker, claim: Claim) -> Handed:
+async def take(broker: AsyncBroker, claim: Claim, gate: Gate | None = None) -> Handed:
     """What the claim brings. A lock that ran out shuts nobody out, however many others wait for the sweep."""
-    handed = await broker.claim(claim)
+    handed = await broker.claim(claim, gate=gate)
     for _ in range(_TRIES):
         claimed = handed.claimed
         if claimed.empty is not EmptyReason.LOCKED or (claimed.until is not None and claimed.until > broker.now()):
             break
         await broker.send(Sweep(duties=("expire",)))
-        handed = await broker.claim(claim)
+        handed = await broker.claim(claim, gate=gate)
     return handed
 
 
@@ -57,27 +57,28 @@ def routes(broker: AsyncBroker) -> list[Route]:
     async def pop(call: Call) -> Answer:
         claim, lock_id = claim_of(call)
         await _complete(call)
+        handover = call.hand_over()
+        claim.most_bytes = handover.bound(None)
         try:
-            handed = await take(broker, claim)
+            handed = await take(broker, claim, handover.gate)
         except UnknownQueue:
             return _NOTHING if lock_id is None else _NOTHING_LOCKED
         claimed = handed.claimed
+        handover.keep(broker, claimed)
         if claimed.empty is EmptyReason.LOCKED:
             free_at = broker.now() if claimed.until is None else claimed.until
             return answer({"message": words.LOCKED, "lock_expires_at": words.seconds(free_at)}, 423)
         if claimed.empty is EmptyReason.DRAINING:
             raise Draining
         if lock_id is None:
-            return Answer(_spelled(handed, b"}")) if claimed.grants else _NOTHING
+            return Answer(await build(broker, [claimed], _spelled, handed, b"}")) if claimed.grants else _NOTHING
         if not claimed.grants:
             return _NOTHING_LOCKED
         if call.gone:
-            # Nobody would know of the lock.
-            await broker.send(giving_back([claimed.lease_id]))
             raise Gone
         until = encode(words.seconds(claimed.deadline))
         rest = b',"locked":true,"lock_id":"%b","lock_expires_at":%b}' % (lock_id.encode(), until)
-        return Answer(_spelled(handed, rest))
+        return Answer(await build(broker, [claimed], _spelled, handed, rest))
 
     return [Route("POST", "/queue/{queue}/pop", pop)]
 

@@ -9,11 +9,12 @@ from ackwise.broker import AsyncBroker
 from ackwise.broker.handing import Run, runs
 from ackwise.core import ids, limits
 from ackwise.core.answers import Handed
-from ackwise.core.commands import Claim, giving_back
+from ackwise.core.commands import Claim
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.native import instants
 from ackwise.dialects.cells import cells, created, listed, quoted
+from ackwise.dialects.handover import build
 from ackwise.dialects.http import Answer, Call, Gone, Route, encode
 from ackwise.dialects.queen.asking import number_in
 from ackwise.dialects.queen.members import consumer_of
@@ -55,6 +56,7 @@ class Asked:
             group=group,
             partitions=None if partition is None else (partition,),
             most=number_in(query, "batch", batch, MOST, least=1, lenient=words.upstream),
+            most_bytes=_most_bytes(query, words),
             most_partitions=_partitions(query, partitions, words),
             lease=_lease(query.get("leaseSeconds"), words),
             auto_ack=_flag(query.get("autoAck")) or _flag(query.get("commitOnDelivery")),
@@ -66,6 +68,18 @@ class Asked:
         # A client may offer to wait longer than the server lets it.
         wait = number_in(query, "timeout", DEFAULT_WAIT, LONGEST_NUMBER, lenient=words.upstream)
         self.wait = min(wait, LONGEST_WAIT) / 1000 if _flag(query.get("wait")) else 0
+
+
+def _most_bytes(query: dict[str, str], words: Words) -> int | None:
+    """`maxBytes`; upstream mode takes what is no number, or none above 0, as if it were absent."""
+    text = query.get("maxBytes")
+    if not text:
+        return None
+    if text.isascii() and text.isdecimal() and int(text):
+        return min(int(text), limits.MAX_CLAIM_BYTES)
+    if words.upstream:
+        return None
+    raise BadInput(f"maxBytes must be a number of bytes above 0, not {text!r:.40}")
 
 
 def _partitions(query: dict[str, str], default: int, words: Words) -> int:
@@ -121,22 +135,30 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
         if claim.start == "new" and queue is None:
             # Queues that are made later are new to this group as a whole.
             claim.start = words.first_seen(claim, broker.now())
-        handed = await broker.claim(claim)
+        handover = call.hand_over()
+        claim.most_bytes = handover.bound(claim.most_bytes)
+        if call.gone:
+            raise Gone
+        handed = await broker.claim(claim, gate=handover.gate)
         if queue is not None and not handed.claimed.grants:
             words.members.note(queue, claim.group, consumer, broker.now())
         if asked.wait and not handed.claimed.grants:
             # Only who really waits has to be watched for leaving.
-            handed = await call.unless_gone(broker.claim(claim, asked.wait))
+            handed = await call.unless_gone(broker.claim(claim, asked.wait, gate=handover.gate))
         claimed = handed.claimed
-        if call.gone and claimed.lease_no:
-            await broker.send(giving_back([claimed.lease_id]))
+        handover.keep(broker, claimed)
+        if call.gone:
             raise Gone
         if queue is not None:
             owner = ids.default_owner(claimed.lease_no) if claimed.lease_no else None
             words.members.note(queue, claim.group, consumer, broker.now(), owner)
         if not claimed.grants:
             return _EMPTY
-        return Answer(spell(handed, words))
+        body, runs_of = await build(broker, [claimed], spell, handed)
+        if claimed.lease_no:
+            for run, txids in runs_of:
+                words.delivered.note(claimed.lease_id, claimed.group, run.grant, run.lo, txids)
+        return Answer(body)
 
     def by_queue(call: Call) -> Awaitable[Answer]:
         return pop(call, call.params[0], None)
@@ -154,14 +176,17 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
     ]
 
 
-def spell(handed: Handed, words: Words) -> bytes:
+Spelled = list[tuple[Run, list[str]]]
+"""Runs of messages, each with its transaction ids."""
+
+
+def spell(handed: Handed) -> tuple[bytes, Spelled]:
     """A claim as JSON, payloads copied as they are; what can be written once per run is."""
     claimed = handed.claimed
     lease_id, group = claimed.lease_id, claimed.group
     first = claimed.grants[0]
     pieces: list[bytes] = []
-    for run in runs(handed):
-        _spell_run(pieces, run, lease_id, group, words)
+    spelled = [(run, _spell_run(pieces, run, lease_id, group)) for run in runs(handed)]
     head = (
         b'{"success":true,"queue":%b,"partition":%b,"partitionId":"%b","leaseId":"%b","consumerGroup":%b,'
         b'"partitionsClaimed":%d,"leaseExpiresAt":%b,"messages":['
@@ -175,15 +200,14 @@ def spell(handed: Handed, words: Words) -> bytes:
             encode(show_time(claimed.deadline or None)),
         )
     )
-    return b"%b%b]}" % (head, b",".join(pieces))
+    return b"%b%b]}" % (head, b",".join(pieces)), spelled
 
 
-def _spell_run(pieces: list[bytes], run: Run, lease_id: str, group: str, words: Words) -> None:
+def _spell_run(pieces: list[bytes], run: Run, lease_id: str, group: str) -> list[str]:
+    """Appends the messages of a run; its transaction ids."""
     grant, found = run.grant, cells(run)
     message_ids = found.message_ids
     txids = found.transaction_ids(message_ids)
-    if lease_id:
-        words.delivered.note(lease_id, group, grant, run.lo, txids)
     shared = encode(
         {
             "producerSub": None,
@@ -208,3 +232,4 @@ def _spell_run(pieces: list[bytes], run: Run, lease_id: str, group: str, words: 
     moments = listed(map(instants.text, created(found, run)))
     columns = (named, named, listed(quoted(txids)), traces, found.texts, moments, range(run.lo, run.hi))
     pieces += [template % row for row in zip(*columns, strict=True)]
+    return txids

@@ -43,6 +43,10 @@ class AsyncQueue:
         """How many are claimed at once. More than one are handed over as a list, unless `each`."""
         return self._with(batch=limits.count(count, "batch"))
 
+    def max_bytes(self, count: int) -> AsyncQueue:
+        """A batch stops at so many bytes of payload, 16 MiB by default. It has at least one message."""
+        return self._with(max_bytes=limits.claim_bytes(count))
+
     def concurrency(self, count: int) -> AsyncQueue:
         """How many batches are worked on side by side."""
         return self._with(concurrency=limits.count(count, "concurrency", most=1000))

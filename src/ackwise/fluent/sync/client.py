@@ -93,6 +93,7 @@ class Client:
             options.queue,
             group=options.group,
             max=count,
+            max_bytes=options.max_bytes,
             lease=options.lease,
             partitions=None if options.partition is None else [options.partition],
             priorities=None,

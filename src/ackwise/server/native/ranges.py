@@ -22,6 +22,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         # Loaded when asked for: pyarrow and numpy are an extra.
         pages = import_module("ackwise.columns.pages")
         ranges.check(body, tuple(pages.STORED))
+        call.hand_over()
         answered: Answer = await broker.in_thread(_answer, pages, broker.store.read, body)
         return answered
 

@@ -270,6 +270,7 @@ class _Claims:
                     queue=self._queue,
                     group=self._group,
                     most=rows,
+                    most_bytes=self._options.bytes_per_trigger,
                     lease=lease,
                     exclusivity="partition",
                     order=self._order,

@@ -28,6 +28,7 @@ _KNOWN = (
     "mode",
     "claimName",
     "maxRowsPerTrigger",
+    "maxBytesPerTrigger",
     "leaseSeconds",
     "maxPartitions",
     "startingPosition",
@@ -49,6 +50,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     table: Table
     claim_name: str
     rows_per_trigger: int
+    bytes_per_trigger: int
+    """A claim hands out places only, and tasks read payloads in pages: without the option there is no bound."""
     lease: int
     """In microseconds."""
     partitions: int
@@ -122,6 +125,12 @@ def _lease_of(given: Mapping[str, str]) -> int:
         raise BadInput(f"option leaseSeconds is {text!r:.60}: {why}") from None
 
 
+def _bytes_of(given: Mapping[str, str], mode: str) -> int:
+    if mode == "log" and "maxBytesPerTrigger" in given:
+        raise BadInput("option maxBytesPerTrigger is for mode=lease; in mode=log use maxRowsPerTrigger")
+    return count_of(given, "maxBytesPerTrigger", limits.MAX_CLAIM_BYTES, limits.MAX_CLAIM_BYTES)
+
+
 def start_at(text: str, what: str) -> Literal["all", "new"] | int:
     if text == "all" or text == "new":
         return "all" if text == "all" else "new"
@@ -147,6 +156,7 @@ def parsed(given: Mapping[str, str]) -> SourceOptions:
         table=TABLES[TABLES.index(table)],
         claim_name=claim_name,
         rows_per_trigger=count_of(given, "maxRowsPerTrigger", ROWS_PER_TRIGGER, limits.MAX_BATCH),
+        bytes_per_trigger=_bytes_of(given, mode),
         lease=_lease_of(given),
         partitions=count_of(given, "maxPartitions", os.cpu_count() or 1, 100_000),
         start=start_at(given.get("startingPosition", "all"), "option startingPosition"),

@@ -59,13 +59,19 @@ WHERE l.queue = :queue ORDER BY l.id;
 SELECT id, part, queue, prio, head, start FROM lane WHERE part = :part ORDER BY prio;
 
 -- name: lane_advance: seqs below head now exist
-UPDATE lane SET head = :head, start_at = CASE WHEN head = start THEN :now ELSE start_at END WHERE id = :id;
+UPDATE lane SET head = :head, start_at = CASE WHEN head = start THEN :now ELSE start_at END,
+  largest = CASE WHEN largest < :largest THEN :largest ELSE largest END
+WHERE id = :id;
 
 -- name: lane_pruned: the log starts later now; `start_at` is far away while nothing is stored
-UPDATE lane SET start = :start, start_at = :start_at WHERE id = :id;
+UPDATE lane SET start = :start, start_at = :start_at,
+  largest = CASE WHEN :start_at >= 4611686018427387904 THEN 0 ELSE largest END
+WHERE id = :id;
 
 -- name: lane_restored: a message from before the log's start is there again, and will be pruned again
-UPDATE lane SET start_at = CASE WHEN start_at > :born_at THEN :born_at ELSE start_at END WHERE id = :id;
+UPDATE lane SET start_at = CASE WHEN start_at > :born_at THEN :born_at ELSE start_at END,
+  largest = CASE WHEN largest < :largest THEN :largest ELSE largest END
+WHERE id = :id;
 
 -- name: lanes_unfinished: of those, the ones in which a group has something left
 SELECT id, part, queue, prio, head, start FROM lane

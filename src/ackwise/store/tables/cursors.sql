@@ -15,32 +15,32 @@ ON CONFLICT DO NOTHING;
 -- name: cursor_get: one group's place in one lane
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
-  c.settled_at, c.last_seq, c.last_at, c.nacked
+  c.settled_at, c.last_seq, c.last_at, c.nacked, l.largest
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.lane = :lane AND c.grp = :grp;
 
 -- name: cursors_of_part: a group's places in a partition, most urgent lane first
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
-  c.settled_at, c.last_seq, c.last_at, c.nacked
+  c.settled_at, c.last_seq, c.last_at, c.nacked, l.largest
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.part = :part AND c.grp = :grp ORDER BY c.prio;
 
 -- name: cursors_beside: a group's places in the partition of a lane
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
-  c.settled_at, c.last_seq, c.last_at, c.nacked
+  c.settled_at, c.last_seq, c.last_at, c.nacked, l.largest
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane
 WHERE c.part = (SELECT part FROM lane WHERE id = :lane) AND c.grp = :grp;
 
 -- name: cursors_of_lane: every group's place in a lane
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
-  c.settled_at, c.last_seq, c.last_at, c.nacked
+  c.settled_at, c.last_seq, c.last_at, c.nacked, l.largest
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.lane = :lane ORDER BY c.grp;
 
 -- name: cursors_of_group: every place of a group
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
-  c.settled_at, c.last_seq, c.last_at, c.nacked
+  c.settled_at, c.last_seq, c.last_at, c.nacked, l.largest
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.grp = :grp ORDER BY c.lane;
 
 -- name: cursor_update: the whole row

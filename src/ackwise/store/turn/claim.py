@@ -19,9 +19,12 @@ from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
 from ackwise.store.turn.expiry import expire, expire_own
 from ackwise.store.turn.finding import Finder
+from ackwise.store.turn.weight import Scale
 
 SPAN_PAGE = 500
 MOST_OWN_EXPIRED = 200
+MOST_PREFETCHED = 64 << 20
+"""Bytes that one turn reads for claims with auto-ack. Above it, each of them takes one message."""
 
 
 def check(command: Claim) -> None:
@@ -48,7 +51,7 @@ def check(command: Claim) -> None:
         limits.count(priority, "priority", least=0, most=limits.MAX_PRIORITY)
     limits.count(command.most, "max")
     if command.most_bytes is not None:
-        limits.count(command.most_bytes, "max_bytes", most=limits.MAX_CLAIM_BYTES)
+        limits.claim_bytes(command.most_bytes)
     if command.most_partitions is not None:
         limits.count(command.most_partitions, "max_partitions")
     if command.lease is not None:
@@ -99,6 +102,20 @@ def _more_telling(one: Claimed, other: Claimed) -> Claimed:
     return one
 
 
+def _scale(turn: Turn, command: Claim) -> Scale:
+    """Weighs what the claim takes, together with the claims it shares its bytes with."""
+    if command.together in turn.scales:
+        return turn.scales[command.together]
+    most = limits.DEFAULT_CLAIM_BYTES if command.most_bytes is None else command.most_bytes
+    if command.auto_ack:
+        # What is acked at once is read inside the turn: all such claims of a turn share its memory.
+        most = max(1, min(most, MOST_PREFETCHED - turn.prefetched))
+    scale = Scale(turn.session, most)
+    if command.together:
+        turn.scales[command.together] = scale
+    return scale
+
+
 class _Claiming:
     """One claim on one queue."""
 
@@ -114,7 +131,8 @@ class _Claiming:
         self.no = 0
         self.owner = command.owner or ""
         self.room = command.most
-        self.bytes_left = command.most_bytes if command.most > 1 else None
+        self.scale = _scale(turn, command)
+        self.taken_before = self.scale.taken
         self.picked: list[tuple[Cursor, list[Take]]] = []
         self.parts: set[int] = set()
         self.looked_at: set[int] = set()
@@ -128,6 +146,8 @@ class _Claiming:
         self.session.lock_group(self.group.id, alone=self.exclusivity == "queue")
         if (again := self.repeated()) is not None:
             return again
+        if self.scale.full:
+            return Claimed(self.group.name, [], empty=EmptyReason.EMPTY)
         if self.queue.paused:
             return Claimed(self.group.name, [], empty=EmptyReason.PAUSED)
         expire_own(self.turn, MOST_OWN_EXPIRED, self.group.id)
@@ -171,7 +191,9 @@ class _Claiming:
         for span in spans:
             span.lease, span.delivs = self.no, span.delivs + 1
             self.turn.replace_span(span, [span])
-        return self._answer([(self._cursor(s.lane), s) for s in spans])
+        handed = [(self._cursor(span.lane), span) for span in spans]
+        self.scale.add(size := sum(len(span) * cursor.largest for cursor, span in handed))
+        return self._answer(handed, size)
 
     def _cursor(self, lane: int) -> Cursor:
         cursor = self.turn.cursor(lane, self.group.id)
@@ -267,11 +289,12 @@ class _Claiming:
             bulk=self.command.bulk,
         )
         if plan.takes:
-            takes = plan.takes if self.bytes_left is None else self._light_enough(cursor.lane, plan.takes)
+            takes = self.scale.fit(cursor, plan.takes)
             if takes:
                 self.picked.append((cursor, takes))
                 self.parts.add(cursor.part)
-            self.room = 0 if takes != plan.takes else self.room - sum(take.hi - take.lo for take in takes)
+            cut = takes != plan.takes or self.scale.full
+            self.room = 0 if cut else self.room - sum(take.hi - take.lo for take in takes)
             self.solo = plan.solo
             return
         if plan.blocked is None and cursor.held and not self.strict:
@@ -283,18 +306,6 @@ class _Claiming:
             self.blocked = plan.blocked
             if plan.until is not None and (self.until is None or plan.until < self.until):
                 self.until = plan.until
-
-    def _light_enough(self, lane: int, takes: list[Take]) -> list[Take]:
-        """As much as there are bytes left for, segment by segment: a large message has one of its own."""
-        assert self.bytes_left is not None
-        found: list[Take] = []
-        for take in takes:
-            for first, size in reading.sizes(self.session, lane, take.lo, take.hi):
-                if size > self.bytes_left and (self.picked or found or first > take.lo):
-                    return [*found, Take(take.lo, first, take.span)] if first > take.lo else found
-                self.bytes_left -= size
-            found.append(take)
-        return found
 
     def _mark_again(self, cursor: Cursor) -> None:
         """A lane that gave nothing goes where it belongs in the order of ready lanes; the next looks elsewhere."""
@@ -335,7 +346,7 @@ class _Claiming:
             self.turn.save_cursor(cursor)
         if self.command.auto_ack:
             self.turn.count(self.queue.name, self.group.name, "acked", sum(len(span) for _, span in handed), 0)
-        return self._answer(handed)
+        return self._answer(handed, self.scale.taken - self.taken_before)
 
     def _add_lease(self, granted: list[tuple[int, int, int]], exclusivity: str, owner: str) -> None:
         """The claim gets its number here, when everything it takes is locked."""
@@ -383,7 +394,7 @@ class _Claiming:
             cursor.next = take.hi
         return handed
 
-    def _answer(self, handed: list[tuple[Cursor, Span]]) -> Claimed:
+    def _answer(self, handed: list[tuple[Cursor, Span]], size: int) -> Claimed:
         names = catalog.part_names(self.session, {cursor.part for cursor, _ in handed})
         grants = [
             Grant(
@@ -395,8 +406,9 @@ class _Claiming:
         lease = self.turn.lease(self.no) if self.no else None
         if lease is None:
             read = [reading.segments(self.session, g.lane, g.lo, g.hi) for g in grants]
-            return Claimed(self.group.name, grants, prefetched=read)
-        return Claimed(self.group.name, grants, lease.no, lease.tag, lease.deadline)
+            self.turn.prefetched += size
+            return Claimed(self.group.name, grants, prefetched=read, size=size)
+        return Claimed(self.group.name, grants, lease.no, lease.tag, lease.deadline, size=size)
 
     def _instant(self, statement: str) -> int | None:
         row = self.session.row(statement, {"grp": self.group.id, "now": self.turn.now})

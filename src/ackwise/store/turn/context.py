@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,6 +13,9 @@ from ackwise.core.ids import uuid7
 from ackwise.core.limits import MICROS
 from ackwise.core.spans import Cursor, Lease, Span
 from ackwise.store.session import Dedupe, Known, Row, Session
+
+if TYPE_CHECKING:
+    from ackwise.store.turn.weight import Scale
 
 Tally = dict[tuple[str, str, str, int], tuple[int, dict[int, int]]]
 """(queue, group, outcome, minute) to how many and how long they took."""
@@ -59,6 +62,10 @@ class Turn(Looking):
         self._shut: dict[int, bool] = {}
         self.held_ids: dict[tuple[int, int], dict[str, tuple[int, int]]] = {}
         """What groups were handed in partitions, by transaction id, where that had to be looked for."""
+        self.scales: dict[int, Scale] = {}
+        """Bytes that claims share, by the number they have in common."""
+        self.prefetched = 0
+        """Bytes that the turn read for claims with auto-ack."""
         self.claims = 0
         """How many claims there are in this turn: so many lanes are looked for at once."""
         self.ready: dict[tuple[object, ...], dict[int, Row]] = {}

@@ -147,7 +147,7 @@ def _put_back(turn: Turn, row: Row) -> None:
         turn.session.run(
             "segment_restore", {"pos": segment.place(lane, seq), "first": seq, "created_at": born_at, "body": body}
         )
-        turn.session.run("lane_restored", {"id": lane, "born_at": born_at})
+        turn.session.run("lane_restored", {"id": lane, "born_at": born_at, "largest": len(body)})
     story = add_history(history, turn.now, "redrive", None, None)
     turn.add_span(Span(lane, grp, seq, seq + 1, due_at=turn.now, history=story))
     turn.session.run("dead_delete", {"id": number})

@@ -15,6 +15,7 @@ from ackwise.store.segment import (
     MAX_MESSAGES,
     Columns,
     Segment,
+    largest,
     pack,
     pack_extras,
     place,
@@ -207,7 +208,7 @@ class Appender:
                 row = {"pos": place(ref.lane, last), "first": first, "created_at": turn.now, "body": pack(chunk)}
                 segments.append(row)
                 first = last + 1
-            heads.append({"id": ref.lane, "head": ref.head, "now": turn.now})
+            heads.append({"id": ref.lane, "head": ref.head, "now": turn.now, "largest": largest(waiting)})
             ready = turn.now + round(max(owner.policy.delay_seconds, owner.policy.window_seconds) * limits.MICROS)
             relaxed = int(owner.policy.effective_order == "relaxed")
             wakes.append({"lane": ref.lane, "at": ready, "relaxed": relaxed})

@@ -19,10 +19,10 @@ def segments(session: Session, lane: int, lo: int, hi: int) -> list[Segment]:
     return [s for s in found if s.first < hi]
 
 
-def sizes(session: Session, lane: int, lo: int, hi: int) -> list[tuple[int, int]]:
-    """Where the segments that hold seqs of [lo, hi) begin, and how many bytes they have."""
-    rows = session.rows("segment_sizes", {**bounds(lane, lo, hi), "limit": max(0, hi - lo)})
-    return [(first, size) for _, first, size in rows if first < hi]
+def sizes(session: Session, lane: int, lo: int, hi: int, limit: int) -> list[tuple[int, int, int]]:
+    """The first and last seq of segments that hold seqs of [lo, hi), and how many bytes they have."""
+    rows = session.rows("segment_sizes", {**bounds(lane, lo, hi), "limit": min(limit, max(0, hi - lo))})
+    return [(first, place_seq(pos), size) for pos, first, size in rows if first < hi]
 
 
 NEAR = 256

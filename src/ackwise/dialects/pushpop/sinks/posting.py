@@ -121,27 +121,27 @@ class Sink:
         first = await self._claim(target, self._pace.seconds)
         if not first[1].claimed.grants:
             return []
-        claims = [asyncio.create_task(self._claim(target, 0.0)) for _ in range(room - 1)]
+        rest = [self._order(target) for _ in range(room - 1)]
         try:
-            rest = await asyncio.gather(*claims)
+            handed = await self._broker.claim_each([claim for _, claim in rest])
         except BaseException:
-            self._keep(self._give_back_all(first[1], claims))
+            self._keep(self._give_back(first[1]))
             raise
-        return [first, *(one for one in rest if one[1].claimed.grants)]
-
-    async def _give_back_all(self, first: Handed, claims: list[asyncio.Task[tuple[str, Handed]]]) -> None:
-        """One of several claims failed, or all were called off: what the others bring is not wanted."""
-        ended = await asyncio.gather(*claims, return_exceptions=True)
-        rest = [one[1] for one in ended if not isinstance(one, BaseException)]
-        await self._give_back(first, *(handed for handed in rest if handed.claimed.grants))
+        found = [(lock_id, one) for (lock_id, _), one in zip(rest, handed, strict=True)]
+        return [first, *(one for one in found if one[1].claimed.grants)]
 
     async def _give_back(self, *taken: Handed) -> None:
         with contextlib.suppress(AckwiseError):
             await self._broker.send(giving_back(handed.claimed.lease_id for handed in taken))
 
     async def _claim(self, target: Target, wait: float) -> tuple[str, Handed]:
+        lock_id, claim = self._order(target)
+        return lock_id, await self._broker.claim(claim, wait, self._over)
+
+    def _order(self, target: Target) -> tuple[str, Claim]:
+        """A claim of one item under a lock of its own."""
         lock_id = words.new_lock_id()
-        claim = Claim(
+        return lock_id, Claim(
             queue=self._queue,
             lease=target.lock_ttl_seconds * MICROS,
             exclusivity="none",
@@ -149,7 +149,6 @@ class Sink:
             owner=sink_id(self._queue),
             key=lock_id,
         )
-        return lock_id, await self._broker.claim(claim, wait, self._over)
 
     async def _post(self, target: Target, taken: list[tuple[str, Handed]]) -> None:
         """200: done with all of it. 202: the receiver will acknowledge. Anything else: the locks run out."""

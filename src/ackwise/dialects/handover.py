@@ -1,0 +1,159 @@
+"""Answers on their way out: the memory they take, and the claims that go back if no client gets them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from ackwise.broker import AsyncBroker
+from ackwise.broker.handing import is_short
+from ackwise.core.answers import Claimed
+from ackwise.core.errors import AnswersFull
+from ackwise.core.limits import DEFAULT_CLAIM_BYTES
+
+DEFAULT_MEMORY = 256 << 20
+LARGE = 64 << 10
+"""Smaller answers are not counted: the socket's own buffer takes them."""
+PATIENCE = 10.0
+"""Seconds that a granted claim waits for memory before it is released and its request refused."""
+
+
+class AnswerMemory:
+    """Bytes of answers that are being built or that wait for slow readers, over the whole server.
+
+    `each` is the most that one answer to a claim has, `most` the bound for all of them.
+    """
+
+    def __init__(self, each: int = DEFAULT_CLAIM_BYTES, most: int = DEFAULT_MEMORY) -> None:
+        self.each, self._most = each, most
+        self.used = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._listeners: list[Callable[[], object]] = []
+
+    @property
+    def full(self) -> bool:
+        return self.used >= self._most or bool(self._waiting)
+
+    def check(self) -> None:
+        """Refuse a request before anything is claimed or read for it."""
+        if self.full:
+            raise AnswersFull(f"{self.used >> 20} MiB of answers wait for their readers; try again in a second")
+
+    def when_free(self, listener: Callable[[], object]) -> None:
+        """Call the listener each time that the memory is no longer full."""
+        self._listeners.append(listener)
+
+    def add(self, size: int) -> None:
+        self.used += size
+
+    def free(self, size: int) -> None:
+        was_full = self.full
+        self.used -= size
+        while self._waiting and self._fits(self._waiting[0][0]):
+            wanted, granted = self._waiting.popleft()
+            self.used += wanted
+            granted.set_result(None)
+        if was_full and not self.full:
+            for listener in self._listeners:
+                listener()
+
+    def reserve(self, size: int) -> Awaitable[None] | None:
+        """Take memory: at once if there is some, else wait for it in turn."""
+        if not self._waiting and self._fits(size):
+            self.used += size
+            return None
+        return self._wait(size)
+
+    def _fits(self, size: int) -> bool:
+        return self.used + size <= self._most or not self.used
+
+    async def _wait(self, size: int) -> None:
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = size, granted
+        self._waiting.append(entry)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await granted
+        except BaseException as problem:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+            elif granted.done() and not granted.cancelled():
+                self.free(size)
+            if isinstance(problem, TimeoutError):
+                raise AnswersFull from None
+            raise
+
+
+class Handover:
+    """One answer, from before its claim until the socket has taken it.
+
+    If it is lost on the way, its claims are released. A release costs no failure. Messages of a claim with auto-ack
+    have no lease and stay acked.
+    """
+
+    __slots__ = ("_broker", "_claims", "_memory", "_size")
+
+    def __init__(self, memory: AnswerMemory) -> None:
+        self._memory, self._size = memory, 0
+        self._broker: AsyncBroker | None = None
+        self._claims: list[Claimed] = []
+
+    def bound(self, asked: int | None) -> int:
+        """Where a claim stops: a caller may lower the server's bound."""
+        return self._memory.each if asked is None else min(asked, self._memory.each)
+
+    def gate(self, size: int) -> Awaitable[None] | None:
+        """Take memory for a claim's messages before they are read."""
+        if size <= LARGE:
+            return None
+        if self._size:
+            # Whoever holds some and waits for more could wait for itself.
+            self._memory.add(size)
+        elif (room := self._memory.reserve(size)) is not None:
+            return self._entered(room, size)
+        self._size += size
+        return None
+
+    async def _entered(self, room: Awaitable[None], size: int) -> None:
+        await room
+        self._size += size
+
+    def keep(self, broker: AsyncBroker, *claims: Claimed) -> None:
+        """Release these claims if the answer is lost."""
+        self._broker = broker
+        self._claims += claims
+
+    def built(self, size: int) -> None:
+        """The answer is there and has so many bytes."""
+        size = size if size > LARGE else 0
+        added, self._size = size - self._size, size
+        if added > 0:
+            self._memory.add(added)
+        elif added:
+            self._memory.free(-added)
+
+    def delivered(self) -> None:
+        """The socket has it: what becomes of its messages is the client's business."""
+        self._claims.clear()
+        self._free()
+
+    def lost(self) -> None:
+        """It could not be built, or the socket did not take it."""
+        claims, self._claims = self._claims, []
+        if self._broker is not None and claims:
+            self._broker.give_back_soon(claims)
+        self._free()
+
+    def _free(self) -> None:
+        size, self._size = self._size, 0
+        if size:
+            self._memory.free(size)
+
+
+async def build(broker: AsyncBroker, claims: Sequence[Claimed], write: Callable[..., Any], *arguments: Any) -> Any:
+    """Write an answer: a large one in a helper thread, so that the event loop stays free."""
+    if all(map(is_short, claims)):
+        return write(*arguments)
+    return await broker.in_thread(write, *arguments)

@@ -1,0 +1,88 @@
+"""Counts the bytes of claims from the stored lengths of segments. Bodies are never read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ackwise.core.claiming import Take
+from ackwise.core.spans import Cursor
+from ackwise.store.session import Session
+from ackwise.store.turn import reading
+
+PAGE = 500
+"""Segments whose lengths one statement reads."""
+
+
+class Scale:
+    """The bytes that a claim may still take.
+
+    A lane knows the size of its largest message. While that many times the number of messages fits, the scale asks
+    the database nothing. When it no longer fits, the scale looks up the lengths of what it only estimated before.
+    """
+
+    def __init__(self, session: Session, most: int) -> None:
+        self._session, self._most = session, most
+        self.taken = 0
+        """Bytes of everything that was taken: at most so many."""
+        self._empty = True
+        self._estimated: list[tuple[Cursor, list[Take], int]] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more may be taken."""
+        return self.taken >= self._most and not self._empty
+
+    def add(self, size: int) -> None:
+        """Count what a repeated claim holds already."""
+        self.taken += size
+        self._empty = False
+
+    def fit(self, cursor: Cursor, takes: list[Take]) -> list[Take]:
+        """The beginning of `takes` that fits. The first message of a claim always does."""
+        estimate = sum(take.hi - take.lo for take in takes) * cursor.largest
+        if self.taken + estimate > self._most and self._estimated:
+            self._weigh_estimated()
+        if self.taken + estimate <= self._most:
+            self._estimated.append((cursor, takes, estimate))
+            self.taken += estimate
+            self._empty = False
+            return takes
+        fitting: list[Take] = []
+        for take in takes:
+            fit = self._cut(cursor, take)
+            if fit is not None:
+                fitting.append(fit)
+            if fit != take:
+                break
+        return fitting
+
+    def _weigh_estimated(self) -> None:
+        for cursor, takes, estimate in self._estimated:
+            exact = sum(size for take in takes for *_, size in self._pieces(cursor, take))
+            self.taken += min(0, exact - estimate)
+        self._estimated.clear()
+
+    def _cut(self, cursor: Cursor, take: Take) -> Take | None:
+        """As much of `take` as fits. If that is not all of it, the scale is full."""
+        for lo, hi, size in self._pieces(cursor, take):
+            if self.taken + size > self._most:
+                end = lo + min(hi - lo - 1, max(0, self._most - self.taken) // max(1, cursor.largest))
+                if self._empty and end == lo:
+                    self.taken, end = self.taken + min(size, cursor.largest), lo + 1
+                self.taken, self._empty = max(self._most, self.taken), False
+                return Take(take.lo, end, take.span) if end > take.lo else None
+            self.taken += size
+            self._empty = False
+        return take
+
+    def _pieces(self, cursor: Cursor, take: Take) -> Iterator[tuple[int, int, int]]:
+        """[lo, hi) and the bytes of what each segment holds of `take`; of a part of a segment, at most so many."""
+        lo = take.lo
+        while lo < take.hi:
+            page = reading.sizes(self._session, cursor.lane, lo, take.hi, PAGE)
+            for first, last, size in page:
+                lo, hi = max(lo, first), min(take.hi, last + 1)
+                yield lo, hi, min(size, (hi - lo) * cursor.largest)
+                lo = hi
+            if len(page) < PAGE:
+                return

@@ -1,0 +1,110 @@
+"""The memory that all answers of a server share."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ackwise.core.errors import AnswersFull
+from ackwise.dialects import handover
+from ackwise.dialects.handover import LARGE, AnswerMemory, Handover
+
+MIB = 1 << 20
+
+
+async def _settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_memory_serves_who_waits_in_turn() -> None:
+    async def main() -> None:
+        memory = AnswerMemory(most=10)
+        assert memory.reserve(8) is None
+        served: list[str] = []
+
+        async def wait(name: str, size: int) -> None:
+            room = memory.reserve(size)
+            assert room is not None
+            await room
+            served.append(name)
+
+        tasks = [asyncio.create_task(wait(name, size)) for name, size in (("large", 9), ("small", 1))]
+        await _settle()
+        assert (served, memory.full) == ([], True)
+        with pytest.raises(AnswersFull):
+            memory.check()
+        memory.free(8)
+        await asyncio.gather(*tasks)
+        assert (served, memory.used) == (["large", "small"], 10)
+
+    asyncio.run(main())
+
+
+def test_memory_lets_one_answer_of_any_size_pass() -> None:
+    memory = AnswerMemory(most=10)
+    assert memory.reserve(1000) is None
+    memory.free(1000)
+    assert memory.used == 0
+
+
+def test_memory_refuses_after_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "PATIENCE", 0.01)
+
+    async def main() -> None:
+        memory = AnswerMemory(most=10)
+        memory.add(10)
+        room = memory.reserve(5)
+        assert room is not None
+        with pytest.raises(AnswersFull):
+            await room
+        memory.free(10)
+        assert (memory.used, memory.full) == (0, False)
+
+    asyncio.run(main())
+
+
+def test_memory_takes_back_what_a_cancelled_wait_got() -> None:
+    async def main() -> None:
+        memory = AnswerMemory(most=10)
+        memory.add(10)
+        room = memory.reserve(5)
+        assert room is not None
+        task = asyncio.ensure_future(room)
+        await _settle()
+        memory.free(10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert memory.used == 0
+
+    asyncio.run(main())
+
+
+def test_memory_tells_when_it_is_no_longer_full() -> None:
+    memory, told = AnswerMemory(most=10), []
+    memory.when_free(lambda: told.append(memory.used))
+    memory.add(10)
+    memory.free(1)
+    memory.free(1)
+    assert told == [9]
+
+
+def test_handover_counts_what_was_really_built() -> None:
+    memory = AnswerMemory(most=10 * MIB)
+    answer = Handover(memory)
+    assert answer.gate(LARGE) is None
+    assert memory.used == 0
+    assert answer.gate(4 * MIB) is None
+    assert answer.gate(40 * MIB) is None, "an answer that holds memory does not wait for more"
+    answer.built(3 * MIB)
+    assert memory.used == 3 * MIB
+    answer.delivered()
+    answer.lost()
+    assert memory.used == 0
+
+
+def test_handover_bound_is_lowered_by_callers_only() -> None:
+    answer = Handover(AnswerMemory(each=100))
+    assert [answer.bound(asked) for asked in (None, 7, 1000)] == [100, 7, 100]
