@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from ackwise.broker import duties
 from ackwise.broker.bells import Bells
@@ -20,6 +20,8 @@ from ackwise.core.errors import AckwiseError, Draining, StoreError
 from ackwise.core.queries import ListLeases, Query
 from ackwise.store.clock import ManualClock
 from ackwise.store.port import Prepared, Store
+
+T = TypeVar("T")
 
 
 class Lane:
@@ -283,6 +285,10 @@ class Broker:
 
     def ask(self, query: Query) -> Any:
         return answer(self.store, query)
+
+    def in_thread(self, work: Callable[..., T], *args: Any) -> T:
+        """Runs `work` at once: the caller is a thread of its own. `AsyncBroker` has the same method for event loops."""
+        return work(*args)
 
     def now(self) -> int:
         return self.store.now()

@@ -35,8 +35,8 @@ LOOK_EVERY = 5.0
 TIDY_EVERY = 5.0
 MOST_EVENTS = 1000
 MOST_SESSIONS = 10_000
-MOST_TEXT = 64 << 10
-"""Longer ones would keep everybody else waiting while they are read."""
+MOST_BODY = 8 << 20
+"""Bytes of a request: its text, and its parameters."""
 LONGEST_WAIT = 60.0
 _CLEAN = (1000, 1001, 1005)
 
@@ -86,12 +86,11 @@ class MewFace:
     # requests
 
     async def post(self, call: Call) -> Answer:
+        call.max_body = min(call.max_body, MOST_BODY)
         body = await call.read(_BODY)
         limits.count(body.events, "events", least=0, most=MOST_EVENTS)
         if not 0.0 <= body.wait <= LONGEST_WAIT:
             raise BadInput(f"wait must be between 0 and {LONGEST_WAIT:g} seconds")
-        if len(body.text) > MOST_TEXT:
-            raise BadInput(f"the text is longer than {MOST_TEXT} characters; send it in pieces")
         seat = self._seat(body.session, body.actor)
         lines: list[Object] = []
         fine = True

@@ -38,13 +38,19 @@ from ackwise.core.graph.commands import (
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.core.queries import Query
-from ackwise.dialects.mew.language import parse
+from ackwise.dialects.mew.language import Parsed, check_params, is_quick, parse
 from ackwise.dialects.mew.language.parsing import pointed
 from ackwise.dialects.mew.lines import Event, Line, Note, Result, Said, error_line, event_line
 
 
 class Now(msgspec.Struct):
     """Asks what time it is."""
+
+
+class Parse(msgspec.Struct):
+    """Asks for the statements of a text that takes long to parse."""
+
+    text: str
 
 
 class Pause(msgspec.Struct):
@@ -54,8 +60,10 @@ class Pause(msgspec.Struct):
 
 
 T = TypeVar("T")
-Wish = Command | Query | Now | Pause
+Wish = Command | Query | Now | Parse | Pause
 Talking = Generator[Wish | Line, Any, T]
+MOST_ERRORS = 100
+"""After this many parse errors of one text the rest is not read: each error means one more pass over it."""
 MOST_STEPS = 2000
 """Statements of one transaction. Each call with statements of it runs those before them once more."""
 _ALONE = (s.Begin, s.Commit, s.Rollback, s.Watch, s.Manage, s.Alter, s.Tick)
@@ -137,11 +145,17 @@ class Session:
         """Run a text; after each statement up to `events` events follow. False when something failed."""
         yield from self.open()
         fine = True
-        base = 0
+        base = errors = 0
+        try:
+            check_params(params or {})
+        except GraphError as problem:
+            self._break()
+            yield error_line(problem, above)
+            return False
         while True:
             rest = text[base:]
             lines_before = above + text.count("\n", 0, base)
-            parsed = parse(rest)
+            parsed: Parsed = parse(rest) if is_quick(rest) else (yield Parse(rest))
             for word, name, at in parsed.skipped:
                 yield Note(
                     "notice",
@@ -165,7 +179,8 @@ class Session:
             self._break()
             yield error_line(parsed.error, lines_before)
             base += parsed.resume
-            if not keep_going or base >= len(text) or not parsed.resume:
+            errors += 1
+            if not keep_going or base >= len(text) or not parsed.resume or errors >= MOST_ERRORS:
                 return False
 
     def _next(self, ahead: deque[s.Statement], params: Mapping[str, Any], text: str, above: int) -> Talking[bool]:

@@ -1,0 +1,111 @@
+"""Meters: count what a statement of the graph uses, and stop it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import msgspec
+
+from ackwise.core.graph import faults
+from ackwise.core.graph.budget import DEFAULT_LIMITS, StatementLimits
+
+
+class Overrun(Exception):
+    """A statement used up a budget. No rule of the language may catch this: the command ends with it."""
+
+    def __init__(self, limit: str, value: float) -> None:
+        super().__init__(limit, value)
+        self.limit, self.value = limit, value
+
+    def told(self) -> faults.GraphError:
+        """The error that the caller gets."""
+        return faults.statement_limit(self.limit, self.value)
+
+
+class Cancelled(Overrun):
+    """The caller left, or the broker closes."""
+
+    def __init__(self) -> None:
+        super().__init__("cancelled", 0)
+
+    def told(self) -> faults.GraphError:
+        return faults.statement_cancelled()
+
+
+class Meter:
+    """Counts what one statement uses. `check` and `row` raise `Overrun` when that is too much."""
+
+    __slots__ = ("_bytes", "_interrupt", "_lock", "_made", "_rows", "cancelled", "deadline", "limits", "name")
+
+    def __init__(
+        self, limits: StatementLimits = DEFAULT_LIMITS, *, seconds: float | None = None, name: str = "seconds"
+    ) -> None:
+        """`seconds`, called `name` in errors, count where they are fewer than the limits allow."""
+        self.name = "seconds"
+        if seconds is not None and seconds < limits.seconds:
+            limits, self.name = msgspec.structs.replace(limits, seconds=seconds), name
+        self.limits = limits
+        self.deadline = time.monotonic() + limits.seconds
+        self.cancelled = False
+        self._rows = self._bytes = self._made = 0
+        self._lock = threading.Lock()
+        self._interrupt: Callable[[], None] | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()
+
+    def is_over(self) -> bool:
+        """Whether the statement has to stop now. SQLite asks this while it works."""
+        return self.cancelled or time.monotonic() >= self.deadline
+
+    def check(self) -> None:
+        if self.cancelled or time.monotonic() >= self.deadline:
+            self.expire()
+
+    def expire(self) -> NoReturn:
+        """Raise: the time is up, or the caller left."""
+        raise Cancelled if self.cancelled else Overrun(self.name, self.limits.seconds)
+
+    def row(self, row: tuple[Any, ...]) -> None:
+        """Count a row that the database returned."""
+        self._rows += 1
+        for value in row:
+            self._bytes += 8 if type(value) is not str else len(value) if value.isascii() else len(value.encode())
+        if self._rows > self.limits.rows:
+            raise Overrun("rows", self.limits.rows)
+        if self._bytes > self.limits.bytes:
+            raise Overrun("bytes", self.limits.bytes)
+
+    def made(self, values: list[Any]) -> None:
+        """Count a row of the answer: expressions may make it longer than what the database returned."""
+        self._made += sum(len(value) for value in values if type(value) is str)
+        if self._made > self.limits.bytes:
+            raise Overrun("bytes", self.limits.bytes)
+        self.check()
+
+    # cancelling
+
+    def cancel(self) -> None:
+        """Stop the statement, from any thread. This may wait for the database."""
+        self.cancelled = True
+        with self._lock:
+            if self._interrupt is not None:
+                self._interrupt()
+
+    @contextmanager
+    def interruptible(self, interrupt: Callable[[], None]) -> Iterator[None]:
+        """While the block runs, `cancel` calls `interrupt`."""
+        with self._lock:
+            self._interrupt = interrupt
+        try:
+            self.check()
+            yield
+        finally:
+            with self._lock:
+                self._interrupt = None
