@@ -55,6 +55,12 @@ class Meter:
         self._lock = threading.Lock()
         self._interrupt: Callable[[], None] | None = None
 
+    def begin(self) -> None:
+        """Count the seconds from now on: what was before, the statement waited."""
+        if self.cancelled:
+            raise Cancelled
+        self.deadline = time.monotonic() + self.limits.seconds
+
     @property
     def left(self) -> float:
         """Seconds until the deadline."""

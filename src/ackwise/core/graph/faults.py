@@ -54,6 +54,27 @@ def statement_limit(limit: str, value: float, at: At = NOWHERE) -> StatementLimi
     return StatementLimit("statement_limit", message, at=at, limit=limit, value=value)
 
 
+class MatchFirst(GraphError):
+    """The turn has no time to match this statement's pattern: ask `FindGraph`, and send what it found along."""
+
+    def __init__(self) -> None:
+        super().__init__("match_first", self.__doc__ or "")
+
+
+class Outrun(GraphError):
+    """Others changed what `FindGraph` had found: match again."""
+
+    def __init__(self) -> None:
+        super().__init__("outrun", self.__doc__ or "")
+
+
+class Postponed(GraphError):
+    """The turn's time for the graph is used up: send the command again."""
+
+    def __init__(self) -> None:
+        super().__init__("postponed", self.__doc__ or "")
+
+
 def statement_cancelled() -> GraphError:
     """The caller left, or the broker is closed."""
     return GraphError("cancelled", "the statement was cancelled; nothing was changed")
