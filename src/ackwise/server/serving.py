@@ -7,6 +7,7 @@ import contextlib
 import math
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Literal
 
@@ -18,6 +19,7 @@ from ackwise.broker import AsyncBroker
 from ackwise.core import limits
 from ackwise.core.amps.frames import LARGEST
 from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.core.graph.budget import DEFAULT_LIMITS, StatementLimits
 from ackwise.dialects import pushpop
 from ackwise.dialects.amps.face import MAX_BACKLOG
 from ackwise.dialects.hosts import is_loopback
@@ -57,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_body: int = DEFAULT_MAX_BODY
     max_connections: int = 10_000
     grace: float = 10.0
+    statement: StatementLimits = DEFAULT_LIMITS
+    """What one statement of the graph may use."""
     keep_alive: float = 75.0
     """Seconds an idle connection is kept: longer than clients keep theirs, so that they are the ones who close."""
     cors: str | None = None
@@ -67,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             if port is not None and not 0 <= port <= 65535:
                 raise BadInput(f"{name} must be between 0 and 65535, not {port}")
         limits.count(self.pushpop_default_priority, "--pushpop-default-priority", least=0, most=limits.MAX_PRIORITY)
+        self.statement.check("--statement")
         if not self.insecure and not is_loopback(self.host):
             raise BadInput(
                 f"{self.host} can be reached from other machines and there is no authentication; "
@@ -87,7 +92,7 @@ class Served:
     def mew(self) -> MewFace:
         """MEW's sessions at this server."""
         if self._mew is None:
-            self._mew = MewFace(self.broker())
+            self._mew = MewFace(self.broker(), limits=self._settings.statement)
         return self._mew
 
     async def mew_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -137,6 +142,8 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, served: Served, settings: Settings, on_ready: OnReady) -> None:
         super().__init__(config)
         self._served, self._settings, self._on_ready = served, settings, on_ready
+        self.on_stop: Callable[[], None] = lambda: None
+        """Called at the first signal."""
         self.pushpop_port: int | None = None
         self.amps: AmpsListener | None = None
 
@@ -162,7 +169,11 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._served.broker().stop_claims()
         if self.amps is not None:
+            began = time.monotonic()
             await self.amps.stop(self._settings.grace, lambda: self.force_exit)
+            # What is left of the grace; uvicorn counts whole seconds.
+            left = self._settings.grace - (time.monotonic() - began)
+            self.config.timeout_graceful_shutdown = max(1, math.ceil(left))
         await super().shutdown(sockets)
         if self.force_exit:
             # Whoever still waits is left alone, but the store is closed in order.
@@ -179,6 +190,8 @@ class Server(uvicorn.Server):
 
     def _signalled(self) -> None:
         self.force_exit = self.should_exit
+        if not self.should_exit:
+            self.on_stop()
         self.should_exit = True
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from ackwise.core.errors import BadInput
@@ -39,6 +41,16 @@ class LowerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     rows: int | None = None
     bytes: int | None = None
     changes: int | None = None
+
+
+def lower_limits(given: Mapping[str, float] | None) -> LowerLimits | None:
+    """Limits as a caller of the Python interface names them."""
+    if given is None:
+        return None
+    try:
+        return msgspec.convert(dict(given), LowerLimits)
+    except msgspec.ValidationError as problem:
+        raise BadInput(f"limits: {problem}") from None
 
 
 DEFAULT_LIMITS = StatementLimits()
