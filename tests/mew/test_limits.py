@@ -157,14 +157,15 @@ def test_transaction_matches_within_the_turn(few: Session) -> None:
 @pytest.fixture
 def beside(few: Session, monkeypatch: pytest.MonkeyPatch) -> Session:
     """Every pattern with more than one match goes to a reader."""
-    monkeypatch.setattr(prematch, "_TURN", LowerLimits(rows=1))
+    monkeypatch.setattr(prematch, "TURN_ROWS", 1)
     return few
 
 
 def meddle(session: Session, between: list[Callable[[], object]]) -> list[Query]:
     """After each search of a reader the next of `between` is called, before the turn sees what was found."""
-    broker: Any = session._opened().broker  # type: ignore[union-attr]
-    ask, asked = broker.ask, []
+    desk: Any = session._opened()
+    ask = desk.broker.ask
+    asked: list[Query] = []
 
     def meddling(query: Query) -> Any:
         answer = ask(query)
@@ -174,7 +175,7 @@ def meddle(session: Session, between: list[Callable[[], object]]) -> list[Query]
                 between.pop(0)()
         return answer
 
-    broker.ask = meddling
+    desk.broker.ask = meddling
     return asked
 
 
@@ -277,8 +278,8 @@ def test_cancelled_caller_stops_its_statement(graph_url: str, text: str) -> None
     async def scene() -> list[BaseException]:
         async with AsyncSession(graph_url) as session:
             await session.run(GRAPH + ", ".join(["SPAWN t: T"] * NODES))
-            broker: Any = (await session._opened()).broker  # type: ignore[union-attr]
-            begun, ended, problems = watch_ends(broker.store)
+            desk: Any = await session._opened()
+            begun, ended, problems = watch_ends(desk.broker.store)
             task = asyncio.create_task(session.run(text))
             await asyncio.to_thread(begun.wait, 30)
             task.cancel()

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-import msgspec
-
 from ackwise.core.graph import faults
 from ackwise.core.graph.budget import DEFAULT_LIMITS, StatementLimits
 
@@ -39,17 +37,39 @@ class Cancelled(Overrun):
 class Meter:
     """Counts what one statement uses. `check` and `row` raise `Overrun` when that is too much."""
 
-    __slots__ = ("_bytes", "_interrupt", "_lock", "_made", "_rows", "cancelled", "deadline", "limits", "name")
+    __slots__ = (
+        "_bytes",
+        "_interrupt",
+        "_lock",
+        "_made",
+        "_most_bytes",
+        "_most_rows",
+        "_rows",
+        "_seconds",
+        "cancelled",
+        "changes",
+        "deadline",
+        "limits",
+        "name",
+    )
 
     def __init__(
-        self, limits: StatementLimits = DEFAULT_LIMITS, *, seconds: float | None = None, name: str = "seconds"
+        self,
+        limits: StatementLimits = DEFAULT_LIMITS,
+        *,
+        seconds: float | None = None,
+        rows: int | None = None,
+        name: str = "seconds",
     ) -> None:
-        """`seconds`, called `name` in errors, count where they are fewer than the limits allow."""
-        self.name = "seconds"
+        """`seconds`, called `name` in errors, and `rows` count where they are fewer than the limits allow."""
+        self.limits, self.name = limits, "seconds"
+        self._seconds, self._most_rows, self._most_bytes = limits.seconds, limits.rows, limits.bytes
+        self.changes = limits.changes
         if seconds is not None and seconds < limits.seconds:
-            limits, self.name = msgspec.structs.replace(limits, seconds=seconds), name
-        self.limits = limits
-        self.deadline = time.monotonic() + limits.seconds
+            self._seconds, self.name = seconds, name
+        if rows is not None and rows < limits.rows:
+            self._most_rows = rows
+        self.deadline = time.monotonic() + self._seconds
         self.cancelled = False
         self._rows = self._bytes = self._made = 0
         self._lock = threading.Lock()
@@ -59,7 +79,7 @@ class Meter:
         """Count the seconds from now on: what was before, the statement waited."""
         if self.cancelled:
             raise Cancelled
-        self.deadline = time.monotonic() + self.limits.seconds
+        self.deadline = time.monotonic() + self._seconds
 
     @property
     def left(self) -> float:
@@ -76,24 +96,30 @@ class Meter:
 
     def expire(self) -> NoReturn:
         """Raise: the time is up, or the caller left."""
-        raise Cancelled if self.cancelled else Overrun(self.name, self.limits.seconds)
+        raise Cancelled if self.cancelled else Overrun(self.name, self._seconds)
 
     def row(self, row: tuple[Any, ...]) -> None:
         """Count a row that the database returned."""
         self._rows += 1
+        size = 0
         for value in row:
-            self._bytes += 8 if type(value) is not str else len(value) if value.isascii() else len(value.encode())
-        if self._rows > self.limits.rows:
-            raise Overrun("rows", self.limits.rows)
-        if self._bytes > self.limits.bytes:
-            raise Overrun("bytes", self.limits.bytes)
+            if type(value) is str:
+                size += len(value) if value.isascii() else len(value.encode())
+            else:
+                size += 8
+        self._bytes += size
+        if self._rows > self._most_rows:
+            raise Overrun("rows", self._most_rows)
+        if self._bytes > self._most_bytes:
+            raise Overrun("bytes", self._most_bytes)
 
     def made(self, values: list[Any]) -> None:
         """Count a row of the answer: expressions may make it longer than what the database returned."""
-        self._made += sum(len(value) for value in values if type(value) is str)
-        if self._made > self.limits.bytes:
-            raise Overrun("bytes", self.limits.bytes)
-        self.check()
+        for value in values:
+            if type(value) is str:
+                self._made += len(value)
+        if self._made > self._most_bytes:
+            raise Overrun("bytes", self._most_bytes)
 
     # cancelling
 

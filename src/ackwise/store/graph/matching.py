@@ -20,8 +20,14 @@ PREFIX = 128
 _EVENTS = frozenset({system.EVENT, system.WATCH_EVENT})
 MOST_BOUNDS = 8
 """Bounds beyond so many narrow the search no further and are judged row by row: SQLite joins 64 tables at most."""
+CHECK_EVERY = 16
+"""Rows between two looks at the clock."""
 _EXACT = 1 << 53
 _OPS = {"=": "=", "<": "<=", "<=": "<=", ">": ">=", ">=": ">="}
+
+
+def _same(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return row
 
 
 class Row(msgspec.Struct, eq=False):
@@ -45,6 +51,9 @@ class Compiled(msgspec.Struct):
         """What the statement finds. Rows that share an entity share what was read of it."""
         if self.never:
             return
+        if len(self.columns) == len(self.whole) == 1:
+            yield from self._single(reader)
+            return
         whole, columns = [at for _, at in self.whole], list(self.columns.values())
         names = [name for name, _ in self.whole]
         read: dict[tuple[int, int], tuple[Any, ...]] = {}
@@ -60,9 +69,18 @@ class Compiled(msgspec.Struct):
                 known = entities[id(part)] = reader.entity(part)
             return known
 
-        for parts, key in reader.session.look(self.text, self.params, shape, reader.meter):
-            reader.check()
+        for number, (parts, key) in enumerate(reader.session.look(self.text, self.params, shape, reader.meter)):
+            if not number % CHECK_EVERY:
+                reader.check()
             yield Row(dict(zip(names, map(entity, parts), strict=True)), key)
+
+    def _single(self, reader: Reader) -> Iterator[Row]:
+        """The same for a pattern of one element: each of its rows is an entity."""
+        name = self.whole[0][0]
+        for number, row in enumerate(reader.session.look(self.text, self.params, _same, reader.meter)):
+            if not number % CHECK_EVERY:
+                reader.check()
+            yield Row({name: reader.entity(row)}, (row[0],))
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -199,7 +217,7 @@ class _Query:
             text += f" WHERE {' AND '.join(self.conditions)}"
         if self.never:
             return 0
-        return int(self.reader.session.look(text, self.params, tuple, self.reader.meter)[0][0])
+        return int(self.reader.session.look(text, self.params, _same, self.reader.meter)[0][0])
 
     def finish(self, only: list[str] | None = None) -> Compiled:
         """The whole statement; with `only` these variables, each combination of them once and in no order."""

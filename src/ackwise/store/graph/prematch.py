@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ackwise.core.graph import syntax as s
-from ackwise.core.graph.budget import LowerLimits
+from ackwise.core.graph.budget import DEFAULT_LIMITS
 from ackwise.core.graph.commands import FindGraph, Found, RunGraph
 from ackwise.core.graph.evaluating import holds
 from ackwise.core.graph.faults import MatchFirst, Outrun
@@ -21,7 +21,8 @@ from ackwise.store.graph.writing import Graph
 from ackwise.store.meter import Cancelled, Meter, Overrun
 from ackwise.store.session import Session
 
-_TURN = LowerLimits(seconds=0.01, rows=1000)
+TURN_SECONDS = 0.01
+TURN_ROWS = 1000
 """What a turn matches itself. The first of both that is used up sends the statement to a reader."""
 
 Names = dict[str, Entity]
@@ -73,7 +74,8 @@ def matched(graph: Graph, match: s.Match) -> tuple[str, list[Names]]:
         return looked.first, list(_checked(graph, ready))
     if not graph.may_wait:
         return looked.first, [dict(row.names) for row in matching.match(graph, looked, match.where)]
-    whole, graph.meter = graph.meter, _small(graph.meter)
+    whole = graph.meter
+    graph.meter = Meter(whole.limits if whole else DEFAULT_LIMITS, seconds=TURN_SECONDS, rows=TURN_ROWS)
     try:
         return looked.first, [dict(row.names) for row in matching.match(graph, looked, match.where)]
     except Cancelled:
@@ -82,10 +84,6 @@ def matched(graph: Graph, match: s.Match) -> tuple[str, list[Names]]:
         raise MatchFirst from None
     finally:
         graph.meter = whole
-
-
-def _small(meter: Meter | None) -> Meter | None:
-    return None if meter is None else Meter(meter.limits.lowered(_TURN))
 
 
 def _checked(graph: Graph, ready: Found) -> Iterator[Names]:

@@ -266,14 +266,14 @@ def _match(graph: Graph, statement: s.Match) -> Done:
 
 def _refuse_many(graph: Graph, statement: s.Match, rows: list[dict[str, Entity]]) -> None:
     """Refuse too many changes before the first of them is made."""
-    if graph.meter is None or len(rows) <= graph.meter.limits.changes:
+    if graph.meter is None or len(rows) <= graph.meter.changes:
         return
     for mutation in statement.mutations:
         target = mutation.target if isinstance(mutation, s.Set | s.Kill) else None
-        if isinstance(target, s.Name) and len({row[target.name].no for row in rows if target.name in row}) > (
-            most := graph.meter.limits.changes
-        ):
-            raise Overrun("changes", most)
+        if isinstance(target, s.Name):
+            changed = {row[target.name].no for row in rows if target.name in row}
+            if len(changed) > graph.meter.changes:
+                raise Overrun("changes", graph.meter.changes)
 
 
 def _asked(asked: Asked) -> Done:

@@ -90,8 +90,8 @@ class Graph(Reader):
             return
         self.meter.check()
         self._touched.add(no)
-        if len(self._touched) > self.meter.limits.changes:
-            raise Overrun("changes", self.meter.limits.changes)
+        if len(self._touched) > self.meter.changes:
+            raise Overrun("changes", self.meter.changes)
 
     def new_id(self, kind: str) -> str:
         self._mint += 1

@@ -53,9 +53,10 @@ class SQLiteSession:
         self.connection.set_progress_handler(meter.is_over, STEPS)
         try:
             kept: list[T] = []
+            count = meter.row
             cursor = self._execute(text, params)
             for row in cursor:
-                meter.row(row)
+                count(row)
                 kept.append(shape(row))
             return kept
         except apsw.InterruptError:
