@@ -6,11 +6,11 @@ import os
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
-from ackwise.store.session import Params, Row
 from ackwise.store.sqlite.session import SQLiteSession
 from tests.mew.following import Follower, found
 from tests.mew.prompt import Prompt
@@ -122,16 +122,16 @@ def test_a_commit_asks_only_for_what_it_changed(lite: Prompt, monkeypatch: pytes
     for pattern in PATTERNS:
         lite.session.run(f"WATCH {pattern.replace(' RETURN', ' [initial: none] RETURN')}")
     read = Counter[str]()
-    query = SQLiteSession.query
+    look = SQLiteSession.look
 
-    def counted(self: SQLiteSession, text: str, params: Params) -> list[Row]:
-        rows = query(self, text, params)
+    def counted(self: SQLiteSession, *given: Any) -> list[Any]:
+        rows = look(self, *given)
         read["rows"] += len(rows)
         return rows
 
-    monkeypatch.setattr(SQLiteSession, "query", counted)
+    monkeypatch.setattr(SQLiteSession, "look", counted)
     counts: list[list[int]] = []
-    for size in (20, 200):
+    for size in (10, 100):
         many = ", ".join(f"SPAWN x: P {{ n = {n % 6} }}, SPAWN y: Q {{ m = {n % 6} }}" for n in range(size))
         lite.session.run(many)
         counts.append([])
@@ -152,13 +152,13 @@ def test_a_commit_asks_only_watches_that_it_may_concern(lite: Prompt, monkeypatc
     """Many watches look at the same edges, each at those of a node of its own."""
     lite.ok(GRAPH + "SPAWN q0: Q { m = 0 } SPAWN p0: P { n = 3 }")
     asked: list[str] = []
-    query = SQLiteSession.query
+    look = SQLiteSession.look
 
-    def noted(self: SQLiteSession, text: str, params: Params) -> list[Row]:
+    def noted(self: SQLiteSession, text: str, *given: Any) -> list[Any]:
         asked.append(text)
-        return query(self, text, params)
+        return look(self, text, *given)
 
-    monkeypatch.setattr(SQLiteSession, "query", noted)
+    monkeypatch.setattr(SQLiteSession, "look", noted)
     counts = []
     for many in (2, 20):
         for n in range(many):

@@ -12,7 +12,7 @@ from ackwise.core import queries as q
 from ackwise.core.answers import Claimed, Grant, Handed, Settled
 from ackwise.core.commands import Claim, Settle, giving_back
 from ackwise.core.errors import AckwiseError, BadInput
-from ackwise.core.graph.commands import AskGraph, DescribeGraph, IsSessionHere
+from ackwise.core.graph.commands import DescribeGraph, IsSessionHere
 from ackwise.core.messages import Message
 from ackwise.store.port import SHORT_READ, Store
 from ackwise.store.segment import Segment
@@ -128,7 +128,6 @@ def answer(store: Store, query: q.Query) -> Any:
         q.ReadLedger: store.read_ledger,
         q.QueueStats: store.stats,
         q.ListStats: store.list_stats,
-        AskGraph: store.ask_graph,
         DescribeGraph: store.describe_graph,
         IsSessionHere: store.is_session_here,
     }

@@ -16,13 +16,16 @@ from ackwise.broker.bells import Bells
 from ackwise.broker.handing import Gate, answer, hand_over, is_short, release, split, waiting
 from ackwise.broker.loop_lane import Lane, taken_over
 from ackwise.broker.pending import Slot, is_empty, shard_of
+from ackwise.broker.statements import LONG_AT_ONCE, LONGER, Statements, look, short_meter
 from ackwise.broker.waiting import Seen, Waiters, Waiting
 from ackwise.core.answers import Claimed, Handed, Settled, nothing
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import Claim, Command, Settle, each, giving_back, sharing_bytes
 from ackwise.core.errors import AckwiseError, Draining, Overloaded, StoreError
+from ackwise.core.graph.commands import AskGraph, FindGraph
 from ackwise.core.queries import ListLeases, Query
 from ackwise.store.clock import ManualClock
+from ackwise.store.meter import Meter
 from ackwise.store.port import Prepared, Store
 
 
@@ -41,6 +44,8 @@ class AsyncBroker:
         # Apart, so that no commit, which holds locks, ever waits for a query.
         self._turns = ThreadPoolExecutor(max_workers=store.shards, thread_name_prefix="ackwise-turn")
         self._helpers = ThreadPoolExecutor(max_workers=store.shards + 2, thread_name_prefix="ackwise")
+        self._long = ThreadPoolExecutor(max_workers=LONG_AT_ONCE, thread_name_prefix="ackwise-long")
+        self._statements = Statements()
         self._claims = 0
         self._calls = itertools.count(1)
         self._quiet = asyncio.Event()
@@ -323,7 +328,29 @@ class AsyncBroker:
 
     async def ask(self, query: Query) -> Any:
         """Queries run in a helper thread: a long one does not hold up the loop."""
-        return await self.in_thread(answer, self.store, query)
+        if not isinstance(query, AskGraph | FindGraph):
+            return await self.in_thread(answer, self.store, query)
+        if isinstance(query, AskGraph):
+            short = short_meter(query)
+            with self._statements.metered(short):
+                found = await self._looked(query, short, long=False)
+            if found is not LONGER:
+                return found
+        meter = Meter(query.limits)
+        with self._statements.long(meter):
+            return await self._looked(query, meter, long=True)
+
+    async def _looked(self, query: AskGraph | FindGraph, meter: Meter, *, long: bool) -> Any:
+        """A statement stops when its caller is cancelled."""
+        pool = self._long if long else self._helpers
+        future = pool.submit(look, self.store, query, meter, long=long)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            meter.cancelled = True
+            with suppress(RuntimeError):  # the broker is closed, which has cancelled it as well
+                self._helpers.submit(meter.cancel)  # it may have to ask the database
+            raise
 
     def now(self) -> int:
         return self.store.now()
@@ -408,6 +435,7 @@ class AsyncBroker:
         for pause in self._pauses:
             _over(pause)
         self.stop_claims()
+        await self.in_thread(self._statements.close)
         end = time.monotonic() + duties.CLOSE_PATIENCE
         with suppress(TimeoutError):
             await asyncio.wait_for(self._quiet.wait(), duties.CLOSE_PATIENCE)
@@ -415,6 +443,7 @@ class AsyncBroker:
             # What a cancelled claim was granted is given back by a task of its own, maybe a new one.
             await asyncio.wait(self._tasks, timeout=end - time.monotonic())
         await self.in_thread(self.store.close)
+        self._long.shutdown(cancel_futures=True)
         self._turns.shutdown()
         self._helpers.shutdown()
 

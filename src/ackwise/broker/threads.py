@@ -5,22 +5,27 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from ackwise.broker import duties
 from ackwise.broker.bells import Bells
 from ackwise.broker.handing import answer, hand_over, release, split, waiting
 from ackwise.broker.pending import Pending, Slot, deal, interrupted, is_empty, shard_of
+from ackwise.broker.statements import LONGER, Statements, look, short_meter
 from ackwise.broker.waiting import Seen, Waiters, Waiting
 from ackwise.core.answers import Claimed, Handed, Settled, nothing
 from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import Claim, Command, Settle, each, giving_back, sharing_bytes
 from ackwise.core.errors import AckwiseError, Draining, StoreError
+from ackwise.core.graph.commands import AskGraph, FindGraph
 from ackwise.core.queries import ListLeases, Query
 from ackwise.store.clock import ManualClock
+from ackwise.store.meter import Meter
 from ackwise.store.port import Prepared, Store
+
+T = TypeVar("T")
 
 
 class Lane:
@@ -113,6 +118,7 @@ class Broker:
         self.store = store
         self.waiters = Waiters()
         self.bells = Bells()
+        self._statements = Statements()
         self._lanes = [Lane(self, shard) for shard in range(store.shards)]
         self._draining = threading.Event()
         self._closed = threading.Event()
@@ -287,7 +293,21 @@ class Broker:
             slot.finish()
 
     def ask(self, query: Query) -> Any:
-        return answer(self.store, query)
+        if not isinstance(query, AskGraph | FindGraph):
+            return answer(self.store, query)
+        if isinstance(query, AskGraph):
+            short = short_meter(query)
+            with self._statements.metered(short):
+                found = look(self.store, query, short, long=False)
+            if found is not LONGER:
+                return found
+        meter = Meter(query.limits)
+        with self._statements.long(meter):
+            return look(self.store, query, meter, long=True)
+
+    def in_thread(self, work: Callable[..., T], *args: Any) -> T:
+        """Runs `work` at once: the caller is a thread of its own. `AsyncBroker` has the same method for event loops."""
+        return work(*args)
 
     def now(self) -> int:
         return self.store.now()
@@ -352,6 +372,7 @@ class Broker:
             self._draining.set()
             self._closed.set()
         self.look_again()
+        self._statements.close()
         with self._quiet:
             self._quiet.wait_for(lambda: not self._claims, duties.CLOSE_PATIENCE)
         for thread in self._threads:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import re
+import threading
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -14,10 +17,13 @@ from ackwise.cli import logs
 from ackwise.cli.opening import DEFAULT_URL
 from ackwise.connect import open_store
 from ackwise.core.errors import BadInput
+from ackwise.core.graph.budget import DEFAULT_LIMITS, StatementLimits
 from ackwise.dialects.amps.face import MAX_BACKLOG
 from ackwise.server.serving import QueenDefaults, Server, Settings, Start, make_server
 from ackwise.store.url import Durability
 
+STOP_SECONDS = 4.5
+"""A shutdown may take this much longer than its grace."""
 _SIZE = re.compile(r"\s*(\d+)\s*(B|KiB|MiB|GiB|kB|MB|GB|)\s*", re.IGNORECASE)
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 
@@ -87,6 +93,18 @@ def serve(
     grace: Annotated[
         float, typer.Option(envvar="ACKWISE_GRACE", min=0, help="Seconds that a shutdown waits for requests.")
     ] = 10.0,
+    statement_seconds: Annotated[
+        float, typer.Option(envvar="ACKWISE_STATEMENT_SECONDS", help="How long one MEW statement may look.")
+    ] = DEFAULT_LIMITS.seconds,
+    statement_rows: Annotated[
+        int, typer.Option(envvar="ACKWISE_STATEMENT_ROWS", help="How many rows one MEW statement may read.")
+    ] = DEFAULT_LIMITS.rows,
+    statement_bytes: Annotated[
+        str, typer.Option(envvar="ACKWISE_STATEMENT_BYTES", help="How much one MEW statement may read.")
+    ] = "256MiB",
+    statement_changes: Annotated[
+        int, typer.Option(envvar="ACKWISE_STATEMENT_CHANGES", help="How many entities one MEW statement may change.")
+    ] = DEFAULT_LIMITS.changes,
     cors: Annotated[
         list[str] | None,
         typer.Option(envvar="ACKWISE_CORS", help="Let web pages of this origin use the API; repeatable."),
@@ -126,6 +144,12 @@ def serve(
         answer_bytes=size(answer_bytes),
         answer_memory=size(answer_memory),
         grace=grace,
+        statement=StatementLimits(
+            seconds=statement_seconds,
+            rows=statement_rows,
+            bytes=size(statement_bytes),
+            changes=statement_changes,
+        ),
         cors=tuple(cors or ()),
         allowed_hosts=tuple(allowed_host or ()),
         peer_share=peer_share,
@@ -133,6 +157,7 @@ def serve(
     opened = open_store(store, durability=durability)
     try:
         server = make_server(opened, settings, lambda host, port: _ready(host, port, server))
+        server.on_stop = partial(_end_after, grace + STOP_SECONDS)
         _calm_collector()
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve())
@@ -140,6 +165,18 @@ def serve(
         opened.close()
     if not server.started:
         raise typer.Exit(1)
+
+
+def _end_after(seconds: float) -> None:
+    """End the process when a shutdown hangs. Nothing that was answered gets lost: an answer follows its commit."""
+
+    def end() -> None:
+        logging.getLogger("ackwise").warning("the shutdown took longer than %g seconds and was cut short", seconds)
+        os._exit(1)
+
+    watchdog = threading.Timer(seconds, end)
+    watchdog.daemon = True
+    watchdog.start()
 
 
 def _calm_collector() -> None:

@@ -312,6 +312,7 @@ STATUS: dict[str, int] = {
     "body_too_large": 413,
     "body_too_slow": 408,
     "payload_too_large": 413,
+    "statement_limit": 422,
     "overloaded": 429,
     "answers_full": 503,
     "draining": 503,

@@ -7,6 +7,7 @@ import contextlib
 import math
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Literal
 
@@ -18,6 +19,7 @@ from ackwise.broker import AsyncBroker
 from ackwise.core import limits
 from ackwise.core.amps.frames import LARGEST
 from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.core.graph.budget import DEFAULT_LIMITS, StatementLimits
 from ackwise.dialects import pushpop
 from ackwise.dialects.amps.face import MAX_BACKLOG
 from ackwise.dialects.handover import DEFAULT_MEMORY, AnswerMemory
@@ -64,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     answer_memory: int = DEFAULT_MEMORY
     """Bytes of answers that may be built, or wait for slow readers, at a time."""
     grace: float = 10.0
+    statement: StatementLimits = DEFAULT_LIMITS
+    """What one statement of the graph may use."""
     keep_alive: float = 75.0
     """Seconds an idle connection is kept: longer than clients keep theirs, so that they are the ones who close."""
     cors: tuple[str, ...] = ()
@@ -83,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise BadInput(f"--peer-share must be above 0 and at most 1, not {self.peer_share}")
         gates.check_origins(self.cors, insecure=self.insecure)
         gates.check_host_names(self.allowed_hosts, insecure=self.insecure)
+        self.statement.check("--statement")
         if not self.insecure and not is_loopback(self.host):
             raise BadInput(
                 f"{self.host} can be reached from other machines and there is no authentication; "
@@ -103,7 +108,7 @@ class Served:
     def mew(self) -> MewFace:
         """MEW's sessions at this server."""
         if self._mew is None:
-            self._mew = MewFace(self.broker())
+            self._mew = MewFace(self.broker(), limits=self._settings.statement)
         return self._mew
 
     async def mew_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -156,6 +161,8 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._served, self._settings, self._on_ready = served, settings, on_ready
         self.memory = memory
+        self.on_stop: Callable[[], None] = lambda: None
+        """Called at the first signal."""
         self.pushpop_port: int | None = None
         self.amps: AmpsListener | None = None
 
@@ -181,7 +188,11 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._served.broker().stop_claims()
         if self.amps is not None:
+            began = time.monotonic()
             await self.amps.stop(self._settings.grace, lambda: self.force_exit)
+            # What is left of the grace; uvicorn counts whole seconds.
+            left = self._settings.grace - (time.monotonic() - began)
+            self.config.timeout_graceful_shutdown = max(1, math.ceil(left))
         await super().shutdown(sockets)
         if self.force_exit:
             # Whoever still waits is left alone, but the store is closed in order.
@@ -198,6 +209,8 @@ class Server(uvicorn.Server):
 
     def _signalled(self) -> None:
         self.force_exit = self.should_exit
+        if not self.should_exit:
+            self.on_stop()
         self.should_exit = True
 
 

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 from ackwise.core import queries as q
 from ackwise.core.answers import QueueInfo
 from ackwise.core.commands import Command
-from ackwise.core.graph.commands import Asked, AskGraph, DescribeGraph, IsSessionHere, TypeRow
+from ackwise.core.graph.commands import Asked, AskGraph, DescribeGraph, FindGraph, Found, IsSessionHere, TypeRow
+from ackwise.store.meter import Meter
 from ackwise.store.segment import Segment
 
 Result = Any
@@ -95,8 +96,11 @@ class Store(Protocol):
 
     def list_stats(self, query: q.ListStats) -> list[q.QueueSummary]: ...
 
-    def ask_graph(self, query: AskGraph) -> Asked:
-        """MATCH or INSPECT over the graph as it is committed."""
+    def ask_graph(self, query: AskGraph | FindGraph, meter: Meter, *, long: bool) -> Asked | tuple[Found, ...]:
+        """MATCH or INSPECT over the graph as it is committed, or the matching part of a statement that changes it.
+
+        A `long` one has connections of its own. `Overrun` says which limit of the meter was exceeded.
+        """
         ...
 
     def describe_graph(self, query: DescribeGraph) -> list[TypeRow]: ...

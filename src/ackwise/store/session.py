@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from ackwise.store.meter import Meter
 
 Row = tuple[Any, ...]
 Params = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class Outdated(Exception):
@@ -34,11 +37,20 @@ class Session(Protocol):
         """Run a statement for each and say how many rows all of them changed."""
         ...
 
-    def query(self, text: str, params: Params = ...) -> list[Row]:
-        """Rows of a statement that was put together: a pattern of the graph. Values are `:name`, as everywhere."""
+    def look(self, text: str, params: Params, shape: Callable[[Row], T], meter: Meter | None) -> list[T]:
+        """Rows of a SELECT that was put together: a pattern of the graph. Values are `:name`, as everywhere.
+
+        The meter counts each row as it arrives, `shape` says what is kept of it, and `Overrun` ends the query.
+        """
         ...
 
-    def savepoint(self) -> None: ...
+    def stopped(self, problem: BaseException) -> bool:
+        """Whether the database ended a statement because its time was up."""
+        ...
+
+    def savepoint(self, seconds: float | None = None) -> None:
+        """With `seconds` PostgreSQL stops each statement after that time, until `keep` or `undo`."""
+        ...
 
     def keep(self) -> None:
         """Keep what was done since the savepoint."""

@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 
 from ackwise.core import queries as q
 from ackwise.core.answers import QueueInfo
-from ackwise.core.graph.commands import Asked, AskGraph, DescribeGraph, IsSessionHere, TypeRow
+from ackwise.core.graph.commands import Asked, AskGraph, DescribeGraph, FindGraph, Found, IsSessionHere, TypeRow
 from ackwise.store import audit, depths, locating, reads, standing
+from ackwise.store.graph import prematch
 from ackwise.store.graph import running as graph
+from ackwise.store.meter import Meter
 from ackwise.store.session import Known, Session
 from ackwise.store.turn.context import Looking
 
@@ -27,6 +29,11 @@ class ReadVerbs:
 
     @abstractmethod
     def _look(self, job: Callable[[Session], T]) -> T: ...
+
+    @abstractmethod
+    def _look_long(self, job: Callable[[Session], T]) -> T:
+        """The same on connections of its own, so that other readers never wait for the job."""
+        ...
 
     @abstractmethod
     def _known(self, session: Session) -> Known:
@@ -96,8 +103,14 @@ class ReadVerbs:
     def list_stats(self, query: q.ListStats) -> list[q.QueueSummary]:
         return self._ask(standing.list_stats, query)
 
-    def ask_graph(self, query: AskGraph) -> Asked:
-        return self._look(lambda session: graph.ask(session, self.now(), query))
+    def ask_graph(self, query: AskGraph | FindGraph, meter: Meter, *, long: bool) -> Asked | tuple[Found, ...]:
+        def job(session: Session) -> Asked | tuple[Found, ...]:
+            meter.begin()
+            if isinstance(query, FindGraph):
+                return prematch.find(session, self.now(), query, meter)
+            return graph.ask(session, self.now(), query, meter)
+
+        return self._look_long(job) if long else self._look(job)
 
     def describe_graph(self, query: DescribeGraph) -> list[TypeRow]:
         return self._look(graph.describe)

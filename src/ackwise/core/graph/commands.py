@@ -9,6 +9,7 @@ import msgspec
 from ackwise.core.commands import Command
 from ackwise.core.errors import BadInput
 from ackwise.core.graph import syntax as s
+from ackwise.core.graph.budget import DEFAULT_LIMITS, StatementLimits
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.core.ids import base36
@@ -38,6 +39,19 @@ class GraphCommand(Command):
     queue: ClassVar[str] = "mew:"
 
 
+class Found(msgspec.Struct, frozen=True):
+    """Matches that a reader found beforehand: the numbers of their entities, by the names of the pattern.
+
+    `tick` and `ontology` say which state of the graph the reader saw.
+    """
+
+    match: s.Match
+    tick: int
+    ontology: int
+    names: tuple[str, ...]
+    rows: list[tuple[int, ...]]
+
+
 class RunGraph(GraphCommand):
     """Run statements of a session together; `dry` takes everything back and only says what would be.
 
@@ -52,6 +66,10 @@ class RunGraph(GraphCommand):
     most_watches: int = MOST_WATCHES
     awaited: frozenset[str] = frozenset()
     """Names that watches of the session have as their dead_letter and that stood for nothing so far."""
+    limits: StatementLimits = DEFAULT_LIMITS
+    found: tuple[Found, ...] | None = None
+    """What a reader found for the only step. None: the turn matches itself, and refuses with `MatchFirst` when that
+    takes long."""
 
 
 class OpenGraphSession(GraphCommand):
@@ -90,6 +108,14 @@ class AskGraph(Query):
 
     statement: s.Match | s.Inspect
     session: str = ""
+    limits: StatementLimits = DEFAULT_LIMITS
+
+
+class FindGraph(Query):
+    """The matching part of a statement that changes the graph. The answer is a `Found` for each of its patterns."""
+
+    statement: s.Statement
+    limits: StatementLimits = DEFAULT_LIMITS
 
 
 class DescribeGraph(Query):
@@ -180,6 +206,8 @@ class Fetched(msgspec.Struct):
     events: list[WatchEvent]
     until: int | None = None
     more: bool = False
+    cut: bool = False
+    """The turn's time was up: fetch again for the rest."""
 
 
 class Asked(msgspec.Struct):

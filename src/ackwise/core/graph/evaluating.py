@@ -12,13 +12,16 @@ from ackwise.core.graph import syntax as s
 from ackwise.core.graph.faults import NOWHERE, At
 from ackwise.core.graph.values import LEAST, MOST, Duration, Entity, Timestamp, kind_of
 
+LONG_LIST = 1000
+LONGEST_STRING = 16 << 20
+"""Characters of a string that an expression makes."""
 AGGREGATES = ("count", "sum", "avg", "min", "max")
 
 
 class Scope:
     """What names stand for, and what time it is."""
 
-    __slots__ = ("exists", "find", "names", "now", "tick")
+    __slots__ = ("check", "exists", "find", "names", "now", "tick")
 
     def __init__(
         self,
@@ -27,11 +30,13 @@ class Scope:
         tick: int = 0,
         exists: Callable[[s.Exists, Mapping[str, Entity]], bool] | None = None,
         find: Callable[[str], Entity | None] | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
-        self.names, self.now, self.tick, self.exists, self.find = names, now, tick, exists, find
+        """`check` raises when the statement has run for too long."""
+        self.names, self.now, self.tick, self.exists, self.find, self.check = names, now, tick, exists, find, check
 
     def with_names(self, names: Mapping[str, Entity]) -> Scope:
-        return Scope(names, self.now, self.tick, self.exists, self.find)
+        return Scope(names, self.now, self.tick, self.exists, self.find, self.check)
 
 
 def holds(expr: s.Expr | None, scope: Scope) -> bool:
@@ -73,6 +78,8 @@ def evaluate(expr: s.Expr, scope: Scope) -> Any:
         case s.IsNull(of=of, negated=negated):
             return (evaluate(of, scope) is None) is not negated
         case s.ListOf(items=items):
+            if len(items) > LONG_LIST and scope.check is not None:
+                scope.check()
             return [evaluate(item, scope) for item in items]
         case s.Exists():
             if scope.exists is None:
@@ -153,8 +160,14 @@ def _binary(expr: s.Binary, scope: Scope) -> Any:
     if op == "++":
         if not isinstance(left, str) or not isinstance(right, str):
             raise faults.wrong_type(f"++ joins strings, not {kind_of(left)} and {kind_of(right)}", expr.at)
-        return left + right
+        return _joined(left, right, expr.at)
     return _arithmetic(op, left, right, expr.at)
+
+
+def _joined(left: str, right: str, at: At) -> str:
+    if len(left) + len(right) > LONGEST_STRING:
+        raise faults.statement_limit("string", LONGEST_STRING, at)
+    return left + right
 
 
 _ORDERING: dict[str, Callable[[Any, Any], bool]] = {
@@ -300,6 +313,8 @@ def _call(expr: s.Call, scope: Scope) -> Any:
         return None
     try:
         return _bounded(function(*values_given), expr.at)
+    except faults.StatementLimit:
+        raise
     except (TypeError, ValueError, OverflowError, AttributeError):
         kinds = ", ".join(map(kind_of, values_given))
         raise faults.wrong_type(f"{expr.name} does not work with {kinds}", expr.at) from None
@@ -338,6 +353,13 @@ def _substring(text: str, start: int, length: int | None = None) -> str:
     return _text(text)[start : None if length is None else start + length]
 
 
+def _replaced(value: str, old: str, new: str) -> str:
+    size = len(_text(value)) + value.count(_text(old)) * (len(_text(new)) - len(old))
+    if size > LONGEST_STRING:
+        raise faults.statement_limit("string", LONGEST_STRING)
+    return value.replace(old, new)
+
+
 def _rounded(value: Any) -> int:
     """Halves go away from zero, as at school."""
     return int(math.copysign(math.floor(abs(_number(value)) + 0.5), value)) if isinstance(value, float) else value
@@ -353,7 +375,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {
     "starts_with": (lambda value, part: _text(value).startswith(_text(part)), 2, 2),
     "ends_with": (lambda value, part: _text(value).endswith(_text(part)), 2, 2),
     "substring": (_substring, 2, 3),
-    "replace": (lambda value, old, new: _text(value).replace(_text(old), _text(new)), 3, 3),
+    "replace": (_replaced, 3, 3),
     "abs": (lambda value: abs(_number(value)), 1, 1),
     "floor": (lambda value: math.floor(_number(value)), 1, 1),
     "ceil": (lambda value: math.ceil(_number(value)), 1, 1),

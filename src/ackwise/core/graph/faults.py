@@ -28,6 +28,65 @@ class GraphError(BadInput):
         return f"{self.word}: {self.message}"
 
 
+class StatementLimit(GraphError):
+    """A statement exceeded a limit; nothing was changed."""
+
+    code = "statement_limit"
+
+
+_LIMITS = {
+    "seconds": "the statement ran longer than {value:g} seconds",
+    "writer": "the statement held the writer longer than {value:g} seconds; change less at once",
+    "rows": "the statement read more than {value:,} rows; narrow its pattern, or add conditions",
+    "bytes": "the statement read or made more than {value:,} bytes; narrow its pattern, or return less",
+    "changes": "the statement changes more than {value:,} entities; change them in several statements",
+    "text": "the text is longer than {value:,} bytes; send it in pieces",
+    "tokens": "the text has more than {value:,} tokens; send it in pieces",
+    "nesting": "the statement is nested too deeply: more than {value:,} levels",
+    "params": "the parameters hold more than {value:,} values; send them in pieces",
+    "string": "a string of the statement is longer than {value:,} characters",
+}
+
+
+def statement_limit(limit: str, value: float, at: At = NOWHERE) -> StatementLimit:
+    """`limit` says which one, `value` what it is."""
+    message = f"{_LIMITS[limit].format(value=value)} (limit {limit}: {value})"
+    return StatementLimit("statement_limit", message, at=at, limit=limit, value=value)
+
+
+class MatchFirst(GraphError):
+    """The turn has no time to match this statement's pattern: ask `FindGraph`, and send what it found along."""
+
+    def __init__(self) -> None:
+        super().__init__("match_first", self.__doc__ or "")
+
+
+class Outrun(GraphError):
+    """Others changed what `FindGraph` had found: match again."""
+
+    def __init__(self) -> None:
+        super().__init__("outrun", self.__doc__ or "")
+
+
+class Postponed(GraphError):
+    """The turn's time for the graph is used up: send the command again."""
+
+    def __init__(self) -> None:
+        super().__init__("postponed", self.__doc__ or "")
+
+
+def statement_cancelled() -> GraphError:
+    """The caller left, or the broker is closed."""
+    return GraphError("cancelled", "the statement was cancelled; nothing was changed")
+
+
+def conflict(at: At = NOWHERE) -> GraphError:
+    """Others changed what a statement had found, twice."""
+    return GraphError(
+        "conflict", "others changed the entities that the statement found, twice; nothing was changed, try again", at=at
+    )
+
+
 def constraint(message: str, at: At = NOWHERE) -> GraphError:
     """A rule of the ontology, or of the statement's types, is not kept."""
     return GraphError("constraint", message, at=at)

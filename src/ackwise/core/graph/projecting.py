@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ackwise.core.graph import faults
@@ -13,6 +13,7 @@ from ackwise.core.graph.values import Entity, kind_of
 
 Names = Mapping[str, Entity]
 Rows = list[list[Any]]
+Count = Callable[[list[Any]], None]
 
 
 def plain(value: Any) -> Any:
@@ -89,20 +90,20 @@ def _shown(expr: s.Expr, scope: Scope) -> Any:
         return None
 
 
-def project(match: s.Match, variables: Iterable[str], rows: Iterable[Names], scope: Scope) -> tuple[list[str], Rows]:
-    """Columns and rows of a MATCH."""
+def project(
+    match: s.Match, variables: Iterable[str], rows: Iterable[Names], scope: Scope, count: Count
+) -> tuple[list[str], Rows]:
+    """Columns and rows of a MATCH. `count` is told of each row before the next one is made."""
     assert match.returns is not None
     columns = columns_of(match.returns, variables)
     if any(aggregates_in(column.of) for column in columns):
         found = _grouped(columns, rows, scope, match.order)
     else:
-        found = [
-            (
-                [plain(evaluate(column.of, here)) for column in columns if column.of is not None],
-                _order_key(match.order, columns, here),
-            )
-            for here in map(scope.with_names, rows)
-        ]
+        found = []
+        for here in map(scope.with_names, rows):
+            values = [plain(evaluate(column.of, here)) for column in columns if column.of is not None]
+            count(values)
+            found.append((values, _order_key(match.order, columns, here)))
     if match.returns.distinct:
         found = _distinct(found)
     if match.order:
@@ -223,6 +224,8 @@ def _constant(value: Any) -> s.Expr:
 
 def _aggregated(call: s.Call, members: list[Names], scope: Scope) -> Any:
     name = call.name.lower()
+    if scope.check is not None:
+        scope.check()
     chosen = [scope.with_names(names) for names in members]
     if call.where is not None:
         chosen = [here for here in chosen if holds(call.where, here)]

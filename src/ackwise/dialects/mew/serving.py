@@ -21,10 +21,11 @@ from ackwise.broker import AsyncBroker
 from ackwise.broker.duties import complain
 from ackwise.core import limits
 from ackwise.core.errors import AckwiseError, BadInput, Overloaded
+from ackwise.core.graph.budget import DEFAULT_LIMITS, LowerLimits, StatementLimits
 from ackwise.core.graph.commands import Done, EndGraphSession, Fetched, ReleaseGraph
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
-from ackwise.dialects.http import Answer, Call, Receive, Route, Scope, Send, answer
+from ackwise.dialects.http import Answer, Call, Receive, Route, Scope, Send, answer, encode
 from ackwise.dialects.mew.aio.driving import AsyncDriver
 from ackwise.dialects.mew.lines import Emit, Event, Line, Object, drop, error_line
 from ackwise.dialects.mew.talk import Session
@@ -35,9 +36,11 @@ LOOK_EVERY = 5.0
 TIDY_EVERY = 5.0
 MOST_EVENTS = 1000
 MOST_SESSIONS = 10_000
-MOST_TEXT = 64 << 10
-"""Longer ones would keep everybody else waiting while they are read."""
+MOST_BODY = 8 << 20
+"""Bytes of a request: its text, and its parameters."""
 LONGEST_WAIT = 60.0
+FEW_ROWS = 500
+"""Answers with more rows than this are encoded in a thread."""
 _CLEAN = (1000, 1001, 1005)
 
 
@@ -53,6 +56,8 @@ class MewBody(msgspec.Struct, forbid_unknown_fields=True):
     keep_going: bool = False
     above: int = 0
     actor: str | None = None
+    limits: LowerLimits | None = None
+    """Limits of each statement, where they are to be lower than the server's."""
     full: bool = False
     """Lines with all that a prompt at the other end shows."""
 
@@ -74,10 +79,12 @@ class Seat:
 class MewFace:
     """Every session of this server."""
 
-    def __init__(self, broker: AsyncBroker, *, most_watches: int = MOST_WATCHES) -> None:
+    def __init__(
+        self, broker: AsyncBroker, *, most_watches: int = MOST_WATCHES, limits: StatementLimits = DEFAULT_LIMITS
+    ) -> None:
         self._broker, self._driver = broker, AsyncDriver(broker)
         self._seats: dict[str, Seat] = {}
-        self._most_watches = most_watches
+        self._most_watches, self._limits = most_watches, limits
         self._tidying: asyncio.Task[None] | None = None
 
     def routes(self) -> list[Route]:
@@ -86,12 +93,11 @@ class MewFace:
     # requests
 
     async def post(self, call: Call) -> Answer:
+        call.max_body = min(call.max_body, MOST_BODY)
         body = await call.read(_BODY)
         limits.count(body.events, "events", least=0, most=MOST_EVENTS)
         if not 0.0 <= body.wait <= LONGEST_WAIT:
             raise BadInput(f"wait must be between 0 and {LONGEST_WAIT:g} seconds")
-        if len(body.text) > MOST_TEXT:
-            raise BadInput(f"the text is longer than {MOST_TEXT} characters; send it in pieces")
         seat = self._seat(body.session, body.actor)
         lines: list[Object] = []
         fine = True
@@ -99,25 +105,35 @@ class MewFace:
         def emit(line: Line) -> None:
             lines.append(line.as_object(full=body.full))
 
+        try:
+            if body.text.strip():
+                fine = await call.unless_gone(self._run(seat, body, emit))
+            else:
+                await call.unless_gone(self._fetch(seat, body, emit))
+        except GraphError as problem:
+            fine = False
+            emit(error_line(problem))
+        seat.used_at = time.monotonic()
+        whole = {"session": seat.session.id, "lines": lines, "fine": fine}
+        if sum(len(line.get("rows", ())) for line in lines) <= FEW_ROWS:
+            return answer(whole)
+        return Answer(await self._broker.in_thread(_encoded, whole))
+
+    async def _run(self, seat: Seat, body: MewBody, emit: Emit) -> bool:
+        """Run the text. A client that leaves cancels its statement, and those after it do not run."""
         async with seat.lock:
             if body.text.strip() in ("\\dt", "\\dg"):
-                talk = seat.session.describe(body.text.strip()[1:])
-                await self._driver.drive(talk, emit)
-            elif body.text.strip():
-                await self._driver.drive(seat.session.come_back(), drop)
-                events = 0 if seat.sockets else body.events
-                talk = seat.session.run(
-                    body.text, body.params, above=body.above, keep_going=body.keep_going, events=events
-                )
-                fine = await self._driver.drive(talk, emit)
-        if not body.text.strip():
-            try:
-                await call.unless_gone(self._fetch(seat, body, emit))
-            except GraphError as problem:
-                fine = False
-                emit(error_line(problem))
-        seat.used_at = time.monotonic()
-        return answer({"session": seat.session.id, "lines": lines, "fine": fine})
+                return await self._driver.drive(seat.session.describe(body.text.strip()[1:]), emit)
+            await self._driver.drive(seat.session.come_back(), drop)
+            talk = seat.session.run(
+                body.text,
+                body.params,
+                above=body.above,
+                keep_going=body.keep_going,
+                events=0 if seat.sockets else body.events,
+                limits=body.limits,
+            )
+            return await self._driver.drive(talk, emit)
 
     async def delete(self, call: Call) -> Answer:
         """The end of a session, also of one that was with another server: a clean one, or `?lost=true`."""
@@ -136,7 +152,8 @@ class MewFace:
         if seat is None:
             if len(self._seats) >= MOST_SESSIONS:
                 self._make_room()
-            seat = Seat(Session(found, actor=actor, most_watches=self._most_watches))
+            session = Session(found, actor=actor, most_watches=self._most_watches, limits=self._limits)
+            seat = Seat(session)
             self._seats[seat.session.id] = seat
             if self._tidying is None:
                 self._tidying = self._broker.loop.create_task(self._tidy())
@@ -280,6 +297,14 @@ class MewFace:
         if self._tidying is not None:
             self._tidying.cancel()
         self._seats.clear()
+
+
+def _encoded(whole: dict[str, Any]) -> bytes:
+    """A long answer, row by row, so that the event loop runs meanwhile."""
+    for line in whole["lines"]:
+        if len(line.get("rows", ())) > FEW_ROWS:
+            line["rows"] = [msgspec.Raw(encode(row)) for row in line["rows"]]
+    return encode(whole)
 
 
 async def _closed(receive: Receive) -> int:

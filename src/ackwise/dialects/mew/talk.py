@@ -17,6 +17,7 @@ import msgspec
 from ackwise.core.commands import Command, Sweep
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
+from ackwise.core.graph.budget import DEFAULT_LIMITS, LowerLimits, StatementLimits
 from ackwise.core.graph.closing import Bindings, closed, spawned
 from ackwise.core.graph.commands import (
     Asked,
@@ -26,6 +27,7 @@ from ackwise.core.graph.commands import (
     EndGraphSession,
     Fetched,
     FetchGraph,
+    FindGraph,
     IsSessionHere,
     Opened,
     OpenGraphSession,
@@ -35,16 +37,22 @@ from ackwise.core.graph.commands import (
     TypeRow,
     minted,
 )
-from ackwise.core.graph.faults import GraphError
+from ackwise.core.graph.faults import GraphError, MatchFirst, Outrun, Postponed
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.core.queries import Query
-from ackwise.dialects.mew.language import parse
+from ackwise.dialects.mew.language import Parsed, check_params, is_quick, parse
 from ackwise.dialects.mew.language.parsing import pointed
 from ackwise.dialects.mew.lines import Event, Line, Note, Result, Said, error_line, event_line
 
 
 class Now(msgspec.Struct):
     """Asks what time it is."""
+
+
+class Parse(msgspec.Struct):
+    """Asks for the statements of a text that takes long to parse."""
+
+    text: str
 
 
 class Pause(msgspec.Struct):
@@ -54,8 +62,10 @@ class Pause(msgspec.Struct):
 
 
 T = TypeVar("T")
-Wish = Command | Query | Now | Pause
+Wish = Command | Query | Now | Parse | Pause
 Talking = Generator[Wish | Line, Any, T]
+MOST_ERRORS = 100
+"""After this many parse errors of one text the rest is not read: each error means one more pass over it."""
 MOST_STEPS = 2000
 """Statements of one transaction. Each call with statements of it runs those before them once more."""
 _ALONE = (s.Begin, s.Commit, s.Rollback, s.Watch, s.Manage, s.Alter, s.Tick)
@@ -74,6 +84,7 @@ class Session:
         actor: str | None = None,
         most_watches: int = MOST_WATCHES,
         blocked_for: float = BLOCKED_FOR,
+        limits: StatementLimits = DEFAULT_LIMITS,
     ) -> None:
         self.id = found or f"session_{secrets.token_hex(8)}"
         self.names: dict[str, str] = {}
@@ -87,6 +98,7 @@ class Session:
         self._count = 0
         self._awaited: set[str] = set()
         self._most_watches, self._blocked_for = most_watches, blocked_for
+        self._most = self._limits = limits
 
     @property
     def in_transaction(self) -> bool:
@@ -133,15 +145,23 @@ class Session:
         above: int = 0,
         keep_going: bool = False,
         events: int = 0,
+        limits: LowerLimits | None = None,
     ) -> Talking[bool]:
         """Run a text; after each statement up to `events` events follow. False when something failed."""
+        self._limits = self._most.lowered(limits)
         yield from self.open()
         fine = True
-        base = 0
+        base = errors = 0
+        try:
+            check_params(params or {})
+        except GraphError as problem:
+            self._break()
+            yield error_line(problem, above)
+            return False
         while True:
             rest = text[base:]
             lines_before = above + text.count("\n", 0, base)
-            parsed = parse(rest)
+            parsed: Parsed = parse(rest) if is_quick(rest) else (yield Parse(rest))
             for word, name, at in parsed.skipped:
                 yield Note(
                     "notice",
@@ -165,7 +185,8 @@ class Session:
             self._break()
             yield error_line(parsed.error, lines_before)
             base += parsed.resume
-            if not keep_going or base >= len(text) or not parsed.resume:
+            errors += 1
+            if not keep_going or base >= len(text) or not parsed.resume or errors >= MOST_ERRORS:
                 return False
 
     def _next(self, ahead: deque[s.Statement], params: Mapping[str, Any], text: str, above: int) -> Talking[bool]:
@@ -267,11 +288,12 @@ class Session:
             raise faults.not_supported(f"{word_of(statement)} inside a transaction", statement.at)
         ready = closed(statement, Bindings(self.names, params, self.id, self.actor))
         if isinstance(ready, s.Match | s.Inspect) and _looks(ready):
-            asked: Asked = yield AskGraph(statement=ready, session=self.id)
+            query = AskGraph(statement=ready, session=self.id, limits=self._limits)
+            asked: Asked = yield query
             while asked.due:
                 # What time alone has made so is so before it is looked at.
                 yield Sweep(duties=("graph",))
-                asked = yield AskGraph(statement=ready, session=self.id)
+                asked = yield query
             return Done(columns=asked.columns, rows=asked.rows, found=asked.found)
         mint = _mint()
         if isinstance(ready, s.Watch):
@@ -318,16 +340,31 @@ class Session:
             tried=tried,
             most_watches=self._most_watches,
             awaited=frozenset(self._awaited),
+            limits=self._limits,
         )
 
     def _patiently(self, command: RunGraph) -> Talking[Ran]:
-        """Wait for room where a watch holds its producers up."""
+        """Wait for room where a watch holds its producers up. Ask a reader first for what takes long to match."""
         left = self._blocked_for
+        again = once_more = True
         while True:
             try:
                 ran: Ran = yield command
                 return ran
+            except Postponed:
+                continue
+            except (MatchFirst, Outrun) as problem:
+                if isinstance(problem, Outrun):
+                    if not again:
+                        raise faults.conflict() from None
+                    again = False
+                found = yield FindGraph(statement=command.steps[0].statement, limits=command.limits)
+                command = msgspec.structs.replace(command, found=found)
+                continue
             except GraphError as problem:
+                if once_more and problem.details.get("limit") == "writer":
+                    once_more = False  # the machine may have been busy with something else
+                    continue
                 if problem.name != "BLOCKED" or left <= 0:
                     raise
             pause = Pause()
@@ -373,13 +410,18 @@ class Session:
         name = (handle or "").removeprefix("#")
         found = self.names.get(name, name)
         watch = s.IdRef(found, self._handles.get(found, f"#{name}")) if handle is not None else None
-        fetched: Fetched = yield FetchGraph(session=self.id, most=most, watch=watch)
-        for event in fetched.events:
-            line = event_line(event, self.shown(event.watch))
-            if isinstance(line, Event) and line.delivery_id is not None:
-                self.params["delivery_id"] = line.delivery_id
-            yield line
-        return fetched
+        whole = Fetched([])
+        while True:
+            fetched: Fetched = yield FetchGraph(session=self.id, most=most - len(whole.events), watch=watch)
+            for event in fetched.events:
+                line = event_line(event, self.shown(event.watch))
+                if isinstance(line, Event) and line.delivery_id is not None:
+                    self.params["delivery_id"] = line.delivery_id
+                yield line
+            whole.events += fetched.events
+            whole.until, whole.more = fetched.until, fetched.more
+            if not fetched.cut or len(whole.events) >= most:
+                return whole
 
 
 def _looks(statement: s.Statement) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ackwise.client.servers import is_server
 from ackwise.core.errors import BadInput
+from ackwise.core.graph.budget import DEFAULT_LIMITS, lower_limits
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
 from ackwise.dialects.mew.lines import Emit, Event, Line, Note, Result, error_from
@@ -28,6 +29,7 @@ class AsyncSession:
 
     `actor` is the id of the node that acts (`#self`, `current_actor()`). Leaving a `with` block in which something was
     raised counts as a lost connection; `close` is a clean end and gives back what was handed over, unspent.
+    `limits` lowers what one statement may use: `{"seconds": 1, "rows": 1000, "bytes": 1 << 20, "changes": 100}`.
     """
 
     def __init__(
@@ -39,15 +41,18 @@ class AsyncSession:
         clock: Clock | None = None,
         max_watches: int | None = None,
         blocked_for: float | None = None,
+        limits: Mapping[str, float] | None = None,
     ) -> None:
         if is_server(url) and (clock, max_watches, blocked_for) != (None, None, None):
             raise BadInput("clock, max_watches and blocked_for are for a store of this process: a server has its own")
-        self._url, self._clock = url, clock
+        self._url, self._clock, self._limits = url, clock, limits
+        lower = lower_limits(limits)
         self._talk = Talk(
             session,
             actor=actor,
             most_watches=MOST_WATCHES if max_watches is None else max_watches,
             blocked_for=BLOCKED_FOR if blocked_for is None else blocked_for,
+            limits=DEFAULT_LIMITS.lowered(lower),
         )
         self._desk: AsyncDesk | None = None
         self.notices: deque[Note] = deque(maxlen=MOST_NOTICES)
@@ -65,7 +70,9 @@ class AsyncSession:
     async def _opened(self) -> AsyncDesk:
         if self._desk is None:
             if is_server(self._url):
-                options = {"actor": self._talk.actor} if self._talk.actor is not None else {}
+                options: dict[str, Any] = {"actor": self._talk.actor} if self._talk.actor is not None else {}
+                if self._limits is not None:
+                    options["limits"] = dict(self._limits)
                 self._desk = AsyncRemoteDesk(self._url, self.id, options, self.names)
             else:
                 broker = await AsyncReach.broker(self._url, self._clock)
@@ -75,7 +82,7 @@ class AsyncSession:
     async def another(self, *, actor: str | None = None) -> AsyncSession:
         """Another session on the same store."""
         desk = await self._opened()
-        made = AsyncSession(self._url, actor=actor, clock=self._clock)
+        made = AsyncSession(self._url, actor=actor, clock=self._clock, limits=self._limits)
         if isinstance(desk, AsyncLocalDesk):
             made._desk = AsyncLocalDesk(desk.broker, made._talk, owned=False)
         return made

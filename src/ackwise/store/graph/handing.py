@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
@@ -21,6 +22,8 @@ from ackwise.store.graph.writing import Graph
 PREFER_OTHERS = 1_000_000
 """For so long an item that failed is left to other members of its group."""
 PAGE = 20
+LOOK_SECONDS = 0.1
+"""As long one fetch looks for something to hand out."""
 
 
 class Handing:
@@ -30,18 +33,23 @@ class Handing:
         self.graph, self.room = graph, command.most
         self.events: list[WatchEvent] = []
         self.until: int | None = None
-        self.more = False
+        self.more = self.cut = False
+        self._end = time.monotonic() + LOOK_SECONDS
 
     def run(self, rows: list[WatchRow]) -> Fetched:
         for row in rows:
             if row.status != "paused":
                 self._buffered(row)
         members = [row for row in rows if row.status == "active" and row.pool is not None]
-        while members and self.room > 0:
+        while members and self.room > 0 and not self.cut:
             # One each in turn, so that members of one group share.
             members = [row for row in members if self._hand_out(row)]
+            self._look_at_clock()
         self.more = bool(members)
-        return Fetched(self.events, self.until, self.more)
+        return Fetched(self.events, self.until, self.more, self.cut)
+
+    def _look_at_clock(self) -> None:
+        self.cut |= time.monotonic() > self._end
 
     def _buffered(self, row: WatchRow) -> None:
         if row.sent >= row.head or self.room <= 0:
@@ -95,6 +103,9 @@ class Handing:
                     return number, matched, stands
             if len(page) < PAGE and not pools.look_ahead(self.graph, pool):
                 return None
+            self._look_at_clock()
+            if self.cut:
+                return None  # what was looked through is known: the next fetch goes on from there
 
     def _fits(self, row: WatchRow, pool: Standing, entity: int, stands: Delivery | None) -> Row | None:
         if stands is not None and stands.watch == row.no and stands.fails and self._left_to_others(row, stands):

@@ -20,8 +20,21 @@ PREFIX = 128
 _EVENTS = frozenset({system.EVENT, system.WATCH_EVENT})
 MOST_BOUNDS = 8
 """Bounds beyond so many narrow the search no further and are judged row by row: SQLite joins 64 tables at most."""
+CHECK_EVERY = 16
+"""Rows between two looks at the clock."""
 _EXACT = 1 << 53
 _OPS = {"=": "=", "<": "<=", "<=": "<=", ">": ">=", ">=": ">="}
+
+
+def _same(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return row
+
+
+class Row(msgspec.Struct, eq=False):
+    """One match: entities by variable, and the numbers that tell it from every other."""
+
+    names: dict[str, Entity]
+    key: tuple[int, ...]
 
 
 class Compiled(msgspec.Struct):
@@ -33,6 +46,41 @@ class Compiled(msgspec.Struct):
     whole: list[tuple[str, int]]
     """Variables whose entities were read, not only their numbers."""
     never: bool = False
+
+    def rows(self, reader: Reader) -> Iterator[Row]:
+        """What the statement finds. Rows that share an entity share what was read of it."""
+        if self.never:
+            return
+        if len(self.columns) == len(self.whole) == 1:
+            yield from self._single(reader)
+            return
+        whole, columns = [at for _, at in self.whole], list(self.columns.values())
+        names = [name for name, _ in self.whole]
+        read: dict[tuple[int, int], tuple[Any, ...]] = {}
+        entities: dict[int, Entity] = {}
+
+        def shape(row: tuple[Any, ...]) -> tuple[list[tuple[Any, ...]], tuple[int, ...]]:
+            parts = [read.setdefault((row[at], row[at + 2]), row[at : at + 5]) for at in whole]
+            return parts, tuple([row[at] for at in columns])
+
+        def entity(part: tuple[Any, ...]) -> Entity:
+            known = entities.get(id(part))
+            if known is None:
+                known = entities[id(part)] = reader.entity(part)
+            return known
+
+        for number, (parts, key) in enumerate(reader.session.look(self.text, self.params, shape, reader.meter)):
+            if not number % CHECK_EVERY:
+                reader.check()
+            yield Row(dict(zip(names, map(entity, parts), strict=True)), key)
+
+    def _single(self, reader: Reader) -> Iterator[Row]:
+        """The same for a pattern of one element: each of its rows is an entity."""
+        name = self.whole[0][0]
+        for number, row in enumerate(reader.session.look(self.text, self.params, _same, reader.meter)):
+            if not number % CHECK_EVERY:
+                reader.check()
+            yield Row({name: reader.entity(row)}, (row[0],))
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -167,7 +215,9 @@ class _Query:
         text = f"SELECT count(*) FROM {', '.join(self.tables)}"  # noqa: S608
         if self.conditions:
             text += f" WHERE {' AND '.join(self.conditions)}"
-        return 0 if self.never else int(self.reader.session.query(text, self.params)[0][0])
+        if self.never:
+            return 0
+        return int(self.reader.session.look(text, self.params, _same, self.reader.meter)[0][0])
 
     def finish(self, only: list[str] | None = None) -> Compiled:
         """The whole statement; with `only` these variables, each combination of them once and in no order."""
@@ -211,13 +261,6 @@ def indexed(value: str | int | float | bool) -> tuple[str, str | float]:
     if isinstance(value, str):
         return "mew_txt", value[:PREFIX]
     return "mew_num", float(value)
-
-
-class Row(msgspec.Struct, eq=False):
-    """One match: entities by variable, and the numbers that tell it from every other."""
-
-    names: dict[str, Entity]
-    key: tuple[int, ...]
 
 
 def count(reader: Reader, plan_: Plan, where: s.Expr | None) -> int | None:
@@ -268,30 +311,25 @@ def _candidates(
     wanted: Wanted,
     judge: Callable[[s.Expr | None, Scope], bool] = holds,
 ) -> Iterator[tuple[Row, bool]]:
-    compiled = _Query(reader, plan_, where, wanted).finish()
-    if compiled.never:
-        return
     scope = scope_of(reader, {})
-    for found in reader.session.query(compiled.text, compiled.params):
-        names = {name: reader.entity(found[at : at + 5]) for name, at in compiled.whole}
-        row = Row(names, tuple(found[at] for at in compiled.columns.values()))
-        yield row, judge(where, scope.with_names(names))
+    for row in _Query(reader, plan_, where, wanted).finish().rows(reader):
+        yield row, judge(where, scope.with_names(row.names))
 
 
 def around(reader: Reader, joined: Plan, where: s.Expr | None, names: list[str], wanted: Wanted) -> Iterator[Row]:
     """What a pattern's exists() is joined with: matches, by the pattern's own names, of which WHERE is not judged."""
-    compiled = _Query(reader, joined, where, wanted).finish(names)
-    if compiled.never:
-        return
-    for found in reader.session.query(compiled.text, compiled.params):
-        entities = {name: reader.entity(found[at : at + 5]) for name, at in compiled.whole}
-        yield Row(entities, tuple(found[at] for at in compiled.columns.values()))
+    return _Query(reader, joined, where, wanted).finish(names).rows(reader)
 
 
 def scope_of(reader: Reader, names: Mapping[str, Entity], without: int | None = None) -> Scope:
     """`without` is an edge that no exists() finds."""
     return Scope(
-        names, reader.now, reader.tick, lambda exists, here: _exists(reader, exists, here, without), reader.by_id
+        names,
+        reader.now,
+        reader.tick,
+        lambda exists, here: _exists(reader, exists, here, without),
+        reader.by_id,
+        None if reader.meter is None else reader.meter.check,
     )
 
 
@@ -307,11 +345,7 @@ def _exists(reader: Reader, exists: s.Exists, names: Mapping[str, Entity], witho
         return True
     inner = Plan(nodes, inner.edges, inner.variables, first)
     wanted = Wanted({name: entity.no for name, entity in outer.items()}, without=without)
-    compiled = _Query(reader, inner, exists.where, wanted).finish()
-    if compiled.never:
-        return False
-    for found in reader.session.query(compiled.text, compiled.params):
-        here = {name: reader.entity(found[at : at + 5]) for name, at in compiled.whole}
-        if holds(exists.where, scope_of(reader, {**outer, **here}, without)):
+    for found in _Query(reader, inner, exists.where, wanted).finish().rows(reader):
+        if holds(exists.where, scope_of(reader, {**outer, **found.names}, without)):
             return True
     return False

@@ -11,10 +11,10 @@ from ackwise.core.graph.commands import Done
 from ackwise.core.graph.evaluating import evaluate
 from ackwise.core.graph.faults import NOWHERE, At
 from ackwise.core.graph.ontology import EdgeType, NodeType, own_attribute
-from ackwise.core.graph.patterns import EdgePart, Plan, check_names, plan
+from ackwise.core.graph.patterns import EdgePart, Plan
 from ackwise.core.graph.projecting import plain
 from ackwise.core.graph.values import Entity
-from ackwise.store.graph import matching, redriving
+from ackwise.store.graph import matching, prematch, redriving
 from ackwise.store.graph.writing import Graph
 
 Names = Mapping[str, Entity]
@@ -167,6 +167,7 @@ class Mutator:
                 raise faults.constraint(f"'{kind.name}' would lead back to where it begins", at)
             if node not in seen:
                 seen.add(node)
+                self.graph.check()
                 ahead += [row[0] for row in self.graph.session.rows("mew_edges_out", {"node": node, "type": kind.id})]
 
     # changing
@@ -283,12 +284,11 @@ class Mutator:
                 raise faults.wrong_type("an entity is named here by #id, a name or { MATCH }", at)
 
     def _chosen(self, match: s.Match) -> list[Entity]:
-        looked = plan(match.pattern, self.graph.ontology)
-        check_names(match.where, looked, self.graph.ontology)
-        name = looked.first
+        first, rows = prematch.matched(self.graph, match)
+        name = first
         if match.returns is not None and isinstance(match.returns.projections[0].of, s.Name):
             name = match.returns.projections[0].of.name
-        found = {row.names[name].no: row.names[name] for row in matching.match(self.graph, looked, match.where)}
+        found = {names[name].no: names[name] for names in rows}
         return list(found.values())
 
     # what is told

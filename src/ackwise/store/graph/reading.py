@@ -12,6 +12,7 @@ from ackwise.core.graph import syntax as s
 from ackwise.core.graph.faults import NOWHERE, At
 from ackwise.core.graph.ontology import Ontology
 from ackwise.core.graph.values import Entity
+from ackwise.store.meter import Meter
 from ackwise.store.session import Row, Session
 
 _DECLARED: msgspec.json.Decoder[s.Declaration] = msgspec.json.Decoder(s.Declaration)
@@ -51,11 +52,16 @@ def remember(session: Session, version: int, ontology: Ontology) -> None:
 class Reader:
     """One look at the graph."""
 
-    def __init__(self, session: Session, now: int) -> None:
-        self.session, self.now = session, now
+    def __init__(self, session: Session, now: int, meter: Meter | None = None) -> None:
+        self.session, self.now, self.meter = session, now, meter
         self.state = state_of(session)
         self.tick = self.state.tick
         self.ontology = ontology_of(session, self.state.ontology)
+
+    def check(self) -> None:
+        """Raise `Overrun` when the statement has run for too long."""
+        if self.meter is not None:
+            self.meter.check()
 
     def entity(self, row: Row) -> Entity:
         """A row (no, id, type, attrs, tick) as what it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import assert_never
 
@@ -28,20 +29,22 @@ from ackwise.core.graph.commands import (
     TypeRow,
     minted,
 )
-from ackwise.core.graph.faults import GraphError
+from ackwise.core.graph.faults import GraphError, MatchFirst, Postponed
 from ackwise.core.graph.ontology import FIRST_USER_TYPE, Ontology
-from ackwise.core.graph.patterns import check_names, plan
+from ackwise.core.graph.patterns import check_names, exists_in, plan
 from ackwise.core.graph.projecting import count_asked, limit_of, plain, project
 from ackwise.core.graph.values import Entity
+from ackwise.core.graph.watching import WatchSpec
 from ackwise.core.limits import MICROS
-from ackwise.store.graph import events, matching, pools, settling, standing, watching
-from ackwise.store.graph.events import watch_from
+from ackwise.store.graph import events, matching, pools, prematch, settling, standing, watching
+from ackwise.store.graph.events import WatchRow, watch_from
 from ackwise.store.graph.handing import Handing
 from ackwise.store.graph.matching import Wanted
 from ackwise.store.graph.mutating import Mutator
 from ackwise.store.graph.reading import Reader
 from ackwise.store.graph.tracking import Difference, Tracker
 from ackwise.store.graph.writing import Graph
+from ackwise.store.meter import Meter, Overrun
 from ackwise.store.session import Session
 from ackwise.store.turn.context import Turn, lease_from
 
@@ -49,6 +52,12 @@ ORPHANED_AFTER = 60 * MICROS
 EVENTS_KEPT_FOR = 7 * 24 * 3600 * MICROS
 """Of a watch that was cancelled; its node stays."""
 _AT_ONCE = 200
+WRITER_SECONDS = 0.25
+"""One command holds the writer at most this long."""
+FIRST_SECONDS = 0.05
+"""As long may one SQL statement take in a turn, while a pattern may still be left to a reader."""
+TURN_SECONDS = 0.02
+"""When statements of the graph have run this long in one turn, the next ones are sent again, to a later turn."""
 LAST_TICK = 1 << 62
 """No TICK goes beyond it: the commits that follow need room to count on, in what a database can store."""
 
@@ -56,11 +65,24 @@ LAST_TICK = 1 << 62
 def run(turn: Turn, command: RunGraph) -> Ran:
     """All steps or none. A dry run leaves nothing but what watches with `visibility: immediate` are shown."""
     expire_due(turn)
-    turn.savepoint()
+    if turn.graph_seconds > TURN_SECONDS:
+        raise Postponed
+    started = time.monotonic()
+    try:
+        return _run(turn, command)
+    finally:
+        turn.graph_seconds += time.monotonic() - started
+
+
+def _run(turn: Turn, command: RunGraph) -> Ran:
+    meter = Meter(command.limits, seconds=WRITER_SECONDS, name="writer")
+    may_wait = prematch.may_wait(command)
+    turn.savepoint(FIRST_SECONDS if may_wait else WRITER_SECONDS)
     ran = Ran([])
     shown: list[Difference] = []
     try:
-        graph = Graph(turn)
+        graph = Graph(turn, meter=meter)
+        graph.may_wait, graph.found = may_wait, command.found or ()
         try:
             for done, seen in _run_steps(graph, command):
                 ran.done.append(done)
@@ -72,9 +94,13 @@ def run(turn: Turn, command: RunGraph) -> Ran:
         if not command.dry:
             finish(graph)
             _show(graph, shown)
-    except BaseException:
+    except BaseException as problem:
         turn.undo()
         standing.forget(turn.session)
+        if isinstance(problem, Overrun):
+            raise problem.told() from None
+        if turn.session.stopped(problem):
+            raise MatchFirst if may_wait else faults.statement_limit("writer", WRITER_SECONDS) from None
         raise
     if not command.dry:
         turn.keep()
@@ -224,12 +250,11 @@ def _tick(graph: Graph, statement: s.Tick) -> Done:
 def _match(graph: Graph, statement: s.Match) -> Done:
     if not statement.mutations:
         return _asked(ask_match(graph, statement))
-    looked = plan(statement.pattern, graph.ontology)
-    check_names(statement.where, looked, graph.ontology)
     done = Done()
     mutator = Mutator(graph, done)
-    for row in list(matching.match(graph, looked, statement.where)):
-        names: dict[str, Entity] = dict(row.names)
+    _, rows = prematch.matched(graph, statement)
+    _refuse_many(graph, statement, rows)
+    for names in rows:
         if any(graph.by_no(entity.no) is None for entity in names.values()):
             continue  # an earlier row's mutation took it away
         for mutation in statement.mutations:
@@ -239,6 +264,18 @@ def _match(graph: Graph, statement: s.Match) -> Done:
     return done
 
 
+def _refuse_many(graph: Graph, statement: s.Match, rows: list[dict[str, Entity]]) -> None:
+    """Refuse too many changes before the first of them is made."""
+    if graph.meter is None or len(rows) <= graph.meter.changes:
+        return
+    for mutation in statement.mutations:
+        target = mutation.target if isinstance(mutation, s.Set | s.Kill) else None
+        if isinstance(target, s.Name):
+            changed = {row[target.name].no for row in rows if target.name in row}
+            if len(changed) > graph.meter.changes:
+                raise Overrun("changes", graph.meter.changes)
+
+
 def _asked(asked: Asked) -> Done:
     return Done(columns=asked.columns, rows=asked.rows, found=asked.found)
 
@@ -246,10 +283,10 @@ def _asked(asked: Asked) -> Done:
 # looking
 
 
-def ask(session: Session, now: int, query: AskGraph) -> Asked:
+def ask(session: Session, now: int, query: AskGraph, meter: Meter) -> Asked:
     if session.row("mew_leases_expired", {"now": now, "limit": 1}) is not None:
         return Asked([], [], due=True)
-    reader = Reader(session, now)
+    reader = Reader(session, now, meter)
     if isinstance(query.statement, s.Inspect):
         return inspect(reader, query.statement)
     return ask_match(reader, query.statement)
@@ -283,8 +320,13 @@ def ask_match(reader: Reader, statement: s.Match) -> Asked:
     if limit is not None and not matching.is_exact(reader, looked, statement.where):
         limit = None
     rows = (row.names for row in matching.match(reader, looked, statement.where, Wanted(limit=limit)))
-    columns, values = project(statement, looked.variables, rows, matching.scope_of(reader, {}))
+    count = _uncounted if reader.meter is None else reader.meter.made
+    columns, values = project(statement, looked.variables, rows, matching.scope_of(reader, {}), count)
     return Asked(columns, values)
+
+
+def _uncounted(values: list[object]) -> None:
+    pass
 
 
 def inspect(reader: Reader, statement: s.Inspect) -> Asked:
@@ -349,6 +391,29 @@ def fetch(turn: Turn, command: FetchGraph) -> Fetched:
         rows = [row for row in rows if row.no == one.no]
         if not rows:
             raise faults.watch_not_found(command.watch.shown, command.watch.at, cannot="fetch from")
+    if not any(row.pool is not None and row.status == "active" and _joins(row.spec) for row in rows):
+        return _fetched(graph, command, rows)
+    turn.savepoint(WRITER_SECONDS)
+    graph.meter = Meter(seconds=WRITER_SECONDS, name="writer")
+    try:
+        fetched = _fetched(graph, command, rows)
+    except BaseException as problem:
+        turn.undo()
+        if isinstance(problem, Overrun):
+            raise problem.told() from None
+        if turn.session.stopped(problem):
+            raise faults.statement_limit("writer", WRITER_SECONDS) from None
+        raise
+    turn.keep()
+    return fetched
+
+
+def _joins(spec: WatchSpec) -> bool:
+    """Whether looking for a match may take long: the pattern is more than one node."""
+    return len(spec.pattern) > 1 or next(exists_in(spec.condition), None) is not None
+
+
+def _fetched(graph: Graph, command: FetchGraph, rows: list[WatchRow]) -> Fetched:
     fetched = Handing(graph, command).run(rows)
     finish(graph)
     return fetched

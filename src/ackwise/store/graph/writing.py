@@ -10,7 +10,7 @@ import msgspec
 
 from ackwise.core.graph import faults
 from ackwise.core.graph.checking import accepted
-from ackwise.core.graph.commands import minted
+from ackwise.core.graph.commands import Found, minted
 from ackwise.core.graph.faults import NOWHERE, At, GraphError
 from ackwise.core.graph.ontology import Attribute, EdgeType, NodeType, Ontology, own_attribute
 from ackwise.core.graph.values import Entity
@@ -19,6 +19,7 @@ from ackwise.store.graph.matching import indexed
 from ackwise.store.graph.reading import Reader
 from ackwise.store.graph.standing import Watches, watches_of
 from ackwise.store.graph.tracking import Tracker
+from ackwise.store.meter import Meter, Overrun
 from ackwise.store.session import Row
 from ackwise.store.turn.context import Turn
 
@@ -29,14 +30,18 @@ FIRST_MINTED = 36**11
 class Graph(Reader):
     """The graph as one command of a turn sees and changes it."""
 
-    def __init__(self, turn: Turn, *, unasked: bool = False) -> None:
-        super().__init__(turn.session, turn.now)
+    def __init__(self, turn: Turn, *, unasked: bool = False, meter: Meter | None = None) -> None:
+        super().__init__(turn.session, turn.now, meter)
         self.turn = turn
         self.unasked = unasked
         """Time, or the end of a connection, does it and not a statement: it cannot be refused or held up."""
         self.watches: Watches = watches_of(turn.session, self.state.watches, self.ontology)
         self.tick = self.state.tick + 1
         """What this command commits, it commits as this tick."""
+        self.found: tuple[Found, ...] = ()
+        """What a reader found for the statement beforehand."""
+        self.may_wait = False
+        """Whether a pattern that takes long may be left to a reader."""
         self.changed = False
         self.to_check: set[int] = set()
         """Nodes whose least number of edges is looked at when everything is done."""
@@ -45,30 +50,48 @@ class Graph(Reader):
             # Nothing stands between what the system does and its commit.
             self.trackers.append(Tracker(self, self.watches.immediate))
         self._live: dict[int, Entity] = {}
+        """Entities as they are now. The database always knows the same."""
+        self._touched: set[int] = set()
+        """Entities that this step changed."""
         self._mint = turn.dice.getrandbits(60) + FIRST_MINTED
 
     @contextmanager
     def tentatively(self) -> Iterator[None]:
         """What is done inside is taken back when it is refused half-way."""
-        live = dict(self._live)
         self.session.savepoint()
         try:
             yield
-        except GraphError:
+        except (GraphError, Overrun):
             self.session.undo()
-            self._live = live
+            self._live.clear()
             raise
         self.session.keep()
 
     def begin_step(self, mint: int, now: int) -> None:
         self._mint, self.now = mint, now
+        self._touched.clear()
 
     def entity(self, row: Row) -> Entity:
         known = self._live.get(row[0])
         return known if known is not None else super().entity(row)
 
     def by_no(self, no: int) -> Entity | None:
-        return self._live.get(no) or super().by_no(no)
+        known = self._live.get(no)
+        if known is None:
+            self.check()
+            known = super().by_no(no)
+            if known is not None and not known.type.protected:
+                self._live[no] = known
+        return known
+
+    def _touch(self, no: int) -> None:
+        """Count an entity that changes."""
+        if self.meter is None:
+            return
+        self.meter.check()
+        self._touched.add(no)
+        if len(self._touched) > self.meter.changes:
+            raise Overrun("changes", self.meter.changes)
 
     def new_id(self, kind: str) -> str:
         self._mint += 1
@@ -99,6 +122,7 @@ class Graph(Reader):
         made = found or self.new_id(kind.name)
         row = self.session.row("mew_entity_insert", {"id": made, "type": kind.id, "attrs": text, "tick": self.tick})
         assert row is not None
+        self._touch(row[0])
         entity = Entity(int(row[0]), made, kind, attrs, self.tick)
         entity.ends = tuple(end.no for end in ends), tuple(end.id for end in ends)
         for slot, end in enumerate(ends):
@@ -114,6 +138,7 @@ class Graph(Reader):
 
     def update(self, entity: Entity, changes: dict[str, Any]) -> None:
         """New values of attributes; the entity itself is changed too."""
+        self._touch(entity.no)
         self.changing(entity)
         for name, value in changes.items():
             attribute = entity.type.attributes[name]
@@ -128,6 +153,7 @@ class Graph(Reader):
 
     def remove(self, entity: Entity) -> None:
         """The entity alone; its edges are the caller's business."""
+        self._touch(entity.no)
         self.changing(entity)
         if not entity.type.protected:
             for attribute in entity.type.attributes.values():

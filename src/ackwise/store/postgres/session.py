@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from psycopg import errors as pg
 
 from ackwise.store import statements
 from ackwise.store.memory import CATALOGUE, Memory
+from ackwise.store.meter import Meter
 from ackwise.store.postgres.connection import Connection
 from ackwise.store.session import Outdated, Params, Row
 
@@ -18,6 +22,12 @@ _GROUP_LOCKS = 0x41434B57 << 32
 _INSTANCE_LOCKS = 0x41434B49 << 32
 _NONE: Params = {}
 MOST_NAMES = 50_000
+T = TypeVar("T")
+FEW = 32
+"""Up to so many rows come at once, by a prepared statement. More are streamed, so that they can be counted."""
+CHUNK = 50
+NEAR = 0.9
+"""A timeout is set anew when the time left has shrunk below this part of it."""
 
 
 def instance_lock(instance: str) -> dict[str, int]:
@@ -39,9 +49,12 @@ class PostgresSession:
         """For one turn. A lane's row is only read when its partition is owned, so nobody else changes it either."""
         self._names: dict[int, Row] = {}
         """What partitions are called, for ever: an id is never used again."""
+        self._timeout = self._timeout_before = 0.0
+        """Seconds after which PostgreSQL stops a statement of this transaction; 0: never."""
 
     def begin(self, how: bytes = b"BEGIN") -> None:
         self._memory.forget()
+        self._timeout = 0.0
         self._owned.clear()
         self._groups.clear()
         self._left_some = False
@@ -118,17 +131,53 @@ class PostgresSession:
             self._cursor.executemany(STATEMENTS[name], rows)
         return self._cursor.rowcount
 
-    def query(self, text: str, params: Params = _NONE) -> list[Row]:
-        return self._cursor.execute(statements.for_psycopg(text).encode(), params).fetchall()
+    def look(self, text: str, params: Params, shape: Callable[[Row], T], meter: Meter | None) -> list[T]:
+        query = statements.for_psycopg(text).encode()
+        if meter is None:
+            return list(map(shape, self._cursor.execute(query, params).fetchall()))
+        try:
+            # Nothing else may run on a connection that streams, so that all rows are here before one is judged.
+            with meter.interruptible(self.connection.cancel_safe):
+                self._stop_after(meter.left)
+                few = self._cursor.execute(b"SELECT * FROM (%b) AS few LIMIT %d" % (query, FEW + 1), params).fetchall()
+                if len(few) <= FEW:
+                    return [_counted(row, shape, meter) for row in few]
+                rows = self._cursor.stream(query, params, binary=True, size=CHUNK)
+                try:
+                    return [_counted(row, shape, meter) for row in rows]
+                finally:
+                    rows.close()  # type: ignore[attr-defined] # a generator, which cancels the query when it is closed
+        except pg.QueryCanceled:
+            meter.expire()
 
-    def savepoint(self) -> None:
+    def _stop_after(self, seconds: float) -> None:
+        if not 0 < self._timeout * NEAR <= seconds:
+            self._timeout = max(0.001, seconds)
+            self._cursor.execute(b"SET LOCAL statement_timeout = %d" % _millis(self._timeout))
+
+    def stopped(self, problem: BaseException) -> bool:
+        return isinstance(problem, pg.QueryCanceled)
+
+    def savepoint(self, seconds: float | None = None) -> None:
         self._owned_before = set(self._owned)
-        self._cursor.execute(b"SAVEPOINT ackwise")
+        self._timeout_before = self._timeout
+        if seconds is None:
+            self._cursor.execute(b"SAVEPOINT ackwise")
+            return
+        self._timeout = seconds
+        # Two statements without parameters go to the server together.
+        self.connection.execute(b"SAVEPOINT ackwise; SET LOCAL statement_timeout = %d" % _millis(seconds))
 
     def keep(self) -> None:
-        self._cursor.execute(b"RELEASE ackwise")
+        if self._timeout == self._timeout_before:
+            self._cursor.execute(b"RELEASE ackwise")
+            return
+        self._timeout = self._timeout_before
+        self.connection.execute(b"RELEASE ackwise; SET LOCAL statement_timeout = %d" % _millis(self._timeout))
 
     def undo(self) -> None:
+        """A timeout that was set after the savepoint goes with it."""
+        self._timeout = self._timeout_before
         self._cursor.execute(b"ROLLBACK TO ackwise")
         self._cursor.execute(b"RELEASE ackwise")
         self._owned = self._owned_before
@@ -173,3 +222,12 @@ class PostgresSession:
 
     def owns(self, part: int) -> bool:
         return part in self._owned
+
+
+def _counted(row: Row, shape: Callable[[Row], T], meter: Meter) -> T:
+    meter.row(row)
+    return shape(row)
+
+
+def _millis(seconds: float) -> int:
+    return max(1, round(seconds * 1000)) if seconds else 0

@@ -33,6 +33,7 @@ from ackwise.store.verbs import ReadVerbs
 
 T = TypeVar("T")
 READERS = 4
+LONG_READERS = 2
 
 
 class PreparedTurn:
@@ -111,6 +112,7 @@ class PostgresStore(ReadVerbs):
             for number in range(self.shards)
         ]
         self._readers = Readers(self._server, readers)
+        self._long_readers = Readers(self._server, LONG_READERS)
         self._news = News(self._server, self.instance, self._heard)
 
     def _open(self) -> bytes:
@@ -185,6 +187,9 @@ class PostgresStore(ReadVerbs):
     def _look(self, job: Callable[[Session], T]) -> T:
         return self._readers.ask(job)
 
+    def _look_long(self, job: Callable[[Session], T]) -> T:
+        return self._long_readers.ask(job)
+
     def _known(self, session: Session) -> Known:
         return TableDedupe(session)
 
@@ -237,6 +242,7 @@ class PostgresStore(ReadVerbs):
         instances.closed(self.instance)
         self._news.close()
         self._readers.close()
+        self._long_readers.close()
         for writer in self._writers:
             with writer.lock:
                 writer.drop()

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import apsw
 
 from ackwise.store import instances, statements
 from ackwise.store.memory import Memory
+from ackwise.store.meter import Meter
 from ackwise.store.session import Params, Row
 
 STATEMENTS = statements.load(*statements.shared(), ("ackwise.store.sqlite", "sqlite.sql"))
 _NONE: Params = {}
+T = TypeVar("T")
+STEPS = 10_000
+"""SQLite asks the meter every so many of its own instructions, which is several times a millisecond."""
 
 
 class SQLiteSession:
@@ -40,10 +45,31 @@ class SQLiteSession:
             self._execute(statement, one).fetchall()
         return self.connection.total_changes() - changed
 
-    def query(self, text: str, params: Params = _NONE) -> list[Row]:
-        return self._execute(text, params).fetchall()
+    def look(self, text: str, params: Params, shape: Callable[[Row], T], meter: Meter | None) -> list[T]:
+        """Only a SELECT may be interrupted: SQLite rolls the whole transaction back when it interrupts a write."""
+        if meter is None:
+            return [shape(row) for row in self._execute(text, params)]
+        cursor: apsw.Cursor | None = None
+        self.connection.set_progress_handler(meter.is_over, STEPS)
+        try:
+            kept: list[T] = []
+            count = meter.row
+            cursor = self._execute(text, params)
+            for row in cursor:
+                count(row)
+                kept.append(shape(row))
+            return kept
+        except apsw.InterruptError:
+            meter.expire()
+        finally:
+            self.connection.set_progress_handler(None)
+            if cursor is not None:
+                cursor.close(True)
 
-    def savepoint(self) -> None:
+    def stopped(self, problem: BaseException) -> bool:
+        return False
+
+    def savepoint(self, seconds: float | None = None) -> None:
         self._execute("SAVEPOINT ackwise").fetchall()
 
     def keep(self) -> None:

@@ -110,6 +110,7 @@ class SQLiteStore(ReadVerbs):
         self._closed = False
         self._open()
         self._readers = Readers(partial(open_reader, self.url, vfs), readers, self.url.target)
+        self._long_readers = Readers(partial(open_reader, self.url, vfs), readers, self.url.target)
         # Of its own: what was claimed is read on an event loop, which must not wait for somebody's long query.
         self._hand = Readers(partial(open_reader, self.url, vfs), 1, self.url.target)
         self._checkpointer = open_reader(self.url, vfs)
@@ -257,6 +258,10 @@ class SQLiteStore(ReadVerbs):
         with self._readers.use() as session:
             return job(session)
 
+    def _look_long(self, job: Callable[[Session], T]) -> T:
+        with self._long_readers.use() as session:
+            return job(session)
+
     def _known(self, session: Session) -> Known:
         return StoredKeys(session)
 
@@ -321,6 +326,7 @@ class SQLiteStore(ReadVerbs):
         with self._write_lock:
             self._closed = True
             self._readers.close()
+            self._long_readers.close()
             self._hand.close()
             self._checkpointer.close()
             self._connection.close()

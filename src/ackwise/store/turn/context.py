@@ -75,6 +75,8 @@ class Turn(Looking):
         self.own_expired: set[int] = set()
         """Groups whose leases that ran out were dealt with, for a claim of theirs."""
         self._lease_no = 0
+        self.graph_seconds = 0.0
+        """How long statements of the graph ran in this turn."""
         self.graph_expired = False
         """Whether deliveries of the graph that ran out were dealt with in this turn."""
 
@@ -115,9 +117,9 @@ class Turn(Looking):
         self._owned.clear()
         self.loaded.clear()
 
-    def savepoint(self) -> None:
+    def savepoint(self, seconds: float | None = None) -> None:
         """From here on, `undo` takes everything back: rows, dedupe keys and counts."""
-        self.session.savepoint()
+        self.session.savepoint(seconds)
         self.dedupe.mark()
         self._saved_written = len(self.written)
         self._saved_tally = {key: (n, dict(sketch)) for key, (n, sketch) in self.tally.items()}

@@ -9,8 +9,9 @@ from ackwise.broker import AsyncBroker
 from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError
 from ackwise.core.queries import Query
+from ackwise.dialects.mew.language import parse
 from ackwise.dialects.mew.lines import Emit
-from ackwise.dialects.mew.talk import Now, Pause, Talking
+from ackwise.dialects.mew.talk import Now, Parse, Pause, Talking
 
 T = TypeVar("T")
 
@@ -36,6 +37,8 @@ class AsyncDriver:
                     answer = await self.broker.ask(wish)
                 elif isinstance(wish, Now):
                     answer = self.broker.now()
+                elif isinstance(wish, Parse):
+                    answer = await self.broker.in_thread(parse, wish.text)
                 elif isinstance(wish, Pause):
                     await sleep(wish.seconds)
                 else:

@@ -264,9 +264,11 @@ class Builder:
         return str(c[0]), c[1]
 
     def _attr_block(self, tree: Tree[Token], c: Children) -> _Values:
-        twice = next((name for name, _ in c if sum(1 for other, _ in c if other == name) > 1), None)
-        if twice is not None:
-            raise GraphError("parse_error", f"attribute '{twice}' is given twice", at=_at(tree))
+        names: set[str] = set()
+        for name, _ in c:
+            if name in names:
+                raise GraphError("parse_error", f"attribute '{name}' is given twice", at=_at(tree))
+            names.add(name)
         return _Values(c)
 
     def _spawn_item(self, tree: Tree[Token], c: Children) -> s.SpawnItem:

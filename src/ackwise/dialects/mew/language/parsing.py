@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -12,8 +12,8 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from ackwise.core.graph import syntax as s
-from ackwise.core.graph.faults import At, GraphError, not_supported
-from ackwise.dialects.mew.language import hints
+from ackwise.core.graph.faults import At, GraphError, not_supported, statement_limit
+from ackwise.dialects.mew.language import bounds, hints
 from ackwise.dialects.mew.language.building import Builder
 from ackwise.dialects.mew.language.skipping import Skipped, blank_skipped
 
@@ -22,11 +22,13 @@ _START = re.compile(
     r"(?im)^[ \t]*(?:ontology|type|node|edge|abstract|sealed|spawn|link|set|kill|unlink|match|inspect|begin|commit"
     r"|rollback|tick|watch|ack|nack|pause|resume|cancel|alter|\w+[ \t]*=[ \t]*watch)\b"
 )
-LONGEST = 8 << 20
 SHORT = 4 << 10
 """Texts up to this length are remembered."""
+BRIEF = 512
+"""Texts up to this length are parsed within milliseconds."""
+MOST_REMEMBERED = 1024
 DEEPEST = 150
-"""So far may an expression be nested."""
+"""How deeply an expression may be nested, chains such as `a + b + c` included."""
 
 
 class Parsed(msgspec.Struct):
@@ -36,6 +38,9 @@ class Parsed(msgspec.Struct):
     error: GraphError | None = None
     resume: int = 0
     skipped: list[Skipped] = []
+
+
+_remembered: dict[str, Parsed] = {}
 
 
 @cache
@@ -48,19 +53,27 @@ def _lark() -> Lark:
     return Lark(grammar(), parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
+def is_quick(text: str) -> bool:
+    """Whether an event loop may parse this text itself."""
+    return len(text) <= BRIEF or text in _remembered
+
+
 def parse(text: str) -> Parsed:
-    """Short texts are remembered: the same statements come again and again, with other parameters."""
-    return _remembered(text) if len(text) <= SHORT else _parse(text)
-
-
-@lru_cache(maxsize=1024)
-def _remembered(text: str) -> Parsed:
-    return _parse(text)
+    """Remembers short texts: the same statements come again and again, with other parameters."""
+    known = _remembered.get(text)
+    if known is None:
+        known = _parse(text)
+        if len(text) <= SHORT:
+            if len(_remembered) >= MOST_REMEMBERED:
+                _remembered.clear()
+            _remembered[text] = known
+    return known
 
 
 def _parse(text: str) -> Parsed:
-    if len(text) > LONGEST:
-        return Parsed([], GraphError("parse_error", f"the text is longer than {LONGEST} characters"), len(text))
+    limit = bounds.exceeded(text)
+    if limit is not None:
+        return Parsed([], limit, len(text))
     blanked, skipped = blank_skipped(text)
     trees, problem = _read(blanked)
     builder = Builder(text)
@@ -71,6 +84,9 @@ def _parse(text: str) -> Parsed:
         except GraphError as refusal:
             end = tree.meta.end_pos if not tree.meta.empty else len(text)
             return Parsed(statements, pointed(refusal, text), end, skipped)
+        except ValueError:  # Python reads no number of more than a few thousand digits
+            error = GraphError("parse_error", "a number has too many digits", at=_at(tree))
+            return Parsed(statements, pointed(error, text), len(text), skipped)
         except RecursionError:
             return Parsed(statements, _too_deep(), len(text), skipped)
     if problem is None:
@@ -83,7 +99,7 @@ def _parse(text: str) -> Parsed:
 
 
 def _too_deep() -> GraphError:
-    return GraphError("parse_error", "the statement is nested too deeply")
+    return statement_limit("nesting", bounds.MOST_NESTING)
 
 
 def _shallow(statement: s.Statement, at: At) -> s.Statement:
@@ -92,7 +108,7 @@ def _shallow(statement: s.Statement, at: At) -> s.Statement:
     while ahead:
         node, depth = ahead.pop()
         if depth > DEEPEST:
-            raise GraphError("parse_error", "the statement is nested too deeply", at=at)
+            raise statement_limit("nesting", DEEPEST, at)
         if isinstance(node, tuple):
             ahead += [(one, depth) for one in node if isinstance(one, tuple | msgspec.Struct)]
         else:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ackwise.core.graph.faults import At
 
-_QUIET = re.compile(r'"(?:[^"\\\n]|\\.)*"|--[^\n]*|/\*.*?\*/', re.DOTALL)
+_QUIET = re.compile(r'"(?:[^"\\\n]|\\.)*"|--[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _HEAD = re.compile(r"(?im)(?:^|[;{}])[ \t]*(constraint|rule|policy)[ \t]+([a-z_]\w*)")
 _NEXT = re.compile(
     r"(?im)^([ \t]*)(?:ontology|type|node|edge|abstract|sealed|constraint|rule|policy|spawn|link|set|kill|unlink|match"
@@ -27,15 +27,16 @@ def blank_skipped(text: str) -> tuple[str, list[Skipped]]:
         return text, []
     plain = _QUIET.sub(lambda found: _spaces(found[0]), text)
     skipped: list[Skipped] = []
+    kept: list[str] = []
     at = 0
     while found := _HEAD.search(plain, at):
         start = found.start(1)
         end = _end(plain, found.end(), start - plain.rfind("\n", 0, start) - 1)
         line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
         skipped.append(Skipped(found[1].lower(), found[2], (line, column)))
-        text = text[:start] + _spaces(text[start:end]) + text[end:]
+        kept += (text[at:start], _spaces(text[start:end]))
         at = end
-    return text, skipped
+    return "".join((*kept, text[at:])), skipped
 
 
 def _end(plain: str, at: int, indent: int) -> int:

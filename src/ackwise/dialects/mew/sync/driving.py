@@ -10,8 +10,9 @@ from ackwise.broker import Broker
 from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError
 from ackwise.core.queries import Query
+from ackwise.dialects.mew.language import parse
 from ackwise.dialects.mew.lines import Emit
-from ackwise.dialects.mew.talk import Now, Pause, Talking
+from ackwise.dialects.mew.talk import Now, Parse, Pause, Talking
 
 T = TypeVar("T")
 
@@ -37,6 +38,8 @@ class Driver:
                     answer = self.broker.ask(wish)
                 elif isinstance(wish, Now):
                     answer = self.broker.now()
+                elif isinstance(wish, Parse):
+                    answer = self.broker.in_thread(parse, wish.text)
                 elif isinstance(wish, Pause):
                     sleep(wish.seconds)
                 else:

@@ -1,0 +1,56 @@
+"""Budgets of statements: how long one may run, how many rows and bytes it may read, how much it may change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ackwise.core.errors import BadInput
+
+
+class StatementLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one statement may use. A call may lower these limits, never raise them."""
+
+    seconds: float = 5.0
+    rows: int = 100_000
+    bytes: int = 256 << 20
+    changes: int = 10_000
+
+    def check(self, where: str = "limits") -> StatementLimits:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not value > 0 or (name != "seconds" and not isinstance(value, int)):
+                raise BadInput(f"{where}.{name} must be a number above 0, not {value!r:.40}")
+        return self
+
+    def lowered(self, wanted: LowerLimits | None) -> StatementLimits:
+        """These limits, or the wanted ones where those are lower."""
+        if wanted is None:
+            return self
+        asked = {name: value for name in self.__struct_fields__ if (value := getattr(wanted, name)) is not None}
+        msgspec.structs.replace(self, **asked).check()
+        return msgspec.structs.replace(self, **{name: min(value, getattr(self, name)) for name, value in asked.items()})
+
+
+class LowerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The limits that a call asks for; None keeps the one in force."""
+
+    seconds: float | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    changes: int | None = None
+
+
+def lower_limits(given: Mapping[str, float] | None) -> LowerLimits | None:
+    """Limits as a caller of the Python interface names them."""
+    if given is None:
+        return None
+    try:
+        return msgspec.convert(dict(given), LowerLimits)
+    except msgspec.ValidationError as problem:
+        raise BadInput(f"limits: {problem}") from None
+
+
+DEFAULT_LIMITS = StatementLimits()

@@ -1,0 +1,143 @@
+"""Meters: count what a statement of the graph uses, and stop it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from ackwise.core.graph import faults
+from ackwise.core.graph.budget import DEFAULT_LIMITS, StatementLimits
+
+
+class Overrun(Exception):
+    """A statement used up a budget. No rule of the language may catch this: the command ends with it."""
+
+    def __init__(self, limit: str, value: float) -> None:
+        super().__init__(limit, value)
+        self.limit, self.value = limit, value
+
+    def told(self) -> faults.GraphError:
+        """The error that the caller gets."""
+        return faults.statement_limit(self.limit, self.value)
+
+
+class Cancelled(Overrun):
+    """The caller left, or the broker closes."""
+
+    def __init__(self) -> None:
+        super().__init__("cancelled", 0)
+
+    def told(self) -> faults.GraphError:
+        return faults.statement_cancelled()
+
+
+class Meter:
+    """Counts what one statement uses. `check` and `row` raise `Overrun` when that is too much."""
+
+    __slots__ = (
+        "_bytes",
+        "_interrupt",
+        "_lock",
+        "_made",
+        "_most_bytes",
+        "_most_rows",
+        "_rows",
+        "_seconds",
+        "cancelled",
+        "changes",
+        "deadline",
+        "limits",
+        "name",
+    )
+
+    def __init__(
+        self,
+        limits: StatementLimits = DEFAULT_LIMITS,
+        *,
+        seconds: float | None = None,
+        rows: int | None = None,
+        name: str = "seconds",
+    ) -> None:
+        """`seconds`, called `name` in errors, and `rows` count where they are fewer than the limits allow."""
+        self.limits, self.name = limits, "seconds"
+        self._seconds, self._most_rows, self._most_bytes = limits.seconds, limits.rows, limits.bytes
+        self.changes = limits.changes
+        if seconds is not None and seconds < limits.seconds:
+            self._seconds, self.name = seconds, name
+        if rows is not None and rows < limits.rows:
+            self._most_rows = rows
+        self.deadline = time.monotonic() + self._seconds
+        self.cancelled = False
+        self._rows = self._bytes = self._made = 0
+        self._lock = threading.Lock()
+        self._interrupt: Callable[[], None] | None = None
+
+    def begin(self) -> None:
+        """Count the seconds from now on: what was before, the statement waited."""
+        if self.cancelled:
+            raise Cancelled
+        self.deadline = time.monotonic() + self._seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()
+
+    def is_over(self) -> bool:
+        """Whether the statement has to stop now. SQLite asks this while it works."""
+        return self.cancelled or time.monotonic() >= self.deadline
+
+    def check(self) -> None:
+        if self.cancelled or time.monotonic() >= self.deadline:
+            self.expire()
+
+    def expire(self) -> NoReturn:
+        """Raise: the time is up, or the caller left."""
+        raise Cancelled if self.cancelled else Overrun(self.name, self._seconds)
+
+    def row(self, row: tuple[Any, ...]) -> None:
+        """Count a row that the database returned."""
+        self._rows += 1
+        size = 0
+        for value in row:
+            if type(value) is str:
+                size += len(value) if value.isascii() else len(value.encode())
+            else:
+                size += 8
+        self._bytes += size
+        if self._rows > self._most_rows:
+            raise Overrun("rows", self._most_rows)
+        if self._bytes > self._most_bytes:
+            raise Overrun("bytes", self._most_bytes)
+
+    def made(self, values: list[Any]) -> None:
+        """Count a row of the answer: expressions may make it longer than what the database returned."""
+        for value in values:
+            if type(value) is str:
+                self._made += len(value)
+        if self._made > self._most_bytes:
+            raise Overrun("bytes", self._most_bytes)
+
+    # cancelling
+
+    def cancel(self) -> None:
+        """Stop the statement, from any thread. This may wait for the database."""
+        self.cancelled = True
+        with self._lock:
+            if self._interrupt is not None:
+                self._interrupt()
+
+    @contextmanager
+    def interruptible(self, interrupt: Callable[[], None]) -> Iterator[None]:
+        """While the block runs, `cancel` calls `interrupt`."""
+        with self._lock:
+            self._interrupt = interrupt
+        try:
+            self.check()
+            yield
+        finally:
+            with self._lock:
+                self._interrupt = None

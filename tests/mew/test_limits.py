@@ -1,0 +1,332 @@
+"""Budgets of statements: each limit, what it leaves behind, and matching beside the writer."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from ackwise.core.errors import BadInput
+from ackwise.core.graph.budget import LowerLimits, StatementLimits
+from ackwise.core.graph.commands import FindGraph
+from ackwise.core.graph.faults import statement_limit
+from ackwise.core.queries import Query
+from ackwise.dialects.http import status_of
+from ackwise.mew import AsyncSession, MewError, Session
+from ackwise.store.clock import ManualClock
+from ackwise.store.graph import prematch, running
+from ackwise.store.meter import Cancelled
+from tests.mew.prompt import Prompt
+from tests.server.running import Running
+
+GRAPH = 'node T { n: Int = 0, s: String = "abc" } node U { n: Int = 0 } edge e(t: T, u: U) '
+FOR_EVER = "MATCH a: T, b: T, c: T, d: T, f: T, g: T, h: T, i: T RETURN COUNT(a)"
+"""A count that takes minutes."""
+NODES = 16
+
+
+def fill(session: Session, nodes: int) -> None:
+    for begin in range(0, nodes, 250):
+        session.run(", ".join(["SPAWN t: T"] * min(250, nodes - begin)))
+
+
+@pytest.fixture
+def few(session: Session) -> Session:
+    """A few nodes of one type."""
+    session.run(GRAPH)
+    fill(session, NODES)
+    return session
+
+
+def limited(few: Session, **limits: float) -> Session:
+    """Another session on the same store, with lower limits."""
+    few._limits = limits
+    return few.another()
+
+
+def refused(session: Session, text: str, limit: str, value: float) -> None:
+    with pytest.raises(MewError) as caught:
+        session.run(text)
+    assert (caught.value.word, caught.value.name) == ("statement_limit", "STATEMENT_LIMIT")
+    assert f"(limit {limit}: {value})" in caught.value.message
+
+
+def numbers(session: Session) -> list[int]:
+    return sorted(row["t.n"] for row in session.query("MATCH t: T RETURN t.n"))
+
+
+# limits
+
+
+ABOVE: list[tuple[str, str, float]] = [
+    ("MATCH t: T RETURN t.n", "rows", NODES - 1),
+    ("MATCH t: T RETURN SUM(t.n)", "rows", NODES - 1),
+    ("MATCH a: T, b: T RETURN COUNT(a.n)", "rows", NODES**2 - 1),
+    ("MATCH t: T RETURN t", "bytes", 500),
+    ('MATCH t: T WHERE t.n = 0 RETURN replace(t.s, "a", "' + "x" * 1000 + '") AS long', "bytes", 8_000),
+    (FOR_EVER, "seconds", 0.2),
+    ("MATCH a: T, b: T, c: T, d: T SET a.n = 1", "rows", 2000),
+    ("MATCH t: T SET t.n = 1", "changes", NODES - 1),
+    ("MATCH t: T KILL t", "changes", NODES - 1),
+    ("SPAWN a: T, SPAWN b: T, SPAWN c: T", "changes", 2),
+]
+
+
+def test_statement_above_a_limit_changes_nothing(few: Session) -> None:
+    for text, limit, value in ABOVE:
+        refused(limited(few, **{limit: value}), text, limit, value)
+    assert numbers(few) == [0] * NODES
+
+
+def test_statement_at_its_limits_works(few: Session) -> None:
+    exact = limited(few, rows=NODES, changes=NODES)
+    assert exact.run("MATCH t: T SET t.n = 1")[-1].done.modified == NODES
+    assert len(exact.query("MATCH t: T RETURN t.n")) == NODES
+    # An entity that changes twice counts once.
+    assert exact.run("MATCH t: T SET t.n = 2 SET t.n = 3")[-1].done.modified == 2 * NODES
+
+
+def test_call_lowers_limits_but_never_raises_them() -> None:
+    limits = StatementLimits(rows=10)
+    assert limits.lowered(LowerLimits(rows=5, seconds=100)) == StatementLimits(rows=5)
+    assert limits.lowered(LowerLimits(rows=50)) == limits
+    for wrong in (LowerLimits(rows=0), LowerLimits(seconds=-1), LowerLimits(bytes=0)):
+        with pytest.raises(BadInput, match="above 0"):
+            limits.lowered(wrong)
+    with pytest.raises(BadInput, match="limits"):
+        Session("sqlite:///nowhere.db", limits={"colour": 1})
+
+
+def test_more_than_10000_entities_are_refused(lite: Prompt) -> None:
+    lite.ok(GRAPH)
+    fill(lite.session, 10_001)
+    refused(lite.session, "MATCH t: T SET t.n = 1", "changes", 10_000)
+    assert lite.rows("MATCH t: T WHERE t.n = 1 RETURN COUNT(t)") == [[0]]
+    lite.refused("MATCH a: T, b: T RETURN a.n", "statement_limit", "(limit rows: 100000)")
+
+
+def test_string_that_grows_without_bound_is_refused(lite: Prompt) -> None:
+    lite.ok(GRAPH + "SPAWN t: T")
+    grown = '"aaaaaaaaaa"'
+    for _ in range(9):
+        grown = f'replace({grown}, "a", "aaaaaaaaaa")'
+    lite.refused(f"MATCH t: T RETURN {grown}", "statement_limit", "16777216")
+    lite.refused("MATCH t: T RETURN $s ++ $s", "statement_limit", "16777216", s="a" * (9 << 20))
+
+
+def test_writer_is_held_for_a_moment_only(few: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "WRITER_SECONDS", 0.0)
+    refused(few, "MATCH t: T SET t.n = 1", "writer", 0.0)
+    refused(few, "BEGIN SPAWN t: T COMMIT", "writer", 0.0)
+    monkeypatch.undo()
+    few.run("ROLLBACK")
+    assert numbers(few) == [0] * NODES
+
+
+def test_watch_of_a_large_join_is_within_the_limits(few: Session) -> None:
+    """What a change means for a watch belongs to the statement that changes."""
+    other = limited(few, rows=200)
+    few.run("w = WATCH a: T, b: T, c: T [initial: none] RETURN a.n")
+    refused(other, "SPAWN t: T", "rows", 200)
+    few.run("CANCEL WATCH #w")
+    other.run("SPAWN t: T")
+    assert len(numbers(few)) == NODES + 1
+
+
+def test_transaction_matches_within_the_turn(few: Session) -> None:
+    other = limited(few, rows=2000)
+    with pytest.raises(MewError) as caught:
+        other.run("BEGIN SPAWN t: T MATCH a: T, b: T, c: T SET a.n = 1 COMMIT")
+    assert caught.value.word == "statement_limit"
+    other.run("ROLLBACK")
+    assert numbers(few) == [0] * NODES
+    other.run("BEGIN SPAWN t: T MATCH a: T SET a.n = 1 COMMIT")
+    assert numbers(few) == [1] * (NODES + 1)
+
+
+# matching beside the writer
+
+
+@pytest.fixture
+def beside(few: Session, monkeypatch: pytest.MonkeyPatch) -> Session:
+    """Every pattern with more than one match goes to a reader."""
+    monkeypatch.setattr(prematch, "TURN_ROWS", 1)
+    return few
+
+
+def meddle(session: Session, between: list[Callable[[], object]]) -> list[Query]:
+    """After each search of a reader the next of `between` is called, before the turn sees what was found."""
+    desk: Any = session._opened()
+    ask = desk.broker.ask
+    asked: list[Query] = []
+
+    def meddling(query: Query) -> Any:
+        answer = ask(query)
+        if isinstance(query, FindGraph):
+            asked.append(query)
+            if between:
+                between.pop(0)()
+        return answer
+
+    desk.broker.ask = meddling
+    return asked
+
+
+def test_write_matched_by_a_reader_changes_all(beside: Session) -> None:
+    asked = meddle(beside, [])
+    for number, text in enumerate(
+        (
+            "MATCH t: T SET t.n = t.n + 1",
+            "SET { MATCH t: T RETURN t } { n = 2 }",
+            "MATCH t: T WHERE not exists(e(t, u)) SET t.n = 3",
+            "MATCH t: T, x: T WHERE x.id = t.id SET x.n = 4",
+        )
+    ):
+        assert beside.run(text)[-1].done.modified == NODES
+        assert len(asked) == number + 1
+        assert numbers(beside) == [number + 1] * NODES
+    asked.clear()
+    beside.run("SPAWN u: U")
+    for text in ("MATCH t: T LINK e(t, #u)", "UNLINK { MATCH e(t, u) AS x RETURN x }", "MATCH t: T LINK e(t, #u)"):
+        beside.run(text)
+    beside.run("KILL { MATCH e(t, u) RETURN t }")
+    assert len(asked) == 4
+    assert beside.query("MATCH t: T RETURN COUNT(t) AS n") == [{"n": 0}]
+
+
+def test_small_match_stays_within_the_turn(few: Session) -> None:
+    asked = meddle(few, [])
+    few.run('MATCH t: T SET t.s = "x"')
+    assert asked == []
+
+
+def test_entities_changed_meanwhile_are_matched_again(beside: Session) -> None:
+    """A change of a found entity, or of what exists() looks at, is noticed."""
+    ids = [row["t.id"] for row in beside.query("MATCH t: T RETURN t.id")]
+    other = beside.another()
+    changes = ("SET #t.n = 7", "KILL #t", "SPAWN u: U LINK e(#t, #u)", "node Another {}")
+    between: list[Callable[[], object]] = []
+    asked = meddle(beside, between)
+    for number, change in enumerate(changes):
+        text = change.replace("#t", f'#"{ids[number]}"')
+        between.append(partial(other.run, text))
+        beside.run(f"MATCH t: T WHERE t.n < 5 and not exists(e(t, u)) SET t.n = {number}")
+        assert len(asked) == 2 * (number + 1)
+    assert numbers(beside) == sorted([7, 1, *[3] * (NODES - 3)])
+
+
+def test_entities_changed_twice_are_a_conflict(beside: Session) -> None:
+    found = beside.query("INSPECT #t RETURN id")[0]["id"]
+    other = beside.another()
+
+    def change() -> None:
+        other.run(f'SET #"{found}" {{ s = "changed" }}')
+
+    meddle(beside, [change, change])
+    with pytest.raises(MewError) as caught:
+        beside.run("MATCH t: T SET t.n = 1")
+    assert (caught.value.word, caught.value.name) == ("conflict", "CONFLICT")
+    assert numbers(beside) == [0] * NODES
+    beside.run("MATCH t: T SET t.n = 1")
+    assert numbers(beside) == [1] * NODES
+
+
+def test_match_that_appears_meanwhile_is_left_out(beside: Session) -> None:
+    """The statement sees the graph as its reader saw it: decision 8."""
+    other = beside.another()
+    asked = meddle(beside, [lambda: other.run("SPAWN t: T { n = -5 }")])
+    beside.run("MATCH t: T SET t.n = 1")
+    assert len(asked) == 1
+    assert numbers(beside) == [-5, *[1] * NODES]
+
+
+# callers that leave
+
+
+def watch_ends(store: Any) -> tuple[threading.Event, threading.Event, list[BaseException]]:
+    """Tells when a long query of the store begins, when it ends, and how."""
+    begun, ended, problems = threading.Event(), threading.Event(), []
+    ask = store.ask_graph
+
+    def noted(query: Query, meter: Any, *, long: bool) -> Any:
+        if not long:
+            return ask(query, meter, long=long)
+        begun.set()
+        try:
+            return ask(query, meter, long=long)
+        except BaseException as problem:
+            problems.append(problem)
+            raise
+        finally:
+            ended.set()
+
+    store.ask_graph = noted
+    return begun, ended, problems
+
+
+@pytest.mark.parametrize(
+    "text", [FOR_EVER, FOR_EVER.replace("RETURN COUNT(a)", "WHERE a.n + b.n + c.n + d.n > 5 SET a.n = 1")], ids=range(2)
+)
+def test_cancelled_caller_stops_its_statement(graph_url: str, text: str) -> None:
+    async def scene() -> list[BaseException]:
+        async with AsyncSession(graph_url) as session:
+            await session.run(GRAPH + ", ".join(["SPAWN t: T"] * NODES))
+            desk: Any = await session._opened()
+            begun, ended, problems = watch_ends(desk.broker.store)
+            task = asyncio.create_task(session.run(text))
+            await asyncio.to_thread(begun.wait, 30)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await asyncio.to_thread(ended.wait, 30)
+            await session.run("SPAWN t: T")
+            return problems
+
+    problems = asyncio.run(scene())
+    assert [type(problem) for problem in problems] == [Cancelled]
+
+
+@pytest.fixture
+def server(graph_url: str, clock: ManualClock) -> Iterator[Running]:
+    with Running(graph_url, clock, statement=StatementLimits(rows=50, seconds=300)) as running:
+        with Session(running.url) as session:
+            session.run(GRAPH + ", ".join(["SPAWN t: T"] * NODES))
+        yield running
+
+
+def test_client_that_hangs_up_stops_its_statement(server: Running) -> None:
+    begun, ended, problems = watch_ends(server.server._served.broker().store)
+    body = msgspec.json.encode({"text": FOR_EVER})
+    with socket.create_connection(server.address) as sock:
+        sock.sendall(b"POST /mew HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        assert begun.wait(30)
+    assert ended.wait(30)
+    assert [type(problem) for problem in problems] == [Cancelled]
+
+
+def test_server_says_its_limits_and_a_call_lowers_them(server: Running) -> None:
+    with httpx2.Client(base_url=server.url, timeout=30) as http:
+
+        def code(limits: dict[str, float] | None, text: str = "MATCH t: T RETURN t.n") -> str:
+            line = http.post("/mew", json={"text": text, "limits": limits}).raise_for_status().json()["lines"][0]
+            assert line.get("code") in (None, "statement_limit")
+            return str(line.get("message"))
+
+        assert code(None) == "None"
+        assert "(limit rows: 15)" in code({"rows": 15})
+        assert "(limit rows: 50)" in code({"rows": 1000}, "MATCH a: T, b: T RETURN a.n")
+        assert http.post("/mew", json={"text": "TICK", "limits": {"rows": 0}}).status_code == 400
+        assert http.post("/mew", json={"text": "TICK", "limits": {"rose": 1}}).status_code == 400
+    with Session(server.url, limits={"rows": 3}) as session:
+        refused(session, "MATCH t: T RETURN t.n", "rows", 3)
+
+
+def test_statement_limit_is_422_on_native_routes() -> None:
+    assert status_of(statement_limit("rows", 1)) == 422
