@@ -1,8 +1,9 @@
 """Kill brokers under load, take the power away, cut connections; then hold the stores to what was answered.
+Attack servers while their disks, databases and processes fail; then account for every message.
 Kill the drivers and workers of a Spark pipeline; then account for every record.
 
 Usage: python -m tests.faults --seed 1 --kills 250 [--sqlite 200 --postgres 50] [--power 600] [--cuts 60]
-                              [--spark 5 --messages 100000] [--only broker|spark]
+                              [--hostile 12] [--spark 5 --messages 100000] [--only broker|hostile|spark]
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rich.table import Table
 
 from tests.faults.campaign import ROOT, Campaign, Tally
 from tests.faults.cutting import cut_connections
+from tests.faults.hostile import campaign as hostile
 from tests.faults.ledger import Life
 from tests.faults.losing import Recording
 from tests.faults.postgres import PostgresFaults, own_server
@@ -78,6 +80,16 @@ def connection_cuts(seed: int, count: int) -> tuple[int, list[str]]:
         return count, cut_connections(server.url(), server.pgdata, seed, count)
 
 
+def hostile_clients(seed: int, faults: int) -> tuple[dict[str, Tally], str]:
+    """Two servers on each store, under attack while things fail."""
+    tallies, remarks = {}, []
+    for name, live in (("hostile, SQLite", hostile.on_sqlite), ("hostile, PostgreSQL", hostile.on_postgres)):
+        with tempfile.TemporaryDirectory(prefix="ackwise-faults-") as folder, _console.status(name):
+            tallies[name], notes = live(seed, faults, Path(folder))
+        remarks += [f"{name}: {note}" for note in notes]
+    return tallies, "\n".join(remarks)
+
+
 def pipeline_kills(seed: int, kills: int, messages: int) -> dict[str, Tally]:
     # Imported when asked for: whoever kills brokers need not load Spark.
     from tests.faults.spark.everywhere import kill_everywhere
@@ -96,21 +108,25 @@ def main() -> int:
     parser.add_argument("--cuts", type=int, default=60, help="connections cut in the middle")
     parser.add_argument("--spark", type=int, help="drivers killed per store; a fiftieth of the kills, at least 3")
     parser.add_argument("--messages", type=int, default=100_000, help="records of each pipeline")
-    parser.add_argument("--only", choices=("broker", "spark"), help="one half of it")
+    parser.add_argument("--hostile", type=int, default=12, help="faults of servers under attack, on each store")
+    parser.add_argument("--only", choices=("broker", "hostile", "spark"), help="one part of it")
     options = parser.parse_args()
     started = time.monotonic()
-    brokers = {} if options.only == "spark" else broker_kills(options)
+    brokers = broker_kills(options) if options.only in (None, "broker") else {}
     pipelines: dict[str, Tally] = {}
-    if options.only != "broker":
+    remark = ""
+    if options.only in (None, "hostile"):
+        attacked, remark = hostile_clients(options.seed, options.hostile)
+        brokers |= attacked
+    if options.only in (None, "spark"):
         kills = max(3, options.kills // 50) if options.spark is None else options.spark
         pipelines = pipeline_kills(options.seed, kills, options.messages)
     other = Tally()
-    remark = ""
-    if options.only != "spark":
+    if options.only in (None, "broker"):
         moments, problems = power_losses(options.seed, options.power)
         cuts, more = connection_cuts(options.seed, options.cuts)
         other.violations = problems + more
-        remark = f"power lost at {moments} moments, {cuts} connections cut: {len(other.violations)} violations"
+        remark += f"\npower lost at {moments} moments, {cuts} connections cut: {len(other.violations)} violations"
     return report(brokers, pipelines, other, remark, time.monotonic() - started)
 
 
@@ -133,7 +149,7 @@ def report(brokers: dict[str, Tally], pipelines: dict[str, Tally], other: Tally,
     console = Console()
     console.print(table)
     if remark:
-        console.print(remark)
+        console.print(remark.strip(), markup=False)
     for violation in total.violations[:50]:
         console.print(f"VIOLATION {violation}", markup=False)
     if total.idle:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -203,6 +204,20 @@ def test_client_that_leaves_a_large_answer_loses_nothing(tight: Running) -> None
         ("000", 0, tries + 1),
         ("001", 0, tries + 1),
     ]
+
+
+def test_client_that_resets_at_the_first_byte_loses_nothing(tmp_path: Path) -> None:
+    """The write that follows the head fails at once, before the socket is full. It takes two processes to see this."""
+    store = f"sqlite:///{tmp_path}/q.db"
+    fill(store, 24, MIB)
+    with ServerProcess(store) as server, ackwise.connect(server.url) as queue:
+        for _ in range(20):
+            with socket.create_connection(server.address, PATIENCE) as thief:
+                thief.sendall(request("GET", "/api/v1/pop/queue/big?batch=100"))
+                thief.recv(1)
+                thief.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        until(lambda: not queue.leases())
+        assert {delivery.failures for delivery in queue.claim("big", max=100)} == {0}
 
 
 @pytest.mark.parametrize("headers", [(), ("connection: close",)], ids=["keep-alive", "close"])

@@ -84,6 +84,8 @@ class Exchange:
         if answer.status != 204 and len(answer.body) > LARGE:
             # Not copied: it may be most of the memory that answers have.
             connection.transport.write(answer.body)
+        # A write that fails closes the transport at once: the client hung up between our last look and now.
+        self._refused = self.gone
         if not cycle.keep_alive:
             connection.transport.close()
         cycle.on_response()

@@ -1,0 +1,145 @@
+"""Honest producers and consumers, and their account: what became of every single message."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+
+import ackwise
+from ackwise.client.breaking import Resilience
+from ackwise.client.sync import Connection
+from ackwise.core.errors import AckwiseError, LeaseLost
+
+QUEUE, GROUP, LEASE = "work", "honest", 4.0
+RESILIENCE = Resilience(pauses=(0.1, 0.3, 1.0, 2.0), failures=50, rest=1.0)
+
+
+class Account:
+    """What was answered, by transaction id. Everything here is known to a client, nothing is read from the store."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.pushed: set[str] = set()
+        self.offered: set[str] = set()
+        self.acked: dict[str, float] = {}
+        self.uncertain: set[str] = set()
+        """Messages whose ack got no answer."""
+        self.seen: Counter[str] = Counter()
+        self.lost_claims = 0
+        """Claims whose answer did not arrive, though they were repeated under their keys."""
+        self.violations: list[str] = []
+        self.answered = 0
+
+    def receive(self, transaction_id: str, failures: int, asked_at: float) -> None:
+        with self.lock:
+            acked_at = self.acked.get(transaction_id)
+            if acked_at is not None and acked_at < asked_at:
+                self.violations.append(f"{transaction_id} was delivered after its ack was answered")
+            if transaction_id not in self.offered:
+                self.violations.append(f"{transaction_id} was delivered and never pushed")
+            known = self.seen[transaction_id] + self.lost_claims
+            if failures > known:
+                self.violations.append(f"{transaction_id} has {failures} failures after {known} deliveries")
+            self.seen[transaction_id] += 1
+
+    def ack(self, transaction_id: str, verdict: str | None) -> None:
+        with self.lock:
+            self.answered += 1
+            if verdict is None:
+                self.uncertain.add(transaction_id)
+            elif verdict == "acked":
+                if transaction_id in self.acked:
+                    self.violations.append(f"{transaction_id} was acked twice")
+                self.acked[transaction_id] = time.monotonic()
+
+
+class Workers:
+    """Threads that push and consume through both servers until they are stopped."""
+
+    def __init__(self, urls: list[str], account: Account, seed: int, *, producers: int = 2, consumers: int = 3) -> None:
+        self._urls, self._account = urls, account
+        self._over = threading.Event()
+        self._crowd = [threading.Thread(target=self._produce, args=(seed + n,), daemon=True) for n in range(producers)]
+        self._crowd += [threading.Thread(target=self._consume, args=(seed - n,), daemon=True) for n in range(consumers)]
+        for thread in self._crowd:
+            thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        for thread in self._crowd:
+            thread.join(120)
+            if thread.is_alive():
+                self._account.violations.append("a client hangs")
+
+    def _connect(self, dice: random.Random) -> Connection | None:
+        while not self._over.is_set():
+            try:
+                return ackwise.connect(dice.sample(self._urls, len(self._urls)), resilience=RESILIENCE)
+            except AckwiseError:
+                self._over.wait(0.1)
+        return None
+
+    def _produce(self, seed: int) -> None:
+        dice = random.Random(seed)
+        queue = self._connect(dice)
+        number = 0
+        while queue is not None and not self._over.is_set():
+            names = [f"{seed}-{number + n}" for n in range(dice.randrange(1, 30))]
+            number += len(names)
+            with self._account.lock:
+                self._account.offered.update(names)
+            items = [
+                ackwise.Item(payload={"id": name}, transaction_id=name, partition=dice.choice("abcd")) for name in names
+            ]
+            try:
+                queue.push_many(QUEUE, items)
+            except AckwiseError:
+                self._over.wait(0.05)  # it may or may not be there: only what was answered is held to account
+            else:
+                with self._account.lock:
+                    self._account.pushed.update(names)
+                    self._account.answered += 1
+            self._over.wait(0.01)
+        if queue is not None:
+            queue.close()
+
+    def _consume(self, seed: int) -> None:
+        dice = random.Random(seed)
+        queue = self._connect(dice)
+        while queue is not None and not self._over.is_set():
+            consume_once(queue, self._account, dice)
+        if queue is not None:
+            queue.close()
+
+
+def consume_once(queue: Connection, account: Account, dice: random.Random, *, acks: bool = False) -> int:
+    """Claim a batch and settle it: mostly acks, some failures and releases, some silence. How much was claimed."""
+    asked_at = time.monotonic()
+    try:
+        batch = queue.claim(QUEUE, group=GROUP, max=20, lease=LEASE, wait=0.2)
+    except AckwiseError:
+        with account.lock:
+            account.lost_claims += 1
+        time.sleep(0.02)
+        return 0
+    for delivery in batch:
+        account.receive(delivery.transaction_id, delivery.failures, asked_at)
+    for delivery in batch:
+        roll = 1.0 if acks else dice.random()
+        if roll < 0.01:
+            continue  # left to expire
+        try:
+            if roll < 0.05:
+                delivery.retry(delay=0.05, error="not now")
+            elif roll < 0.08:
+                delivery.release()
+            else:
+                account.ack(delivery.transaction_id, delivery.ack().value)
+        except LeaseLost:
+            continue
+        except AckwiseError:
+            if roll >= 0.08:
+                account.ack(delivery.transaction_id, None)
+    return len(batch)
