@@ -42,9 +42,10 @@ from ackwise.store.graph.handing import Handing
 from ackwise.store.graph.matching import Wanted
 from ackwise.store.graph.mutating import Mutator
 from ackwise.store.graph.reading import Reader
+from ackwise.store.graph.standing import Standing
 from ackwise.store.graph.tracking import Difference, Tracker
 from ackwise.store.graph.writing import Graph
-from ackwise.store.meter import Meter, Overrun
+from ackwise.store.meter import WRITER_SECONDS, Meter, Overrun
 from ackwise.store.session import Session
 from ackwise.store.turn.context import Turn, lease_from
 
@@ -52,8 +53,6 @@ ORPHANED_AFTER = 60 * MICROS
 EVENTS_KEPT_FOR = 7 * 24 * 3600 * MICROS
 """Of a watch that was cancelled; its node stays."""
 _AT_ONCE = 200
-WRITER_SECONDS = 0.25
-"""One command holds the writer at most this long."""
 FIRST_SECONDS = 0.05
 """As long may one SQL statement take in a turn, while a pattern may still be left to a reader."""
 TURN_SECONDS = 0.02
@@ -184,14 +183,22 @@ def _show(graph: Graph, shown: list[Difference]) -> None:
 
 def _spread(graph: Graph, news: list[Difference]) -> None:
     """A watch may be cancelled for its full buffer, which is news again, for those who watch watches."""
-    while news:
+    lost = _lost(graph)
+    while news or lost:
         graph.trackers = [Tracker(graph, graph.watches.committed), Tracker(graph, graph.watches.immediate)]
+        for watch in lost:
+            watching.lose(graph, watch)
         for found in news:
             if found.watch.pool:
                 pools.reconcile(graph, found)
             else:
                 _tell(graph, found)
         news = [one for tracker in graph.trackers for one in tracker.differences()]
+        lost = _lost(graph)
+
+
+def _lost(graph: Graph) -> list[Standing]:
+    return [watch for tracker in graph.trackers for watch in tracker.lost.values()]
 
 
 def _tell(graph: Graph, found: Difference) -> None:

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from ackwise.core.graph.ontology import Ontology
-from ackwise.core.graph.patterns import Plan, beside, bounds, plan
+from ackwise.core.graph.patterns import Plan, beside, bounds, exists_in, plan
 from ackwise.core.graph.values import Entity
 from ackwise.core.graph.watching import WatchSpec
 from ackwise.store.graph.reading import Reader
@@ -38,6 +38,11 @@ class Standing(msgspec.Struct, eq=False):
     pool: bool = False
     alone: bool = False
     """One node and nothing else: a change is judged without asking the database for the match."""
+
+    @property
+    def simple(self) -> bool:
+        """Whether a change means one match at most."""
+        return self.alone and next(exists_in(self.spec.condition), None) is None
 
     @property
     def name(self) -> Name:
