@@ -31,10 +31,9 @@ from ackwise.core.graph.commands import (
 )
 from ackwise.core.graph.faults import GraphError, MatchFirst, Postponed
 from ackwise.core.graph.ontology import FIRST_USER_TYPE, Ontology
-from ackwise.core.graph.patterns import check_names, exists_in, plan
+from ackwise.core.graph.patterns import check_names, plan
 from ackwise.core.graph.projecting import count_asked, limit_of, plain, project
 from ackwise.core.graph.values import Entity
-from ackwise.core.graph.watching import WatchSpec
 from ackwise.core.limits import MICROS
 from ackwise.store.graph import events, matching, pools, prematch, settling, standing, watching
 from ackwise.store.graph.events import WatchRow, watch_from
@@ -398,7 +397,7 @@ def fetch(turn: Turn, command: FetchGraph) -> Fetched:
         rows = [row for row in rows if row.no == one.no]
         if not rows:
             raise faults.watch_not_found(command.watch.shown, command.watch.at, cannot="fetch from")
-    if not any(row.pool is not None and row.status == "active" and _joins(row.spec) for row in rows):
+    if not any(row.pool is not None and row.status == "active" and _joins(graph, row.pool) for row in rows):
         return _fetched(graph, command, rows)
     turn.savepoint(WRITER_SECONDS)
     graph.meter = Meter(seconds=WRITER_SECONDS, name="writer")
@@ -415,9 +414,10 @@ def fetch(turn: Turn, command: FetchGraph) -> Fetched:
     return fetched
 
 
-def _joins(spec: WatchSpec) -> bool:
+def _joins(graph: Graph, pool: int) -> bool:
     """Whether looking for a match may take long: the pattern is more than one node."""
-    return len(spec.pattern) > 1 or next(exists_in(spec.condition), None) is not None
+    known = pools.pool_of(graph, pool)
+    return known is not None and not known.simple
 
 
 def _fetched(graph: Graph, command: FetchGraph, rows: list[WatchRow]) -> Fetched:

@@ -38,11 +38,8 @@ class Standing(msgspec.Struct, eq=False):
     pool: bool = False
     alone: bool = False
     """One node and nothing else: a change is judged without asking the database for the match."""
-
-    @property
-    def simple(self) -> bool:
-        """Whether a change means one match at most."""
-        return self.alone and next(exists_in(self.spec.condition), None) is None
+    simple: bool = False
+    """One node, and no exists(): a change means one match at most."""
 
     @property
     def name(self) -> Name:
@@ -51,7 +48,8 @@ class Standing(msgspec.Struct, eq=False):
 
 def standing(no: int, spec: WatchSpec, ontology: Ontology, *, pool: bool = False) -> Standing:
     found = plan(spec.pattern, ontology)
-    return Standing(no, spec, found, pool, len(found.nodes) == 1 and not found.edges)
+    alone = len(found.nodes) == 1 and not found.edges
+    return Standing(no, spec, found, pool, alone, alone and next(exists_in(spec.condition), None) is None)
 
 
 class Look(msgspec.Struct, frozen=True, eq=False):

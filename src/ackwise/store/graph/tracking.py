@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +20,7 @@ from ackwise.store.meter import WRITER_SECONDS, Meter, Overrun
 if TYPE_CHECKING:
     from ackwise.store.graph.writing import Graph
 
+_PLAIN = nullcontext()
 Key = tuple[int, ...]
 Found = dict[Key, Any]
 
@@ -55,14 +56,14 @@ class Tracker:
         self.lost: dict[Name, Standing] = {}
         """Watches for which a change means too much; they do not know what became of their matches."""
 
-    @contextmanager
-    def _asking(self, watch: Standing) -> Iterator[None]:
+    def _asking(self, watch: Standing) -> AbstractContextManager[None]:
         """Look for matches of a watch. A statement that exceeds its budget here is refused. What time does, or the end
         of a connection, cannot be refused: then the watch is lost."""
+        return self._losing(watch) if self._graph.unasked and not watch.simple else _PLAIN
+
+    @contextmanager
+    def _losing(self, watch: Standing) -> Iterator[None]:
         graph = self._graph
-        if not graph.unasked or watch.simple:
-            yield
-            return
         meter, graph.meter = graph.meter, Meter(seconds=WRITER_SECONDS, name="writer")
         graph.session.savepoint(WRITER_SECONDS)
         try:
