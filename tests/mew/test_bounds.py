@@ -70,6 +70,16 @@ def test_hostile_text_parses_in_linear_time(text: str) -> None:
     assert time.perf_counter() - started < 3.0
 
 
+def test_portions_of_a_long_file_are_within_the_bounds() -> None:
+    text = 'SPAWN a: A { s = "; {" } -- a; b\n; /* ; */\n' * 4_000
+    found = bounds.portions(text)
+    assert "".join(found) == text
+    assert len(found) > 3
+    assert [bounds.exceeded(portion) for portion in found] == [None] * len(found)
+    assert sum(len(parse(portion).statements) for portion in found) == 4_000
+    assert bounds.portions("TICK; TICK") == ["TICK; TICK"]
+
+
 def test_number_with_many_digits_is_a_parse_error() -> None:
     error = parse("TICK " + "9" * 5000).error
     assert error is not None

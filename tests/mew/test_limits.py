@@ -21,7 +21,7 @@ from ackwise.core.queries import Query
 from ackwise.dialects.http import status_of
 from ackwise.mew import AsyncSession, MewError, Session
 from ackwise.store.clock import ManualClock
-from ackwise.store.graph import prematch, running
+from ackwise.store.graph import prematch, running, tracking
 from ackwise.store.meter import Cancelled
 from tests.mew.prompt import Prompt
 from tests.server.running import Running
@@ -138,6 +138,24 @@ def test_watch_of_a_large_join_is_within_the_limits(few: Session) -> None:
     few.run("CANCEL WATCH #w")
     other.run("SPAWN t: T")
     assert len(numbers(few)) == NODES + 1
+
+
+def test_watch_too_large_for_an_expiry_is_cancelled(
+    prompt: Prompt, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An expiry cannot be refused. The consumer's pool, also a join, is looked through again."""
+    prompt.ok(GRAPH + "SPAWN t: T SPAWN u: U LINK e(#t, #u)")
+    prompt.ok("w = WATCH a: T, b: T [initial: none] RETURN a.n")
+    prompt.ok("c = WATCH t: T, e(t, u) [mode: consume, max_redeliveries: 1, ack_timeout: 10s] RETURN t.n")
+    assert len(prompt.consumed) == 1
+    monkeypatch.setattr(tracking, "WRITER_SECONDS", 0.0)
+    lines = prompt.advance(11)
+    monkeypatch.undo()
+    assert [line["code"] for line in lines if line.get("watch") == "#w"] == ["statement_limit"]
+    assert prompt.rows("MATCH t: T RETURN COUNT(t)") == [[0]]
+    prompt.refused("PAUSE WATCH #w", "E8002")
+    prompt.ok("SPAWN t: T LINK e(#t, #u)")
+    assert len(prompt.consumed) == 1
 
 
 def test_transaction_matches_within_the_turn(few: Session) -> None:

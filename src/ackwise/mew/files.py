@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from ackwise.core.graph.faults import GraphError
+from ackwise.dialects.mew.language import portions
 from ackwise.dialects.mew.language.durations import milliseconds
 from ackwise.dialects.mew.lines import Event, Line, Mark, Said, error_line
 from ackwise.dialects.mew.script import Meta, ParamDefault, StepMark, Text, assignment, pieces, value_of
@@ -71,9 +72,7 @@ class Runner:
     def _piece(self, piece: Text | Meta | StepMark | ParamDefault) -> bool:
         match piece:
             case Text(text=text, above=above):
-                return self.session.stream(
-                    text, self.say, self.params, above=above, keep_going=self._keep_going, events=self._events
-                )
+                return self._text(text, above)
             case StepMark(name=name):
                 self.say(Mark(name))
             case ParamDefault(name=name, value=value):
@@ -84,6 +83,19 @@ class Runner:
             case _:
                 assert_never(piece)
         return True
+
+    def _text(self, text: str, above: int) -> bool:
+        """A file may be longer than one text may be."""
+        fine = True
+        for portion in portions(text):
+            worked = self.session.stream(
+                portion, self.say, self.params, above=above, keep_going=self._keep_going, events=self._events
+            )
+            fine = fine and worked
+            if not worked and not self._keep_going:
+                return False
+            above += portion.count("\n")
+        return fine
 
     def say(self, line: Line) -> None:
         if isinstance(line, Event) and line.delivery_id is not None:

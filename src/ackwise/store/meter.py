@@ -11,6 +11,9 @@ from typing import Any, NoReturn
 from ackwise.core.graph import faults
 from ackwise.core.graph.budget import DEFAULT_LIMITS, StatementLimits
 
+WRITER_SECONDS = 0.25
+"""One command of the graph holds the writer at most this long."""
+
 
 class Overrun(Exception):
     """A statement used up a budget. No rule of the language may catch this: the command ends with it."""

@@ -75,6 +75,12 @@ class Postponed(GraphError):
         super().__init__("postponed", self.__doc__ or "")
 
 
+def watch_too_large(shown: str) -> GraphError:
+    """A watch was cancelled: one change meant too many matches for it."""
+    message = f"one change meant too much for watch '{shown}', which was cancelled; narrow its pattern"
+    return StatementLimit("statement_limit", message, handle=shown)
+
+
 def statement_cancelled() -> GraphError:
     """The caller left, or the broker is closed."""
     return GraphError("cancelled", "the statement was cancelled; nothing was changed")

@@ -45,6 +45,8 @@ def may_wait(command: RunGraph) -> bool:
     """Whether the turn may refuse the command with `MatchFirst`."""
     if command.found is not None or command.dry or command.tried or len(command.steps) != 1:
         return False
+    if isinstance(command.steps[0].statement, s.Spawn | s.Settle):
+        return False
     return next(patterns(command.steps[0].statement), None) is not None
 
 

@@ -31,10 +31,9 @@ from ackwise.core.graph.commands import (
 )
 from ackwise.core.graph.faults import GraphError, MatchFirst, Postponed
 from ackwise.core.graph.ontology import FIRST_USER_TYPE, Ontology
-from ackwise.core.graph.patterns import check_names, exists_in, plan
+from ackwise.core.graph.patterns import check_names, plan
 from ackwise.core.graph.projecting import count_asked, limit_of, plain, project
 from ackwise.core.graph.values import Entity
-from ackwise.core.graph.watching import WatchSpec
 from ackwise.core.limits import MICROS
 from ackwise.store.graph import events, matching, pools, prematch, settling, standing, watching
 from ackwise.store.graph.events import WatchRow, watch_from
@@ -42,9 +41,10 @@ from ackwise.store.graph.handing import Handing
 from ackwise.store.graph.matching import Wanted
 from ackwise.store.graph.mutating import Mutator
 from ackwise.store.graph.reading import Reader
+from ackwise.store.graph.standing import Standing
 from ackwise.store.graph.tracking import Difference, Tracker
 from ackwise.store.graph.writing import Graph
-from ackwise.store.meter import Meter, Overrun
+from ackwise.store.meter import WRITER_SECONDS, Meter, Overrun
 from ackwise.store.session import Session
 from ackwise.store.turn.context import Turn, lease_from
 
@@ -52,8 +52,6 @@ ORPHANED_AFTER = 60 * MICROS
 EVENTS_KEPT_FOR = 7 * 24 * 3600 * MICROS
 """Of a watch that was cancelled; its node stays."""
 _AT_ONCE = 200
-WRITER_SECONDS = 0.25
-"""One command holds the writer at most this long."""
 FIRST_SECONDS = 0.05
 """As long may one SQL statement take in a turn, while a pattern may still be left to a reader."""
 TURN_SECONDS = 0.02
@@ -184,14 +182,22 @@ def _show(graph: Graph, shown: list[Difference]) -> None:
 
 def _spread(graph: Graph, news: list[Difference]) -> None:
     """A watch may be cancelled for its full buffer, which is news again, for those who watch watches."""
-    while news:
+    lost = _lost(graph)
+    while news or lost:
         graph.trackers = [Tracker(graph, graph.watches.committed), Tracker(graph, graph.watches.immediate)]
+        for watch in lost:
+            watching.lose(graph, watch)
         for found in news:
             if found.watch.pool:
                 pools.reconcile(graph, found)
             else:
                 _tell(graph, found)
         news = [one for tracker in graph.trackers for one in tracker.differences()]
+        lost = _lost(graph)
+
+
+def _lost(graph: Graph) -> list[Standing]:
+    return [watch for tracker in graph.trackers for watch in tracker.lost.values()]
 
 
 def _tell(graph: Graph, found: Difference) -> None:
@@ -391,7 +397,7 @@ def fetch(turn: Turn, command: FetchGraph) -> Fetched:
         rows = [row for row in rows if row.no == one.no]
         if not rows:
             raise faults.watch_not_found(command.watch.shown, command.watch.at, cannot="fetch from")
-    if not any(row.pool is not None and row.status == "active" and _joins(row.spec) for row in rows):
+    if not any(row.pool is not None and row.status == "active" and _joins(graph, row.pool) for row in rows):
         return _fetched(graph, command, rows)
     turn.savepoint(WRITER_SECONDS)
     graph.meter = Meter(seconds=WRITER_SECONDS, name="writer")
@@ -408,9 +414,10 @@ def fetch(turn: Turn, command: FetchGraph) -> Fetched:
     return fetched
 
 
-def _joins(spec: WatchSpec) -> bool:
+def _joins(graph: Graph, pool: int) -> bool:
     """Whether looking for a match may take long: the pattern is more than one node."""
-    return len(spec.pattern) > 1 or next(exists_in(spec.condition), None) is not None
+    known = pools.pool_of(graph, pool)
+    return known is not None and not known.simple
 
 
 def _fetched(graph: Graph, command: FetchGraph, rows: list[WatchRow]) -> Fetched:

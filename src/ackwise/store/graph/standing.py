@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from ackwise.core.graph.ontology import Ontology
-from ackwise.core.graph.patterns import Plan, beside, bounds, plan
+from ackwise.core.graph.patterns import Plan, beside, bounds, exists_in, plan
 from ackwise.core.graph.values import Entity
 from ackwise.core.graph.watching import WatchSpec
 from ackwise.store.graph.reading import Reader
@@ -38,6 +38,8 @@ class Standing(msgspec.Struct, eq=False):
     pool: bool = False
     alone: bool = False
     """One node and nothing else: a change is judged without asking the database for the match."""
+    simple: bool = False
+    """One node, and no exists(): a change means one match at most."""
 
     @property
     def name(self) -> Name:
@@ -46,7 +48,8 @@ class Standing(msgspec.Struct, eq=False):
 
 def standing(no: int, spec: WatchSpec, ontology: Ontology, *, pool: bool = False) -> Standing:
     found = plan(spec.pattern, ontology)
-    return Standing(no, spec, found, pool, len(found.nodes) == 1 and not found.edges)
+    alone = len(found.nodes) == 1 and not found.edges
+    return Standing(no, spec, found, pool, alone, alone and next(exists_in(spec.condition), None) is None)
 
 
 class Look(msgspec.Struct, frozen=True, eq=False):

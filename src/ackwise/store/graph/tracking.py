@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,10 +15,12 @@ from ackwise.core.graph.values import Entity
 from ackwise.store.graph import matching
 from ackwise.store.graph.matching import Row, Wanted
 from ackwise.store.graph.standing import Index, Look, Name, Neighbours, Standing
+from ackwise.store.meter import WRITER_SECONDS, Meter, Overrun
 
 if TYPE_CHECKING:
     from ackwise.store.graph.writing import Graph
 
+_PLAIN = nullcontext()
 Key = tuple[int, ...]
 Found = dict[Key, Any]
 
@@ -50,15 +53,40 @@ class Tracker:
         self._watches: dict[Name, Standing] = {}
         self._beside: dict[Name, dict[Key, Row]] = {}
         """What an exists() decides over, whether it matched or not."""
+        self.lost: dict[Name, Standing] = {}
+        """Watches for which a change means too much; they do not know what became of their matches."""
+
+    def _asking(self, watch: Standing) -> AbstractContextManager[None]:
+        """Look for matches of a watch. A statement that exceeds its budget here is refused. What time does, or the end
+        of a connection, cannot be refused: then the watch is lost."""
+        return self._losing(watch) if self._graph.unasked and not watch.simple else _PLAIN
+
+    @contextmanager
+    def _losing(self, watch: Standing) -> Iterator[None]:
+        graph = self._graph
+        meter, graph.meter = graph.meter, Meter(seconds=WRITER_SECONDS, name="writer")
+        graph.session.savepoint(WRITER_SECONDS)
+        try:
+            yield
+        except Exception as problem:
+            graph.session.undo()
+            if not isinstance(problem, Overrun) and not graph.session.stopped(problem):
+                raise
+            self.lost[watch.name] = watch
+        else:
+            graph.session.keep()
+        finally:
+            graph.meter = meter
 
     def changing(self, entity: Entity) -> None:
         """The entity is about to be set, unlinked or killed; told once is enough."""
         if not len(self._index) or entity.no in self._seen or entity.no in self._made:
             return
         for look in self._index.within.concerned(entity, self._neighbours):
-            for row in self._rows(look, entity):
-                if not self._judged(look.watch, row):
-                    self._note(look.watch, row)
+            with self._asking(look.watch):
+                for row in self._rows(look, entity):
+                    if not self._judged(look.watch, row):
+                        self._note(look.watch, row)
         self._look_beside(entity)
         self._seen.add(entity.no)
 
@@ -76,14 +104,18 @@ class Tracker:
 
     def _look_beside(self, entity: Entity, without: int | None = None) -> None:
         for look in self._index.beside.concerned(entity, self._neighbours):
-            watch = look.watch
-            for variable in look.variables:
-                wanted = Wanted({variable: entity.no})
-                for row in matching.around(self._graph, look.plan, watch.spec.where, watch.plan.names, wanted):
-                    if not self._judged(watch, row) and self._holds(watch, row, without):
-                        self._note(watch, row, without)
-                    self._watches[watch.name] = watch
-                    self._beside.setdefault(watch.name, {})[row.key] = row
+            with self._asking(look.watch):
+                self._look_around(look, entity, without)
+
+    def _look_around(self, look: Look, entity: Entity, without: int | None) -> None:
+        watch = look.watch
+        for variable in look.variables:
+            wanted = Wanted({variable: entity.no})
+            for row in matching.around(self._graph, look.plan, watch.spec.where, watch.plan.names, wanted):
+                if not self._judged(watch, row) and self._holds(watch, row, without):
+                    self._note(watch, row, without)
+                self._watches[watch.name] = watch
+                self._beside.setdefault(watch.name, {})[row.key] = row
 
     def _note(self, watch: Standing, row: Row, without: int | None = None) -> None:
         self._watches[watch.name] = watch
@@ -104,17 +136,20 @@ class Tracker:
                 continue
             for look in self._index.within.concerned(entity, self._neighbours):
                 watch = look.watch
-                self._gather(watch, self._rows(look, entity), after, firsts)
+                with self._asking(watch):
+                    self._gather(watch, self._rows(look, entity), after, firsts)
                 if watch.pool and watch.plan.first in look.variables:
                     self._firsts.setdefault(watch.name, {}).setdefault(no, False)
         for name, rows in self._beside.items():
             watch = self._index.members.get(name, self._watches[name])
-            self._gather(watch, self._still(watch, rows.values()), after, firsts)
+            with self._asking(watch):
+                self._gather(watch, self._still(watch, rows.values()), after, firsts)
             if watch.pool:
                 known = self._firsts.setdefault(name, {})
                 for row in rows.values():
                     known.setdefault(_first(watch, row), False)
-        return [self._difference(name, after, firsts) for name in sorted(self._watches.keys() | self._firsts.keys())]
+        names = (self._watches.keys() | self._firsts.keys()) - self.lost.keys()
+        return [self._difference(name, after, firsts) for name in sorted(names)]
 
     def _still(self, watch: Standing, rows: Iterable[Row]) -> Iterator[Row]:
         """Those that match now: what they contain is there, and it is as the watch wants it."""
@@ -142,8 +177,9 @@ class Tracker:
             found.matching = firsts.get(name, set())
             found.touched = {**dict.fromkeys(found.matching, False), **self._firsts.get(name, {})}
             if watch.spec.initial == "none" and not watch.alone:
-                for no in found.matching:
-                    found.touched[no] = found.touched[no] or self._matched_anyway(watch, no)
+                with self._asking(watch):
+                    for no in found.matching:
+                        found.touched[no] = found.touched[no] or self._matched_anyway(watch, no)
             return found
         before, now = self._before.get(name, {}), after.get(name, {})
         for key in sorted(before.keys() | now.keys()):

@@ -14,6 +14,7 @@ from ackwise.core.graph.watching import MOST_WATCHES_IN_ALL, WatchSpec, altered,
 from ackwise.store.graph import events, matching, pools, settling
 from ackwise.store.graph.events import WatchRow, watch_from
 from ackwise.store.graph.matching import Wanted
+from ackwise.store.graph.standing import Standing
 from ackwise.store.graph.writing import Graph
 
 
@@ -231,6 +232,20 @@ def overflow(graph: Graph, row: WatchRow) -> None:
     stopped = events.watch(graph, row.no)
     assert stopped is not None
     events.notice(graph, stopped, faults.buffer_overflow(row.shown, row.spec.buffer))
+
+
+def lose(graph: Graph, watch: Standing) -> None:
+    """A change that cannot be refused meant too much for a watch. A pool is looked through again, any other watch is
+    cancelled."""
+    if watch.pool:
+        graph.session.run("mew_pool_scanned", {"id": watch.no, "scanned": 0})
+        return
+    row = events.watch(graph, watch.no)
+    if row is not None and row.status != "cancelled":
+        cancel(graph, row)
+        stopped = events.watch(graph, row.no)
+        assert stopped is not None
+        events.notice(graph, stopped, faults.watch_too_large(row.shown))
 
 
 def _stop(graph: Graph, row: WatchRow) -> None:

@@ -49,12 +49,15 @@ class PostgresSession:
         """For one turn. A lane's row is only read when its partition is owned, so nobody else changes it either."""
         self._names: dict[int, Row] = {}
         """What partitions are called, for ever: an id is never used again."""
-        self._timeout = self._timeout_before = 0.0
+        self._timeout = 0.0
         """Seconds after which PostgreSQL stops a statement of this transaction; 0: never."""
+        self._timeouts: list[float] = []
+        """What it was at each savepoint."""
 
     def begin(self, how: bytes = b"BEGIN") -> None:
         self._memory.forget()
         self._timeout = 0.0
+        self._timeouts.clear()
         self._owned.clear()
         self._groups.clear()
         self._left_some = False
@@ -160,7 +163,7 @@ class PostgresSession:
 
     def savepoint(self, seconds: float | None = None) -> None:
         self._owned_before = set(self._owned)
-        self._timeout_before = self._timeout
+        self._timeouts.append(self._timeout)
         if seconds is None:
             self._cursor.execute(b"SAVEPOINT ackwise")
             return
@@ -169,15 +172,16 @@ class PostgresSession:
         self.connection.execute(b"SAVEPOINT ackwise; SET LOCAL statement_timeout = %d" % _millis(seconds))
 
     def keep(self) -> None:
-        if self._timeout == self._timeout_before:
+        before = self._timeouts.pop()
+        if self._timeout == before:
             self._cursor.execute(b"RELEASE ackwise")
             return
-        self._timeout = self._timeout_before
+        self._timeout = before
         self.connection.execute(b"RELEASE ackwise; SET LOCAL statement_timeout = %d" % _millis(self._timeout))
 
     def undo(self) -> None:
         """A timeout that was set after the savepoint goes with it."""
-        self._timeout = self._timeout_before
+        self._timeout = self._timeouts.pop()
         self._cursor.execute(b"ROLLBACK TO ackwise")
         self._cursor.execute(b"RELEASE ackwise")
         self._owned = self._owned_before

@@ -53,6 +53,26 @@ def exceeded(text: str) -> StatementLimit | None:
     return None
 
 
+def portions(text: str) -> list[str]:
+    """A long text, cut behind semicolons between statements into portions within the bounds."""
+    if len(text) <= MOST_TOKENS:
+        return [text]
+    portions: list[str] = []
+    begin = cut = tokens = since = depth = 0
+    for found in _TOKEN.finditer(text):
+        kind = found.lastgroup
+        if kind is None:
+            continue
+        depth += (kind == "open") - (kind == "close")
+        tokens, since = tokens + 1, since + 1
+        if (tokens > MOST_TOKENS or found.end() - begin > MOST_BYTES // 4) and cut > begin:
+            portions.append(text[begin:cut])
+            begin, tokens = cut, since
+        if found[0] == ";" and depth <= 0:
+            cut, since, depth = found.end(), 0, 0
+    return [*portions, text[begin:]]
+
+
 def check_params(params: Mapping[str, Any]) -> None:
     """Refuse parameters that hold too many values."""
     left = MOST_VALUES

@@ -1,0 +1,19 @@
+"""A shutdown that hangs ends all the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HANGS = """
+import threading
+from ackwise.cli.serve import _end_after
+threading.Thread(target=threading.Event().wait).start()  # a thread that keeps the process alive
+_end_after(0.05)
+"""
+
+
+def test_shutdown_that_hangs_ends_the_process() -> None:
+    ended = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert "cut short" in ended.stderr
