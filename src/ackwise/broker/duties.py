@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from ackwise.broker.pulse import BEAT_EVERY
 from ackwise.core.commands import Beat, Command, Sweep
 from ackwise.core.errors import AckwiseError
 
@@ -11,7 +12,6 @@ log = logging.getLogger("ackwise")
 
 SWEEP_EVERY = 1.0
 TIDY_EVERY = 1.5
-BEAT_EVERY = 10.0
 WATCH_EVERY = 0.05
 LOOK_EVERY = 30.0
 """A net below wake-ups and notifications: one parked claim of each kind looks again, in case one was missed."""
@@ -23,11 +23,12 @@ MOST_SWEEPS_IN_A_ROW = 20
 class Rota:
     """Decides which duty is next, by a clock of its own; whoever owns it sends the commands."""
 
-    def __init__(self, instance: str, started: float) -> None:
+    def __init__(self, started: float, instance: str | None = None) -> None:
+        """With an `instance` the rota also sends its heartbeats."""
         self._instance = instance
         self._sweep_at = started
         self._tidy_at = started
-        self._beat_at = started
+        self._beat_at = started if instance is not None else float("inf")
 
     def due(self, now: float) -> list[Command]:
         """Commands to send now. The often-needed duties go every second, the slow ones every few."""
@@ -39,9 +40,9 @@ class Rota:
         if now >= self._tidy_at:
             self._tidy_at = now + TIDY_EVERY
             commands.append(Sweep(duties=("retain", "forget")))
-        if now >= self._beat_at:
+        if self._instance is not None and now >= self._beat_at:
             self._beat_at = now + BEAT_EVERY
-            commands.append(Beat(instance=self._instance))
+            commands.insert(0, Beat(instance=self._instance))
         return commands
 
     def wait(self, now: float) -> float:

@@ -290,7 +290,7 @@ class Broker:
     # duties
 
     def _run_duties(self) -> None:
-        rota = duties.Rota(getattr(self.store, "instance", "broker"), time.monotonic())
+        rota = duties.Rota(time.monotonic(), getattr(self.store, "instance", "broker"))
         while not self._closed.wait(rota.wait(time.monotonic())):
             for command in rota.due(time.monotonic()):
                 try:

@@ -51,6 +51,11 @@ class Store(Protocol):
     local: bool
     """No network in between: a turn's statements are short enough to run on an event loop."""
 
+    @property
+    def busy(self) -> bool:
+        """Another thread holds the writer, maybe through a slow fsync: an event loop must not wait for it."""
+        ...
+
     def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Result]:
         """Plan, apply and commit. Refusals are answers; a store that fails raises and nothing was changed."""
         ...

@@ -77,6 +77,7 @@ class PostgresStore(ReadVerbs):
     """Queues in one database that several brokers share."""
 
     local = False
+    busy = False
 
     def __init__(
         self,

@@ -128,6 +128,10 @@ class SQLiteStore(ReadVerbs):
 
     # writing
 
+    @property
+    def busy(self) -> bool:
+        return self._write_lock.locked()
+
     def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Result]:
         prepared = self.prepare(commands, shard)
         prepared.commit()
