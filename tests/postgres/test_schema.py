@@ -11,6 +11,11 @@ from ackwise.store.postgres import PostgresStore, schema
 from tests.postgres.conftest import Opener, Raw
 from tests.postgres.support import push, text, together
 
+_NEW_IN_SIX = (
+    *("queue_ns", "queue_task", "queue_max_wait", "queue_noted", "queue_dedupe"),
+    *("lane_queue", "grp_name", "dead_time"),
+)
+
 
 def test_many_brokers_open_an_empty_database_at_once(url: str, opened: Opener) -> None:
     def work(_: int) -> None:
@@ -52,6 +57,9 @@ def test_a_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener,
         for column in ("yields", "returned", "dropped"):
             connection.execute(f"ALTER TABLE lease DROP COLUMN {column}".encode())
         connection.execute("DROP INDEX dead_message")
+        for name in (*_NEW_IN_SIX, "scheduled_queue"):
+            connection.execute(f"DROP INDEX {name}".encode())
+        connection.execute("CREATE INDEX scheduled_queue ON scheduled (queue)")
         connection.execute("ALTER TABLE grp DROP COLUMN expired_leases")
         connection.execute("UPDATE meta SET value = '1' WHERE key = 'schema'")
     store = opened()

@@ -18,6 +18,9 @@ LOOK_EVERY = 30.0
 CLOSE_PATIENCE = 10.0
 """How long closing waits for claims under way, so that what they were granted goes back."""
 MOST_SWEEPS_IN_A_ROW = 20
+PURGE_ROWS = 20_000
+"""The most rows that one turn of a purge removes; its time ends earlier, as a rule."""
+PURGE = Sweep(duties=("purge",), limit=PURGE_ROWS)
 
 
 class Rota:
@@ -28,7 +31,13 @@ class Rota:
         self._instance = instance
         self._sweep_at = started
         self._tidy_at = started
+        self._purge_at = started
         self._beat_at = started if instance is not None else float("inf")
+
+    def swept(self, command: Command, took: float, now: float, *, more: bool) -> None:
+        """A purge that has more to do waits as long as it took: others have the writer half of the time."""
+        if command is PURGE:
+            self._purge_at = now + (took if more else TIDY_EVERY)
 
     def due(self, now: float) -> list[Command]:
         """Commands to send now. The often-needed duties go every second, the slow ones every few."""
@@ -40,13 +49,21 @@ class Rota:
         if now >= self._tidy_at:
             self._tidy_at = now + TIDY_EVERY
             commands.append(Sweep(duties=("retain", "forget")))
+        if now >= self._purge_at:
+            self._purge_at = now + TIDY_EVERY
+            commands.append(PURGE)
         if self._instance is not None and now >= self._beat_at:
             self._beat_at = now + BEAT_EVERY
             commands.insert(0, Beat(instance=self._instance))
         return commands
 
     def wait(self, now: float) -> float:
-        return max(0.0, min(self._sweep_at, self._tidy_at, self._beat_at) - now)
+        return max(0.0, min(self._sweep_at, self._tidy_at, self._purge_at, self._beat_at) - now)
+
+
+def in_a_row(command: Command) -> int:
+    """How often a duty with more to do runs at once. A purge runs once and waits; see `Rota.swept`."""
+    return 1 if command is PURGE else MOST_SWEEPS_IN_A_ROW
 
 
 def complain(duty: str, problem: Exception) -> None:

@@ -329,13 +329,16 @@ class AsyncBroker:
         rota = duties.Rota(time.monotonic())
         while not await self._closed_within(rota.wait(time.monotonic())):
             for command in rota.due(time.monotonic()):
+                started, more = time.monotonic(), False
                 try:
-                    for _ in range(duties.MOST_SWEEPS_IN_A_ROW):
-                        if not getattr(await self.send(command), "more", False):
+                    for _ in range(duties.in_a_row(command)):
+                        more = getattr(await self.send(command), "more", False)
+                        if not more:
                             break
                 except Exception as problem:
                     if not self._closed:
                         duties.complain(type(command).__name__.lower(), problem)
+                rota.swept(command, time.monotonic() - started, time.monotonic(), more=more)
             try:
                 await self.in_thread(self.store.maintain)
             except AckwiseError as problem:

@@ -15,9 +15,8 @@ def list_depths(session: Session, query: q.ListDepths, now: int) -> list[q.Depth
     query.check()
     if query.queue is not None:
         return [_depth(session, catalog.queue(session, query.queue), query.group, now)]
-    rows = session.rows("queues_living", {"ns": None, "task": None})
-    behind = sorted((row for row in rows if row[1] > query.after), key=lambda row: row[1])[: query.limit]
-    return [_depth(session, queue, query.group, now) for queue in map(catalog.queue_from, behind)]
+    queues = catalog.queues(session, after=query.after, limit=query.limit)
+    return [_depth(session, queue, query.group, now) for queue in queues]
 
 
 def is_held(session: Session, query: q.IsHeld, now: int) -> bool:

@@ -10,7 +10,7 @@ import psycopg
 from ackwise.core import errors
 from ackwise.store.postgres.connection import Connection
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 _LOCK = 0x41434B57_0000_0001
 
 

@@ -99,6 +99,7 @@ class PostgresStore(ReadVerbs):
         self._offset = 0
         self._seed = self._open()
         lanes: dict[int, int] = {}
+        rounds: dict[str, int] = {}
         self._writers = [
             Writer(
                 self._server,
@@ -108,6 +109,7 @@ class PostgresStore(ReadVerbs):
                 dice=random.Random(os.urandom(16) if seed is None else seed + number),  # noqa: S311
                 now=self._turn_now,
                 lanes=lanes,
+                rounds=rounds,
             )
             for number in range(self.shards)
         ]

@@ -15,7 +15,7 @@ import apsw
 from ackwise.core import errors
 from ackwise.store.url import StoreURL
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 _APPLICATION_ID = 0x41434B57
 _CODES: tuple[tuple[type[apsw.Error], type[errors.StoreError]], ...] = (
     (apsw.FullError, errors.StoreFull),

@@ -108,6 +108,7 @@ class SQLiteStore(ReadVerbs):
         self._ledger_at = self.clock.now()
         self._last_id = 0
         self._closed = False
+        self._rounds: dict[str, int] = {}
         self._open()
         self._readers = Readers(partial(open_reader, self.url, vfs), readers, self.url.target)
         # Of its own: what was claimed is read on an event loop, which must not wait for somebody's long query.
@@ -192,7 +193,13 @@ class SQLiteStore(ReadVerbs):
             self._data_version = self._watched = version
         self._dedupe.begin()
         turn = Turn(
-            self._session, self._dedupe, now=self.clock.now(), dice=self._dice, seed=self._seed, instance=self.instance
+            self._session,
+            self._dedupe,
+            now=self.clock.now(),
+            dice=self._dice,
+            seed=self._seed,
+            instance=self.instance,
+            rounds=self._rounds,
         )
         turn.last_id = self._last_id
         return turn

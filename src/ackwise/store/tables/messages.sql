@@ -47,8 +47,5 @@ DELETE FROM scheduled WHERE no = :no;
 -- name: scheduled_count: how many wait in a queue
 SELECT count(*) FROM scheduled WHERE queue = :queue;
 
--- name: scheduled_by_part: how many wait in each partition of a queue
-SELECT part, count(*) FROM scheduled WHERE queue = :queue GROUP BY part;
-
 -- name: scheduled_next: when the next one is due
 SELECT min(due_at) FROM scheduled;

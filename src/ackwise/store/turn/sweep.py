@@ -22,12 +22,15 @@ from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
 from ackwise.store.turn.ending import Holding, finish
 from ackwise.store.turn.expiry import expire
+from ackwise.store.turn.purge import purge
 from ackwise.store.turn.push import Appender
 
 TOMBSTONES_KEPT_FOR = 7 * 24 * 3600 * MICROS
 MOST_TOMBSTONES = 200_000
 LEDGER_KEPT_MINUTES = 31 * 24 * 60
 LANE_PAGE = 1000
+QUEUE_PAGE = 500
+"""Queues that one call of a duty looks at: a turn must not grow with the catalogue."""
 MOST_PRUNED = 1000
 """Segments that one command removes."""
 CLOCK_STEP = 60 * MICROS
@@ -41,7 +44,8 @@ def sweep(turn: Turn, command: Sweep) -> Swept:
     if unknown:
         raise BadInput(f"there is no duty {sorted(unknown)[0]!r}; known: {', '.join(_DUTIES)}")
     done = {duty: _DUTIES[duty](turn, command.limit) for duty in command.duties}
-    return Swept(done, more=any(n >= command.limit for n in done.values()), next_at=next_due(turn))
+    more = any(n >= command.limit or turn.rounds.get(duty) for duty, n in done.items())
+    return Swept(done, more=more, next_at=next_due(turn))
 
 
 def next_due(turn: Turn) -> int | None:
@@ -72,7 +76,7 @@ def promote(turn: Turn, limit: int) -> int:
 def max_wait(turn: Turn, limit: int) -> int:
     """Messages that waited too long die, once per group that has not finished them; never while leased."""
     touched = 0
-    for queue in _queues(turn):
+    for queue in _round(turn, "max_wait", "queues_max_wait"):
         if queue.policy.max_wait_seconds is None:
             continue
         cutoff = turn.now - round(queue.policy.max_wait_seconds * MICROS)
@@ -135,7 +139,7 @@ def _bury_unread(turn: Turn, held: Holding, cursor: Cursor, hi: int) -> int:
 def retain(turn: Turn, limit: int) -> int:
     """Whole segments go when they are too old, or finished by every group for long enough."""
     removed = 0
-    for queue in _queues(turn):
+    for queue in _round(turn, "retain"):
         ages = [queue.policy.retention_seconds, queue.policy.completed_retention_seconds]
         if ages == [None, None]:
             continue
@@ -235,56 +239,35 @@ def _move_start(turn: Turn, queue: QueueRow, lane: Lane, start: int, cursors: li
 
 
 def forget(turn: Turn, limit: int) -> int:
-    """Tombstones, husks, dedupe keys, ledger minutes and the rows of deleted queues, a bounded number at a time."""
+    """Tombstones, husks, dedupe keys and ledger minutes, a bounded number at a time."""
     row = turn.session.row("lease_last")
     last = (row[0] or 0) if row else 0
     floor = last - MOST_TOMBSTONES
     cutoff = turn.now - TOMBSTONES_KEPT_FOR
     gone = turn.session.run("leases_forget", {"below": last, "cutoff": cutoff, "floor": floor, "limit": limit})
-    windows = []
-    for queue in _queues(turn):
+    for queue in _round(turn, "forget"):
         window = round(queue.policy.dedupe_seconds * MICROS)
-        windows.append(window)
         if window:
             where = {"queue": queue.id, "cutoff": turn.now - window, "limit": limit}
             gone += turn.session.run("husks_forget", where)
-    if all(windows):
-        gone += turn.dedupe.forget(turn.now - max(windows, default=0) - CLOCK_STEP, limit)
-    turn.session.run("ledger_forget", {"before": turn.now // (60 * MICROS) - LEDGER_KEPT_MINUTES})
+    windows = catalog.dedupe_windows(turn.session)
+    if windows is None or windows[0]:
+        longest = round(windows[1] * MICROS) if windows is not None else 0
+        gone += turn.dedupe.forget(turn.now - longest - CLOCK_STEP, limit)
+    before = turn.now // (60 * MICROS) - LEDGER_KEPT_MINUTES
+    gone += turn.session.run("ledger_forget", {"before": before, "limit": limit})
     turn.session.run("instance_forget", {"before": turn.now - INSTANCE_KEPT_FOR})
-    return gone + _purge(turn, limit)
-
-
-def _purge(turn: Turn, limit: int) -> int:
-    """Some rows of queues that were deleted."""
-    gone = 0
-    for (queue,) in turn.session.rows("queues_buried", {"limit": 10}):
-        turn.session.lock_queue_parts(queue)
-        for verb in ("purge_dead", "purge_scheduled"):
-            gone += turn.session.run(verb, {"queue": queue, "limit": limit})
-        lane = turn.session.row("purge_lane_next", {"queue": queue})
-        while lane is not None and gone < limit:
-            gone += _purge_lane(turn, lane[0], limit - gone)
-            lane = turn.session.row("purge_lane_next", {"queue": queue})
-        if gone >= limit:
-            return gone
-        turn.session.run("purge_parts", {"queue": queue})
-        turn.session.run("purge_groups", {"queue": queue})
-        turn.session.run("queue_remove", {"id": queue})
     return gone
 
 
-def _purge_lane(turn: Turn, lane: int, limit: int) -> int:
-    where = {**to_end(lane, 0), "limit": limit}
-    gone = turn.session.run("purge_segments", where) + turn.session.run("purge_husks", where)
-    if gone < limit:
-        for verb in ("purge_lane_spans", "purge_lane_cursors", "purge_lane"):
-            turn.session.run(verb, {"lane": lane})
-    return max(1, gone)
-
-
-def _queues(turn: Turn) -> list[QueueRow]:
-    return [catalog.queue_from(row) for row in turn.session.rows("queues_living", {"ns": None, "task": None})]
+def _round(turn: Turn, duty: str, statement: str = "queues_after") -> Iterator[QueueRow]:
+    """A page of queues. The next call continues behind the last queue that the duty finished."""
+    rows = turn.session.rows(statement, {"after": turn.rounds.get(duty, 0), "limit": QUEUE_PAGE})
+    for row in rows:
+        yield catalog.queue_from(row)
+        turn.rounds[duty] = row[0]
+    if len(rows) < QUEUE_PAGE:
+        turn.rounds.pop(duty, None)
 
 
 def _free(turn: Turn, lanes: list[Lane]) -> list[Lane]:
@@ -311,5 +294,6 @@ _DUTIES: dict[str, Callable[[Turn, int], int]] = {
     "max_wait": max_wait,
     "retain": retain,
     "forget": forget,
+    "purge": purge,
     "graph": graph.sweep,
 }
