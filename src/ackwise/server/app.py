@@ -22,6 +22,7 @@ from ackwise.dialects.http import (
     Route,
     Scope,
     Send,
+    Streamed,
     refusal,
 )
 from ackwise.server.routing import Table
@@ -94,7 +95,9 @@ class Application:
             log.exception("%s %s failed", method, scope["path"])
             reply = self._refuse(scope)(None)
         exchange = scope.get(EXCHANGE)
-        if exchange is None or not exchange.respond(reply, self._cors):
+        if isinstance(reply, Streamed):
+            await self._stream(scope, reply, send)
+        elif exchange is None or not exchange.respond(reply, self._cors):
             await self._send(reply, send)
 
     def _refuse(self, scope: Scope) -> Refuse:
@@ -115,6 +118,28 @@ class Application:
             headers.append((b"content-length", b"%d" % len(reply.body)))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if reply.status == 204 else reply.body})
+
+    async def _stream(self, scope: Scope, reply: Streamed, send: Send) -> None:
+        """Send piece by piece; `send` waits for a client that reads slowly. A client that left ends the reading."""
+        exchange = scope.get(EXCHANGE)
+        headers = [*reply.headers, *self._cors, (b"content-type", reply.content_type)]
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "http.response.body", "body": reply.body, "more_body": True})
+        reply.body = b""
+        try:
+            async for piece in reply.rest:
+                if exchange is not None and exchange.gone:
+                    exchange.abandon()
+                    return
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except Exception:
+            # The head is sent: a body that ends without its last chunk tells the client that it is not whole.
+            log.exception("%s %s failed half-way", scope["method"], scope["path"])
+            if exchange is not None:
+                exchange.cut()
+                return
+            raise
+        await send({"type": "http.response.body", "body": b""})
 
 
 def _face(scope: Scope) -> str:
