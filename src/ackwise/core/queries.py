@@ -41,6 +41,12 @@ class Query(msgspec.Struct, kw_only=True, tag=spelled, forbid_unknown_fields=Tru
                 limits.transaction_id(value)
             elif field in ("limit", "offset"):
                 limits.count(value, field, least=0, most=1 << 31)
+            elif field == "after":
+                for part in value if isinstance(value, tuple) else (value,):
+                    if isinstance(part, str):
+                        limits.storable(part, field)
+                    else:
+                        limits.count(part, field, least=-1, most=1 << 61)
 
 
 class ListQueues(Query):

@@ -15,6 +15,7 @@ from ackwise.store.port import Store
 
 T = TypeVar("T")
 ROWS = 500
+_NO_OFFSET = {"offset": 0}
 WHOLE_BELOW = 256 << 10
 """An answer that ends below this size is sent at once, with its length."""
 
@@ -30,13 +31,14 @@ async def pages(
         yield made
         if after is None:
             return
-        query = msgspec.structs.replace(query, after=after)
+        query = msgspec.structs.replace(query, after=after, **_NO_OFFSET if isinstance(query, q.ListDead) else {})
         left = None if left is None else left - count
 
 
 def _page(store: Store, query: q.Query, work: Callable[[Any], T]) -> tuple[T, int, Any]:
     found = answer(store, query)
-    return work(found), len(found), found.next
+    rows = found.letters if isinstance(found, q.DeadPage) else found
+    return work(found), len(rows), found.next
 
 
 def joined(show: Callable[[Any], object]) -> Callable[[Iterable[Any]], bytes]:

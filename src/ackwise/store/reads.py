@@ -162,11 +162,12 @@ def list_dead(session: Session, query: q.ListDead) -> q.DeadPage:
     total = session.row(f"dead_count{suffix}", where)
     last_at, last_id = query.after if query.after is not None else (_ALWAYS[1], _ALWAYS[1])
     where |= {"last_at": last_at, "last_id": last_id, "before_at": min(before, last_at)}
-    where |= {"limit": query.limit, "offset": query.offset}
-    sizes = _fitting(session.rows(f"dead_sizes{suffix}", where), limits.ANSWER_BYTES)
+    where |= {"limit": query.limit + 1, "offset": query.offset}
+    behind = session.rows(f"dead_sizes{suffix}", where)
+    sizes = _fitting(behind[: query.limit], limits.ANSWER_BYTES)
     rows = session.rows(f"dead_list{suffix}", {**where, "limit": len(sizes)}) if sizes else []
     made = q.DeadPage([letter_from(row) for row in rows], total[0] if total else 0)
-    if sizes and query.offset + len(sizes) < made.total:
+    if sizes and len(behind) > len(sizes):
         made.next = (sizes[-1][1], sizes[-1][0])
     return made
 
