@@ -19,9 +19,14 @@ from ackwise.store.turn.context import lease_from
 
 def list_groups(session: Session, query: q.ListGroups) -> q.Page[q.GroupStats]:
     query.check()
-    pairs = islice(_groups(session, query.queue, query.group, query.after), query.limit)
+    pairs = islice(_groups(session, query.queue, query.group, query.after, _ahead(query.limit)), query.limit)
     found = [_group_stats(session, queue, group) for queue, group in pairs]
     return page(found, query.limit, lambda row: (row.queue, row.group))
+
+
+def _ahead(limit: int | None) -> int:
+    """How many rows of the catalogue a page reads at once."""
+    return max(1, min(catalog.PAGE, limit or catalog.PAGE))
 
 
 def list_group_names(session: Session, query: q.ListGroupNames) -> q.Page[str]:
@@ -31,7 +36,7 @@ def list_group_names(session: Session, query: q.ListGroupNames) -> q.Page[str]:
 
 
 def _groups(
-    session: Session, queue: str | None, name: str | None, after: tuple[str, str] | None = None
+    session: Session, queue: str | None, name: str | None, after: tuple[str, str] | None, size: int
 ) -> Iterator[tuple[QueueRow, GroupRow]]:
     """Groups with their queues, by name; of one queue or of all, all of them or those of one name."""
     if queue is not None:
@@ -39,14 +44,14 @@ def _groups(
         return
     last_queue, last_group = after or ("", "")
     while True:
-        where = {"queue": last_queue, "limit": catalog.PAGE}
+        where = {"queue": last_queue, "limit": size}
         if name is not None:
             rows = session.rows("groups_named", {**where, "name": name})
         else:
             rows = session.rows("groups_page", {**where, "grp": last_group})
         for row in rows:
             yield catalog.queue_from(row[:7]), catalog.group_from(row[7:])
-        if len(rows) < catalog.PAGE:
+        if len(rows) < size:
             return
         last_queue, last_group = rows[-1][1], rows[-1][9]
 
@@ -169,7 +174,8 @@ def _places(session: Session, query: q.ListPlaces) -> Iterator[q.Place]:
         group = catalog.find_group(session, owner, after[1]) if owner is not None else None
         if owner is not None and group is not None:
             yield from _places_of_group(session, query, owner, group, after[2])
-    for queue, following in _groups(session, query.queue, query.group, after[:2] if after is not None else None):
+    behind = after[:2] if after is not None else None
+    for queue, following in _groups(session, query.queue, query.group, behind, _ahead(query.limit)):
         yield from _places_of_group(session, query, queue, following, "")
 
 
@@ -282,7 +288,7 @@ def _all_partitions(session: Session, query: q.ListPartitions) -> Iterator[q.Par
     last = catalog.find_queue(session, after[0]) if after is not None else None
     if last is not None and after is not None:
         yield from _partitions(session, last, after[1], query.limit)
-    for queue in catalog.queues(session, after=after[0] if after is not None else ""):
+    for queue in catalog.queues(session, after=after[0] if after is not None else "", page=_ahead(query.limit)):
         yield from _partitions(session, queue, "", query.limit)
 
 

@@ -83,12 +83,18 @@ def queue_page(session: Session, ns: str | None, task: str | None, after: str, l
 
 
 def queues(
-    session: Session, ns: str | None = None, task: str | None = None, *, after: str = "", limit: int | None = None
+    session: Session,
+    ns: str | None = None,
+    task: str | None = None,
+    *,
+    after: str = "",
+    limit: int | None = None,
+    page: int = PAGE,
 ) -> Iterator[QueueRow]:
     """Living queues by name; without a `limit` all of them, read page by page."""
     left = limit
     while left is None or left > 0:
-        size = PAGE if left is None else min(PAGE, left)
+        size = page if left is None else min(page, left)
         rows = queue_page(session, ns, task, after, size)
         yield from map(queue_from, rows)
         if len(rows) < size:
