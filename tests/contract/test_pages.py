@@ -20,6 +20,8 @@ from ackwise.store.turn import purge, sweep
 from ackwise.store.verbs import ReadVerbs
 from tests.contract.support import Desk
 
+_NONE: sessions.Params = {}
+
 
 class Counted:
     """A session that counts the statements and the rows of a reader."""
@@ -31,13 +33,13 @@ class Counted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
 
-    def rows(self, name: str, params: sessions.Params = msgspec.UNSET) -> list[sessions.Row]:  # type: ignore[assignment]
-        found = self._session.rows(name, {} if params is msgspec.UNSET else params)
+    def rows(self, name: str, params: sessions.Params = _NONE) -> list[sessions.Row]:
+        found = self._session.rows(name, params)
         self.statements += 1
         self.read += len(found)
         return found
 
-    def row(self, name: str, params: sessions.Params = msgspec.UNSET) -> sessions.Row | None:  # type: ignore[assignment]
+    def row(self, name: str, params: sessions.Params = _NONE) -> sessions.Row | None:
         found = self.rows(name, params)
         return found[0] if found else None
 
@@ -51,7 +53,7 @@ def counting(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
     def counted(job: Callable[[sessions.Session], Any]) -> Any:
         def run(session: sessions.Session) -> Any:
             seen.append(Counted(session))
-            return job(seen[-1])  # type: ignore[arg-type]
+            return job(seen[-1])
 
         return look(run)
 
@@ -163,7 +165,7 @@ def test_browse_reads_no_more_segments_than_fit(desk: Desk, monkeypatch: pytest.
     bodies: list[int] = []
     rows = Counted.rows
 
-    def noted(self: Counted, name: str, params: sessions.Params = msgspec.UNSET) -> list[sessions.Row]:  # type: ignore[assignment]
+    def noted(self: Counted, name: str, params: sessions.Params = _NONE) -> list[sessions.Row]:
         found = rows(self, name, params)
         if name == "segment_range":
             bodies.append(sum(len(row[3]) for row in found))

@@ -8,6 +8,8 @@ from ackwise.core.commands import Claim
 from ackwise.core.errors import SchemaTooNew, StoreCorrupt
 from ackwise.core.queries import ListQueues
 from ackwise.store.postgres import PostgresStore, schema
+from ackwise.store.postgres.vacuum import vacuum
+from ackwise.store.url import parse
 from tests.postgres.conftest import Opener, Raw
 from tests.postgres.support import push, text, together
 
@@ -74,3 +76,13 @@ def test_somebody_elses_schema_is_left_alone(url: str, raw: Raw) -> None:
         connection.execute("CREATE TABLE ackwise.theirs (x bigint)")
     with pytest.raises(StoreCorrupt, match="not ours"):
         PostgresStore(url)
+
+
+def test_vacuum_beside_a_server_keeps_everything(url: str, opened: Opener) -> None:
+    store = opened()
+    push(store, text("x"))
+    done = vacuum(parse(url))
+    assert done.before > 0
+    assert done.after > 0
+    (claimed,) = store.transact([Claim(queue="q")])
+    assert claimed.count == 1

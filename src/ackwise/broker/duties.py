@@ -20,7 +20,7 @@ CLOSE_PATIENCE = 10.0
 MOST_SWEEPS_IN_A_ROW = 20
 PURGE_ROWS = 20_000
 """The most rows that one turn of a purge removes; its time ends earlier, as a rule."""
-PURGE = Sweep(duties=("purge",), limit=PURGE_ROWS)
+PURGE = Sweep(duties=("purge", "shrink"), limit=PURGE_ROWS)
 
 
 class Rota:

@@ -114,6 +114,10 @@ class Store(Protocol):
         """What is wrong with the stored state; an empty list when every promise holds."""
         ...
 
+    def notes(self) -> list[str]:
+        """What an operator may do about the form in which the state is stored; nothing of it is wrong."""
+        ...
+
     def now(self) -> int: ...
 
     def changed(self) -> bool:

@@ -38,6 +38,10 @@ class Session(Protocol):
         """Rows of a statement that was put together: a pattern of the graph. Values are `:name`, as everywhere."""
         ...
 
+    def release_pages(self) -> int:
+        """Give some unused pages of the database file back to the file system; how many."""
+        ...
+
     def savepoint(self) -> None: ...
 
     def keep(self) -> None:

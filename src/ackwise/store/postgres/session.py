@@ -121,6 +121,10 @@ class PostgresSession:
     def query(self, text: str, params: Params = _NONE) -> list[Row]:
         return self._cursor.execute(statements.for_psycopg(text).encode(), params).fetchall()
 
+    def release_pages(self) -> int:
+        """Autovacuum does it."""
+        return 0
+
     def savepoint(self) -> None:
         self._owned_before = set(self._owned)
         self._cursor.execute(b"SAVEPOINT ackwise")

@@ -228,6 +228,10 @@ class PostgresStore(ReadVerbs):
         changed, self._changed = self._changed, False
         return changed
 
+    def notes(self) -> list[str]:
+        """Autovacuum looks after free space."""
+        return []
+
     def maintain(self) -> None:
         """Autovacuum does it."""
 

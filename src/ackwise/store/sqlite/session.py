@@ -9,6 +9,7 @@ import apsw
 from ackwise.store import instances, statements
 from ackwise.store.memory import Memory
 from ackwise.store.session import Params, Row
+from ackwise.store.sqlite import vacuum
 
 STATEMENTS = statements.load(*statements.shared(), ("ackwise.store.sqlite", "sqlite.sql"))
 _NONE: Params = {}
@@ -42,6 +43,9 @@ class SQLiteSession:
 
     def query(self, text: str, params: Params = _NONE) -> list[Row]:
         return self._execute(text, params).fetchall()
+
+    def release_pages(self) -> int:
+        return vacuum.release(self.connection)
 
     def savepoint(self) -> None:
         self._execute("SAVEPOINT ackwise").fetchall()

@@ -20,6 +20,7 @@ from ackwise.store.clock import Clock, SystemClock
 from ackwise.store.port import SHORT_READ, Result
 from ackwise.store.segment import Segment
 from ackwise.store.session import Known, Session
+from ackwise.store.sqlite import vacuum
 from ackwise.store.sqlite.connection import open_reader, open_writer, our_errors, translated
 from ackwise.store.sqlite.dedupe import GENERATION, GenerationalDedupe, StoredKeys
 from ackwise.store.sqlite.readers import Readers
@@ -284,6 +285,10 @@ class SQLiteStore(ReadVerbs):
         return read
 
     # housekeeping
+
+    def notes(self) -> list[str]:
+        with our_errors(self.url.target):
+            return vacuum.notes(self._checkpointer, self.url.target)
 
     def now(self) -> int:
         return self.clock.now()

@@ -260,6 +260,16 @@ def forget(turn: Turn, limit: int) -> int:
     return gone
 
 
+def shrink(turn: Turn, _: int) -> int:
+    """Free pages of the database go back to the file system, a slice at a time."""
+    released = turn.session.release_pages()
+    if released:
+        turn.rounds["shrink"] = 1
+    else:
+        turn.rounds.pop("shrink", None)
+    return released
+
+
 def _round(turn: Turn, duty: str, statement: str = "queues_after") -> Iterator[QueueRow]:
     """A page of queues. The next call continues behind the last queue that the duty finished."""
     rows = turn.session.rows(statement, {"after": turn.rounds.get(duty, 0), "limit": QUEUE_PAGE})
@@ -295,5 +305,6 @@ _DUTIES: dict[str, Callable[[Turn, int], int]] = {
     "retain": retain,
     "forget": forget,
     "purge": purge,
+    "shrink": shrink,
     "graph": graph.sweep,
 }
