@@ -57,6 +57,8 @@ HOT: dict[str, dict[str, object]] = {
     "husks_forget": {"queue": 1, "cutoff": 1, "limit": 100},
     "queues_after": {"after": 5, "limit": 500},
     "queues_max_wait": {"after": 5, "limit": 500},
+    "old_lanes": {"ids": "[1,2]", "cutoff": 1},
+    "old_husks": {"ids": "[1,2]", "cutoff": 1},
     "dedupe_windows": {},
     # purge
     "purge_lane_next": {"queue": 1},
@@ -112,8 +114,15 @@ HOT: dict[str, dict[str, object]] = {
     "mew_events_prune": {"watch": 7, "upto": 3},
 }
 LISTS: dict[str, dict[str, object]] = {
-    "group_totals": {"queue": 1, "grp": 1},
-    "oldest_unfinished": {"queue": 1, "grp": 1},
+    "count_lanes": {"ids": "[1,2]"},
+    "count_scheduled": {"ids": "[1,2]"},
+    "count_dead": {"ids": "[1,2]"},
+    "groups_of_queues": {"ids": "[1,2]"},
+    "count_groups": {"ids": "[1,2]"},
+    "count_subscriptions": {"ids": "[1,2]"},
+    "count_holders": {"ids": "[1,2]"},
+    "count_leased": {"ids": "[1,2]"},
+    "count_oldest": {"ids": "[1,2]"},
     "places_of_group": {"queue": 1, "grp": 1, "after": "p5", "limit": 100},
     "partition_lanes": {"queue": 1, "grp": 1, "after": "p5", "limit": 100},
     "spans_leased": {"grp": 1},
@@ -121,8 +130,6 @@ LISTS: dict[str, dict[str, object]] = {
     "cursors_of_group": {"grp": 1},
     "cursors_delete": {"grp": 1},
     "dead_count": {"queue": 1, **DEAD},
-    "dead_of_queue": {"queue": 1},
-    "queue_totals": {"queue": 1},
 }
 """They read a whole queue or group, which may be most of a table, but never what belongs to another."""
 

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
+from typing import TypeVar
 
 import msgspec
 
 from ackwise.core import queries as q
 from ackwise.core.ids import lease_id
 from ackwise.core.spans import Lease
+from ackwise.store.counts import group_stats, queue_stats
 from ackwise.store.reads import page
 from ackwise.store.session import Row, Session
 from ackwise.store.turn import catalog, reading
 from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import lease_from
 
+T = TypeVar("T")
+
 
 def list_groups(session: Session, query: q.ListGroups) -> q.Page[q.GroupStats]:
     query.check()
     pairs = islice(_groups(session, query.queue, query.group, query.after, _ahead(query.limit)), query.limit)
-    found = [_group_stats(session, queue, group) for queue, group in pairs]
+    found = [row for some in _batches(pairs) for row in group_stats(session, some)]
     return page(found, query.limit, lambda row: (row.queue, row.group))
+
+
+def _batches(rows: Iterable[T], size: int = catalog.PAGE) -> Iterator[list[T]]:
+    """Rows of the catalogue that are counted together."""
+    left = iter(rows)
+    while batch := list(islice(left, size)):
+        yield batch
 
 
 def _ahead(limit: int | None) -> int:
@@ -70,37 +81,6 @@ def _groups_of_queue(
             yield owner, group
 
 
-def _group_stats(session: Session, queue: QueueRow, group: GroupRow) -> q.GroupStats:
-    where = {"queue": queue.id, "grp": group.id}
-    totals = session.row("group_totals", where)
-    subscription = session.row("group_subscription", {"id": group.id})
-    assert totals is not None
-    assert subscription is not None
-    leases = [lease_from(row) for row in session.rows("leases_of_group", {"grp": group.id})]
-    acked, dead, skipped, expired, held, unread, partitions, behind = (int(n) for n in totals[:8])
-    oldest = session.row("oldest_unfinished", where) if held or unread else None
-    return q.GroupStats(
-        queue=queue.name,
-        group=group.name,
-        acked=acked,
-        dead=dead,
-        skipped=skipped,
-        expired=expired,
-        held=held,
-        unread=unread,
-        leases=len(leases),
-        oldest_unfinished_at=oldest[0] if oldest else None,
-        members=sorted({lease.owner for lease in leases}),
-        leased=sum(_leased(session, group.id).values()) if leases else 0,
-        partitions=partitions,
-        partitions_behind=behind,
-        settled_at=totals[8],
-        mode=subscription[0],
-        from_at=subscription[1],
-        created_at=group.created_at,
-    )
-
-
 def _leased(session: Session, grp: int) -> dict[tuple[int, int], int]:
     """How much each lease of a group holds in each lane."""
     return {(no, lane): int(held) for no, lane, held in session.rows("spans_leased", {"grp": grp})}
@@ -108,26 +88,18 @@ def _leased(session: Session, grp: int) -> dict[tuple[int, int], int]:
 
 def stats(session: Session, query: q.QueueStats) -> q.Stats:
     query.check()
-    return _stats(session, catalog.queue(session, query.queue))
+    return queue_stats(session, [catalog.queue(session, query.queue)])[0]
 
 
 def list_stats(session: Session, query: q.ListStats) -> q.Page[q.QueueSummary]:
     query.check()
     queues = catalog.queues(session, query.namespace, query.task, after=query.after, limit=query.limit)
-    found = [q.QueueSummary(catalog.info(queue), _stats(session, queue)) for queue in queues]
+    found = [
+        q.QueueSummary(catalog.info(queue), counted)
+        for some in _batches(queues)
+        for queue, counted in zip(some, queue_stats(session, some), strict=True)
+    ]
     return page(found, query.limit, lambda row: row.info.name)
-
-
-def _stats(session: Session, queue: QueueRow) -> q.Stats:
-    totals = session.row("queue_totals", {"queue": queue.id})
-    scheduled = session.row("scheduled_count", {"queue": queue.id})
-    dead = session.row("dead_of_queue", {"queue": queue.id})
-    assert totals is not None
-    assert scheduled is not None
-    assert dead is not None
-    rows = session.rows("groups_of_queue", {"queue": queue.id})
-    groups = [_group_stats(session, queue, catalog.group_from(row)) for row in rows]
-    return q.Stats(queue.name, totals[0], totals[1], int(totals[2] or 0), scheduled[0], dead[0], groups)
 
 
 # places
@@ -283,18 +255,31 @@ def _all_partitions(session: Session, query: q.ListPartitions) -> Iterator[q.Par
     after = query.after
     if query.queue is not None:
         owner = catalog.queue(session, query.queue)
-        yield from _partitions(session, owner, after[1] if after is not None else "", query.limit)
+        yield from _partitions(session, owner, _furthest(session, [owner])[0], _after(after), query.limit)
         return
     last = catalog.find_queue(session, after[0]) if after is not None else None
-    if last is not None and after is not None:
-        yield from _partitions(session, last, after[1], query.limit)
-    for queue in catalog.queues(session, after=after[0] if after is not None else "", page=_ahead(query.limit)):
-        yield from _partitions(session, queue, "", query.limit)
+    if last is not None:
+        yield from _partitions(session, last, _furthest(session, [last])[0], _after(after), query.limit)
+    queues = catalog.queues(session, after=after[0] if after is not None else "", page=_ahead(query.limit))
+    for some in _batches(queues, _ahead(query.limit)):
+        for queue, group in zip(some, _furthest(session, some), strict=True):
+            yield from _partitions(session, queue, group, "", query.limit)
 
 
-def _partitions(session: Session, queue: QueueRow, after: str, limit: int | None) -> Iterator[q.PartitionRow]:
-    furthest = _stats(session, queue).furthest_behind
-    group = catalog.find_group(session, queue, furthest.group) if furthest is not None else None
+def _after(after: tuple[str, str] | None) -> str:
+    return after[1] if after is not None else ""
+
+
+def _furthest(session: Session, queues: list[QueueRow]) -> list[str | None]:
+    """The group of each queue that is furthest behind."""
+    behind = [stats.furthest_behind for stats in queue_stats(session, queues)]
+    return [group.group if group is not None else None for group in behind]
+
+
+def _partitions(
+    session: Session, queue: QueueRow, furthest: str | None, after: str, limit: int | None
+) -> Iterator[q.PartitionRow]:
+    group = catalog.find_group(session, queue, furthest) if furthest is not None else None
     leased: dict[int, int] = {}
     if group is not None:
         for (_, lane), held in _leased(session, group.id).items():

@@ -12,7 +12,10 @@ from ackwise.store.session import Outdated, Params, Row
 
 STATEMENTS = {
     name: statements.for_psycopg(text).encode()
-    for name, text in statements.load(*statements.shared(), ("ackwise.store.postgres", "postgres.sql")).items()
+    for name, text in statements.with_lists(
+        statements.load(*statements.shared(), ("ackwise.store.postgres", "postgres.sql")),
+        "= ANY(CAST(translate(:ids, '[]', '{}') AS bigint[]))",
+    ).items()
 }
 _GROUP_LOCKS = 0x41434B57 << 32
 _INSTANCE_LOCKS = 0x41434B49 << 32

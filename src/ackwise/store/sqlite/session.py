@@ -11,7 +11,10 @@ from ackwise.store.memory import Memory
 from ackwise.store.session import Params, Row
 from ackwise.store.sqlite import vacuum
 
-STATEMENTS = statements.load(*statements.shared(), ("ackwise.store.sqlite", "sqlite.sql"))
+STATEMENTS = statements.with_lists(
+    statements.load(*statements.shared(), ("ackwise.store.sqlite", "sqlite.sql")),
+    "IN (SELECT value FROM json_each(:ids))",
+)
 _NONE: Params = {}
 
 

@@ -139,9 +139,6 @@ WHERE g.id = :id AND q.deleted_at IS NULL;
 -- name: groups_of_queue: the groups of a queue
 SELECT id, queue, name, policy, created_at FROM grp WHERE queue = :queue ORDER BY name;
 
--- name: group_subscription: where a group's subscription begins
-SELECT mode, from_at FROM grp WHERE id = :id;
-
 -- name: group_insert: a group, unless somebody made it first
 INSERT INTO grp (queue, name, mode, from_at, policy, created_at)
 VALUES (:queue, :name, :mode, :from_at, :policy, :created_at) ON CONFLICT DO NOTHING RETURNING id;

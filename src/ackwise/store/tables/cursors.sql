@@ -83,23 +83,8 @@ SELECT min(ready_at) FROM cursor WHERE grp = :grp AND ready_at IS NOT NULL;
 DELETE FROM cursor WHERE grp = :grp
   AND lane IN (SELECT l.id FROM lane AS l JOIN grp AS g ON g.queue = l.queue WHERE g.id = :grp);
 
--- name: group_totals: a group's counts over all its lanes, its partitions, those with something left, its last ack
-SELECT coalesce(sum(c.acked), 0), coalesce(sum(c.dead), 0), coalesce(sum(c.skipped), 0), coalesce(sum(c.expired), 0),
-  coalesce(sum(c.held), 0), coalesce(sum(l.head - c.next), 0), count(DISTINCT l.part),
-  count(DISTINCT CASE WHEN c.held > 0 OR c.next < l.head THEN l.part END), max(c.settled_at)
-FROM lane AS l JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp WHERE l.queue = :queue;
-
 -- name: cursor_exclusive: whether any lane of a group is exclusively held by somebody else
 SELECT 1 FROM cursor WHERE grp = :grp AND exclusive_owner IS NOT NULL AND exclusive_owner <> :owner LIMIT 1;
-
--- name: oldest_unfinished: when the oldest message that a group has not finished was made
-SELECT min((
-  SELECT s.created_at FROM segment AS s
-  WHERE s.pos >= (c.lane << 40) + coalesce(
-    (SELECT x.lo FROM span AS x WHERE x.lane = c.lane AND x.grp = c.grp ORDER BY x.hi LIMIT 1), c.next)
-  ORDER BY s.pos LIMIT 1))
-FROM lane AS l JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp
-WHERE l.queue = :queue AND (c.held > 0 OR c.next < l.head);
 
 -- name: places_of_group: where a group stands in each lane of a page of partitions: its first undone seq, and when the oldest undone was made
 SELECT p.id, p.name, p.uuid, l.id, l.head, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired, c.settled_at,
@@ -127,6 +112,3 @@ SELECT p.id, p.name, p.uuid, l.id, l.head, l.start, l.start_at,
 FROM part AS p LEFT JOIN lane AS l ON l.part = p.id LEFT JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp
 WHERE p.id IN (SELECT x.id FROM part AS x WHERE x.queue = :queue AND x.name > :after ORDER BY x.name LIMIT :limit)
 ORDER BY p.name, l.prio;
-
--- name: queue_totals: partitions, lanes and messages of a queue
-SELECT count(DISTINCT part), count(*), sum(head - start) FROM lane WHERE queue = :queue;

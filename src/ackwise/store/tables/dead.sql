@@ -107,9 +107,6 @@ SELECT seq FROM dead WHERE lane = :lane AND grp = :grp AND epoch = :epoch AND se
 SELECT 1 FROM dead AS d JOIN cursor AS c ON c.lane = d.lane AND c.grp = d.grp AND c.epoch = d.epoch
 WHERE d.lane = :lane AND d.grp = :grp AND d.seq >= :lo AND d.seq < :hi LIMIT 1;
 
--- name: dead_of_queue: how many dead letters a queue has
-SELECT count(*) FROM dead WHERE queue = :queue;
-
 -- name: dead_of_message: the dead letters of a transaction id in a partition, newest first
 SELECT d.uuid, q.name, p.name, p.uuid, d.grp_name, d.lane, d.seq, d.txid, d.reason, d.error, d.etype, d.fails,
   d.delivs, d.history, d.snapshot, d.born_at, d.dead_at

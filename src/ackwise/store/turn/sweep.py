@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 
+import msgspec
+
 from ackwise.core import limits
 from ackwise.core.answers import Swept
 from ackwise.core.commands import PruneQueue, Sweep
@@ -76,7 +78,7 @@ def promote(turn: Turn, limit: int) -> int:
 def max_wait(turn: Turn, limit: int) -> int:
     """Messages that waited too long die, once per group that has not finished them; never while leased."""
     touched = 0
-    for queue in _round(turn, "max_wait", "queues_max_wait"):
+    for queue in _round(turn, "max_wait", "old_lanes", _waits, "queues_max_wait"):
         if queue.policy.max_wait_seconds is None:
             continue
         cutoff = turn.now - round(queue.policy.max_wait_seconds * MICROS)
@@ -139,11 +141,8 @@ def _bury_unread(turn: Turn, held: Holding, cursor: Cursor, hi: int) -> int:
 def retain(turn: Turn, limit: int) -> int:
     """Whole segments go when they are too old, or finished by every group for long enough."""
     removed = 0
-    for queue in _round(turn, "retain"):
-        ages = [queue.policy.retention_seconds, queue.policy.completed_retention_seconds]
-        if ages == [None, None]:
-            continue
-        newest = turn.now - round(min(a for a in ages if a is not None) * MICROS)
+    for queue in _round(turn, "retain", "old_lanes", _ages):
+        newest = turn.now - round(min(_ages(queue)) * MICROS)
         for lane in _old_lanes(turn, queue, newest):
             removed += _prune(turn, queue, lane, limit - removed)
             if removed >= limit:
@@ -245,11 +244,10 @@ def forget(turn: Turn, limit: int) -> int:
     floor = last - MOST_TOMBSTONES
     cutoff = turn.now - TOMBSTONES_KEPT_FOR
     gone = turn.session.run("leases_forget", {"below": last, "cutoff": cutoff, "floor": floor, "limit": limit})
-    for queue in _round(turn, "forget"):
+    for queue in _round(turn, "forget", "old_husks", _windows):
         window = round(queue.policy.dedupe_seconds * MICROS)
-        if window:
-            where = {"queue": queue.id, "cutoff": turn.now - window, "limit": limit}
-            gone += turn.session.run("husks_forget", where)
+        where = {"queue": queue.id, "cutoff": turn.now - window, "limit": limit}
+        gone += turn.session.run("husks_forget", where)
     windows = catalog.dedupe_windows(turn.session)
     if windows is None or windows[0]:
         longest = round(windows[1] * MICROS) if windows is not None else 0
@@ -270,14 +268,40 @@ def shrink(turn: Turn, _: int) -> int:
     return released
 
 
-def _round(turn: Turn, duty: str, statement: str = "queues_after") -> Iterator[QueueRow]:
-    """A page of queues. The next call continues behind the last queue that the duty finished."""
+def _round(
+    turn: Turn, duty: str, looks: str, ages: Callable[[QueueRow], list[float]], statement: str = "queues_after"
+) -> Iterator[QueueRow]:
+    """Of a page of queues those that may have something old; `ages` are the seconds that make it so in a queue.
+
+    One statement looks for all of the page. The next call continues behind the last queue that the duty finished.
+    """
     rows = turn.session.rows(statement, {"after": turn.rounds.get(duty, 0), "limit": QUEUE_PAGE})
-    for row in rows:
-        yield catalog.queue_from(row)
-        turn.rounds[duty] = row[0]
+    queues = list(map(catalog.queue_from, rows))
+    youngest = {queue.id: min(some) for queue in queues if (some := ages(queue))}
+    old: set[int] = set()
+    if youngest:
+        cutoff = turn.now - round(min(youngest.values()) * MICROS)
+        ids = msgspec.json.encode(list(youngest)).decode()
+        old = {row[0] for row in turn.session.rows(looks, {"ids": ids, "cutoff": cutoff})}
+    for queue in queues:
+        if queue.id in old:
+            yield queue
+        turn.rounds[duty] = queue.id
     if len(rows) < QUEUE_PAGE:
         turn.rounds.pop(duty, None)
+
+
+def _waits(queue: QueueRow) -> list[float]:
+    return [seconds for seconds in (queue.policy.max_wait_seconds,) if seconds is not None]
+
+
+def _ages(queue: QueueRow) -> list[float]:
+    kept = (queue.policy.retention_seconds, queue.policy.completed_retention_seconds)
+    return [seconds for seconds in kept if seconds is not None]
+
+
+def _windows(queue: QueueRow) -> list[float]:
+    return [queue.policy.dedupe_seconds] if queue.policy.dedupe_seconds else []
 
 
 def _free(turn: Turn, lanes: list[Lane]) -> list[Lane]:
