@@ -157,7 +157,8 @@ class _Shown:
 
     def tail(self, limit: int, offset: int) -> bytes:
         pagination = {"limit": limit, "offset": offset, "total": self._total}
-        return b"],%b" % encode({**pagination, "pagination": pagination})[1:]
+        shown = {"total": self._total, "limit": limit, "offset": offset, "pagination": pagination}
+        return b"],%b" % encode(shown)[1:]
 
 
 def error_of(letter: q.DeadLetter) -> str:
