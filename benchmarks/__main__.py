@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import amps, embedded, growth, mew, postgres, server, waiters
+from benchmarks import amps, catalogue, embedded, growth, mew, postgres, server, waiters
 from benchmarks.report import Report
 from benchmarks.timing import fsync_micros
 
@@ -27,6 +27,7 @@ TABLES = (
     "subscriber",
     "spark",
     "growth",
+    "catalogue",
 )
 
 
@@ -75,6 +76,9 @@ def main() -> None:
             "spark": lambda: spark_tables(report, folder, 100_000 if options.quick else 400_000),
             "mew": lambda: mew.everything(report, folder, 100_000 if options.quick else 1_000_000),
             "growth": lambda: growth.stored_messages(report, folder, messages),
+            "catalogue": lambda: catalogue.everything(
+                report, folder, 5_000 if options.quick else 50_000, 100_000 if options.quick else 1_000_000
+            ),
         }
         for job, run in jobs.items():
             if not options.only or job in options.only.split(","):

@@ -5,6 +5,11 @@ from __future__ import annotations
 PLACE: dict[str, object] = {"lo_pos": 7 << 40, "end_pos": 8 << 40}
 LANE: dict[str, object] = {"lane": 7, "grp": 1}
 
+DEAD: dict[str, object] = {
+    **{"grp": None, "part": None, "reason": None, "after_at": 9000, "before_at": 10**15},
+    **{"last_at": 10**15, "last_id": 10**15, "limit": 100, "offset": 0},
+}
+
 HOT: dict[str, dict[str, object]] = {
     # claim
     "queue_by_name": {"name": "q"},
@@ -50,6 +55,35 @@ HOT: dict[str, dict[str, object]] = {
     "span_lowest": {"lane": 7},
     "cursors_of_lane": {"lane": 7},
     "husks_forget": {"queue": 1, "cutoff": 1, "limit": 100},
+    "queues_after": {"after": 5, "limit": 500},
+    "queues_max_wait": {"after": 5, "limit": 500},
+    "old_lanes": {"ids": "[1,2]", "cutoff": 1},
+    "old_husks": {"ids": "[1,2]", "cutoff": 1},
+    "dedupe_windows": {},
+    # purge
+    "purge_lane_next": {"queue": 1},
+    "purge_segments": {**PLACE, "limit": 500},
+    "purge_husks": {**PLACE, "limit": 500},
+    "purge_spans": {"lane": 7, "limit": 500},
+    "purge_cursors": {"lane": 7},
+    "purge_parts_next": {"queue": 2, "limit": 500},
+    "purge_dead": {"queue": 2, "limit": 500},
+    "purge_scheduled": {"queue": 2, "limit": 500},
+    "purge_groups": {"queue": 2, "limit": 500},
+    # pages of lists
+    "queues_page": {"after": "q5", "limit": 100},
+    "queues_of_ns": {"ns": "n", "task": None, "after": "q5", "limit": 100},
+    "queues_of_task": {"task": "t", "after": "q5", "limit": 100},
+    "queues_noted": {"after": "q5", "limit": 100},
+    "groups_named": {"name": "g1", "queue": "q5", "limit": 100},
+    "part_at": {"queue": 1, "after": "p5", "offset": 99},
+    "lanes_filled": {"queue": 1, "lane": 7, "limit": 100},
+    "lanes_filled_of_part": {"part": 7, "lane": 7, "limit": 100},
+    "dead_sizes": {"queue": 1, **DEAD},
+    "dead_sizes_all": DEAD,
+    "dead_list": {"queue": 1, **DEAD},
+    "dead_list_all": DEAD,
+    "dead_with": {"uuid": "x", "queue": None, **DEAD},
     # find a message
     "lane_by_id": {"id": 7},
     "lanes_of_part": {"part": 7},
@@ -80,20 +114,26 @@ HOT: dict[str, dict[str, object]] = {
     "mew_events_prune": {"watch": 7, "upto": 3},
 }
 LISTS: dict[str, dict[str, object]] = {
-    "group_totals": {"queue": 1, "grp": 1},
-    "oldest_unfinished": {"queue": 1, "grp": 1},
-    "places_of_group": {"queue": 1, "grp": 1},
-    "partition_lanes": {"queue": 1, "grp": 1},
+    "count_lanes": {"ids": "[1,2]"},
+    "count_scheduled": {"ids": "[1,2]"},
+    "count_dead": {"ids": "[1,2]"},
+    "groups_of_queues": {"ids": "[1,2]"},
+    "count_groups": {"ids": "[1,2]"},
+    "count_subscriptions": {"ids": "[1,2]"},
+    "count_holders": {"ids": "[1,2]"},
+    "count_leased": {"ids": "[1,2]"},
+    "count_oldest": {"ids": "[1,2]"},
+    "places_of_group": {"queue": 1, "grp": 1, "after": "p5", "limit": 100},
+    "partition_lanes": {"queue": 1, "grp": 1, "after": "p5", "limit": 100},
     "spans_leased": {"grp": 1},
     "leases_of_group": {"grp": 1},
-    "scheduled_by_part": {"queue": 1},
-    "dead_by_part": {"queue": 1},
-    "dead_of_queue": {"queue": 1},
-    "queue_totals": {"queue": 1},
+    "cursors_of_group": {"grp": 1},
+    "cursors_delete": {"grp": 1},
+    "dead_count": {"queue": 1, **DEAD},
 }
 """They read a whole queue or group, which may be most of a table, but never what belongs to another."""
 
 BIG = (
-    *("segment", "husk", "span", "cursor", "lane", "part", "lease", "dead", "scheduled", "dedupe"),
+    *("segment", "husk", "span", "cursor", "lane", "part", "lease", "dead", "scheduled", "dedupe", "queue"),
     *("mew_entity", "mew_end", "mew_num", "mew_txt", "mew_item", "mew_delivery", "mew_event", "mew_watch"),
 )

@@ -137,3 +137,20 @@ def test_nouns_speak_to_a_server_as_well(ackwise: Ackwise, url: str) -> None:
         assert (said.code, "the store itself" in said.err) == (2, True)
     gone = ackwise("queue", "list", *at)
     assert (gone.code, server.url in gone.err, gone.err.count("\n")) == (1, True, 1)
+
+
+def test_vacuum_says_the_bytes_before_and_after(ackwise: Ackwise, url: str) -> None:
+    fill(url)
+    said = ackwise("vacuum")
+    assert (said.code, "bytes before" in said.out) == (0, True)
+    done = ackwise("vacuum", "--json").json
+    assert (done["after"] > 0, done["converted"]) == (True, False)
+    assert ackwise("check", "--json").json["notes"] == []
+    assert ackwise("vacuum", "--url", "http://127.0.0.1:1").code == 2
+
+
+def test_vacuum_of_a_store_in_use_is_refused(ackwise: Ackwise, url: str) -> None:
+    fill(url)
+    with Running(url):
+        said = ackwise("vacuum")
+    assert (said.code, "open in another process" in said.err) == (1, True)

@@ -116,13 +116,13 @@ def test_its_rows_go_in_chunks(desk: Desk) -> None:
     desk.do(c.DeleteQueue(queue="q"))
     desk.push("new", txid="mine")
     rounds = 1
-    while desk.do(c.Sweep(duties=("forget",), limit=2)).more:
+    while desk.do(c.Sweep(duties=("purge",), limit=2)).more:
         rounds += 1
         assert rounds < 50
     assert rounds > 3
     assert desk.claim().bodies == ["new"]
     desk.advance(100)
-    assert desk.sweep() == {"expire": 1, "promote": 0, "max_wait": 0, "retain": 0, "forget": 0}
+    assert desk.sweep() == {"expire": 1, "promote": 0, "max_wait": 0, "retain": 0, "forget": 0, "purge": 0}
 
 
 def test_unknown_queues_are_refused_everywhere(desk: Desk) -> None:

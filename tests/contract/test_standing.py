@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ackwise.core import commands as c
@@ -300,7 +302,7 @@ def test_queues_are_summed_up_by_namespace_and_task(desk: Desk) -> None:
         desk.do(c.ConfigureQueue(queue=name, namespace=namespace, task=task))
         desk.number(2, queue=name)
 
-    def named(**filters: str) -> list[str]:
+    def named(**filters: Any) -> list[str]:
         return [row.info.name for row in desk.store.list_stats(q.ListStats(**filters))]
 
     assert named() == ["a", "b", "c"]

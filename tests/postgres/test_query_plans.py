@@ -31,7 +31,12 @@ ONLY_HERE: dict[str, dict[str, object]] = {
 }
 FILL = """
 INSERT INTO queue (name, ns, task, policy, paused, created_at) VALUES ('q', '', '', '{}', 0, 0);
+INSERT INTO queue (name, ns, task, policy, paused, created_at) SELECT 'q' || i, 'n' || i % 100, 't' || i % 100,
+  CASE WHEN i % 50 = 0 THEN '{"max_wait_seconds":1.0,"dedupe_seconds":5.0,"notes":[["a","b"]]}' ELSE '{}' END, 0, 0
+  FROM generate_series(2, 20000) i;
 INSERT INTO grp (queue, name, mode, policy, created_at) SELECT 1, 'g' || i, 'all', '{}', 0 FROM generate_series(1, 3) i;
+INSERT INTO grp (queue, name, mode, policy, created_at) SELECT i, 'h' || i % 100, 'all', '{}', 0
+  FROM generate_series(2, 10000) i;
 INSERT INTO part (uuid, queue, name) SELECT i, 1 + i % 3, 'p' || i FROM generate_series(1, 10000) i;
 INSERT INTO lane (part, queue, prio, head, start, start_at)
   SELECT i, 1 + i % 3, 0, 1000, 0, i * 1000 FROM generate_series(1, 10000) i;

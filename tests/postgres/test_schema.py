@@ -8,8 +8,15 @@ from ackwise.core.commands import Claim
 from ackwise.core.errors import SchemaTooNew, StoreCorrupt
 from ackwise.core.queries import ListQueues
 from ackwise.store.postgres import PostgresStore, schema
+from ackwise.store.postgres.vacuum import vacuum
+from ackwise.store.url import parse
 from tests.postgres.conftest import Opener, Raw
 from tests.postgres.support import push, text, together
+
+_NEW_IN_SIX = (
+    *("queue_ns", "queue_task", "queue_max_wait", "queue_noted", "queue_dedupe"),
+    *("lane_queue", "grp_name", "dead_time"),
+)
 
 
 def test_many_brokers_open_an_empty_database_at_once(url: str, opened: Opener) -> None:
@@ -55,6 +62,9 @@ def test_a_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener,
             connection.execute(f"ALTER TABLE lease DROP COLUMN {column}".encode())
         connection.execute("ALTER TABLE lane DROP COLUMN largest")
         connection.execute("DROP INDEX dead_message")
+        for name in (*_NEW_IN_SIX, "scheduled_queue"):
+            connection.execute(f"DROP INDEX {name}".encode())
+        connection.execute("CREATE INDEX scheduled_queue ON scheduled (queue)")
         connection.execute("ALTER TABLE grp DROP COLUMN expired_leases")
         connection.execute("UPDATE meta SET value = '1' WHERE key = 'schema'")
     store = opened()
@@ -73,3 +83,13 @@ def test_somebody_elses_schema_is_left_alone(url: str, raw: Raw) -> None:
         connection.execute("CREATE TABLE ackwise.theirs (x bigint)")
     with pytest.raises(StoreCorrupt, match="not ours"):
         PostgresStore(url)
+
+
+def test_vacuum_beside_a_server_keeps_everything(url: str, opened: Opener) -> None:
+    store = opened()
+    push(store, text("x"))
+    done = vacuum(parse(url))
+    assert done.before > 0
+    assert done.after > 0
+    (claimed,) = store.transact([Claim(queue="q")])
+    assert claimed.count == 1

@@ -14,6 +14,7 @@ from typing import Any
 from ackwise.connect import open_store
 from ackwise.server.serving import Settings, make_server
 from ackwise.store.clock import ManualClock
+from ackwise.store.port import Store
 
 PATIENCE = 30.0
 
@@ -32,11 +33,19 @@ class Errors(logging.Handler):
 class Running:
     """Answers at `url` inside its `with` block. On leaving it nothing may have gone wrong inside, nor in the store."""
 
-    def __init__(self, store: str, clock: ManualClock | None = None, *, port: int = 0, **settings: Any) -> None:
+    def __init__(
+        self,
+        store: str,
+        clock: ManualClock | None = None,
+        *,
+        port: int = 0,
+        opened: Store | None = None,
+        **settings: Any,
+    ) -> None:
         self._store, self._clock = store, clock
         ready: queue.SimpleQueue[tuple[str, int] | None] = queue.SimpleQueue()
         self.server = make_server(
-            open_store(store, clock=clock), Settings(port=port, **settings), lambda *where: ready.put(where)
+            opened or open_store(store, clock=clock), Settings(port=port, **settings), lambda *where: ready.put(where)
         )
         self._errors = Errors()
         logging.getLogger().addHandler(self._errors)

@@ -15,6 +15,11 @@ from ackwise.core.settlement import Outcome
 from ackwise.store.sqlite import connection as opening
 from tests.sqlite.support import open_store, push, rows
 
+NEW_IN_SIX = (
+    *("queue_ns", "queue_task", "queue_max_wait", "queue_noted", "queue_dedupe"),
+    *("lane_queue", "grp_name", "dead_time"),
+)
+
 
 def version(path: Path) -> Any:
     return rows(path, "PRAGMA user_version")[0][0]
@@ -88,6 +93,9 @@ def test_a_file_of_schema_one_goes_on_where_it_was(path: Path) -> None:
         "ALTER TABLE lease DROP COLUMN dropped",
         "ALTER TABLE lane DROP COLUMN largest",
         "DROP INDEX dead_message",
+        *(f"DROP INDEX {name}" for name in NEW_IN_SIX),
+        "DROP INDEX scheduled_queue",
+        "CREATE INDEX scheduled_queue ON scheduled (queue)",
         "ALTER TABLE grp DROP COLUMN expired_leases",
         "PRAGMA user_version = 1",
     ):
@@ -99,6 +107,21 @@ def test_a_file_of_schema_one_goes_on_where_it_was(path: Path) -> None:
     ((settled,),) = new.transact([c.Settle(entries=[entry])])
     assert settled.verdict == "acked"
     assert new.audit() == []
+    new.close()
+
+
+def test_file_of_schema_five_gets_the_indexes_of_six(path: Path) -> None:
+    old = open_store(path)
+    push(old, "a", "b")
+    old.close()
+    for name in NEW_IN_SIX:
+        rows(path, f"DROP INDEX {name}")
+    rows(path, "PRAGMA user_version = 5")
+    new = open_store(path)
+    indexes = {name for (name,) in rows(path, "SELECT name FROM sqlite_schema WHERE type = 'index'")}
+    assert indexes.issuperset(NEW_IN_SIX)
+    assert [row.info.name for row in new.list_stats(q.ListStats())] == ["q"]
+    assert push(new, "a", "c") == ["duplicate", "queued"]
     new.close()
 
 

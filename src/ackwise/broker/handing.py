@@ -117,6 +117,7 @@ def answer(store: Store, query: q.Query) -> Any:
         q.FindMessage: store.find_message,
         q.ListDead: store.list_dead,
         q.ListGroups: store.list_groups,
+        q.ListGroupNames: store.list_group_names,
         q.ListCursors: store.list_cursors,
         q.ListPlaces: store.list_places,
         q.ListPartitions: store.list_partitions,

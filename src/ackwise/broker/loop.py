@@ -16,11 +16,12 @@ from ackwise.broker.bells import Bells
 from ackwise.broker.handing import Gate, answer, hand_over, is_short, release, split, waiting
 from ackwise.broker.loop_lane import Lane, taken_over
 from ackwise.broker.pending import Slot, is_empty, shard_of
+from ackwise.broker.pulse import BEAT_EVERY, SILENT_AFTER, Pulse
 from ackwise.broker.statements import LONG_AT_ONCE, LONGER, Statements, look, short_meter
 from ackwise.broker.waiting import Seen, Waiters, Waiting
 from ackwise.core.answers import Claimed, Handed, Settled, nothing
 from ackwise.core.claiming import EmptyReason
-from ackwise.core.commands import Claim, Command, Settle, each, giving_back, sharing_bytes
+from ackwise.core.commands import Beat, Claim, Command, Settle, each, giving_back, sharing_bytes
 from ackwise.core.errors import AckwiseError, Draining, Overloaded, StoreError
 from ackwise.core.graph.commands import AskGraph, FindGraph
 from ackwise.core.queries import ListLeases, Query
@@ -40,6 +41,8 @@ class AsyncBroker:
         self.loop = asyncio.get_running_loop()
         self.waiters = Waiters()
         self.bells = Bells()
+        self.pulse = Pulse()
+        self._beaten = asyncio.Event()
         self._lanes = [Lane(self, shard) for shard in range(store.shards)]
         # Apart, so that no commit, which holds locks, ever waits for a query.
         self._turns = ThreadPoolExecutor(max_workers=store.shards, thread_name_prefix="ackwise-turn")
@@ -60,6 +63,7 @@ class AsyncBroker:
         if hasattr(store, "on_change"):
             store.on_change = self._look_again_soon
         if background:
+            self.keep(self.loop.create_task(self._run_beats()))
             self.keep(self.loop.create_task(self._run_duties()))
             self.keep(self.loop.create_task(self._run_watch()))
 
@@ -357,17 +361,39 @@ class AsyncBroker:
 
     # duties
 
+    async def first_beat(self) -> None:
+        """Return when the first heartbeat was tried, or after `SILENT_AFTER` seconds."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._beaten.wait(), SILENT_AFTER)
+
+    async def _run_beats(self) -> None:
+        """A task of its own: a long sweep must not make the broker look dead."""
+        command = Beat(instance=getattr(self.store, "instance", "broker"))
+        while not self._closed:
+            try:
+                await self.send(command)
+                self.pulse.wrote()
+            except Exception as problem:
+                if not self._closed:
+                    self.pulse.failed(problem)
+                    duties.complain("heartbeat", problem)
+            self._beaten.set()
+            await self._closed_within(BEAT_EVERY)
+
     async def _run_duties(self) -> None:
-        rota = duties.Rota(getattr(self.store, "instance", "broker"), time.monotonic())
+        rota = duties.Rota(time.monotonic())
         while not await self._closed_within(rota.wait(time.monotonic())):
             for command in rota.due(time.monotonic()):
+                started, more = time.monotonic(), False
                 try:
-                    for _ in range(duties.MOST_SWEEPS_IN_A_ROW):
-                        if not getattr(await self.send(command), "more", False):
+                    for _ in range(duties.in_a_row(command)):
+                        more = getattr(await self.send(command), "more", False)
+                        if not more:
                             break
                 except Exception as problem:
                     if not self._closed:
                         duties.complain(type(command).__name__.lower(), problem)
+                rota.swept(command, time.monotonic() - started, time.monotonic(), more=more)
             try:
                 await self.in_thread(self.store.maintain)
             except AckwiseError as problem:

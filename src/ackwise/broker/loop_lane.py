@@ -58,7 +58,7 @@ class Lane:
             slots = [*taken, *riders]
             commands = [c for slot in slots for c in slot.commands]
             started = time.perf_counter()
-            if broker.store.local:
+            if broker.store.local and not broker.store.busy:
                 prepared = broker.store.prepare(commands, self._shard)
                 self._pending.learn(len(commands), started)
             else:

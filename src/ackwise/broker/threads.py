@@ -315,16 +315,19 @@ class Broker:
     # duties
 
     def _run_duties(self) -> None:
-        rota = duties.Rota(getattr(self.store, "instance", "broker"), time.monotonic())
+        rota = duties.Rota(time.monotonic(), getattr(self.store, "instance", "broker"))
         while not self._closed.wait(rota.wait(time.monotonic())):
             for command in rota.due(time.monotonic()):
+                started, more = time.monotonic(), False
                 try:
-                    for _ in range(duties.MOST_SWEEPS_IN_A_ROW):
-                        if not getattr(self.send(command), "more", False):
+                    for _ in range(duties.in_a_row(command)):
+                        more = getattr(self.send(command), "more", False)
+                        if not more:
                             break
                 except Exception as problem:
                     if not self._closed.is_set():
                         duties.complain(type(command).__name__.lower(), problem)
+                rota.swept(command, time.monotonic() - started, time.monotonic(), more=more)
             try:
                 self.store.maintain()
             except AckwiseError as problem:

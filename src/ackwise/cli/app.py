@@ -25,11 +25,13 @@ from ackwise.cli import (
     run,
     serve,
     settings,
+    vacuum,
 )
 from ackwise.core.errors import AckwiseError, BadInput
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="A durable message queue.")
 app.command(name="check")(check.check)
+app.command(name="vacuum")(vacuum.vacuum)
 app.command(name="demo")(demo.demo)
 app.command(name="archive")(archive.archive)
 app.command(name="replay")(replay.replay)

@@ -19,7 +19,7 @@ def check(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
     store = open_store(url)
     where = parse(url)
     try:
-        problems = store.audit()
+        problems, notes = store.audit(), store.notes()
         queues = store.list_queues(ListQueues())
     finally:
         store.close()
@@ -32,12 +32,14 @@ def check(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
         "queues": len(queues),
     }
     if as_json:
-        show_json({**settings, "problems": problems})
+        show_json({**settings, "problems": problems, "notes": notes})
     else:
         for name, value in settings.items():
             print(f"{name:13} {value}")
         for problem in problems:
             print(f"PROBLEM {problem}")
+        for note in notes:
+            print(f"NOTE {note}")
         print("sound" if not problems else f"{len(problems)} problems")
     if problems:
         raise typer.Exit(1)

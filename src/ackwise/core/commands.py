@@ -276,7 +276,7 @@ class PurgeDead(Command):
 class Sweep(Command):
     """What time alone makes due. Each call does a bounded amount and says whether there is more."""
 
-    duties: tuple[str, ...] = ("expire", "promote", "max_wait", "retain", "forget")
+    duties: tuple[str, ...] = ("expire", "promote", "max_wait", "retain", "forget", "purge")
     limit: int = 1000
 
 

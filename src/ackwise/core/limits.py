@@ -23,6 +23,8 @@ LONGEST_ERROR = 8192
 LONGEST_TRACE = 2000
 LAST_INSTANT = 253_402_300_799_999_999
 """The end of the year 9999."""
+ANSWER_BYTES = 16 << 20
+"""Payload bytes that one answer carries: a page of messages or dead letters ends there, with at least one row."""
 DEFAULT_MAX_PAYLOAD = 8 * 1024 * 1024
 
 Seconds = float | int | timedelta

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import msgspec
 
 from ackwise.core import limits
@@ -11,6 +13,15 @@ from ackwise.core.tags import spelled
 
 _NAMES = ("queue", "group", "partition", "partition_id", "namespace", "task", "reason", "instance", "key_prefix")
 _INSTANTS = ("after_at", "before_at", "unfinished_since")
+
+
+T = TypeVar("T")
+
+
+class Page(list[T]):
+    """Rows of a list. `next` is the `after` of the following page, None at the end; only the rows go over the wire."""
+
+    next: Any = None
 
 
 class Query(msgspec.Struct, kw_only=True, tag=spelled, forbid_unknown_fields=True):
@@ -30,11 +41,22 @@ class Query(msgspec.Struct, kw_only=True, tag=spelled, forbid_unknown_fields=Tru
                 limits.transaction_id(value)
             elif field in ("limit", "offset"):
                 limits.count(value, field, least=0, most=1 << 31)
+            elif field == "after":
+                for part in value if isinstance(value, tuple) else (value,):
+                    if isinstance(part, str):
+                        limits.storable(part, field)
+                    else:
+                        limits.count(part, field, least=-1, most=1 << 61)
 
 
 class ListQueues(Query):
+    """Queues by name, behind `after`; with `noted` only those that carry notes of a dialect."""
+
     namespace: str | None = None
     task: str | None = None
+    noted: bool = False
+    after: str = ""
+    limit: int | None = None
 
 
 class GetQueue(Query):
@@ -42,7 +64,10 @@ class GetQueue(Query):
 
 
 class Browse(Query):
-    """Messages in seq order, with their state for `group` when one is named."""
+    """Messages in seq order, with their state for `group` when one is named.
+
+    A page ends at `limits.ANSWER_BYTES` of payload, too: only an empty page is the end.
+    """
 
     queue: str
     partition: str | None = None
@@ -59,7 +84,10 @@ class FindMessage(Query):
 
 
 class ListDead(Query):
-    """Dead letters, newest first. `before_at` and `after_at` bound dead_at, inclusive."""
+    """Dead letters, newest first. `before_at` and `after_at` bound dead_at, inclusive.
+
+    `after` is the `next` of the page before. A page ends at `limits.ANSWER_BYTES` of payload, too.
+    """
 
     queue: str | None = None
     group: str | None = None
@@ -70,11 +98,16 @@ class ListDead(Query):
     ids: list[str] | None = None
     limit: int = 100
     offset: int = 0
+    after: tuple[int, int] | None = None
 
 
 class ListGroups(Query):
+    """Groups by queue and name; `after` is the queue and the group of the last row of the page before."""
+
     queue: str | None = None
     group: str | None = None
+    after: tuple[str, str] | None = None
+    limit: int | None = None
 
 
 class ListCursors(Query):
@@ -94,12 +127,24 @@ class ListPlaces(Query):
     queue: str | None = None
     unfinished_since: int | None = None
     last_done: bool = False
+    after: tuple[str, str, str] | None = None
+    """The queue, the group and the partition of the last row of the page before."""
+    limit: int | None = None
+
+
+class ListGroupNames(Query):
+    """Names of groups over all queues, each once."""
+
+    after: str = ""
+    limit: int = 1000
 
 
 class ListPartitions(Query):
-    """The partitions of a queue or of all, in numbers."""
+    """The partitions of a queue or of all, in numbers; `after` is the queue and the partition of the row before."""
 
     queue: str | None = None
+    after: tuple[str, str] | None = None
+    limit: int | None = None
 
 
 class ListLanes(Query):
@@ -120,6 +165,8 @@ class ListLeases(Query):
     instance: str | None = None
     key_prefix: str | None = None
     live_only: bool = True
+    after: str | None = None
+    """The id of the last lease of the page before."""
     limit: int = 1000
 
 
@@ -150,10 +197,14 @@ class IsHeld(Query):
 
 
 class ReadLedger(Query):
+    """Minutes, oldest first; `after` is the minute, queue, group and outcome of the last row of the page before."""
+
     queue: str | None = None
     group: str | None = None
     after_at: int | None = None
     before_at: int | None = None
+    after: tuple[int, str, str, str] | None = None
+    limit: int | None = None
 
 
 class QueueStats(Query):
@@ -161,10 +212,12 @@ class QueueStats(Query):
 
 
 class ListStats(Query):
-    """Every queue in numbers."""
+    """Queues in numbers, by name, behind `after`."""
 
     namespace: str | None = None
     task: str | None = None
+    after: str = ""
+    limit: int | None = None
 
 
 class BrowsedMessage(msgspec.Struct, frozen=True):
@@ -200,8 +253,11 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class DeadPage(msgspec.Struct):
+    """`next` is the `after` of the following page, None at the end."""
+
     letters: list[DeadLetter]
     total: int
+    next: tuple[int, int] | None = None
 
 
 class GroupView(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
@@ -49,6 +49,22 @@ class Answer:
     ) -> None:
         self.body, self.status, self.content_type, self.headers = body, status, content_type, headers
         self.close = False
+
+
+class Streamed(Answer):
+    """An answer in pieces: `body` goes first, the `rest` follows as fast as the client reads."""
+
+    __slots__ = ("rest",)
+
+    def __init__(
+        self,
+        body: bytes,
+        rest: AsyncIterator[bytes],
+        content_type: bytes = JSON,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        super().__init__(body, 200, content_type, headers)
+        self.rest = rest
 
 
 def answer(value: object, status: int = 200) -> Answer:

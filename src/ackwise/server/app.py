@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from starlette.types import ASGIApp
 
-from ackwise.core.errors import AckwiseError, Draining, OutcomeUnknown
+from ackwise.core.errors import AckwiseError, AnswersFull, Draining, OutcomeUnknown
 from ackwise.dialects.handover import LARGE, AnswerMemory, Handover
 from ackwise.dialects.http import (
     CLOSING,
@@ -26,6 +26,7 @@ from ackwise.dialects.http import (
     Route,
     Scope,
     Send,
+    Streamed,
     refusal,
 )
 from ackwise.server.gates import Gate, is_navigation
@@ -109,10 +110,13 @@ class Application:
         except Exception:
             log.exception("%s %s failed", method, scope["path"])
             reply = self._refuse(scope)(None)
+        cors = self._gate.cors_headers(scope)
+        if isinstance(reply, Streamed):
+            await self._stream(scope, reply, cors, send)
+            return
         handover = self._handover(call, reply)
         try:
             exchange = scope.get(EXCHANGE)
-            cors = self._gate.cors_headers(scope)
             if exchange is None or not exchange.respond(reply, cors):
                 await self._send(reply, cors, send)
         except BaseException:
@@ -168,6 +172,39 @@ class Application:
             headers.append((b"content-length", b"%d" % len(reply.body)))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if reply.status == 204 else reply.body})
+
+    async def _stream(self, scope: Scope, reply: Streamed, cors: Headers, send: Send) -> None:
+        """Send piece by piece; `send` waits for a client that reads slowly. A client that left ends the reading.
+
+        The memory of answers counts the piece that is on its way.
+        """
+        if self._memory.full:
+            await self._send(self._refuse(scope)(AnswersFull()), cors, send)
+            return
+        exchange = scope.get(EXCHANGE)
+        headers = [*reply.headers, *cors, (b"content-type", reply.content_type)]
+        on_its_way = Handover(self._memory)
+        on_its_way.built(len(reply.body))
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "http.response.body", "body": reply.body, "more_body": True})
+        reply.body = b""
+        try:
+            async for piece in reply.rest:
+                if exchange is not None and exchange.gone:
+                    exchange.abandon()
+                    return
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                on_its_way.built(len(piece))
+        except Exception:
+            # The head is sent: a body that ends without its last chunk tells the client that it is not whole.
+            log.exception("%s %s failed half-way", scope["method"], scope["path"])
+            if exchange is not None:
+                exchange.cut()
+                return
+            raise
+        finally:
+            on_its_way.delivered()
+        await send({"type": "http.response.body", "body": b""})
 
 
 def _face(scope: Scope) -> str:

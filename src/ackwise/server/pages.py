@@ -12,27 +12,30 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ackwise.broker import AsyncBroker
-from ackwise.core.errors import AckwiseError
-from ackwise.core.queries import ListQueues
+from ackwise.core.errors import Draining
 from ackwise.server.about import VERSION
 
 
 def make_pages(broker: Callable[[], AsyncBroker], lifespan: Any) -> Starlette:
     """`broker` is there once the lifespan has begun."""
 
-    async def look() -> dict[str, Any]:
-        """One small query through the store: the whole way a message takes."""
+    def look() -> dict[str, Any]:
+        """The broker's pulse. Health pages read memory only: a stuck disk or database cannot block them."""
         at_work = broker()
         if at_work.draining:
-            return {"status": "draining", "error": "the server is shutting down"}
-        try:
-            await at_work.ask(ListQueues(namespace="-"))
-        except AckwiseError as problem:
-            return {"status": "unhealthy", "error": problem.message, "code": problem.code}
-        return {"status": "healthy"}
+            return {"status": "draining", "error": "the server is shutting down", "code": Draining.code}
+        pulse = at_work.pulse.health()
+        if pulse.error is None:
+            return {"status": "healthy", "last_write_seconds_ago": pulse.last_write}
+        return {
+            "status": "unhealthy",
+            "error": pulse.error,
+            "code": pulse.code,
+            "last_write_seconds_ago": pulse.last_write,
+        }
 
     async def health(_: Request) -> Response:
-        found = await look()
+        found = look()
         healthy = found["status"] == "healthy"
         body = {**found, "database": "connected" if healthy else "unavailable", "version": VERSION}
         body |= {"server": "ackwise", "service": "ackwise"}
@@ -42,8 +45,9 @@ def make_pages(broker: Callable[[], AsyncBroker], lifespan: Any) -> Starlette:
         return JSONResponse({"status": "alive"})
 
     async def readyz(_: Request) -> Response:
-        found = await look()
-        return JSONResponse({"status": "ready"} if found["status"] == "healthy" else found, _code(found))
+        found = look()
+        shown = {**found, "status": "ready"} if found["status"] == "healthy" else found
+        return JSONResponse(shown, _code(found))
 
     return Starlette(
         routes=[

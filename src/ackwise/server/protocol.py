@@ -56,6 +56,11 @@ class Exchange:
         """Nobody is there to answer. uvicorn knows that of a connection's last request only."""
         self._cycle.disconnected = True
 
+    def cut(self) -> None:
+        """Close the connection within an answer."""
+        self._cycle.disconnected = True
+        self._connection.transport.abort()
+
     def respond(self, answer: Answer, more: Headers) -> bool:
         """Head and body in one write; False when they have to go the long way."""
         cycle, connection = self._cycle, self._connection

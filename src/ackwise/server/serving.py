@@ -127,6 +127,7 @@ class Served:
         self._broker = await AsyncBroker.start(self._store)
         self._sinks = Sinks(self._broker, self._settings.pushpop_sink_hosts)
         try:
+            await self._broker.first_beat()
             await self._sinks.start()
             yield
         finally:

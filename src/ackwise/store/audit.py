@@ -12,7 +12,7 @@ from ackwise.store.turn import catalog
 def audit(session: Session) -> list[str]:
     """Promise 1 over everything stored, and what the engine relies on besides."""
     problems = []
-    for queue in (catalog.queue_from(r) for r in session.rows("queues_living", {"ns": None, "task": None})):
+    for queue in catalog.queues(session):
         for group in (catalog.group_from(r) for r in session.rows("groups_of_queue", {"queue": queue.id})):
             cursors = [Cursor(*row) for row in session.rows("cursors_of_group", {"grp": group.id})]
             shut = {cursor.part for cursor in cursors if cursor.exclusive}

@@ -5,19 +5,19 @@ from __future__ import annotations
 from ackwise.core import queries as q
 from ackwise.core.ids import lease_id
 from ackwise.core.spans import Cursor, Lease, Span
+from ackwise.store.reads import page
 from ackwise.store.session import Session
 from ackwise.store.turn import catalog
 from ackwise.store.turn.catalog import QueueRow
 from ackwise.store.turn.context import lease_from
 
 
-def list_depths(session: Session, query: q.ListDepths, now: int) -> list[q.Depth]:
+def list_depths(session: Session, query: q.ListDepths, now: int) -> q.Page[q.Depth]:
     query.check()
     if query.queue is not None:
-        return [_depth(session, catalog.queue(session, query.queue), query.group, now)]
-    rows = session.rows("queues_living", {"ns": None, "task": None})
-    behind = sorted((row for row in rows if row[1] > query.after), key=lambda row: row[1])[: query.limit]
-    return [_depth(session, queue, query.group, now) for queue in map(catalog.queue_from, behind)]
+        return q.Page([_depth(session, catalog.queue(session, query.queue), query.group, now)])
+    queues = catalog.queues(session, after=query.after, limit=query.limit)
+    return page([_depth(session, queue, query.group, now) for queue in queues], query.limit, lambda row: row.queue)
 
 
 def is_held(session: Session, query: q.IsHeld, now: int) -> bool:

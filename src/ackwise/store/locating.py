@@ -82,8 +82,8 @@ def _waiting(row: Row) -> Segment:
 
 def _forgotten_before(session: Session, now: int) -> int | None:
     """Ids older than every queue's dedupe window may be forgotten; None when all windows are endless."""
-    queues = [catalog.queue_from(row) for row in session.rows("queues_living", {"ns": None, "task": None})]
-    longest = max((queue.policy.dedupe_seconds for queue in queues), default=0.0)
+    windows = catalog.dedupe_windows(session)
+    longest = windows[1] if windows is not None else 0.0
     return now - round(longest * MICROS) if longest else None
 
 

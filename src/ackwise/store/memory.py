@@ -8,7 +8,7 @@ CATALOGUE = frozenset(
     ("queue_by_name", "queue_by_id", "group_by_name", "group_by_id", "part_by_name", "part_by_id", "part_by_uuid")
 )
 _MOST = 20_000
-_CHANGES_IT = ("queue_", "part_", "group_", "purge_")
+_CHANGES_IT = ("queue_", "part_", "group_")
 
 
 class Memory:

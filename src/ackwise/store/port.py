@@ -52,6 +52,11 @@ class Store(Protocol):
     local: bool
     """No network in between: a turn's statements are short enough to run on an event loop."""
 
+    @property
+    def busy(self) -> bool:
+        """Another thread holds the writer, maybe through a slow fsync: an event loop must not wait for it."""
+        ...
+
     def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Result]:
         """Plan, apply and commit. Refusals are answers; a store that fails raises and nothing was changed."""
         ...
@@ -73,6 +78,8 @@ class Store(Protocol):
     def list_dead(self, query: q.ListDead) -> q.DeadPage: ...
 
     def list_groups(self, query: q.ListGroups) -> list[q.GroupStats]: ...
+
+    def list_group_names(self, query: q.ListGroupNames) -> list[str]: ...
 
     def list_cursors(self, query: q.ListCursors) -> list[q.CursorRow]: ...
 
@@ -109,6 +116,10 @@ class Store(Protocol):
 
     def audit(self) -> list[str]:
         """What is wrong with the stored state; an empty list when every promise holds."""
+        ...
+
+    def notes(self) -> list[str]:
+        """What an operator may do about the form in which the state is stored; nothing of it is wrong."""
         ...
 
     def now(self) -> int: ...

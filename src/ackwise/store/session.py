@@ -44,6 +44,10 @@ class Session(Protocol):
         """
         ...
 
+    def release_pages(self) -> int:
+        """Give some unused pages of the database file back to the file system; how many."""
+        ...
+
     def stopped(self, problem: BaseException) -> bool:
         """Whether the database ended a statement because its time was up."""
         ...

@@ -2,70 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+from typing import TypeVar
+
 import msgspec
 
 from ackwise.core import queries as q
 from ackwise.core.ids import lease_id
 from ackwise.core.spans import Lease
+from ackwise.store.counts import group_stats, queue_stats
+from ackwise.store.reads import page
 from ackwise.store.session import Row, Session
 from ackwise.store.turn import catalog, reading
 from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import lease_from
 
+T = TypeVar("T")
 
-def list_groups(session: Session, query: q.ListGroups) -> list[q.GroupStats]:
+
+def list_groups(session: Session, query: q.ListGroups) -> q.Page[q.GroupStats]:
     query.check()
-    return [_group_stats(session, queue, group) for queue, group in _groups(session, query.queue, query.group)]
+    pairs = islice(_groups(session, query.queue, query.group, query.after, _ahead(query.limit)), query.limit)
+    found = [row for some in _batches(pairs) for row in group_stats(session, some)]
+    return page(found, query.limit, lambda row: (row.queue, row.group))
 
 
-def _groups(session: Session, queue: str | None, name: str | None) -> list[tuple[QueueRow, GroupRow]]:
-    """Groups with their queues; of one queue or of all, all of them or those of one name."""
-    owners = _queues(session, queue)
+def _batches(rows: Iterable[T], size: int = catalog.PAGE) -> Iterator[list[T]]:
+    """Rows of the catalogue that are counted together."""
+    left = iter(rows)
+    while batch := list(islice(left, size)):
+        yield batch
+
+
+def _ahead(limit: int | None) -> int:
+    """How many rows of the catalogue a page reads at once."""
+    return max(1, min(catalog.PAGE, limit or catalog.PAGE))
+
+
+def list_group_names(session: Session, query: q.ListGroupNames) -> q.Page[str]:
+    query.check()
+    rows = session.rows("group_names", {"after": query.after, "limit": query.limit})
+    return page([row[0] for row in rows], query.limit, str)
+
+
+def _groups(
+    session: Session, queue: str | None, name: str | None, after: tuple[str, str] | None, size: int
+) -> Iterator[tuple[QueueRow, GroupRow]]:
+    """Groups with their queues, by name; of one queue or of all, all of them or those of one name."""
+    if queue is not None:
+        yield from _groups_of_queue(session, queue, name, after)
+        return
+    last_queue, last_group = after or ("", "")
+    while True:
+        where = {"queue": last_queue, "limit": size}
+        if name is not None:
+            rows = session.rows("groups_named", {**where, "name": name})
+        else:
+            rows = session.rows("groups_page", {**where, "grp": last_group})
+        for row in rows:
+            yield catalog.queue_from(row[:7]), catalog.group_from(row[7:])
+        if len(rows) < size:
+            return
+        last_queue, last_group = rows[-1][1], rows[-1][9]
+
+
+def _groups_of_queue(
+    session: Session, queue: str, name: str | None, after: tuple[str, str] | None
+) -> Iterator[tuple[QueueRow, GroupRow]]:
+    owner = catalog.queue(session, queue)
     if name is not None:
-        named = [(owner, catalog.find_group(session, owner, name)) for owner in owners]
-        return [(owner, group) for owner, group in named if group is not None]
-    return [
-        (owner, catalog.group_from(row))
-        for owner in owners
-        for row in session.rows("groups_of_queue", {"queue": owner.id})
-    ]
-
-
-def _queues(session: Session, name: str | None) -> list[QueueRow]:
-    if name is not None:
-        return [catalog.queue(session, name)]
-    return [catalog.queue_from(row) for row in session.rows("queues_living", {"ns": None, "task": None})]
-
-
-def _group_stats(session: Session, queue: QueueRow, group: GroupRow) -> q.GroupStats:
-    where = {"queue": queue.id, "grp": group.id}
-    totals = session.row("group_totals", where)
-    subscription = session.row("group_subscription", {"id": group.id})
-    assert totals is not None
-    assert subscription is not None
-    leases = [lease_from(row) for row in session.rows("leases_of_group", {"grp": group.id})]
-    acked, dead, skipped, expired, held, unread, partitions, behind = (int(n) for n in totals[:8])
-    oldest = session.row("oldest_unfinished", where) if held or unread else None
-    return q.GroupStats(
-        queue=queue.name,
-        group=group.name,
-        acked=acked,
-        dead=dead,
-        skipped=skipped,
-        expired=expired,
-        held=held,
-        unread=unread,
-        leases=len(leases),
-        oldest_unfinished_at=oldest[0] if oldest else None,
-        members=sorted({lease.owner for lease in leases}),
-        leased=sum(_leased(session, group.id).values()) if leases else 0,
-        partitions=partitions,
-        partitions_behind=behind,
-        settled_at=totals[8],
-        mode=subscription[0],
-        from_at=subscription[1],
-        created_at=group.created_at,
-    )
+        found = catalog.find_group(session, owner, name)
+        groups = [found] if found is not None else []
+    else:
+        groups = [catalog.group_from(row) for row in session.rows("groups_of_queue", {"queue": owner.id})]
+    for group in groups:
+        if after is None or (owner.name, group.name) > after:
+            yield owner, group
 
 
 def _leased(session: Session, grp: int) -> dict[tuple[int, int], int]:
@@ -75,24 +88,18 @@ def _leased(session: Session, grp: int) -> dict[tuple[int, int], int]:
 
 def stats(session: Session, query: q.QueueStats) -> q.Stats:
     query.check()
-    return _stats(session, catalog.queue(session, query.queue))
+    return queue_stats(session, [catalog.queue(session, query.queue)])[0]
 
 
-def list_stats(session: Session, query: q.ListStats) -> list[q.QueueSummary]:
+def list_stats(session: Session, query: q.ListStats) -> q.Page[q.QueueSummary]:
     query.check()
-    rows = session.rows("queues_living", {"ns": query.namespace, "task": query.task})
-    return [q.QueueSummary(catalog.info(queue), _stats(session, queue)) for queue in map(catalog.queue_from, rows)]
-
-
-def _stats(session: Session, queue: QueueRow) -> q.Stats:
-    totals = session.row("queue_totals", {"queue": queue.id})
-    scheduled = session.row("scheduled_count", {"queue": queue.id})
-    dead = session.row("dead_of_queue", {"queue": queue.id})
-    assert totals is not None
-    assert scheduled is not None
-    assert dead is not None
-    groups = list_groups(session, q.ListGroups(queue=queue.name))
-    return q.Stats(queue.name, totals[0], totals[1], int(totals[2] or 0), scheduled[0], dead[0], groups)
+    queues = catalog.queues(session, query.namespace, query.task, after=query.after, limit=query.limit)
+    found = [
+        q.QueueSummary(catalog.info(queue), counted)
+        for some in _batches(queues)
+        for queue, counted in zip(some, queue_stats(session, some), strict=True)
+    ]
+    return page(found, query.limit, lambda row: row.info.name)
 
 
 # places
@@ -121,30 +128,69 @@ class _LaneRow(msgspec.Struct):
     oldest_at: int | None
 
 
-def list_places(session: Session, query: q.ListPlaces) -> list[q.Place]:
+_PARTITIONS = 1000
+"""Partitions of a queue that are read together."""
+
+
+def list_places(session: Session, query: q.ListPlaces) -> q.Page[q.Place]:
     query.check()
-    found = []
-    for queue, group in _groups(session, query.queue, query.group):
-        holders = _Holders(session, group.id)
-        for lanes in _by_partition(session, queue, group):
-            place = _place(queue, group, lanes)
-            if query.unfinished_since is None or _within(place.oldest_unfinished_at, query.unfinished_since):
-                place.leases, place.lease = holders.of([lane.lane for lane in lanes])
-                if query.last_done:
-                    _add_last_done(session, place, lanes)
-                found.append(place)
-    return found
+    return page(islice(_places(session, query), query.limit), query.limit, _key_of_place)
+
+
+def _key_of_place(place: q.Place) -> tuple[str, str, str]:
+    return place.queue, place.group, place.partition
+
+
+def _places(session: Session, query: q.ListPlaces) -> Iterator[q.Place]:
+    after = query.after
+    if after is not None:
+        # The group of the page before may have partitions left.
+        owner = catalog.find_queue(session, after[0])
+        group = catalog.find_group(session, owner, after[1]) if owner is not None else None
+        if owner is not None and group is not None:
+            yield from _places_of_group(session, query, owner, group, after[2])
+    behind = after[:2] if after is not None else None
+    for queue, following in _groups(session, query.queue, query.group, behind, _ahead(query.limit)):
+        yield from _places_of_group(session, query, queue, following, "")
+
+
+def _places_of_group(
+    session: Session, query: q.ListPlaces, queue: QueueRow, group: GroupRow, after: str
+) -> Iterator[q.Place]:
+    holders = _Holders(session, group.id)
+    for lanes in _by_partition(session, queue, group, after, query.limit):
+        place = _place(queue, group, lanes)
+        if query.unfinished_since is None or _within(place.oldest_unfinished_at, query.unfinished_since):
+            place.leases, place.lease = holders.of([lane.lane for lane in lanes])
+            if query.last_done:
+                _add_last_done(session, place, lanes)
+            yield place
 
 
 def _within(at: int | None, bound: int) -> bool:
     return at is not None and at <= bound
 
 
-def _by_partition(session: Session, queue: QueueRow, group: GroupRow) -> list[list[_LaneRow]]:
-    parts: dict[int, list[_LaneRow]] = {}
-    for row in session.rows("places_of_group", {"queue": queue.id, "grp": group.id}):
-        parts.setdefault(row[0], []).append(_LaneRow(*row))
-    return list(parts.values())
+def _by_partition(
+    session: Session, queue: QueueRow, group: GroupRow, after: str, limit: int | None
+) -> Iterator[list[_LaneRow]]:
+    """The lanes of each partition behind a name."""
+    size = min(_PARTITIONS, limit or _PARTITIONS)
+    where = {"queue": queue.id, "grp": group.id, "limit": size}
+    while True:
+        rows = session.rows("places_of_group", {**where, "after": after})
+        for _, lanes in groupby((_LaneRow(*row) for row in rows), lambda lane: lane.part):
+            yield list(lanes)
+        last = _last_part(session, queue, after, size)
+        if last is None:
+            return
+        after = last
+
+
+def _last_part(session: Session, queue: QueueRow, after: str, size: int) -> str | None:
+    """The last partition of a full page; None at the end. A partition without lanes has no row in the page itself."""
+    row = session.row("part_at", {"queue": queue.id, "after": after, "offset": size - 1})
+    return str(row[0]) if row else None
 
 
 def _place(queue: QueueRow, group: GroupRow, lanes: list[_LaneRow]) -> q.Place:
@@ -210,31 +256,65 @@ class _Holders:
 # partitions
 
 
-def list_partitions(session: Session, query: q.ListPartitions) -> list[q.PartitionRow]:
+def list_partitions(session: Session, query: q.ListPartitions) -> q.Page[q.PartitionRow]:
     query.check()
-    return [row for queue in _queues(session, query.queue) for row in _partitions(session, queue)]
+    found: q.Page[q.PartitionRow] = q.Page()
+    for row in islice(_all_partitions(session, query), query.limit):
+        found.append(row)
+    return page(found, query.limit, lambda row: (row.queue, row.partition))
 
 
-def _partitions(session: Session, queue: QueueRow) -> list[q.PartitionRow]:
-    furthest = _stats(session, queue).furthest_behind
-    group = catalog.find_group(session, queue, furthest.group) if furthest is not None else None
+def _all_partitions(session: Session, query: q.ListPartitions) -> Iterator[q.PartitionRow]:
+    after = query.after
+    if query.queue is not None:
+        owner = catalog.queue(session, query.queue)
+        yield from _partitions(session, owner, _furthest(session, [owner])[0], _after(after), query.limit)
+        return
+    last = catalog.find_queue(session, after[0]) if after is not None else None
+    if last is not None:
+        yield from _partitions(session, last, _furthest(session, [last])[0], _after(after), query.limit)
+    queues = catalog.queues(session, after=after[0] if after is not None else "", page=_ahead(query.limit))
+    for some in _batches(queues, _ahead(query.limit)):
+        for queue, group in zip(some, _furthest(session, some), strict=True):
+            yield from _partitions(session, queue, group, "", query.limit)
+
+
+def _after(after: tuple[str, str] | None) -> str:
+    return after[1] if after is not None else ""
+
+
+def _furthest(session: Session, queues: list[QueueRow]) -> list[str | None]:
+    """The group of each queue that is furthest behind."""
+    behind = [stats.furthest_behind for stats in queue_stats(session, queues)]
+    return [group.group if group is not None else None for group in behind]
+
+
+def _partitions(
+    session: Session, queue: QueueRow, furthest: str | None, after: str, limit: int | None
+) -> Iterator[q.PartitionRow]:
+    group = catalog.find_group(session, queue, furthest) if furthest is not None else None
     leased: dict[int, int] = {}
     if group is not None:
         for (_, lane), held in _leased(session, group.id).items():
             leased[lane] = leased.get(lane, 0) + held
-    rows: dict[int, q.PartitionRow] = {}
-    for row in session.rows("partition_lanes", {"queue": queue.id, "grp": group.id if group is not None else 0}):
-        _add_lane(rows.setdefault(row[0], q.PartitionRow(queue.name, row[1], row[2])), row, leased)
-    for part, count in session.rows("scheduled_by_part", {"queue": queue.id}):
-        rows[part].scheduled = count
-        rows[part].pending += count
-    for part, count in session.rows("dead_by_part", {"queue": queue.id}):
-        rows[part].dead = count
-    return list(rows.values())
+    size = min(_PARTITIONS, limit or _PARTITIONS)
+    where = {"queue": queue.id, "grp": group.id if group is not None else 0, "limit": size}
+    while True:
+        rows: dict[int, q.PartitionRow] = {}
+        for row in session.rows("partition_lanes", {**where, "after": after}):
+            if row[0] not in rows:
+                rows[row[0]] = q.PartitionRow(queue.name, row[1], row[2])
+                rows[row[0]].scheduled, rows[row[0]].dead = row[11:]
+                rows[row[0]].pending += row[11]
+            _add_lane(rows[row[0]], row, leased)
+        yield from rows.values()
+        if len(rows) < size:
+            return
+        after = next(reversed(rows.values())).partition
 
 
 def _add_lane(partition: q.PartitionRow, row: Row, leased: dict[int, int]) -> None:
-    _, _, _, lane, head, start, start_at, newest_at, done, held, dead = row
+    _, _, _, lane, head, start, start_at, newest_at, done, held, dead = row[:11]
     if lane is None:
         return
     stored = head - start

@@ -9,6 +9,11 @@ _HEAD = re.compile(r"^-- name: (\w+): .+$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 
 
+def with_lists(statements: dict[str, str], how: str) -> dict[str, str]:
+    """`IN (:ids)` as a database reads it: `ids` is the text of a JSON array of numbers."""
+    return {name: text.replace("IN (:ids)", how) for name, text in statements.items()}
+
+
 def load(*places: tuple[str, str]) -> dict[str, str]:
     """Statements of the named (package, file) pairs; a later file overrides an earlier one."""
     found: dict[str, str] = {}
@@ -22,7 +27,7 @@ def load(*places: tuple[str, str]) -> dict[str, str]:
 
 def shared() -> list[tuple[str, str]]:
     """The files that both databases read."""
-    nouns = ("catalog", "messages", "cursors", "spans", "leases", "dead", "ledger", "purge", "graph")
+    nouns = ("catalog", "messages", "cursors", "spans", "leases", "dead", "ledger", "purge", "counts", "graph")
     return [("ackwise.store.tables", f"{noun}.sql") for noun in nouns]
 
 

@@ -69,6 +69,9 @@ class ReadVerbs:
     def list_groups(self, query: q.ListGroups) -> list[q.GroupStats]:
         return self._ask(standing.list_groups, query)
 
+    def list_group_names(self, query: q.ListGroupNames) -> list[str]:
+        return self._ask(standing.list_group_names, query)
+
     def list_cursors(self, query: q.ListCursors) -> list[q.CursorRow]:
         return self._ask(reads.list_cursors, query)
 

@@ -81,7 +81,10 @@ class AsyncQueueVerbs(AsyncMessageVerbs):
         after: BrowsedMessage | None = None,
         limit: int = 100,
     ) -> list[BrowsedMessage]:
-        """Look at messages without taking them; `after` is the last of the page before."""
+        """Look at messages without taking them; `after` is the last of the page before.
+
+        The store answers in pages of a bounded size; `browse` asks until it has `limit` messages or none is left.
+        """
         query = q.Browse(
             queue=queue,
             partition=partition,
@@ -89,7 +92,11 @@ class AsyncQueueVerbs(AsyncMessageVerbs):
             after=None if after is None else (after.lane, after.seq),
             limit=limits.count(limit, "limit"),
         )
-        return [browsed(row) for row in await self._transport.ask(query)]
+        found: list[BrowsedMessage] = []
+        while query.limit > 0 and (rows := await self._transport.ask(query)):
+            found += map(browsed, rows)
+            query.after, query.limit = (found[-1].lane, found[-1].seq), limit - len(found)
+        return found
 
     async def stats(self, queue: str) -> Stats:
         return shown(await self._transport.ask(q.QueueStats(queue=queue)), Stats)

@@ -33,7 +33,10 @@ class DeadLetterVerbs(MessageVerbs):
         limit: int = 100,
         offset: int = 0,
     ) -> DeadLetters:
-        """A page of dead letters, newest first."""
+        """Dead letters, newest first: `limit` of them behind the first `offset`.
+
+        The store answers in pages of a bounded size; this call asks for as many as it needs.
+        """
         query = q.ListDead(
             queue=queue,
             group=group,
@@ -44,7 +47,13 @@ class DeadLetterVerbs(MessageVerbs):
             limit=limits.count(limit, "limit"),
             offset=limits.count(offset, "offset", least=0, most=1 << 62),
         )
-        return DeadLetters(self._transport.ask(query))
+        page: q.DeadPage = self._transport.ask(query)
+        letters, place = page.letters, page.next
+        while place is not None and len(letters) < limit:
+            query.after, query.offset, query.limit = place, 0, limit - len(letters)
+            following: q.DeadPage = self._transport.ask(query)
+            letters, place = letters + following.letters, following.next
+        return DeadLetters(q.DeadPage(letters, page.total))
 
     def redrive(self, letters: Letters) -> Redriven:
         """Put dead letters back for their own group at their old place, with a clean count."""

@@ -82,7 +82,10 @@ class QueueVerbs(MessageVerbs):
         after: BrowsedMessage | None = None,
         limit: int = 100,
     ) -> list[BrowsedMessage]:
-        """Look at messages without taking them; `after` is the last of the page before."""
+        """Look at messages without taking them; `after` is the last of the page before.
+
+        The store answers in pages of a bounded size; `browse` asks until it has `limit` messages or none is left.
+        """
         query = q.Browse(
             queue=queue,
             partition=partition,
@@ -90,7 +93,11 @@ class QueueVerbs(MessageVerbs):
             after=None if after is None else (after.lane, after.seq),
             limit=limits.count(limit, "limit"),
         )
-        return [browsed(row) for row in self._transport.ask(query)]
+        found: list[BrowsedMessage] = []
+        while query.limit > 0 and (rows := self._transport.ask(query)):
+            found += map(browsed, rows)
+            query.after, query.limit = (found[-1].lane, found[-1].seq), limit - len(found)
+        return found
 
     def stats(self, queue: str) -> Stats:
         return shown(self._transport.ask(q.QueueStats(queue=queue)), Stats)

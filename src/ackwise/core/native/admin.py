@@ -47,6 +47,7 @@ AnyQuery = (
     | q.FindMessage
     | q.ListDead
     | q.ListGroups
+    | q.ListGroupNames
     | q.ListCursors
     | q.ListPlaces
     | q.ListPartitions
@@ -78,6 +79,7 @@ _ANSWERS: dict[type[msgspec.Struct], Any] = {
     q.FindMessage: q.FoundMessage,
     q.ListDead: q.DeadPage,
     q.ListGroups: list[q.GroupStats],
+    q.ListGroupNames: list[str],
     q.ListCursors: list[q.CursorRow],
     q.ListPlaces: list[q.Place],
     q.ListPartitions: list[q.PartitionRow],

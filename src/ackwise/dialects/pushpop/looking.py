@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -13,11 +14,10 @@ from ackwise.core.answers import Claimed, Grant
 from ackwise.core.errors import UnknownQueue
 from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE
 from ackwise.dialects.cells import cells
-from ackwise.dialects.http import Answer, Call, Route, answer
+from ackwise.dialects.http import Answer, Call, Route, answer, encode
+from ackwise.dialects.pages import ROWS, array, pages, streamed
 from ackwise.dialects.pushpop import words
 from ackwise.dialects.pushpop.asking import number, option
-
-PAGE = 1000
 
 
 def routes(broker: AsyncBroker) -> list[Route]:
@@ -34,16 +34,24 @@ class Looks:
         self._broker = broker
 
     async def queues(self, call: Call) -> Answer:
-        """All queues that PushPop can name, by name; `after` begins behind one, `limit` ends the page."""
-        after, limit = option(call, "after") or "", max(1, min(number(call, "limit", PAGE), PAGE))
-        page: list[q.Depth] = []
-        while len(page) < limit:
-            depths: list[q.Depth] = await self._broker.ask(q.ListDepths(after=after, limit=limit))
-            page += [one for one in depths if words.is_queue_id(one.queue)]
-            if len(depths) < limit:
-                break
-            after = depths[-1].queue
-        return answer({"queues": [self._shown(one) for one in page[:limit]]})
+        """All queues that PushPop can name, by name; `after` begins behind one, `limit` ends the list."""
+        query = q.ListDepths(after=option(call, "after") or "")
+        limit = max(1, number(call, "limit", 1)) if option(call, "limit") is not None else None
+        left = limit
+
+        def shown(depths: list[q.Depth]) -> bytes:
+            nonlocal left
+            named = [depth for depth in depths if words.is_queue_id(depth.queue)][:left]
+            left = None if left is None else left - len(named)
+            return b",".join([encode(self._shown(depth)) for depth in named])
+
+        async def found() -> AsyncIterator[bytes]:
+            async for piece in pages(self._broker, query, shown, rows=min(ROWS, limit or ROWS)):
+                yield piece
+                if left == 0:
+                    return
+
+        return await streamed(array(found(), b'{"queues":[', lambda: b"]}"))
 
     async def queue(self, call: Call) -> Answer:
         return answer(self._shown(await self._depth(words.queue_id(call))))

@@ -10,10 +10,12 @@ from ackwise.core.answers import Counted, QueueInfo, Redriven
 from ackwise.core.commands import PurgeDead, Replay
 from ackwise.core.errors import BadInput, NotFound, UnknownQueue
 from ackwise.core.settlement import Reason
-from ackwise.dialects.http import Answer, Call, Route, answer
+from ackwise.dialects.http import Answer, Call, Route, answer, encode
+from ackwise.dialects.pages import array, pages, streamed
 from ackwise.dialects.queen.asking import number_in, read_object, shown_payload, text_in, uuid_in
 from ackwise.dialects.queen.configuring import tag
 from ackwise.dialects.queen.words import TRACE, Words, parse_time, show_time
+from ackwise.store.port import Store
 
 DEFAULT_LIMIT = 100
 MOST = 10_000
@@ -62,27 +64,13 @@ class DeadLetters:
             limit=limit,
             offset=offset,
         )
+        shown = _Shown(self._broker.store)
         try:
-            page: q.DeadPage = await self._broker.ask(wanted)
+            # Letters carry payloads: a page is bounded in bytes, and all pages together are the answer.
+            found = pages(self._broker, wanted, shown.add, rows=limit, most=limit or None)
+            return await streamed(array(found, b'{"messages":[', lambda: shown.tail(limit, offset)))
         except UnknownQueue:
-            page = q.DeadPage([], 0)
-        queues = {name: await self._info(name) for name in {letter.queue for letter in page.letters}}
-        return answer(
-            {
-                "messages": [_spelled(letter, queues[letter.queue]) for letter in page.letters],
-                "total": page.total,
-                "limit": limit,
-                "offset": offset,
-                "pagination": {"limit": limit, "offset": offset, "total": page.total},
-            }
-        )
-
-    async def _info(self, queue: str) -> QueueInfo | None:
-        try:
-            found: QueueInfo = await self._broker.ask(q.GetQueue(queue=queue))
-        except UnknownQueue:
-            return None
-        return found
+            return Answer(b'{"messages":[' + shown.tail(limit, offset))
 
     async def purge(self, call: Call) -> Answer:
         queue, group = call.query.get("queue") or None, call.query.get("consumerGroup") or None
@@ -147,6 +135,32 @@ class DeadLetters:
                 "dlqRowRemoved": not duplicate,
             }
         )
+
+
+class _Shown:
+    """Pages of dead letters as JSON, and what the answer says behind them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._total = 0
+        self._queues: dict[str, QueueInfo | None] = {}
+
+    def add(self, page: q.DeadPage) -> bytes:
+        self._total = page.total
+        return b",".join([encode(_spelled(letter, self._info(letter.queue))) for letter in page.letters])
+
+    def _info(self, queue: str) -> QueueInfo | None:
+        if queue not in self._queues:
+            try:
+                self._queues[queue] = self._store.get_queue(q.GetQueue(queue=queue))
+            except UnknownQueue:
+                self._queues[queue] = None
+        return self._queues[queue]
+
+    def tail(self, limit: int, offset: int) -> bytes:
+        pagination = {"limit": limit, "offset": offset, "total": self._total}
+        shown = {"total": self._total, "limit": limit, "offset": offset, "pagination": pagination}
+        return b"],%b" % encode(shown)[1:]
 
 
 def error_of(letter: q.DeadLetter) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from itertools import groupby
 from typing import Any, Literal
 
 from ackwise.broker import AsyncBroker
@@ -11,9 +12,10 @@ from ackwise.core.answers import Counted
 from ackwise.core.commands import Command, ConfigureGroup, DeleteGroup, SeekGroup
 from ackwise.core.errors import AckwiseError, BadInput, NotFound, UnknownGroup
 from ackwise.core.limits import MICROS
-from ackwise.dialects.http import Answer, Call, Route, answer
+from ackwise.dialects.http import Answer, Call, Route, answer, encode
+from ackwise.dialects.pages import array, joined, pages, streamed
 from ackwise.dialects.queen.asking import number_in, read_object, shape_of
-from ackwise.dialects.queen.resources import time_lag
+from ackwise.dialects.queen.totals import time_lag
 from ackwise.dialects.queen.words import Words, parse_time, show_time
 
 LAGGING_AFTER = 300
@@ -48,16 +50,42 @@ class Groups:
         return found
 
     async def every(self, call: Call) -> Answer:
-        """One entry per group; or a bare array, one entry per group and queue, as upstream has it."""
+        """One entry per group; or a bare array, one entry per group and queue, as upstream has it. Streamed."""
         as_array = shape_of(call, default="array" if self._words.upstream else "object") == "array"
+        return await streamed(self._entries(as_array=as_array))
+
+    async def _entries(self, *, as_array: bool) -> AsyncIterator[bytes]:
+        before, end = (b"[", b"]") if as_array else (b'{"groups":[', b"]}")
+        async for names in pages(self._broker, q.ListGroupNames(), list):
+            for name in names:
+                async for piece in self._rows(name) if as_array else self._entry(name):
+                    yield before + piece
+                    before = b"," if as_array else b""
+                before = b","
+        yield (before if before != b"," else b"") + end
+
+    def _rows(self, name: str) -> AsyncIterator[bytes]:
+        """The group's entries, one for each queue."""
         now = self._broker.now()
-        by_name: dict[str, list[tuple[Fields, set[str]]]] = {}
-        for group in await self._stats():
-            by_name.setdefault(group.group, []).append(self._in_queue(group, now))
-        groups = sorted(by_name.items())
-        if as_array:
-            return answer([_over_queues(name, [one]) for name, queues in groups for one in queues])
-        return answer({"groups": [_over_queues(name, queues) for name, queues in groups]})
+
+        def shown(rows: Sequence[q.GroupStats]) -> bytes:
+            return b",".join([encode(self._row(name, row, now)) for row in rows])
+
+        return pages(self._broker, q.ListGroups(group=name), shown)
+
+    def _row(self, name: str, group: q.GroupStats, now: int) -> Fields:
+        over = _OverQueues()
+        fields = over.add(*self._in_queue(group, now))
+        return {"name": name, "queues": [fields], **over.shown()}
+
+    def _entry(self, name: str) -> AsyncIterator[bytes]:
+        over, now = _OverQueues(), self._broker.now()
+
+        def shown(rows: Sequence[q.GroupStats]) -> bytes:
+            return b",".join([encode(over.add(*self._in_queue(row, now))) for row in rows])
+
+        found = pages(self._broker, q.ListGroups(group=name), shown)
+        return array(found, b'{"name":%b,"queues":[' % encode(name), lambda: b"],%b" % encode(over.shown())[1:])
 
     def _in_queue(self, group: q.GroupStats, now: int) -> tuple[Fields, set[str]]:
         """A group's numbers in one queue, and its consumers there."""
@@ -83,16 +111,18 @@ class Groups:
     async def lagging(self, call: Call) -> Answer:
         now = self._broker.now()
         least = number_in(call.query, "minLagSeconds", DEFAULT_MIN_LAG, LONGEST_LAG, lenient=self._words.upstream)
-        places: list[q.Place] = await self._broker.ask(q.ListPlaces(unfinished_since=max(0, now - least * MICROS)))
-        return answer([_lagging(place, now) for place in places])
+        query = q.ListPlaces(unfinished_since=max(0, now - least * MICROS))
+        return await streamed(array(pages(self._broker, query, joined(lambda place: _lagging(place, now)))))
 
     async def show(self, call: Call) -> Answer:
-        now = self._broker.now()
-        places: list[q.Place] = await self._broker.ask(q.ListPlaces(group=call.params[0], last_done=True))
-        queues: dict[str, dict[str, list[Fields]]] = {}
-        for place in places:
-            queues.setdefault(place.queue, {"partitions": []})["partitions"].append(_place(place, now, self._words))
-        return answer(queues)
+        by_queue = _ByQueue(self._broker.now(), self._words)
+
+        async def pieces() -> AsyncIterator[bytes]:
+            async for piece in pages(self._broker, q.ListPlaces(group=call.params[0], last_done=True), by_queue.shown):
+                yield piece
+            yield by_queue.end()
+
+        return await streamed(pieces())
 
     async def delete(self, call: Call) -> Answer:
         """Deleting a group that is not there is no error: it is gone."""
@@ -181,27 +211,61 @@ def _state(behind: int, *, alive: bool) -> str:
     return "Stable" if alive else "Dead"
 
 
-def _over_queues(name: str, found: list[tuple[Fields, set[str]]]) -> Fields:
-    """One entry per group: sums and worst cases, each queue's own numbers, and of what has no sum the first queue's.
+class _OverQueues:
+    """One group over its queues: sums and worst cases, and of what has no sum the first queue's.
 
     A consumer that polls several queues is one member.
     """
-    queues = [fields for fields, _ in found]
-    behind = max(one["maxTimeLag"] for one in queues)
-    return {
-        "name": name,
-        "topics": [one["queueName"] for one in queues],
-        "members": len(set().union(*(members for _, members in found))),
-        "totalLag": sum(one["totalLag"] for one in queues),
-        "maxTimeLag": behind,
-        "state": _state(behind, alive=any(one["state"] != "Dead" for one in queues)),
-        "queueName": queues[0]["queueName"],
-        "partitionsWithLag": sum(one["partitionsWithLag"] for one in queues),
-        "subscriptionMode": queues[0]["subscriptionMode"],
-        "subscriptionTimestamp": queues[0]["subscriptionTimestamp"],
-        "subscriptionCreatedAt": queues[0]["subscriptionCreatedAt"],
-        "queues": queues,
-    }
+
+    def __init__(self) -> None:
+        self._topics: list[str] = []
+        self._sums = dict.fromkeys(("totalLag", "partitionsWithLag"), 0)
+        self._members: set[str] = set()
+        self._behind, self._alive = 0, False
+        self._first: Fields = {}
+
+    def add(self, fields: Fields, members: set[str]) -> Fields:
+        self._members |= members
+        self._first = self._first or fields
+        self._topics.append(fields["queueName"])
+        for name in self._sums:
+            self._sums[name] += fields[name]
+        self._behind = max(self._behind, fields["maxTimeLag"])
+        self._alive = self._alive or fields["state"] != "Dead"
+        return fields
+
+    def shown(self) -> Fields:
+        firsts = ("queueName", "subscriptionMode", "subscriptionTimestamp", "subscriptionCreatedAt")
+        return {
+            "topics": self._topics,
+            "members": len(self._members),
+            **self._sums,
+            "maxTimeLag": self._behind,
+            "state": _state(self._behind, alive=self._alive),
+            **{name: self._first.get(name) for name in firsts},
+        }
+
+
+class _ByQueue:
+    """`{"<queue>": {"partitions": […]}}` out of pages of places: a queue may begin in one page and end in another."""
+
+    def __init__(self, now: int, words: Words) -> None:
+        self._now, self._words = now, words
+        self._queue: str | None = None
+
+    def shown(self, places: Sequence[q.Place]) -> bytes:
+        pieces = []
+        for queue, rows in groupby(places, lambda place: place.queue):
+            if queue == self._queue:
+                pieces.append(b",")
+            else:
+                pieces.append((b"{" if self._queue is None else b"]},") + encode(queue) + b':{"partitions":[')
+            self._queue = queue
+            pieces.append(b",".join([encode(_place(place, self._now, self._words)) for place in rows]))
+        return b"".join(pieces)
+
+    def end(self) -> bytes:
+        return b"{}" if self._queue is None else b"]}}"
 
 
 def _lagging(place: q.Place, now: int) -> Fields:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from ackwise.broker import AsyncBroker
+from ackwise.core import cursors
 from ackwise.core import queries as q
 from ackwise.core.answers import QueueInfo
 from ackwise.core.commands import DeleteQueue
@@ -15,12 +17,18 @@ from ackwise.core.ids import uuid_int
 from ackwise.core.limits import MICROS
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.queen_options import options_of
-from ackwise.dialects.http import Answer, Call, Route, answer
+from ackwise.dialects.http import Answer, Call, Route, answer, encode
+from ackwise.dialects.pages import array, pages, stream_list, streamed
+from ackwise.dialects.queen.asking import number_in
 from ackwise.dialects.queen.configuring import queue_id, tag
+from ackwise.dialects.queen.totals import Numbers, Pending, Tags, Totals, six, stats_counts
 from ackwise.dialects.queen.words import Words, show_time
 
 _MINUTE = 60 * MICROS
-Numbers = dict[str, Any]
+MOST = 10_000
+PARTITIONS = 2000
+"""Partitions of one queue that are read together: the numbers of their queue are counted for each page."""
+Fold = TypeVar("Fold", Tags, Totals)
 
 
 def routes(broker: AsyncBroker, words: Words) -> list[Route]:
@@ -42,10 +50,14 @@ class Resources:
     def __init__(self, broker: AsyncBroker, words: Words) -> None:
         self._broker, self._words = broker, words
 
-    async def _summaries(self, call: Call) -> list[q.QueueSummary]:
-        namespace, task = call.query.get("namespace") or None, call.query.get("task") or None
-        found: list[q.QueueSummary] = await self._broker.ask(q.ListStats(namespace=namespace, task=task))
-        return found
+    def _summaries(self, call: Call) -> q.ListStats:
+        return q.ListStats(namespace=call.query.get("namespace") or None, task=call.query.get("task") or None)
+
+    async def _folded(self, call: Call, fold: Fold) -> Fold:
+        """Every queue, page by page, added up beside the event loop."""
+        async for _ in pages(self._broker, self._summaries(call), fold.add):
+            pass
+        return fold
 
     async def _info(self, queue: str) -> QueueInfo:
         try:
@@ -55,19 +67,43 @@ class Resources:
         return found
 
     async def queues(self, call: Call) -> Answer:
-        return answer({"queues": [_queue(row.info, row.stats) for row in await self._summaries(call)]})
+        """Whole, or a page: with `limit` the answer has `nextAfter`, which is the `after` of the next page."""
+        return await self._list(call, self._summaries(call), "queues", lambda row: _queue(row.info, row.stats), str)
+
+    async def _list(self, call: Call, query: q.Query, name: str, show: Callable[[Any], Numbers], place: Any) -> Answer:
+        if "after" in call.query:
+            query = msgspec.structs.replace(query, after=cursors.parse(call.query["after"], place, "after"))
+        if "limit" not in call.query:
+            return await stream_list(self._broker, query, name, show)
+        limit = number_in(call.query, "limit", MOST, MOST, least=1)
+
+        def shown(rows: q.Page[Any]) -> bytes:
+            return encode({name: [show(row) for row in rows], "nextAfter": cursors.text(rows.next)})
+
+        async for page in pages(self._broker, query, shown, rows=limit, most=limit):
+            return Answer(page)
+        raise AssertionError("a list has at least one page")
 
     async def queue(self, call: Call) -> Answer:
         info = await self._info(call.params[0])
-        rows: list[q.PartitionRow] = await self._broker.ask(q.ListPartitions(queue=info.name))
-        return answer(
-            {
-                **_named(info),
-                "paused": info.paused,
-                "options": options_of(info.policy),
-                "totals": _totals(rows),
-                "partitions": [_partition(row) for row in rows],
-            }
+        head = {**_named(info), "paused": info.paused, "options": options_of(info.policy)}
+        totals = six(0, 0, 0, 0, 0)
+
+        def shown(rows: Iterable[q.PartitionRow]) -> bytes:
+            pieces = []
+            for row in rows:
+                counts = _counts(row)
+                for name in totals:
+                    totals[name] += counts[name]
+                pieces.append(encode(_partition(row)))
+            return b",".join(pieces)
+
+        return await streamed(
+            array(
+                pages(self._broker, q.ListPartitions(queue=info.name), shown, rows=PARTITIONS),
+                b'%b,"partitions":[' % encode(head)[:-1],
+                lambda: b'],"totals":%b}' % encode(totals),
+            )
         )
 
     async def delete(self, call: Call) -> Answer:
@@ -83,36 +119,31 @@ class Resources:
         """What a group has not finished. A group that is not there yet would begin where a new one begins."""
         info = await self._info(call.params[0])
         group = call.query.get("group") or call.query.get("consumerGroup") or QUEUE_MODE
-        places: list[q.Place] = await self._broker.ask(q.ListPlaces(queue=info.name, group=group))
-        pending = {place.partition: place.lag for place in places}
-        if not places and (group == QUEUE_MODE or self._words.start == "all"):
-            rows: list[q.PartitionRow] = await self._broker.ask(q.ListPartitions(queue=info.name))
-            pending = {row.partition: row.messages for row in rows}
-        total, behind = sum(pending.values()), {name: lag for name, lag in pending.items() if lag}
-        return answer(
-            {
-                "queue": info.name,
-                "group": group,
-                "pending": total,
-                "partitionsPending": len(behind),
-                "conflation": False,
-                "effectivePending": total,
-                "partitions": [{"partition": name, "pending": lag} for name, lag in behind.items()],
-            }
-        )
+        pending = Pending()
+        async for _ in pages(self._broker, q.ListPlaces(queue=info.name, group=group), pending.add_places):
+            pass
+        if not pending.seen and (group == QUEUE_MODE or self._words.start == "all"):
+            async for _ in pages(self._broker, q.ListPartitions(queue=info.name), pending.add_partitions):
+                pass
+        head = {"queue": info.name, "group": group, "conflation": False}
+        return Answer(await self._broker.in_thread(pending.encoded, head))
 
     async def partitions(self, call: Call) -> Answer:
         queue = call.query.get("queue") or None
         if queue is not None:
             await self._info(queue)
-        rows: list[q.PartitionRow] = await self._broker.ask(q.ListPartitions(queue=queue))
-        return answer({"partitions": [{"queue": row.queue, **_partition(row)} for row in rows]})
+        query = q.ListPartitions(queue=queue)
+        return await self._list(
+            call, query, "partitions", lambda row: {"queue": row.queue, **_partition(row)}, tuple[str, str]
+        )
 
     async def namespaces(self, call: Call) -> Answer:
-        return answer({"namespaces": _by_tag(await self._summaries(call), "namespace", lambda info: info.namespace)})
+        fold = await self._folded(call, Tags("namespace", lambda info: info.namespace))
+        return Answer(await self._broker.in_thread(fold.encoded, "namespaces"))
 
     async def tasks(self, call: Call) -> Answer:
-        return answer({"tasks": _by_tag(await self._summaries(call), "task", lambda info: info.task)})
+        fold = await self._folded(call, Tags("task", lambda info: info.task))
+        return Answer(await self._broker.in_thread(fold.encoded, "tasks"))
 
     async def overview(self, call: Call) -> Answer:
         return answer(await self._counted(call))
@@ -122,20 +153,10 @@ class Resources:
         return answer({"success": True, "refreshed": True, **await self._counted(call)})
 
     async def _counted(self, call: Call) -> Numbers:
-        rows = await self._summaries(call)
         now = self._broker.now()
-        groups = [group for row in rows for group in row.stats.groups]
+        totals = await self._folded(call, Totals(now))
         return {
-            "queues": len(rows),
-            "partitions": sum(row.stats.partitions for row in rows),
-            "namespaces": len({row.info.namespace for row in rows if row.info.namespace}),
-            "tasks": len({row.info.task for row in rows if row.info.task}),
-            "consumerGroups": len({group.group for group in groups}),
-            "messages": _sum([_stats(row.stats) for row in rows]),
-            "lag": {
-                "time": _spread([time_lag(group.oldest_unfinished_at, now) for group in groups]),
-                "offset": _spread([group.lag for group in groups]),
-            },
+            **await self._broker.in_thread(totals.shown),
             "throughput": await self._throughput(now),
             "statsAge": 0,
             "timestamp": show_time(now),
@@ -144,18 +165,20 @@ class Resources:
     async def _throughput(self, now: int) -> Numbers:
         """Over the minute before this one and what there is of this one."""
         since = (now // _MINUTE - 1) * _MINUTE
-        rows: list[q.LedgerRow] = await self._broker.ask(q.ReadLedger(after_at=max(0, since)))
         seconds = (now - since) / MICROS
+        counted: dict[str, int] = {}
+
+        def add(rows: Iterable[q.LedgerRow]) -> None:
+            for row in rows:
+                counted[row.outcome] = counted.get(row.outcome, 0) + row.count
+
+        async for _ in pages(self._broker, q.ReadLedger(after_at=max(0, since)), add):
+            pass
 
         def rate(outcome: str) -> float:
-            return round(sum(row.count for row in rows if row.outcome == outcome) / seconds, 3)
+            return round(counted.get(outcome, 0) / seconds, 3)
 
         return {"ingestedPerSecond": rate("pushed"), "processedPerSecond": rate("acked")}
-
-
-def time_lag(oldest_at: int | None, now: int) -> int:
-    """Whole seconds that the oldest unfinished message has waited."""
-    return 0 if oldest_at is None else max(0, (now - oldest_at) // MICROS)
 
 
 def _named(info: QueueInfo) -> Numbers:
@@ -169,23 +192,7 @@ def _named(info: QueueInfo) -> Numbers:
 
 
 def _queue(info: QueueInfo, stats: q.Stats) -> Numbers:
-    return {**_named(info), "partitions": stats.partitions, "messages": _stats(stats)}
-
-
-def _six(total: int, pending: int, processing: int, completed: int, dead: int) -> Numbers:
-    """Queen's six counts. A failed message is pending again or a dead letter: none stays `failed`."""
-    return {
-        "total": total,
-        "pending": pending,
-        "processing": processing,
-        "completed": completed,
-        "failed": 0,
-        "deadLetter": dead,
-    }
-
-
-def _stats(stats: q.Stats) -> Numbers:
-    return _six(stats.messages + stats.scheduled, stats.pending, stats.processing, stats.completed, stats.dead)
+    return {**_named(info), "partitions": stats.partitions, "messages": stats_counts(stats)}
 
 
 def _partition(row: q.PartitionRow) -> Numbers:
@@ -201,34 +208,4 @@ def _partition(row: q.PartitionRow) -> Numbers:
 
 
 def _counts(row: q.PartitionRow) -> Numbers:
-    return _six(row.messages + row.scheduled, row.pending, row.processing, row.completed, row.dead)
-
-
-def _totals(rows: Iterable[q.PartitionRow]) -> Numbers:
-    return _sum([_counts(row) for row in rows])
-
-
-def _sum(counts: list[Numbers]) -> Numbers:
-    return {name: sum(one[name] for one in counts) for name in _six(0, 0, 0, 0, 0)}
-
-
-def _by_tag(rows: list[q.QueueSummary], word: str, key: Callable[[QueueInfo], str]) -> list[Numbers]:
-    """Queues summed by a tag; those without one belong to none."""
-    names = sorted({key(row.info) for row in rows if key(row.info)})
-    found = []
-    for name in names:
-        mine = [row.stats for row in rows if key(row.info) == name]
-        found.append(
-            {
-                word: name,
-                "queues": len(mine),
-                "partitions": sum(stats.partitions for stats in mine),
-                "messages": _sum([_stats(stats) for stats in mine]),
-            }
-        )
-    return found
-
-
-def _spread(values: list[int]) -> Numbers:
-    values = values or [0]
-    return {"avg": round(fmean(values), 3), "median": median(values), "min": min(values), "max": max(values)}
+    return six(row.messages + row.scheduled, row.pending, row.processing, row.completed, row.dead)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from io import BytesIO
 from typing import Any
 
 from ackwise.broker.handing import runs
@@ -69,18 +70,39 @@ def _types() -> dict[str, Any]:
     }
 
 
+class Stream:
+    """An IPC stream that is written batch by batch; each call returns the bytes that it added."""
+
+    def __init__(self, kinds: Mapping[str, str], metadata: bytes | None = None) -> None:
+        pa = _pyarrow()
+        types = _types()
+        self._types = {name: types[kind] for name, kind in kinds.items()}
+        fields = [pa.field(name, kind) for name, kind in self._types.items()]
+        self._schema = pa.schema(fields, None if metadata is None else {METADATA: metadata})
+        self._file = BytesIO()
+        self._writer = pa.ipc.new_stream(self._file, self._schema)
+
+    def add(self, columns: Mapping[str, Sequence[Any]]) -> bytes:
+        pa = _pyarrow()
+        arrays = [pa.array(columns[name], kind) for name, kind in self._types.items()]
+        self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
+        return self._taken()
+
+    def end(self) -> bytes:
+        self._writer.close()
+        return self._taken()
+
+    def _taken(self) -> bytes:
+        written = self._file.getvalue()
+        self._file.seek(0)
+        self._file.truncate()
+        return written
+
+
 def stream(kinds: Mapping[str, str], columns: Mapping[str, Sequence[Any]], metadata: bytes | None = None) -> bytes:
     """Columns of these kinds as one IPC stream."""
-    pa = _pyarrow()
-
-    types = _types()
-    fields = [pa.field(name, types[kind]) for name, kind in kinds.items()]
-    schema = pa.schema(fields, None if metadata is None else {METADATA: metadata})
-    arrays = [pa.array(columns[name], types[kind]) for name, kind in kinds.items()]
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_batch(pa.record_batch(arrays, schema=schema))
-    return bytes(sink.getvalue().to_pybytes())
+    made = Stream(kinds, metadata)
+    return made.add(columns) + made.end()
 
 
 def claim(body: ClaimBody, settled: Sequence[Settled], handed: Handed) -> bytes:

@@ -11,7 +11,7 @@ from ackwise.core.errors import AckwiseError
 from ackwise.core.native import admin
 from ackwise.dialects.http import Answer, Call, Handler, Route, answer, refusal
 from ackwise.server.about import VERSION
-from ackwise.server.native import claiming, pushing, ranges, settling, tables
+from ackwise.server.native import claiming, lists, pushing, ranges, settling
 from ackwise.server.native.reading import STATUS
 
 NOW = b"x-ackwise-now"
@@ -25,7 +25,7 @@ def native_routes(broker: AsyncBroker) -> list[Route]:
         *claiming.routes(broker),
         *settling.routes(broker),
         *ranges.routes(broker),
-        *tables.routes(broker),
+        *lists.routes(broker),
         *_admin_routes(broker),
     ]
     return [route._replace(handler=_stamped(route.handler, broker.now)) for route in routes]
@@ -62,9 +62,4 @@ def _admin_routes(broker: AsyncBroker) -> list[Route]:
         command = await call.read(admin.COMMANDS)
         return Answer(admin.encode(admin.answer(command, await broker.send(command))))
 
-    async def ask(call: Call) -> Answer:
-        query = await call.read(admin.QUERIES)
-        # An answer may be long, so it is written beside the loop as well.
-        return Answer(await broker.in_thread(admin.encode, await broker.ask(query)))
-
-    return [Route("POST", "/v1/admin", order), Route("POST", "/v1/ask", ask)]
+    return [Route("POST", "/v1/admin", order)]

@@ -1,45 +1,40 @@
-"""`GET /v1/tables/…`: what is stored, in pages, as JSON or Arrow."""
+"""Tables and lists of what is stored: their columns, what they ask the store, and the rows of a page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import msgspec
-
-from ackwise.broker import AsyncBroker
 from ackwise.core import queries as q
+from ackwise.core.answers import QueueInfo
 from ackwise.core.errors import BadInput
 from ackwise.core.limits import MICROS
-from ackwise.core.native import instants, payloads
-from ackwise.dialects.http import ARROW, Answer, Call, Route, encode
-from ackwise.server.native import arrow
-from ackwise.server.native.reading import Arguments, UnknownTable, wants_arrow
+from ackwise.core.native import payloads
+from ackwise.server.native.reading import Arguments
 
 PAGE = 100
 LARGEST_PAGE = 10_000
 
 Row = dict[str, Any]
-Page = tuple[list[Row], dict[str, str | int | None]]
-"""Rows with instants in microseconds and payloads in JSON, and what else there is to say: where the next page begins,
-how many rows there are in all."""
+"""Instants are microseconds, payloads are JSON."""
 
 
 class Table(NamedTuple):
-    """`columns` say the kind of each; `query` makes of the arguments what is asked, `page` the rows of the answer."""
+    """`columns` say the kind of each; `query` makes of the arguments what is asked, `rows` the rows of a page.
+
+    `place` is the type of its cursors, `page` the rows of a page that names no limit; None: the table is sent whole.
+    """
 
     columns: dict[str, str]
     query: Callable[[Arguments], q.Query]
-    page: Callable[[Any, Any], Page]
+    rows: Callable[[Any, Any], list[Row]]
+    place: Any
+    page: int | None = PAGE
 
 
-def _limit(given: Arguments, default: int = PAGE) -> int:
-    return given.count("limit", default, least=1, most=LARGEST_PAGE)
-
-
-def _plainly(columns: dict[str, str]) -> Callable[[Any, Any], Page]:
+def _plainly(columns: dict[str, str]) -> Callable[[Any, Any], list[Row]]:
     """Rows whose fields are the columns."""
-    return lambda rows, _: ([{name: getattr(row, name) for name in columns} for row in rows], {})
+    return lambda rows, _: [{name: getattr(row, name) for name in columns} for row in rows]
 
 
 def _shown(row: Row) -> Row:
@@ -70,7 +65,6 @@ def _browse(given: Arguments) -> q.Browse:
         partition=given.text("partition"),
         group=given.text("group"),
         after=_place(given.text("after")),
-        limit=_limit(given),
     )
 
 
@@ -83,8 +77,8 @@ def _place(text: str | None) -> tuple[int, int] | None:
     return int(lane), int(seq)
 
 
-def _messages(rows: list[q.BrowsedMessage], query: q.Browse) -> Page:
-    page = [
+def _messages(rows: list[q.BrowsedMessage], query: q.Browse) -> list[Row]:
+    return [
         _shown(
             {
                 "message_id": row.message.id,
@@ -104,8 +98,6 @@ def _messages(rows: list[q.BrowsedMessage], query: q.Browse) -> Page:
         )
         for row in rows
     ]
-    more = len(rows) == query.limit
-    return page, {"next": f"{rows[-1].message.lane}.{rows[-1].message.seq}" if more else None}
 
 
 DEAD_LETTERS = {
@@ -138,14 +130,12 @@ def _list_dead(given: Arguments) -> q.ListDead:
         reason=given.text("reason"),
         after_at=given.instant("after"),
         before_at=given.instant("before"),
-        limit=_limit(given),
         offset=given.count("offset", 0),
     )
 
 
-def _dead_letters(page: q.DeadPage, _: q.ListDead) -> Page:
-    rows = [_shown({name: getattr(letter, name) for name in DEAD_LETTERS}) for letter in page.letters]
-    return rows, {"total": page.total}
+def _dead_letters(page: q.DeadPage, _: q.ListDead) -> list[Row]:
+    return [_shown({name: getattr(letter, name) for name in DEAD_LETTERS}) for letter in page.letters]
 
 
 LEASES = {
@@ -168,7 +158,6 @@ def _list_leases(given: Arguments) -> q.ListLeases:
         queue=given.text("queue"),
         group=given.text("group"),
         live_only=given.flag("live_only", True),
-        limit=_limit(given, 1000),
     )
 
 
@@ -191,11 +180,11 @@ def _read_ledger(given: Arguments) -> q.ReadLedger:
     )
 
 
-def _ledger(rows: list[q.LedgerRow], _: q.ReadLedger) -> Page:
-    page, more = _plainly(LEDGER)(rows, None)
+def _ledger(rows: list[q.LedgerRow], _: q.ReadLedger) -> list[Row]:
+    page = _plainly(LEDGER)(rows, None)
     for row in page:
         row["latency"] = {bound / MICROS: count for bound, count in row["latency"].items()}
-    return page, more
+    return page
 
 
 GROUPS = {
@@ -221,55 +210,36 @@ def _list_groups(given: Arguments) -> q.ListGroups:
     return q.ListGroups(queue=given.text("queue"), group=given.text("group"))
 
 
-TABLES = {
-    "messages": Table(MESSAGES, _browse, _messages),
-    "dead_letters": Table(DEAD_LETTERS, _list_dead, _dead_letters),
-    "leases": Table(LEASES, _list_leases, _plainly(LEASES)),
-    "ledger": Table(LEDGER, _read_ledger, _ledger),
-    "groups": Table(GROUPS, _list_groups, _plainly(GROUPS)),
+QUEUES = {
+    "queue": "string",
+    "namespace": "string",
+    "task": "string",
+    "paused": "bool",
+    "policy": "json",
+    "created_at": "instant",
 }
 
 
-def routes(broker: AsyncBroker) -> list[Route]:
-    async def read_table(call: Call) -> Answer:
-        name = call.params[0]
-        table = TABLES.get(name)
-        if table is None:
-            raise UnknownTable(f"there is no table {name!r:.60}; there are {', '.join(TABLES)}")
-        given = Arguments(call.query)
-        query = table.query(given)
-        given.done()
-        as_arrow = wants_arrow(call)
-        if as_arrow:
-            arrow.needed_to_write()
-        found = await broker.ask(query)
-        answered: Answer = await broker.in_thread(_answer, table, query, found, as_arrow)
-        return answered
-
-    return [Route("GET", "/v1/tables/{table}", read_table)]
+def _list_queues(given: Arguments) -> q.ListQueues:
+    return q.ListQueues(namespace=given.text("namespace"), task=given.text("task"))
 
 
-def _answer(table: Table, query: q.Query, found: Any, as_arrow: bool) -> Answer:
-    """A page may be long, so it is written beside the loop."""
-    rows, more = table.page(found, query)
-    if not as_arrow:
-        return Answer(_json(table, rows, more))
-    headers = tuple(
-        (f"x-ackwise-{key}".encode(), f"{value}".encode()) for key, value in more.items() if value is not None
-    )
-    return Answer(_arrow(table, rows), content_type=ARROW, headers=headers)
+def _queues(rows: list[QueueInfo], _: q.ListQueues) -> list[Row]:
+    return [{"queue": row.name, **{name: getattr(row, name) for name in list(QUEUES)[1:]}} for row in rows]
 
 
-def _json(table: Table, rows: list[Row], more: dict[str, str | int | None]) -> bytes:
-    times = [name for name, kind in table.columns.items() if kind == "instant"]
-    for row in rows:
-        for name in times:
-            row[name] = instants.text_or_none(row[name])
-        if "payload" in row:
-            row["payload"] = msgspec.Raw(row["payload"])
-    return encode({"rows": rows, **more})
-
-
-def _arrow(table: Table, rows: list[Row]) -> bytes:
-    kinds = {name: "string" if kind == "payload" else kind for name, kind in table.columns.items()}
-    return arrow.stream(kinds, {name: [row[name] for row in rows] for name in kinds})
+TABLES = {
+    "messages": Table(MESSAGES, _browse, _messages, tuple[int, int]),
+    "dead_letters": Table(DEAD_LETTERS, _list_dead, _dead_letters, tuple[int, int]),
+    "leases": Table(LEASES, _list_leases, _plainly(LEASES), str, 1000),
+    "ledger": Table(LEDGER, _read_ledger, _ledger, tuple[int, str, str, str], None),
+    "groups": Table(GROUPS, _list_groups, _plainly(GROUPS), tuple[str, str], None),
+}
+LISTS = {
+    "queues": Table(QUEUES, _list_queues, _queues, str),
+    "groups": TABLES["groups"]._replace(page=PAGE),
+    "leases": TABLES["leases"]._replace(page=PAGE),
+    "messages": TABLES["messages"],
+    "dead-letters": TABLES["dead_letters"],
+}
+"""Lists `/v1/<name>`: always a page and a cursor, JSON only."""

@@ -73,15 +73,24 @@ class MessagesReader(DataSourceReader):
                     yield batch.set_column(at, batch.schema.field(at), pa.array(found, pa.string()))
 
     def _states(self, transport: Transport, stretch: Stretch) -> list[str | None]:
-        query = q.Browse(
-            queue=self._queue,
-            partition=stretch.partition,
-            group=self._options.group,
-            after=(stretch.lane, stretch.lo - 1),
-            limit=len(stretch),
-        )
-        rows: list[q.BrowsedMessage] = transport.ask(query)
-        return [one.state for one in rows if one.message.lane == stretch.lane and one.message.seq < stretch.hi]
+        states: list[str | None] = []
+        last = stretch.lo - 1
+        while last < stretch.hi - 1:
+            query = q.Browse(
+                queue=self._queue,
+                partition=stretch.partition,
+                group=self._options.group,
+                after=(stretch.lane, last),
+                limit=stretch.hi - 1 - last,
+            )
+            rows: list[q.BrowsedMessage] = transport.ask(query)
+            mine = [row for row in rows if row.message.lane == stretch.lane and row.message.seq < stretch.hi]
+            states += [row.state for row in mine]
+            # Pages end at a number of bytes as well.
+            if len(mine) < len(rows) or not mine:
+                break
+            last = mine[-1].message.seq
+        return states
 
 
 class RowsReader(DataSourceReader):
@@ -120,22 +129,14 @@ class RowsReader(DataSourceReader):
 
 
 def _dead_letters(transport: Transport, options: SourceOptions, names: Sequence[str]) -> Iterator[list[Row]]:
-    """Newest first, a page from the moment where the last one ended: what dies or is redriven meanwhile moves nothing.
-
-    Only among those of one moment that fill a page are places counted.
-    """
-    seen: set[str] = set()
-    moment, at = None, 0
+    """Newest first, page by page: a message that dies or is redriven meanwhile moves no other."""
+    query = q.ListDead(queue=options.queue, group=options.group, limit=PAGE)
     while True:
-        page: q.DeadPage = transport.ask(
-            q.ListDead(queue=options.queue, group=options.group, before_at=moment, limit=PAGE, offset=at)
-        )
-        yield [_dead_letter(one) for one in page.letters if one.id not in seen]
-        if len(page.letters) < PAGE:
+        page: q.DeadPage = transport.ask(query)
+        yield [_dead_letter(one) for one in page.letters]
+        if page.next is None:
             return
-        last = page.letters[-1].dead_at
-        seen = {one.id for one in page.letters if one.dead_at == last}
-        moment, at = last, at + PAGE if last == moment else 0
+        query = msgspec.structs.replace(query, after=page.next)
 
 
 def _dead_letter(letter: q.DeadLetter) -> Row:

@@ -146,5 +146,21 @@ ORDER BY prio, ready_at, lane LIMIT :limit OFFSET :skip;
 -- name: queues_buried: deleted queues whose rows are still there and that no other broker is purging
 SELECT id FROM queue WHERE deleted_at IS NOT NULL ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED;
 
+-- name: queues_noted: living queues with notes of a dialect, behind a name
+SELECT id, name, ns, task, policy, paused, created_at FROM queue
+WHERE deleted_at IS NULL AND (policy::jsonb ->> 'notes') IS NOT NULL AND name > :after ORDER BY name LIMIT :limit;
+
+-- name: queues_max_wait: living queues whose messages may wait only so long, behind an id
+SELECT id, name, ns, task, policy, paused, created_at FROM queue
+WHERE deleted_at IS NULL AND (policy::jsonb ->> 'max_wait_seconds') IS NOT NULL AND id > :after
+ORDER BY id LIMIT :limit;
+
+-- name: dedupe_windows: the shortest and the longest window that a living queue sets, and whether one has the default
+SELECT
+  (SELECT min((policy::jsonb ->> 'dedupe_seconds')::double precision) FROM queue WHERE deleted_at IS NULL),
+  (SELECT max((policy::jsonb ->> 'dedupe_seconds')::double precision) FROM queue WHERE deleted_at IS NULL),
+  EXISTS (SELECT 1 FROM queue
+    WHERE deleted_at IS NULL AND (policy::jsonb ->> 'dedupe_seconds')::double precision IS NULL);
+
 -- name: lock_graph: the graph is changed by one turn at a time
 SELECT id FROM mew_state WHERE id = 1 FOR UPDATE;

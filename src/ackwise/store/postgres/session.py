@@ -16,7 +16,10 @@ from ackwise.store.session import Outdated, Params, Row
 
 STATEMENTS = {
     name: statements.for_psycopg(text).encode()
-    for name, text in statements.load(*statements.shared(), ("ackwise.store.postgres", "postgres.sql")).items()
+    for name, text in statements.with_lists(
+        statements.load(*statements.shared(), ("ackwise.store.postgres", "postgres.sql")),
+        "= ANY(CAST(translate(:ids, '[]', '{}') AS bigint[]))",
+    ).items()
 }
 _GROUP_LOCKS = 0x41434B57 << 32
 _INSTANCE_LOCKS = 0x41434B49 << 32
@@ -152,6 +155,10 @@ class PostgresSession:
                     rows.close()  # type: ignore[attr-defined] # a generator, which cancels the query when it is closed
         except pg.QueryCanceled:
             meter.expire()
+
+    def release_pages(self) -> int:
+        """Autovacuum does it."""
+        return 0
 
     def _stop_after(self, seconds: float) -> None:
         if not 0 < self._timeout * NEAR <= seconds:

@@ -78,6 +78,7 @@ class PostgresStore(ReadVerbs):
     """Queues in one database that several brokers share."""
 
     local = False
+    busy = False
 
     def __init__(
         self,
@@ -99,6 +100,7 @@ class PostgresStore(ReadVerbs):
         self._offset = 0
         self._seed = self._open()
         lanes: dict[int, int] = {}
+        rounds: dict[str, int] = {}
         self._writers = [
             Writer(
                 self._server,
@@ -108,6 +110,7 @@ class PostgresStore(ReadVerbs):
                 dice=random.Random(os.urandom(16) if seed is None else seed + number),  # noqa: S311
                 now=self._turn_now,
                 lanes=lanes,
+                rounds=rounds,
             )
             for number in range(self.shards)
         ]
@@ -229,6 +232,10 @@ class PostgresStore(ReadVerbs):
         """Whether another broker said that something became claimable since the last call."""
         changed, self._changed = self._changed, False
         return changed
+
+    def notes(self) -> list[str]:
+        """Autovacuum looks after free space."""
+        return []
 
     def maintain(self) -> None:
         """Autovacuum does it."""

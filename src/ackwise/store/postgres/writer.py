@@ -36,10 +36,11 @@ class Writer:
         dice: random.Random,
         now: Callable[[PostgresSession], int],
         lanes: locks.LaneParts,
+        rounds: dict[str, int],
     ) -> None:
         self.lock = threading.Lock()
         self._server, self._name, self._instance, self._seed = server, name, instance, seed
-        self._dice, self._now, self._lanes = dice, now, lanes
+        self._dice, self._now, self._lanes, self._rounds = dice, now, lanes, rounds
         self._session: PostgresSession | None = None
         self._tally: Tally = {}
         self._ledger_at = 0
@@ -76,7 +77,15 @@ class Writer:
         if patience is not None:
             session.wait_at_most(patience)
         leases = locks.lock(session, commands, self._lanes)
-        turn = Turn(session, dedupe, now=self._now(session), dice=self._dice, seed=self._seed, instance=self._instance)
+        turn = Turn(
+            session,
+            dedupe,
+            now=self._now(session),
+            dice=self._dice,
+            seed=self._seed,
+            instance=self._instance,
+            rounds=self._rounds,
+        )
         turn.last_id = self._last_id
         turn.know_leases(leases)
         results = engine.run(turn, commands)

@@ -16,6 +16,8 @@ from ackwise.core import errors
 from ackwise.store.url import StoreURL
 
 SCHEMA_VERSION = 6
+INCREMENTAL = 2
+"""The `auto_vacuum` of a file that can give free pages back."""
 _APPLICATION_ID = 0x41434B57
 _CODES: tuple[tuple[type[apsw.Error], type[errors.StoreError]], ...] = (
     (apsw.FullError, errors.StoreFull),
@@ -61,7 +63,10 @@ def open_writer(url: StoreURL, vfs: str | None = None) -> apsw.Connection:
         connection = apsw.Connection(path, vfs=vfs, statementcachesize=256)
         _prepare_once(connection)
         connection.set_busy_handler(_patience(url.busy_timeout))
-        _refuse_foreign(connection, path)
+        refuse_foreign(connection, path)
+        if connection.pragma("page_count") == 0:
+            # Only an empty file can be told so; `ackwise vacuum` converts a file that has tables.
+            list(connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}"))
         _pragma(connection, "journal_mode", "wal")
         _pragma(connection, "synchronous", "2" if url.durability == "full" else "1")
         _pragma(connection, "wal_autocheckpoint", "0")
@@ -125,7 +130,7 @@ def _pragma(connection: apsw.Connection, name: str, value: str) -> None:
         )
 
 
-def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
+def refuse_foreign(connection: apsw.Connection, path: str) -> None:
     """Before anything is changed in it: the file is empty, or ours and of a schema we know."""
     alone = not connection.in_transaction
     if alone:
@@ -150,7 +155,7 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
         return
     list(connection.execute("BEGIN IMMEDIATE"))
     try:
-        _refuse_foreign(connection, path)
+        refuse_foreign(connection, path)
         version = connection.pragma("user_version")
         for number in range(version + 1, SCHEMA_VERSION + 1):
             _apply(connection, f"schema_{number:04d}.sql")

@@ -11,8 +11,12 @@ from ackwise.store import instances, statements
 from ackwise.store.memory import Memory
 from ackwise.store.meter import Meter
 from ackwise.store.session import Params, Row
+from ackwise.store.sqlite import vacuum
 
-STATEMENTS = statements.load(*statements.shared(), ("ackwise.store.sqlite", "sqlite.sql"))
+STATEMENTS = statements.with_lists(
+    statements.load(*statements.shared(), ("ackwise.store.sqlite", "sqlite.sql")),
+    "IN (SELECT value FROM json_each(:ids))",
+)
 _NONE: Params = {}
 T = TypeVar("T")
 STEPS = 10_000
@@ -65,6 +69,9 @@ class SQLiteSession:
             self.connection.set_progress_handler(None)
             if cursor is not None:
                 cursor.close(True)
+
+    def release_pages(self) -> int:
+        return vacuum.release(self.connection)
 
     def stopped(self, problem: BaseException) -> bool:
         return False

@@ -20,6 +20,7 @@ from ackwise.store.clock import Clock, SystemClock
 from ackwise.store.port import SHORT_READ, Result
 from ackwise.store.segment import Segment
 from ackwise.store.session import Known, Session
+from ackwise.store.sqlite import vacuum
 from ackwise.store.sqlite.connection import open_reader, open_writer, our_errors, translated
 from ackwise.store.sqlite.dedupe import GENERATION, GenerationalDedupe, StoredKeys
 from ackwise.store.sqlite.readers import Readers
@@ -108,6 +109,7 @@ class SQLiteStore(ReadVerbs):
         self._ledger_at = self.clock.now()
         self._last_id = 0
         self._closed = False
+        self._rounds: dict[str, int] = {}
         self._open()
         self._readers = Readers(partial(open_reader, self.url, vfs), readers, self.url.target)
         self._long_readers = Readers(partial(open_reader, self.url, vfs), readers, self.url.target)
@@ -128,6 +130,10 @@ class SQLiteStore(ReadVerbs):
             self._trusted = True
 
     # writing
+
+    @property
+    def busy(self) -> bool:
+        return self._write_lock.locked()
 
     def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Result]:
         prepared = self.prepare(commands, shard)
@@ -189,7 +195,13 @@ class SQLiteStore(ReadVerbs):
             self._data_version = self._watched = version
         self._dedupe.begin()
         turn = Turn(
-            self._session, self._dedupe, now=self.clock.now(), dice=self._dice, seed=self._seed, instance=self.instance
+            self._session,
+            self._dedupe,
+            now=self.clock.now(),
+            dice=self._dice,
+            seed=self._seed,
+            instance=self.instance,
+            rounds=self._rounds,
         )
         turn.last_id = self._last_id
         return turn
@@ -278,6 +290,10 @@ class SQLiteStore(ReadVerbs):
         return read
 
     # housekeeping
+
+    def notes(self) -> list[str]:
+        with our_errors(self.url.target):
+            return vacuum.notes(self._checkpointer, self.url.target)
 
     def now(self) -> int:
         return self.clock.now()

@@ -4,12 +4,52 @@ SELECT id, name, ns, task, policy, paused, created_at FROM queue WHERE name = :n
 -- name: queue_by_id: the living queue with that id
 SELECT id, name, ns, task, policy, paused, created_at FROM queue WHERE id = :id AND deleted_at IS NULL;
 
--- name: queues_living: every living queue, by namespace and task where given
+-- name: queues_page: living queues behind a name
 SELECT id, name, ns, task, policy, paused, created_at FROM queue
-WHERE deleted_at IS NULL
-  AND (CAST(:ns AS text) IS NULL OR ns = CAST(:ns AS text))
+WHERE deleted_at IS NULL AND name > :after ORDER BY name LIMIT :limit;
+
+-- name: queues_of_ns: living queues of a namespace behind a name, of one task where given
+SELECT id, name, ns, task, policy, paused, created_at FROM queue
+WHERE deleted_at IS NULL AND ns = :ns AND name > :after
   AND (CAST(:task AS text) IS NULL OR task = CAST(:task AS text))
-ORDER BY name;
+ORDER BY name LIMIT :limit;
+
+-- name: queues_of_task: living queues of a task behind a name
+SELECT id, name, ns, task, policy, paused, created_at FROM queue
+WHERE deleted_at IS NULL AND task = :task AND name > :after ORDER BY name LIMIT :limit;
+
+-- name: queues_noted: living queues with notes of a dialect, behind a name
+SELECT id, name, ns, task, policy, paused, created_at FROM queue
+WHERE deleted_at IS NULL AND json_extract(policy, '$.notes') IS NOT NULL AND name > :after ORDER BY name LIMIT :limit;
+
+-- name: queues_after: living queues in the order they were made, behind an id
+SELECT id, name, ns, task, policy, paused, created_at FROM queue
+WHERE deleted_at IS NULL AND id > :after ORDER BY id LIMIT :limit;
+
+-- name: queues_max_wait: those of them whose messages may wait only so long
+SELECT id, name, ns, task, policy, paused, created_at FROM queue
+WHERE deleted_at IS NULL AND json_extract(policy, '$.max_wait_seconds') IS NOT NULL AND id > :after
+ORDER BY id LIMIT :limit;
+
+-- name: dedupe_windows: the shortest and the longest window that a living queue sets, and whether one has the default
+SELECT (SELECT min(json_extract(policy, '$.dedupe_seconds')) FROM queue WHERE deleted_at IS NULL),
+  (SELECT max(json_extract(policy, '$.dedupe_seconds')) FROM queue WHERE deleted_at IS NULL),
+  EXISTS (SELECT 1 FROM queue WHERE deleted_at IS NULL AND json_extract(policy, '$.dedupe_seconds') IS NULL);
+
+-- name: groups_page: groups of living queues behind a queue and a group
+SELECT q.id, q.name, q.ns, q.task, q.policy, q.paused, q.created_at, g.id, g.queue, g.name, g.policy, g.created_at
+FROM queue AS q JOIN grp AS g ON g.queue = q.id
+WHERE q.deleted_at IS NULL AND q.name >= :queue AND (q.name > :queue OR g.name > :grp)
+ORDER BY q.name, g.name LIMIT :limit;
+
+-- name: groups_named: the same, of the groups of one name
+SELECT q.id, q.name, q.ns, q.task, q.policy, q.paused, q.created_at, g.id, g.queue, g.name, g.policy, g.created_at
+FROM grp AS g JOIN queue AS q ON q.id = g.queue
+WHERE g.name = :name AND q.deleted_at IS NULL AND q.name > :queue ORDER BY q.name LIMIT :limit;
+
+-- name: group_names: names of groups behind one, each once
+SELECT DISTINCT g.name FROM grp AS g JOIN queue AS q ON q.id = g.queue
+WHERE q.deleted_at IS NULL AND g.name > :after ORDER BY g.name LIMIT :limit;
 
 -- name: queue_insert: a new queue; ids are never reused
 INSERT INTO queue (name, ns, task, policy, paused, created_at)
@@ -34,6 +74,9 @@ DELETE FROM queue WHERE id = :id;
 -- name: part_by_name: a partition of a queue
 SELECT id, uuid FROM part WHERE queue = :queue AND name = :name;
 
+-- name: part_at: the partition of a queue that is so many behind a name
+SELECT name FROM part WHERE queue = :queue AND name > :after ORDER BY name LIMIT 1 OFFSET :offset;
+
 -- name: lane_of_part: a partition's lane of one priority
 SELECT id, head FROM lane WHERE part = :part AND prio = :prio;
 
@@ -54,6 +97,14 @@ SELECT id, part, queue, prio, head, start FROM lane WHERE id = :id;
 -- name: lanes_of_queue: every lane of a queue
 SELECT l.id, l.part, l.queue, l.prio, l.head, l.start, p.uuid, p.name FROM lane AS l JOIN part AS p ON p.id = l.part
 WHERE l.queue = :queue ORDER BY l.id;
+
+-- name: lanes_filled: lanes of a queue that hold messages, from one on
+SELECT l.id, l.part, l.queue, l.prio, l.head, l.start, p.uuid, p.name FROM lane AS l JOIN part AS p ON p.id = l.part
+WHERE l.queue = :queue AND l.id >= :lane AND l.head > l.start ORDER BY l.id LIMIT :limit;
+
+-- name: lanes_filled_of_part: the same, of one partition
+SELECT l.id, l.part, l.queue, l.prio, l.head, l.start, p.uuid, p.name FROM lane AS l JOIN part AS p ON p.id = l.part
+WHERE l.part = :part AND l.id >= :lane AND l.head > l.start ORDER BY l.id LIMIT :limit;
 
 -- name: lanes_of_part: the lanes of a partition
 SELECT id, part, queue, prio, head, start FROM lane WHERE part = :part ORDER BY prio;
@@ -93,9 +144,6 @@ WHERE g.id = :id AND q.deleted_at IS NULL;
 
 -- name: groups_of_queue: the groups of a queue
 SELECT id, queue, name, policy, created_at FROM grp WHERE queue = :queue ORDER BY name;
-
--- name: group_subscription: where a group's subscription begins
-SELECT mode, from_at FROM grp WHERE id = :id;
 
 -- name: group_insert: a group, unless somebody made it first
 INSERT INTO grp (queue, name, mode, from_at, policy, created_at)

@@ -41,7 +41,8 @@ FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.lane = :lane ORDER BY c
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
   c.settled_at, c.last_seq, c.last_at, c.nacked, l.largest
-FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.grp = :grp ORDER BY c.lane;
+FROM lane AS l JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp
+WHERE l.queue = (SELECT g.queue FROM grp AS g WHERE g.id = :grp) ORDER BY c.lane;
 
 -- name: cursor_update: the whole row
 UPDATE cursor SET epoch = :epoch, first = :first, next = :next, floor = :floor, held = :held, acked = :acked, dead = :dead,
@@ -80,27 +81,13 @@ WHERE grp = :grp AND exclusive_owner = :owner ORDER BY prio, lane;
 SELECT min(ready_at) FROM cursor WHERE grp = :grp AND ready_at IS NOT NULL;
 
 -- name: cursors_delete: all places of a group
-DELETE FROM cursor WHERE grp = :grp;
-
--- name: group_totals: a group's counts over all its lanes, its partitions, those with something left, its last ack
-SELECT coalesce(sum(c.acked), 0), coalesce(sum(c.dead), 0), coalesce(sum(c.skipped), 0), coalesce(sum(c.expired), 0),
-  coalesce(sum(c.held), 0), coalesce(sum(l.head - c.next), 0), count(DISTINCT l.part),
-  count(DISTINCT CASE WHEN c.held > 0 OR c.next < l.head THEN l.part END), max(c.settled_at)
-FROM lane AS l JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp WHERE l.queue = :queue;
+DELETE FROM cursor WHERE grp = :grp
+  AND lane IN (SELECT l.id FROM lane AS l JOIN grp AS g ON g.queue = l.queue WHERE g.id = :grp);
 
 -- name: cursor_exclusive: whether any lane of a group is exclusively held by somebody else
 SELECT 1 FROM cursor WHERE grp = :grp AND exclusive_owner IS NOT NULL AND exclusive_owner <> :owner LIMIT 1;
 
--- name: oldest_unfinished: when the oldest message that a group has not finished was made
-SELECT min((
-  SELECT s.created_at FROM segment AS s
-  WHERE s.pos >= (c.lane << 40) + coalesce(
-    (SELECT x.lo FROM span AS x WHERE x.lane = c.lane AND x.grp = c.grp ORDER BY x.hi LIMIT 1), c.next)
-  ORDER BY s.pos LIMIT 1))
-FROM lane AS l JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp
-WHERE l.queue = :queue AND (c.held > 0 OR c.next < l.head);
-
--- name: places_of_group: where a group stands in each lane: its first undone seq, and when the oldest undone was made
+-- name: places_of_group: where a group stands in each lane of a page of partitions: its first undone seq, and when the oldest undone was made
 SELECT p.id, p.name, p.uuid, l.id, l.head, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired, c.settled_at,
   c.last_seq, c.last_at, c.nacked,
   coalesce((SELECT x.lo FROM span AS x WHERE x.lane = c.lane AND x.grp = c.grp ORDER BY x.hi LIMIT 1), c.next),
@@ -110,18 +97,20 @@ SELECT p.id, p.name, p.uuid, l.id, l.head, c.first, c.next, c.held, c.acked, c.d
       (SELECT x.lo FROM span AS x WHERE x.lane = c.lane AND x.grp = c.grp ORDER BY x.hi LIMIT 1), c.next)
     ORDER BY s.pos LIMIT 1) END
 FROM part AS p JOIN lane AS l ON l.part = p.id JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp
-WHERE p.queue = :queue ORDER BY p.name, l.prio;
+WHERE p.queue = :queue AND p.id IN (
+  SELECT x.id FROM part AS x WHERE x.queue = :queue AND x.name > :after ORDER BY x.name LIMIT :limit)
+ORDER BY p.name, l.prio;
 
 -- name: lanes_settled: per lane of a queue with groups, the place below which every group has finished everything
 SELECT l.id, min(coalesce(
   (SELECT x.lo FROM span AS x WHERE x.lane = c.lane AND x.grp = c.grp ORDER BY x.hi LIMIT 1), c.next))
 FROM lane AS l JOIN cursor AS c ON c.lane = l.id WHERE l.queue = :queue GROUP BY l.id;
 
--- name: partition_lanes: the lanes of every partition with the age of what is in them, and how far a group has come
+-- name: partition_lanes: the lanes of a page of partitions with the age of what is in them, and how far a group has come
 SELECT p.id, p.name, p.uuid, l.id, l.head, l.start, l.start_at,
-  (SELECT s.created_at FROM segment AS s WHERE s.pos = (l.id << 40) + l.head - 1), c.next, c.held, c.dead
+  (SELECT s.created_at FROM segment AS s WHERE s.pos = (l.id << 40) + l.head - 1), c.next, c.held, c.dead,
+  (SELECT count(*) FROM scheduled AS s WHERE s.queue = p.queue AND s.part = p.id),
+  (SELECT count(*) FROM dead AS d WHERE d.part = p.id)
 FROM part AS p LEFT JOIN lane AS l ON l.part = p.id LEFT JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp
-WHERE p.queue = :queue ORDER BY p.name, l.prio;
-
--- name: queue_totals: partitions, lanes and messages of a queue
-SELECT count(DISTINCT part), count(*), sum(head - start) FROM lane WHERE queue = :queue;
+WHERE p.id IN (SELECT x.id FROM part AS x WHERE x.queue = :queue AND x.name > :after ORDER BY x.name LIMIT :limit)
+ORDER BY p.name, l.prio;

@@ -76,11 +76,23 @@ SELECT min(deadline) FROM lease WHERE grp = :grp AND ended_at IS NULL;
 -- name: lease_next_deadline: the nearest deadline of all
 SELECT min(deadline) FROM lease WHERE ended_at IS NULL;
 
--- name: leases_list: leases with what they hold, newest first
+-- name: leases_list: leases with what they hold, newest first, below a number
 SELECT l.no, l.tag, q.name, g.name, l.owner, l.key, l.made_at, l.deadline, l.ended_at, l.end_kind, l.granted,
   (SELECT sum(s.hi - s.lo) FROM span AS s WHERE s.lease = l.no)
 FROM lease AS l JOIN queue AS q ON q.id = l.queue JOIN grp AS g ON g.id = l.grp
-WHERE (:live = 0 OR l.ended_at IS NULL)
+WHERE l.no < :below
+  AND (CAST(:queue AS text) IS NULL OR q.name = CAST(:queue AS text))
+  AND (CAST(:grp AS text) IS NULL OR g.name = CAST(:grp AS text))
+  AND (CAST(:instance AS text) IS NULL OR l.instance = CAST(:instance AS text))
+  AND (CAST(:key_prefix AS text) IS NULL
+    OR substr(l.key, 1, length(CAST(:key_prefix AS text))) = CAST(:key_prefix AS text))
+ORDER BY l.no DESC LIMIT :limit;
+
+-- name: leases_living: those of them that have not ended
+SELECT l.no, l.tag, q.name, g.name, l.owner, l.key, l.made_at, l.deadline, l.ended_at, l.end_kind, l.granted,
+  (SELECT sum(s.hi - s.lo) FROM span AS s WHERE s.lease = l.no)
+FROM lease AS l JOIN queue AS q ON q.id = l.queue JOIN grp AS g ON g.id = l.grp
+WHERE l.ended_at IS NULL AND l.deadline > 0 AND l.no < :below
   AND (CAST(:queue AS text) IS NULL OR q.name = CAST(:queue AS text))
   AND (CAST(:grp AS text) IS NULL OR g.name = CAST(:grp AS text))
   AND (CAST(:instance AS text) IS NULL OR l.instance = CAST(:instance AS text))

@@ -7,15 +7,17 @@ INSERT INTO ledger (queue, grp, minute, outcome, instance, n, latency)
 VALUES (:queue, :grp, :minute, :outcome, :instance, :n, :latency)
 ON CONFLICT (queue, grp, minute, outcome, instance) DO UPDATE SET n = excluded.n, latency = excluded.latency;
 
--- name: ledger_list: minutes of a queue and group, oldest first
+-- name: ledger_list: minutes of a queue and group behind a row, oldest first
 SELECT queue, grp, minute, outcome, n, latency FROM ledger
 WHERE (CAST(:queue AS text) IS NULL OR queue = CAST(:queue AS text))
   AND (CAST(:grp AS text) IS NULL OR grp = CAST(:grp AS text))
   AND minute >= :after AND minute <= :before
-ORDER BY minute, queue, grp, outcome;
+  AND (minute > :last_minute OR (queue, grp, outcome) > (:last_queue, :last_grp, :last_outcome))
+ORDER BY minute, queue, grp, outcome LIMIT :limit;
 
 -- name: ledger_forget: minutes too old to matter
-DELETE FROM ledger WHERE minute < :before;
+DELETE FROM ledger WHERE (queue, grp, minute, outcome, instance) IN (
+  SELECT queue, grp, minute, outcome, instance FROM ledger WHERE minute < :before ORDER BY minute LIMIT :limit);
 
 -- name: meta_get: a fact about the database
 SELECT value FROM meta WHERE key = :key;

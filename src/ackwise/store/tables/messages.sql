@@ -44,11 +44,5 @@ SELECT no, queue, part, prio, due_at, created_at, body FROM scheduled WHERE no =
 -- name: scheduled_delete: it got its seq
 DELETE FROM scheduled WHERE no = :no;
 
--- name: scheduled_count: how many wait in a queue
-SELECT count(*) FROM scheduled WHERE queue = :queue;
-
--- name: scheduled_by_part: how many wait in each partition of a queue
-SELECT part, count(*) FROM scheduled WHERE queue = :queue GROUP BY part;
-
 -- name: scheduled_next: when the next one is due
 SELECT min(due_at) FROM scheduled;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import msgspec
@@ -65,6 +66,51 @@ def queue_from(row: Row) -> QueueRow:
 
 def group_from(row: Row) -> GroupRow:
     return GroupRow(row[0], row[1], row[2], _group_policy(row[3]), row[4])
+
+
+PAGE = 500
+"""Queues that are read at once where all of them are looked at."""
+
+
+def queue_page(session: Session, ns: str | None, task: str | None, after: str, limit: int) -> list[Row]:
+    """Rows of living queues in the order of their names, behind `after`."""
+    where = {"after": after, "limit": limit}
+    if ns is not None:
+        return session.rows("queues_of_ns", {**where, "ns": ns, "task": task})
+    if task is not None:
+        return session.rows("queues_of_task", {**where, "task": task})
+    return session.rows("queues_page", where)
+
+
+def queues(
+    session: Session,
+    ns: str | None = None,
+    task: str | None = None,
+    *,
+    after: str = "",
+    limit: int | None = None,
+    page: int = PAGE,
+) -> Iterator[QueueRow]:
+    """Living queues by name; without a `limit` all of them, read page by page."""
+    left = limit
+    while left is None or left > 0:
+        size = page if left is None else min(page, left)
+        rows = queue_page(session, ns, task, after, size)
+        yield from map(queue_from, rows)
+        if len(rows) < size:
+            return
+        after = rows[-1][1]
+        left = None if left is None else left - len(rows)
+
+
+def dedupe_windows(session: Session) -> tuple[float, float] | None:
+    """The shortest and the longest dedupe window of all living queues, in seconds; None without queues."""
+    row = session.row("dedupe_windows")
+    assert row is not None
+    known = [float(value) for value in row[:2] if value is not None]
+    if row[2]:
+        known.append(QueuePolicy().dedupe_seconds)
+    return (min(known), max(known)) if known else None
 
 
 def find_queue(session: Session, name: str) -> QueueRow | None:

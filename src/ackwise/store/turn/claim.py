@@ -85,9 +85,8 @@ def claim(turn: Turn, command: Claim) -> Claimed:
 
 def _queues_by_tag(turn: Turn, command: Claim) -> list[QueueRow]:
     """Living queues of a namespace and task, the one that has been ready longest first."""
-    rows = turn.session.rows("queues_living", {"ns": command.namespace, "task": command.task})
     waiting = []
-    for queue in map(catalog.queue_from, rows):
+    for queue in catalog.queues(turn.session, command.namespace, command.task):
         group = catalog.ensure_group(turn, queue, command.group, command.start)
         row = turn.session.row("cursors_next_ready", {"grp": group.id})
         waiting.append((row[0] if row and row[0] is not None else 1 << 62, queue.id, queue))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,13 +42,24 @@ class Turn(Looking):
     """One transaction with one `now`."""
 
     def __init__(
-        self, session: Session, dedupe: Dedupe, *, now: int, dice: random.Random, seed: bytes, instance: str
+        self,
+        session: Session,
+        dedupe: Dedupe,
+        *,
+        now: int,
+        dice: random.Random,
+        seed: bytes,
+        instance: str,
+        rounds: dict[str, int] | None = None,
     ) -> None:
         super().__init__(session, dedupe, seed)
         self.dedupe = dedupe
         self.now = now
         self.dice = dice
         self.instance = instance
+        self.rounds = {} if rounds is None else rounds
+        """How far duties that look at queues page by page have come; it outlives the turn."""
+        self.timer = time.perf_counter
         self.tally: Tally = {}
         self.ledger_written = False
         self.woken: dict[str, int] = {}

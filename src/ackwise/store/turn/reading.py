@@ -19,9 +19,10 @@ def segments(session: Session, lane: int, lo: int, hi: int) -> list[Segment]:
     return [s for s in found if s.first < hi]
 
 
-def sizes(session: Session, lane: int, lo: int, hi: int, limit: int) -> list[tuple[int, int, int]]:
+def sizes(session: Session, lane: int, lo: int, hi: int, limit: int | None = None) -> list[tuple[int, int, int]]:
     """The first and last seq of segments that hold seqs of [lo, hi), and how many bytes they have."""
-    rows = session.rows("segment_sizes", {**bounds(lane, lo, hi), "limit": min(limit, max(0, hi - lo))})
+    most = max(0, hi - lo)
+    rows = session.rows("segment_sizes", {**bounds(lane, lo, hi), "limit": most if limit is None else min(limit, most)})
     return [(first, place_seq(pos), size) for pos, first, size in rows if first < hi]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 
+import msgspec
+
 from ackwise.core import limits
 from ackwise.core.answers import Swept
 from ackwise.core.commands import PruneQueue, Sweep
@@ -22,12 +24,15 @@ from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
 from ackwise.store.turn.ending import Holding, finish
 from ackwise.store.turn.expiry import expire
+from ackwise.store.turn.purge import purge
 from ackwise.store.turn.push import Appender
 
 TOMBSTONES_KEPT_FOR = 7 * 24 * 3600 * MICROS
 MOST_TOMBSTONES = 200_000
 LEDGER_KEPT_MINUTES = 31 * 24 * 60
 LANE_PAGE = 1000
+QUEUE_PAGE = 500
+"""Queues that one call of a duty looks at: a turn must not grow with the catalogue."""
 MOST_PRUNED = 1000
 """Segments that one command removes."""
 CLOCK_STEP = 60 * MICROS
@@ -41,7 +46,8 @@ def sweep(turn: Turn, command: Sweep) -> Swept:
     if unknown:
         raise BadInput(f"there is no duty {sorted(unknown)[0]!r}; known: {', '.join(_DUTIES)}")
     done = {duty: _DUTIES[duty](turn, command.limit) for duty in command.duties}
-    return Swept(done, more=any(n >= command.limit for n in done.values()), next_at=next_due(turn))
+    more = any(n >= command.limit or turn.rounds.get(duty) for duty, n in done.items())
+    return Swept(done, more=more, next_at=next_due(turn))
 
 
 def next_due(turn: Turn) -> int | None:
@@ -72,7 +78,7 @@ def promote(turn: Turn, limit: int) -> int:
 def max_wait(turn: Turn, limit: int) -> int:
     """Messages that waited too long die, once per group that has not finished them; never while leased."""
     touched = 0
-    for queue in _queues(turn):
+    for queue in _round(turn, "max_wait", "old_lanes", _waits, "queues_max_wait"):
         if queue.policy.max_wait_seconds is None:
             continue
         cutoff = turn.now - round(queue.policy.max_wait_seconds * MICROS)
@@ -138,11 +144,8 @@ def _bury_unread(turn: Turn, held: Holding, cursor: Cursor, hi: int) -> int:
 def retain(turn: Turn, limit: int) -> int:
     """Whole segments go when they are too old, or finished by every group for long enough."""
     removed = 0
-    for queue in _queues(turn):
-        ages = [queue.policy.retention_seconds, queue.policy.completed_retention_seconds]
-        if ages == [None, None]:
-            continue
-        newest = turn.now - round(min(a for a in ages if a is not None) * MICROS)
+    for queue in _round(turn, "retain", "old_lanes", _ages):
+        newest = turn.now - round(min(_ages(queue)) * MICROS)
         for lane in _old_lanes(turn, queue, newest):
             removed += _prune(turn, queue, lane, limit - removed)
             if removed >= limit:
@@ -239,57 +242,70 @@ def _move_start(turn: Turn, queue: QueueRow, lane: Lane, start: int, cursors: li
 
 
 def forget(turn: Turn, limit: int) -> int:
-    """Tombstones, husks, dedupe keys, ledger minutes and the rows of deleted queues, a bounded number at a time."""
+    """Tombstones, husks, dedupe keys and ledger minutes, a bounded number at a time."""
     row = turn.session.row("lease_last")
     last = (row[0] or 0) if row else 0
     floor = last - MOST_TOMBSTONES
     cutoff = turn.now - TOMBSTONES_KEPT_FOR
     gone = turn.session.run("leases_forget", {"below": last, "cutoff": cutoff, "floor": floor, "limit": limit})
-    windows = []
-    for queue in _queues(turn):
+    for queue in _round(turn, "forget", "old_husks", _windows):
         window = round(queue.policy.dedupe_seconds * MICROS)
-        windows.append(window)
-        if window:
-            where = {"queue": queue.id, "cutoff": turn.now - window, "limit": limit}
-            gone += turn.session.run("husks_forget", where)
-    if all(windows):
-        gone += turn.dedupe.forget(turn.now - max(windows, default=0) - CLOCK_STEP, limit)
-    turn.session.run("ledger_forget", {"before": turn.now // (60 * MICROS) - LEDGER_KEPT_MINUTES})
+        where = {"queue": queue.id, "cutoff": turn.now - window, "limit": limit}
+        gone += turn.session.run("husks_forget", where)
+    windows = catalog.dedupe_windows(turn.session)
+    if windows is None or windows[0]:
+        longest = round(windows[1] * MICROS) if windows is not None else 0
+        gone += turn.dedupe.forget(turn.now - longest - CLOCK_STEP, limit)
+    before = turn.now // (60 * MICROS) - LEDGER_KEPT_MINUTES
+    gone += turn.session.run("ledger_forget", {"before": before, "limit": limit})
     turn.session.run("instance_forget", {"before": turn.now - INSTANCE_KEPT_FOR})
-    return gone + _purge(turn, limit)
-
-
-def _purge(turn: Turn, limit: int) -> int:
-    """Some rows of queues that were deleted."""
-    gone = 0
-    for (queue,) in turn.session.rows("queues_buried", {"limit": 10}):
-        turn.session.lock_queue_parts(queue)
-        for verb in ("purge_dead", "purge_scheduled"):
-            gone += turn.session.run(verb, {"queue": queue, "limit": limit})
-        lane = turn.session.row("purge_lane_next", {"queue": queue})
-        while lane is not None and gone < limit:
-            gone += _purge_lane(turn, lane[0], limit - gone)
-            lane = turn.session.row("purge_lane_next", {"queue": queue})
-        if gone >= limit:
-            return gone
-        turn.session.run("purge_parts", {"queue": queue})
-        turn.session.run("purge_groups", {"queue": queue})
-        turn.session.run("queue_remove", {"id": queue})
     return gone
 
 
-def _purge_lane(turn: Turn, lane: int, limit: int) -> int:
-    where = {**to_end(lane, 0), "limit": limit}
-    gone = turn.session.run("purge_segments", where) + turn.session.run("purge_husks", where)
-    if gone < limit:
-        turn.session.run("dropped_forget_lane", {"lane": lane, "below": 1 << 62})
-        for verb in ("purge_lane_spans", "purge_lane_cursors", "purge_lane"):
-            turn.session.run(verb, {"lane": lane})
-    return max(1, gone)
+def shrink(turn: Turn, _: int) -> int:
+    """Free pages of the database go back to the file system, a slice at a time."""
+    released = turn.session.release_pages()
+    if released:
+        turn.rounds["shrink"] = 1
+    else:
+        turn.rounds.pop("shrink", None)
+    return released
 
 
-def _queues(turn: Turn) -> list[QueueRow]:
-    return [catalog.queue_from(row) for row in turn.session.rows("queues_living", {"ns": None, "task": None})]
+def _round(
+    turn: Turn, duty: str, looks: str, ages: Callable[[QueueRow], list[float]], statement: str = "queues_after"
+) -> Iterator[QueueRow]:
+    """Of a page of queues those that may have something old; `ages` are the seconds that make it so in a queue.
+
+    One statement looks for all of the page. The next call continues behind the last queue that the duty finished.
+    """
+    rows = turn.session.rows(statement, {"after": turn.rounds.get(duty, 0), "limit": QUEUE_PAGE})
+    queues = list(map(catalog.queue_from, rows))
+    youngest = {queue.id: min(some) for queue in queues if (some := ages(queue))}
+    old: set[int] = set()
+    if youngest:
+        cutoff = turn.now - round(min(youngest.values()) * MICROS)
+        ids = msgspec.json.encode(list(youngest)).decode()
+        old = {row[0] for row in turn.session.rows(looks, {"ids": ids, "cutoff": cutoff})}
+    for queue in queues:
+        if queue.id in old:
+            yield queue
+        turn.rounds[duty] = queue.id
+    if len(rows) < QUEUE_PAGE:
+        turn.rounds.pop(duty, None)
+
+
+def _waits(queue: QueueRow) -> list[float]:
+    return [seconds for seconds in (queue.policy.max_wait_seconds,) if seconds is not None]
+
+
+def _ages(queue: QueueRow) -> list[float]:
+    kept = (queue.policy.retention_seconds, queue.policy.completed_retention_seconds)
+    return [seconds for seconds in kept if seconds is not None]
+
+
+def _windows(queue: QueueRow) -> list[float]:
+    return [queue.policy.dedupe_seconds] if queue.policy.dedupe_seconds else []
 
 
 def _free(turn: Turn, lanes: list[Lane]) -> list[Lane]:
@@ -316,5 +332,7 @@ _DUTIES: dict[str, Callable[[Turn, int], int]] = {
     "max_wait": max_wait,
     "retain": retain,
     "forget": forget,
+    "purge": purge,
+    "shrink": shrink,
     "graph": graph.sweep,
 }

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import aiohttp
 
 from ackwise.broker import AsyncBroker
 from ackwise.core import queries as q
+from ackwise.core.answers import QueueInfo
 from ackwise.core.commands import ConfigureQueue
 from ackwise.core.errors import UnknownQueue
+from ackwise.dialects.pages import pages
 from ackwise.dialects.pushpop import words
 from ackwise.dialects.pushpop.sinks.posting import Sink
 from ackwise.dialects.pushpop.sinks.targets import Target, may_post, noted, notes
@@ -88,10 +90,10 @@ class Sinks:
 
     async def _take_up(self) -> None:
         async with self._changing:
-            for info in await self._broker.ask(q.ListQueues()):
-                target = noted(info)
-                if target is not None and info.name not in self._running and self._may_post(info.name, target):
-                    self._begin(info.name)
+            async for found in pages(self._broker, q.ListQueues(noted=True), _targets):
+                for name, target in found:
+                    if name not in self._running and self._may_post(name, target):
+                        self._begin(name)
 
     def _may_post(self, queue: str, target: Target) -> bool:
         allowed = may_post(target.url, self.allowed)
@@ -118,3 +120,8 @@ class Sinks:
     def _forget(self, queue: str, sink: Sink) -> None:
         if self._running.get(queue, (None,))[0] is sink:
             del self._running[queue]
+
+
+def _targets(infos: Iterable[QueueInfo]) -> list[tuple[str, Target]]:
+    """The queues among these that have a sink."""
+    return [(info.name, target) for info in infos if (target := noted(info)) is not None]

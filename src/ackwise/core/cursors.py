@@ -1,0 +1,30 @@
+"""Cursors of lists: the place behind a page's last row as opaque text."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Any, TypeVar
+
+import msgspec
+
+from ackwise.core.errors import BadInput
+
+T = TypeVar("T")
+LONGEST = 4096
+
+
+def text(place: object) -> str | None:
+    """What a client sends back to read on; None at the end of a list."""
+    return None if place is None else urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+
+
+def parse(given: str, kind: type[T] | Any, what: str = "cursor") -> T:
+    """The place that a cursor names."""
+    try:
+        if len(given) > LONGEST:
+            raise ValueError(given)
+        padded = given.encode("ascii") + b"=" * (-len(given) % 4)
+        place: T = msgspec.json.decode(urlsafe_b64decode(padded), type=kind)
+    except (ValueError, msgspec.DecodeError):
+        raise BadInput(f"{what} must be the cursor that the page before ended with, not {given!r:.60}") from None
+    return place

@@ -1,0 +1,83 @@
+"""Lists of any length: read, encoded and sent page by page, so that memory holds one page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from ackwise.broker import AsyncBroker
+from ackwise.broker.handing import answer
+from ackwise.core import queries as q
+from ackwise.dialects.http import JSON, Answer, Streamed, encode
+from ackwise.store.port import Store
+
+T = TypeVar("T")
+ROWS = 500
+_NO_OFFSET = {"offset": 0}
+WHOLE_BELOW = 256 << 10
+"""An answer that ends below this size is sent at once, with its length."""
+
+
+async def pages(
+    broker: AsyncBroker, query: q.Query, work: Callable[[Any], T], *, rows: int = ROWS, most: int | None = None
+) -> AsyncIterator[T]:
+    """What `work` makes of each page, in the helper thread that reads the page; at most `most` rows in all."""
+    left = most
+    while left is None or left > 0:
+        query = msgspec.structs.replace(query, limit=rows if left is None else min(rows, left))
+        made, count, after = await broker.in_thread(_page, broker.store, query, work)
+        yield made
+        if after is None:
+            return
+        query = msgspec.structs.replace(query, after=after, **_NO_OFFSET if isinstance(query, q.ListDead) else {})
+        left = None if left is None else left - count
+
+
+def _page(store: Store, query: q.Query, work: Callable[[Any], T]) -> tuple[T, int, Any]:
+    found = answer(store, query)
+    rows = found.letters if isinstance(found, q.DeadPage) else found
+    return work(found), len(rows), found.next
+
+
+def joined(show: Callable[[Any], object]) -> Callable[[Iterable[Any]], bytes]:
+    """Rows as JSON, separated by commas."""
+    return lambda rows: b",".join([encode(show(row)) for row in rows])
+
+
+async def array(
+    pieces: AsyncIterator[bytes], head: bytes = b"[", tail: Callable[[], bytes] = lambda: b"]"
+) -> AsyncIterator[bytes]:
+    """Pieces of a JSON array with what stands before and behind it; the tail is asked for at the end."""
+    before = head
+    async for piece in pieces:
+        if piece:
+            yield before + piece
+            before = b","
+    yield (head if before == head else b"") + tail()
+
+
+async def streamed(pieces: AsyncIterator[bytes], content_type: bytes = JSON) -> Answer:
+    """Pieces as one answer. The first ones are read here, so that a refusal still has its own status."""
+    begun: list[bytes] = []
+    size = 0
+    async for piece in pieces:
+        begun.append(piece)
+        size += len(piece)
+        if size > WHOLE_BELOW:
+            return Streamed(b"".join(begun), pieces, content_type=content_type)
+    return Answer(b"".join(begun), content_type=content_type)
+
+
+async def stream_list(
+    broker: AsyncBroker,
+    query: q.Query,
+    name: str,
+    show: Callable[[Any], object],
+    *,
+    rows: int = ROWS,
+) -> Answer:
+    """`{"<name>": […]}` with all rows of a list."""
+    pieces = pages(broker, query, joined(show), rows=rows)
+    return await streamed(array(pieces, b'{"%b":[' % name.encode(), lambda: b"]}"))

@@ -1,0 +1,132 @@
+"""Queen's sums over queues, gathered page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from statistics import fmean, median
+from typing import Any
+
+from ackwise.core import queries as q
+from ackwise.core.answers import QueueInfo
+from ackwise.core.limits import MICROS
+from ackwise.dialects.http import encode
+
+Numbers = dict[str, Any]
+
+
+def time_lag(oldest_at: int | None, now: int) -> int:
+    """Whole seconds that the oldest unfinished message has waited."""
+    return 0 if oldest_at is None else max(0, (now - oldest_at) // MICROS)
+
+
+def six(total: int, pending: int, processing: int, completed: int, dead: int) -> Numbers:
+    """Queen's six counts. A failed message is pending again or a dead letter: none stays `failed`."""
+    return {
+        "total": total,
+        "pending": pending,
+        "processing": processing,
+        "completed": completed,
+        "failed": 0,
+        "deadLetter": dead,
+    }
+
+
+def stats_counts(stats: q.Stats) -> Numbers:
+    return six(stats.messages + stats.scheduled, stats.pending, stats.processing, stats.completed, stats.dead)
+
+
+def summed(counts: Iterable[Numbers]) -> Numbers:
+    total = six(0, 0, 0, 0, 0)
+    for one in counts:
+        for name in total:
+            total[name] += one[name]
+    return total
+
+
+class Tags:
+    """Queues summed by namespace or by task; a queue without one counts for none."""
+
+    def __init__(self, word: str, key: Callable[[QueueInfo], str]) -> None:
+        self._word, self._key = word, key
+        self._found: dict[str, Numbers] = {}
+
+    def add(self, rows: Iterable[q.QueueSummary]) -> None:
+        for row in rows:
+            name = self._key(row.info)
+            if name:
+                known = self._found.setdefault(name, {"queues": 0, "partitions": 0, "messages": six(0, 0, 0, 0, 0)})
+                known["queues"] += 1
+                known["partitions"] += row.stats.partitions
+                known["messages"] = summed((known["messages"], stats_counts(row.stats)))
+
+    def encoded(self, name: str) -> bytes:
+        return encode({name: [{self._word: tag, **found} for tag, found in sorted(self._found.items())]})
+
+
+class Pending:
+    """What a group has yet to finish of a queue, by partition."""
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._total = 0
+        self._behind: list[Numbers] = []
+
+    def add_places(self, rows: Iterable[q.Place]) -> None:
+        for row in rows:
+            self._add(row.partition, row.lag)
+
+    def add_partitions(self, rows: Iterable[q.PartitionRow]) -> None:
+        for row in rows:
+            self._add(row.partition, row.messages)
+
+    def _add(self, partition: str, lag: int) -> None:
+        self.seen = True
+        self._total += lag
+        if lag:
+            self._behind.append({"partition": partition, "pending": lag})
+
+    def encoded(self, head: Numbers) -> bytes:
+        counts = {"pending": self._total, "effectivePending": self._total, "partitionsPending": len(self._behind)}
+        return encode({**head, **counts, "partitions": self._behind})
+
+
+class Totals:
+    """All queues in one row."""
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+        self._queues = self._partitions = 0
+        self._messages = six(0, 0, 0, 0, 0)
+        self._namespaces: set[str] = set()
+        self._tasks: set[str] = set()
+        self._groups: set[str] = set()
+        self._waits: list[int] = []
+        self._lags: list[int] = []
+
+    def add(self, rows: Iterable[q.QueueSummary]) -> None:
+        for row in rows:
+            self._queues += 1
+            self._partitions += row.stats.partitions
+            self._messages = summed((self._messages, stats_counts(row.stats)))
+            self._namespaces.add(row.info.namespace)
+            self._tasks.add(row.info.task)
+            for group in row.stats.groups:
+                self._groups.add(group.group)
+                self._waits.append(time_lag(group.oldest_unfinished_at, self._now))
+                self._lags.append(group.lag)
+
+    def shown(self) -> Numbers:
+        return {
+            "queues": self._queues,
+            "partitions": self._partitions,
+            "namespaces": len(self._namespaces - {""}),
+            "tasks": len(self._tasks - {""}),
+            "consumerGroups": len(self._groups),
+            "messages": self._messages,
+            "lag": {"time": _spread(self._waits), "offset": _spread(self._lags)},
+        }
+
+
+def _spread(values: list[int]) -> Numbers:
+    values = values or [0]
+    return {"avg": round(fmean(values), 3), "median": median(values), "min": min(values), "max": max(values)}

@@ -1,0 +1,85 @@
+"""Numbers of queues and groups, counted for a whole page at once: a few statements, however many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ackwise.core import queries as q
+from ackwise.store.session import Row, Session
+from ackwise.store.turn import catalog
+from ackwise.store.turn.catalog import GroupRow, QueueRow
+
+_NO_COUNTS: Row = (0,) * 8 + (None,)
+
+
+def queue_stats(session: Session, queues: Sequence[QueueRow]) -> list[q.Stats]:
+    """The numbers of each queue and of its groups."""
+    where = _listed(queue.id for queue in queues)
+    lanes = _by_id(session.rows("count_lanes", where))
+    scheduled, dead = _by_id(session.rows("count_scheduled", where)), _by_id(session.rows("count_dead", where))
+    owners = {queue.id: queue for queue in queues}
+    pairs = [(owners[group.queue], group) for group in map(catalog.group_from, session.rows("groups_of_queues", where))]
+    groups: dict[str, list[q.GroupStats]] = {}
+    for stats in group_stats(session, pairs):
+        groups.setdefault(stats.queue, []).append(stats)
+    found = []
+    for queue in queues:
+        partitions, count, messages = lanes.get(queue.id, (0, 0, 0))
+        waiting, letters = scheduled.get(queue.id, (0,))[0], dead.get(queue.id, (0,))[0]
+        mine = groups.get(queue.name, [])
+        found.append(q.Stats(queue.name, partitions, count, int(messages), waiting, letters, mine))
+    return found
+
+
+def group_stats(session: Session, pairs: Sequence[tuple[QueueRow, GroupRow]]) -> list[q.GroupStats]:
+    """The numbers of each group over its queue."""
+    if not pairs:
+        return []
+    where = _listed(group.id for _, group in pairs)
+    counts = _by_id(session.rows("count_groups", where))
+    begins = _by_id(session.rows("count_subscriptions", where))
+    members: dict[int, dict[str, int]] = {}
+    for grp, owner, held in session.rows("count_holders", where):
+        members.setdefault(grp, {})[owner] = held
+    leased = _by_id(session.rows("count_leased", _listed(members))) if members else {}
+    behind = [grp for grp, row in counts.items() if row[4] or row[5]]
+    oldest = _by_id(session.rows("count_oldest", _listed(behind))) if behind else {}
+    found = []
+    for queue, group in pairs:
+        row = counts.get(group.id, _NO_COUNTS)
+        acked, dead, skipped, expired, held, unread, partitions, partitions_behind = (int(n) for n in row[:8])
+        mode, from_at = begins[group.id]
+        owners = members.get(group.id, {})
+        found.append(
+            q.GroupStats(
+                queue=queue.name,
+                group=group.name,
+                acked=acked,
+                dead=dead,
+                skipped=skipped,
+                expired=expired,
+                held=held,
+                unread=unread,
+                leases=sum(owners.values()),
+                oldest_unfinished_at=oldest.get(group.id, (None,))[0],
+                members=sorted(owners),
+                leased=int(leased.get(group.id, (0,))[0]),
+                partitions=partitions,
+                partitions_behind=partitions_behind,
+                settled_at=row[8],
+                mode=mode,
+                from_at=from_at,
+                created_at=group.created_at,
+            )
+        )
+    return found
+
+
+def _listed(ids: Iterable[int]) -> dict[str, str]:
+    return {"ids": msgspec.json.encode(list(ids)).decode()}
+
+
+def _by_id(rows: Iterable[Row]) -> dict[int, Row]:
+    return {row[0]: row[1:] for row in rows}

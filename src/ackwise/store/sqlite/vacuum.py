@@ -1,0 +1,102 @@
+"""Free pages of a SQLite file: given back in small slices, or all at once by `ackwise vacuum`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+import apsw
+import msgspec
+
+from ackwise.core import errors
+from ackwise.store.sqlite.connection import INCREMENTAL, our_errors, refuse_foreign
+from ackwise.store.url import StoreURL
+
+KEPT = 1024
+"""Free pages that stay in the file: the next messages need them."""
+KEPT_SHARE = 10
+"""The same as a share of the file: one in so many pages."""
+SLICE = 200
+"""Pages that one turn gives back."""
+_OPERATIONS = 1_000_000
+
+
+class Compacted(msgspec.Struct, frozen=True):
+    """Bytes of a store before and after; `converted` when it could not give pages back before."""
+
+    before: int
+    after: int
+    converted: bool = False
+
+
+def free_pages(connection: apsw.Connection) -> int:
+    """Free pages above those that stay in the file."""
+    free: int = connection.pragma("freelist_count")
+    return free - max(KEPT, connection.pragma("page_count") // KEPT_SHARE) if free > KEPT else 0
+
+
+def release(connection: apsw.Connection, most: int = SLICE) -> int:
+    """Give some free pages back, inside the transaction of a turn; how many."""
+    if (free := free_pages(connection)) <= 0 or connection.pragma("auto_vacuum") != INCREMENTAL:
+        return 0
+    return len(connection.execute(f"PRAGMA incremental_vacuum({min(most, free)})").fetchall())
+
+
+def notes(connection: apsw.Connection, path: str) -> list[str]:
+    """What `ackwise check` says about the form of a file."""
+    command = f"run: ackwise vacuum --url sqlite:///{path}"
+    found = []
+    if connection.pragma("auto_vacuum") != INCREMENTAL:
+        found.append(f"the file cannot give free pages back: an older Ackwise made it; stop its server and {command}")
+    free, pages = connection.pragma("freelist_count"), connection.pragma("page_count")
+    if free > KEPT and 4 * free > pages:
+        size = free * connection.pragma("page_size") >> 20
+        found.append(f"{free} of {pages} pages of the file are free ({size} MiB); to compact it now {command}")
+    return found
+
+
+def vacuum(url: StoreURL, progress: Callable[[], None] = lambda: None) -> Compacted:
+    """Rewrite the file without its free pages, so that it can give pages back from now on. Nobody else may use it."""
+    path = url.target
+    before = _size(path)
+    with our_errors(path):
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            refuse_foreign(connection, path)
+            converted = connection.pragma("auto_vacuum") != INCREMENTAL
+            connection.set_progress_handler(_told(progress), _OPERATIONS)
+            # Leaving the write-ahead log needs the file alone, which VACUUM itself would not insist on.
+            _alone(connection, path)
+            list(connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}"))
+            list(connection.execute("VACUUM"))
+            list(connection.execute("PRAGMA journal_mode = wal"))
+        finally:
+            connection.close()
+    return Compacted(before, _size(path), converted)
+
+
+def _told(progress: Callable[[], None]) -> Callable[[], bool]:
+    def call() -> bool:
+        progress()
+        return False
+
+    return call
+
+
+def _alone(connection: apsw.Connection, path: str) -> None:
+    try:
+        mode = connection.execute("PRAGMA journal_mode = delete").fetchall()[0][0]
+    except apsw.BusyError:
+        mode = "busy"
+    if mode != "delete":
+        raise errors.StoreLocked(f"{path} is open in another process; stop that process and try again")
+
+
+def _size(path: str) -> int:
+    """The file with its log."""
+    total = 0
+    for name in (path, f"{path}-wal"):
+        with suppress(FileNotFoundError):
+            total += os.path.getsize(name)
+    return total
