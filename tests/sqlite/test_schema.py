@@ -19,6 +19,14 @@ NEW_IN_SIX = (
     *("queue_ns", "queue_task", "queue_max_wait", "queue_noted", "queue_dedupe"),
     *("lane_queue", "grp_name", "dead_time"),
 )
+UNDO_SIX = (
+    "DROP TABLE dropped",
+    *(f"ALTER TABLE cursor DROP COLUMN {name}" for name in ("last_seq", "last_at", "nacked")),
+    "ALTER TABLE lane DROP COLUMN largest",
+    *(f"DROP INDEX {name}" for name in NEW_IN_SIX),
+    "DROP INDEX scheduled_queue",
+    "CREATE INDEX scheduled_queue ON scheduled (queue)",
+)
 
 
 def version(path: Path) -> Any:
@@ -86,16 +94,12 @@ def test_a_file_of_schema_one_goes_on_where_it_was(path: Path) -> None:
     graph = rows(path, "SELECT type, name FROM sqlite_schema WHERE name LIKE 'mew@_%' ESCAPE '@' AND type <> 'index'")
     for undo in (
         *(f"DROP {kind} {name}" for kind, name in sorted(graph, reverse=True)),
-        "DROP TABLE dropped",
-        *(f"ALTER TABLE cursor DROP COLUMN {name}" for name in ("settled_at", "last_seq", "last_at", "nacked")),
+        *UNDO_SIX,
+        "ALTER TABLE cursor DROP COLUMN settled_at",
         "ALTER TABLE lease DROP COLUMN yields",
         "ALTER TABLE lease DROP COLUMN returned",
         "ALTER TABLE lease DROP COLUMN dropped",
-        "ALTER TABLE lane DROP COLUMN largest",
         "DROP INDEX dead_message",
-        *(f"DROP INDEX {name}" for name in NEW_IN_SIX),
-        "DROP INDEX scheduled_queue",
-        "CREATE INDEX scheduled_queue ON scheduled (queue)",
         "ALTER TABLE grp DROP COLUMN expired_leases",
         "PRAGMA user_version = 1",
     ):
@@ -114,9 +118,8 @@ def test_file_of_schema_five_gets_the_indexes_of_six(path: Path) -> None:
     old = open_store(path)
     push(old, "a", "b")
     old.close()
-    for name in NEW_IN_SIX:
-        rows(path, f"DROP INDEX {name}")
-    rows(path, "PRAGMA user_version = 5")
+    for undo in (*UNDO_SIX, "PRAGMA user_version = 5"):
+        rows(path, undo)
     new = open_store(path)
     indexes = {name for (name,) in rows(path, "SELECT name FROM sqlite_schema WHERE type = 'index'")}
     assert indexes.issuperset(NEW_IN_SIX)
