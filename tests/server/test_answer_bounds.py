@@ -181,12 +181,45 @@ def test_full_answer_memory_refuses_and_claims_nothing(tight: Running) -> None:
         ]
         assert [(one.status_code, one.headers["retry-after"]) for one in refused] == [(503, "1")] * 5
         assert http.get("/api/v1/resources/queues/never").status_code == 404
-        (group,) = http.get("/v1/tables/groups", params={"queue": "big"}).json()["rows"]
-        assert (group["group"], group["held"], group["acked"]) == ("__QUEUE_MODE__", 2, 0)
         assert http.get("/livez").status_code == 200
         line.close()
         until(lambda: not memory.used)
+        (group,) = http.get("/v1/tables/groups", params={"queue": "big"}).json()["rows"]
+        assert (group["group"], group["acked"]) == ("__QUEUE_MODE__", 0)
         assert len(http.get("/api/v1/pop/queue/big?consumerGroup=g&batch=9").json()["messages"]) == 2
+
+
+def test_full_answer_memory_refuses_lists(tight: Running) -> None:
+    line = slow_reader(tight)
+    until(lambda: tight.server.memory.full)
+    with httpx2.Client(base_url=tight.url, timeout=30) as http:
+        for path in ("/v1/tables/messages?queue=big", "/v1/messages?queue=big", "/api/v1/dlq", "/queue"):
+            answer = http.get(path)
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1"), path
+        assert http.post("/v1/push", json={"queue": "small", "messages": [{"payload": 1}]}).status_code == 200
+        line.close()
+        until(lambda: not tight.server.memory.used)
+        assert http.get("/v1/tables/messages?queue=big&limit=1").status_code == 200
+        assert tight.server.memory.used == 0
+
+
+def test_slow_reader_of_a_list_leaves_memory_to_others(any_store: str) -> None:
+    fill(any_store, 6, 7 * MIB)
+    with Running(any_store, answer_memory=64 * MIB) as server:
+        lines = []
+        for _ in range(4):
+            line = socket.socket()
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            line.connect(server.address)
+            line.sendall(request("GET", "/v1/tables/messages?queue=big"))
+            lines.append(line)
+        until(lambda: server.server.memory.used >= 28 * MIB)
+        with httpx2.Client(base_url=server.url, transport=httpx2.HTTPTransport(local_address="127.0.0.2")) as other:
+            assert len(other.get("/api/v1/pop/queue/big?batch=9", timeout=30).json()["messages"]) == 2
+        assert server.server.memory.used <= 64 * MIB
+        for line in lines:
+            line.close()
+        until(lambda: not server.server.memory.used)
 
 
 def test_client_that_leaves_a_large_answer_loses_nothing(tight: Running) -> None:

@@ -49,6 +49,26 @@ def test_memory_lets_one_answer_of_any_size_pass() -> None:
     assert memory.used == 0
 
 
+def test_memory_gives_one_peer_its_share_only() -> None:
+    async def main() -> None:
+        memory = AnswerMemory(most=10, share=0.5)
+        assert memory.reserve(5, "greedy") is None
+        greedy = asyncio.ensure_future(memory.reserve(1, "greedy") or asyncio.sleep(0))
+        await _settle()
+        with pytest.raises(AnswersFull, match="your address"):
+            memory.check("greedy")
+        memory.check("modest")
+        assert not memory.full
+        modest = memory.reserve(4, "modest")
+        assert modest is not None
+        await modest
+        memory.free(5, "greedy")
+        await greedy
+        assert memory.used == 5
+
+    asyncio.run(main())
+
+
 def test_memory_refuses_after_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handover, "PATIENCE", 0.01)
 

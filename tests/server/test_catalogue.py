@@ -228,7 +228,7 @@ def open_list(server: Running) -> socket.socket:
     wire = socket.socket()
     wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     wire.connect(server.address)
-    wire.sendall(b"GET /api/v1/dlq?limit=20 HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n")
+    wire.sendall(b"GET /api/v1/dlq?limit=20 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
     return wire
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ackwise.broker import AsyncBroker
 from ackwise.broker.handing import is_short
@@ -23,67 +23,92 @@ PATIENCE = 10.0
 class AnswerMemory:
     """Bytes of answers that are being built or that wait for slow readers, over the whole server.
 
-    `each` is the most that one answer to a claim has, `most` the bound for all of them.
+    `each` is the most that one answer to a claim has, `most` the bound for all of them. One peer address gets at most
+    its `share`, so that one slow reader cannot stop the others.
     """
 
-    def __init__(self, each: int = DEFAULT_CLAIM_BYTES, most: int = DEFAULT_MEMORY) -> None:
-        self.each, self._most = each, most
+    def __init__(self, each: int = DEFAULT_CLAIM_BYTES, most: int = DEFAULT_MEMORY, share: float = 1.0) -> None:
+        self.each, self._most, self._own = each, most, max(1, int(most * share))
         self.used = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._by_peer: Counter[str] = Counter()
+        self._waiting: deque[_Wait] = deque()
         self._listeners: list[Callable[[], object]] = []
 
     @property
     def full(self) -> bool:
-        return self.used >= self._most or bool(self._waiting)
+        """Whether the server can begin no further answer."""
+        return self.used >= self._most or any(self._by_peer[wait.peer] < self._own for wait in self._waiting)
 
-    def check(self) -> None:
+    def check(self, peer: str = "") -> None:
         """Refuse a request before anything is claimed or read for it."""
         if self.full:
             raise AnswersFull(f"{self.used >> 20} MiB of answers wait for their readers; try again in a second")
+        if self._by_peer[peer] >= self._own:
+            raise AnswersFull(f"{self._by_peer[peer] >> 20} MiB of answers wait for your address to read them")
 
     def when_free(self, listener: Callable[[], object]) -> None:
         """Call the listener each time that the memory is no longer full."""
         self._listeners.append(listener)
 
-    def add(self, size: int) -> None:
+    def add(self, size: int, peer: str = "") -> None:
         self.used += size
+        self._by_peer[peer] += size
 
-    def free(self, size: int) -> None:
+    def free(self, size: int, peer: str = "") -> None:
         was_full = self.full
         self.used -= size
-        while self._waiting and self._fits(self._waiting[0][0]):
-            wanted, granted = self._waiting.popleft()
-            self.used += wanted
-            granted.set_result(None)
+        self._by_peer[peer] -= size
+        if not self._by_peer[peer]:
+            del self._by_peer[peer]
+        self._serve()
         if was_full and not self.full:
             for listener in self._listeners:
                 listener()
 
-    def reserve(self, size: int) -> Awaitable[None] | None:
+    def _serve(self) -> None:
+        """Give memory to waiting answers in turn. An answer whose own peer has too much does not hold up the others."""
+        for wait in list(self._waiting):
+            if self._fits(wait.size, wait.peer):
+                self._waiting.remove(wait)
+                self.add(wait.size, wait.peer)
+                wait.granted.set_result(None)
+            elif self._by_peer[wait.peer] < self._own:
+                return
+
+    def reserve(self, size: int, peer: str = "") -> Awaitable[None] | None:
         """Take memory: at once if there is some, else wait for it in turn."""
-        if not self._waiting and self._fits(size):
-            self.used += size
+        if not self._waiting and self._fits(size, peer):
+            self.add(size, peer)
             return None
-        return self._wait(size)
+        return self._wait(size, peer)
 
-    def _fits(self, size: int) -> bool:
-        return self.used + size <= self._most or not self.used
+    def _fits(self, size: int, peer: str) -> bool:
+        within_share = self._by_peer[peer] + size <= self._own or not self._by_peer[peer]
+        return within_share and (self.used + size <= self._most or not self.used)
 
-    async def _wait(self, size: int) -> None:
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = size, granted
-        self._waiting.append(entry)
+    async def _wait(self, size: int, peer: str) -> None:
+        wait = _Wait(size, peer, asyncio.get_running_loop().create_future())
+        self._waiting.append(wait)
+        self._serve()
         try:
             async with asyncio.timeout(PATIENCE):
-                await granted
+                await wait.granted
         except BaseException as problem:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
-            elif granted.done() and not granted.cancelled():
-                self.free(size)
+            if wait in self._waiting:
+                self._waiting.remove(wait)
+            elif wait.granted.done() and not wait.granted.cancelled():
+                self.free(size, peer)
             if isinstance(problem, TimeoutError):
                 raise AnswersFull from None
             raise
+
+
+class _Wait(NamedTuple):
+    """An answer that waits for memory."""
+
+    size: int
+    peer: str
+    granted: asyncio.Future[None]
 
 
 class Handover:
@@ -93,10 +118,10 @@ class Handover:
     have no lease and stay acked.
     """
 
-    __slots__ = ("_broker", "_claims", "_memory", "_size")
+    __slots__ = ("_broker", "_claims", "_memory", "_peer", "_size")
 
-    def __init__(self, memory: AnswerMemory) -> None:
-        self._memory, self._size = memory, 0
+    def __init__(self, memory: AnswerMemory, peer: str = "") -> None:
+        self._memory, self._peer, self._size = memory, peer, 0
         self._broker: AsyncBroker | None = None
         self._claims: list[Claimed] = []
 
@@ -110,8 +135,8 @@ class Handover:
             return None
         if self._size:
             # Whoever holds some and waits for more could wait for itself.
-            self._memory.add(size)
-        elif (room := self._memory.reserve(size)) is not None:
+            self._memory.add(size, self._peer)
+        elif (room := self._memory.reserve(size, self._peer)) is not None:
             return self._entered(room, size)
         self._size += size
         return None
@@ -130,9 +155,9 @@ class Handover:
         size = size if size > LARGE else 0
         added, self._size = size - self._size, size
         if added > 0:
-            self._memory.add(added)
+            self._memory.add(added, self._peer)
         elif added:
-            self._memory.free(-added)
+            self._memory.free(-added, self._peer)
 
     def delivered(self) -> None:
         """The socket has it: what becomes of its messages is the client's business."""
@@ -149,7 +174,7 @@ class Handover:
     def _free(self) -> None:
         size, self._size = self._size, 0
         if size:
-            self._memory.free(size)
+            self._memory.free(size, self._peer)
 
 
 async def build(broker: AsyncBroker, claims: Sequence[Claimed], write: Callable[..., Any], *arguments: Any) -> Any:

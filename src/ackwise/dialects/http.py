@@ -244,10 +244,16 @@ class Call:
         return exchange is not None and exchange.gone
 
     def hand_over(self) -> Handover:
-        """Begin an answer with claimed messages. It is refused while other answers fill the memory."""
-        self._memory.check()
-        self.handover = Handover(self._memory)
+        """Begin an answer that may be large. It is refused while other answers fill the memory."""
+        self._memory.check(self.host)
+        self.handover = Handover(self._memory, self.host)
         return self.handover
+
+    async def reserve(self, size: int) -> None:
+        """Begin an answer of at most so many bytes; wait for memory before anything is read for it."""
+        room = self.hand_over().gate(size)
+        if room is not None:
+            await room
 
     def unless_gone(self, work: Awaitable[T]) -> Awaitable[T]:
         """The work's result; when the client goes away first the work is cancelled, and `Gone` raised."""

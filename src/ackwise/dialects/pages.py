@@ -10,11 +10,13 @@ import msgspec
 from ackwise.broker import AsyncBroker
 from ackwise.broker.handing import answer
 from ackwise.core import queries as q
-from ackwise.dialects.http import JSON, Answer, Streamed, encode
+from ackwise.dialects.http import JSON, Answer, Call, Streamed, encode
 from ackwise.store.port import Store
 
 T = TypeVar("T")
 ROWS = 500
+SMALL_PAGE = 1 << 20
+"""Bytes that a page without messages may have."""
 _NO_OFFSET = {"offset": 0}
 WHOLE_BELOW = 256 << 10
 """An answer that ends below this size is sent at once, with its length."""
@@ -58,8 +60,13 @@ async def array(
     yield (head if before == head else b"") + tail()
 
 
-async def streamed(pieces: AsyncIterator[bytes], content_type: bytes = JSON) -> Answer:
-    """Pieces as one answer. The first ones are read here, so that a refusal still has its own status."""
+async def streamed(call: Call, pieces: AsyncIterator[bytes], content_type: bytes = JSON) -> Answer:
+    """Pieces as one answer. The first ones are read here, so that a refusal still has its own status.
+
+    The answer reserves memory for the page on its way, unless its route has done so.
+    """
+    if call.handover is None:
+        await call.reserve(SMALL_PAGE)
     begun: list[bytes] = []
     size = 0
     async for piece in pieces:
@@ -71,6 +78,7 @@ async def streamed(pieces: AsyncIterator[bytes], content_type: bytes = JSON) -> 
 
 
 async def stream_list(
+    call: Call,
     broker: AsyncBroker,
     query: q.Query,
     name: str,
@@ -80,4 +88,4 @@ async def stream_list(
 ) -> Answer:
     """`{"<name>": […]}` with all rows of a list."""
     pieces = pages(broker, query, joined(show), rows=rows)
-    return await streamed(array(pieces, b'{"%b":[' % name.encode(), lambda: b"]}"))
+    return await streamed(call, array(pieces, b'{"%b":[' % name.encode(), lambda: b"]}"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from starlette.types import ASGIApp
 
-from ackwise.core.errors import AckwiseError, AnswersFull, Draining, OutcomeUnknown
+from ackwise.core.errors import AckwiseError, Draining, OutcomeUnknown
 from ackwise.dialects.handover import LARGE, AnswerMemory, Handover
 from ackwise.dialects.http import (
     CLOSING,
@@ -112,7 +112,7 @@ class Application:
             reply = self._refuse(scope)(None)
         cors = self._gate.cors_headers(scope)
         if isinstance(reply, Streamed):
-            await self._stream(scope, reply, cors, send)
+            await self._stream(scope, call, reply, cors, send)
             return
         handover = self._handover(call, reply)
         try:
@@ -147,7 +147,7 @@ class Application:
         if handover is not None and reply.status >= 400:
             handover.lost()
         if handover is None and len(reply.body) > LARGE:
-            handover = Handover(self._memory)
+            handover = Handover(self._memory, "" if call is None else call.host)
         if handover is not None:
             handover.built(len(reply.body))
         return handover
@@ -173,28 +173,22 @@ class Application:
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if reply.status == 204 else reply.body})
 
-    async def _stream(self, scope: Scope, reply: Streamed, cors: Headers, send: Send) -> None:
+    async def _stream(self, scope: Scope, call: Call | None, reply: Streamed, cors: Headers, send: Send) -> None:
         """Send piece by piece; `send` waits for a client that reads slowly. A client that left ends the reading.
 
-        The memory of answers counts the piece that is on its way.
+        What the route reserved of the answers' memory is held until the end: it covers the page on its way.
         """
-        if self._memory.full:
-            await self._send(self._refuse(scope)(AnswersFull()), cors, send)
-            return
         exchange = scope.get(EXCHANGE)
         headers = [*reply.headers, *cors, (b"content-type", reply.content_type)]
-        on_its_way = Handover(self._memory)
-        on_its_way.built(len(reply.body))
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await send({"type": "http.response.body", "body": reply.body, "more_body": True})
-        reply.body = b""
         try:
+            await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+            await send({"type": "http.response.body", "body": reply.body, "more_body": True})
+            reply.body = b""
             async for piece in reply.rest:
                 if exchange is not None and exchange.gone:
                     exchange.abandon()
                     return
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
-                on_its_way.built(len(piece))
         except Exception:
             # The head is sent: a body that ends without its last chunk tells the client that it is not whole.
             log.exception("%s %s failed half-way", scope["method"], scope["path"])
@@ -203,7 +197,8 @@ class Application:
                 return
             raise
         finally:
-            on_its_way.delivered()
+            if call is not None and call.handover is not None:
+                call.handover.delivered()
         await send({"type": "http.response.body", "body": b""})
 
 

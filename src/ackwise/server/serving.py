@@ -227,7 +227,7 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
     settings.check()
     served = Served(store, settings)
     peers = Peers(settings.max_connections, settings.peer_share)
-    memory = AnswerMemory(settings.answer_bytes, settings.answer_memory)
+    memory = AnswerMemory(settings.answer_bytes, settings.answer_memory, settings.peer_share)
     app = Application(
         served.routes,
         make_pages(served.broker, served.lifespan),

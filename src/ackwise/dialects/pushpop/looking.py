@@ -51,7 +51,7 @@ class Looks:
                 if left == 0:
                     return
 
-        return await streamed(array(found(), b'{"queues":[', lambda: b"]}"))
+        return await streamed(call, array(found(), b'{"queues":[', lambda: b"]}"))
 
     async def queue(self, call: Call) -> Answer:
         return answer(self._shown(await self._depth(words.queue_id(call))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ackwise.broker import AsyncBroker
+from ackwise.core import limits
 from ackwise.core import queries as q
 from ackwise.core.answers import Counted, QueueInfo, Redriven
 from ackwise.core.commands import PurgeDead, Replay
@@ -65,10 +66,11 @@ class DeadLetters:
             offset=offset,
         )
         shown = _Shown(self._broker.store)
+        await call.reserve(limits.ANSWER_BYTES)
         try:
             # Letters carry payloads: a page is bounded in bytes, and all pages together are the answer.
             found = pages(self._broker, wanted, shown.add, rows=limit, most=limit or None)
-            return await streamed(array(found, b'{"messages":[', lambda: shown.tail(limit, offset)))
+            return await streamed(call, array(found, b'{"messages":[', lambda: shown.tail(limit, offset)))
         except UnknownQueue:
             return Answer(b'{"messages":[' + shown.tail(limit, offset))
 

@@ -52,7 +52,7 @@ class Groups:
     async def every(self, call: Call) -> Answer:
         """One entry per group; or a bare array, one entry per group and queue, as upstream has it. Streamed."""
         as_array = shape_of(call, default="array" if self._words.upstream else "object") == "array"
-        return await streamed(self._entries(as_array=as_array))
+        return await streamed(call, self._entries(as_array=as_array))
 
     async def _entries(self, *, as_array: bool) -> AsyncIterator[bytes]:
         before, end = (b"[", b"]") if as_array else (b'{"groups":[', b"]}")
@@ -112,7 +112,7 @@ class Groups:
         now = self._broker.now()
         least = number_in(call.query, "minLagSeconds", DEFAULT_MIN_LAG, LONGEST_LAG, lenient=self._words.upstream)
         query = q.ListPlaces(unfinished_since=max(0, now - least * MICROS))
-        return await streamed(array(pages(self._broker, query, joined(lambda place: _lagging(place, now)))))
+        return await streamed(call, array(pages(self._broker, query, joined(lambda place: _lagging(place, now)))))
 
     async def show(self, call: Call) -> Answer:
         by_queue = _ByQueue(self._broker.now(), self._words)
@@ -122,7 +122,7 @@ class Groups:
                 yield piece
             yield by_queue.end()
 
-        return await streamed(pieces())
+        return await streamed(call, pieces())
 
     async def delete(self, call: Call) -> Answer:
         """Deleting a group that is not there is no error: it is gone."""

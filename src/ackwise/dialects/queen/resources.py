@@ -74,8 +74,8 @@ class Resources:
         if "after" in call.query:
             query = msgspec.structs.replace(query, after=cursors.parse(call.query["after"], place, "after"))
         if "limit" not in call.query:
-            return await stream_list(self._broker, query, name, show)
-        limit = number_in(call.query, "limit", MOST, MOST, least=1)
+            return await stream_list(call, self._broker, query, name, show)
+        limit = number_in(call.query, "limit", MOST, MOST, least=1, lenient=self._words.upstream)
 
         def shown(rows: q.Page[Any]) -> bytes:
             return encode({name: [show(row) for row in rows], "nextAfter": cursors.text(rows.next)})
@@ -99,11 +99,12 @@ class Resources:
             return b",".join(pieces)
 
         return await streamed(
+            call,
             array(
                 pages(self._broker, q.ListPartitions(queue=info.name), shown, rows=PARTITIONS),
                 b'%b,"partitions":[' % encode(head)[:-1],
                 lambda: b'],"totals":%b}' % encode(totals),
-            )
+            ),
         )
 
     async def delete(self, call: Call) -> Answer:

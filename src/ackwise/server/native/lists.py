@@ -9,11 +9,11 @@ import msgspec
 
 from ackwise.broker import AsyncBroker
 from ackwise.broker.handing import answer
-from ackwise.core import cursors
+from ackwise.core import cursors, limits
 from ackwise.core import queries as q
 from ackwise.core.native import admin, instants
 from ackwise.dialects.http import ARROW, Answer, Call, Route, encode
-from ackwise.dialects.pages import ROWS, array, pages, streamed
+from ackwise.dialects.pages import ROWS, SMALL_PAGE, array, pages, streamed
 from ackwise.server.native import arrow
 from ackwise.server.native.reading import Arguments, UnknownTable, wants_arrow
 from ackwise.server.native.tables import LARGEST_PAGE, LISTS, TABLES, Row, Table
@@ -33,8 +33,9 @@ def routes(broker: AsyncBroker) -> list[Route]:
         as_arrow = wants_arrow(call)
         if as_arrow:
             arrow.needed_to_write()
+        await call.reserve(_size(query))
         if limit is None:
-            return await _whole(broker, table, query, as_arrow)
+            return await _whole(call, broker, table, query, as_arrow)
         made: Answer = await broker.in_thread(_page, broker.store, table, query, "rows", as_arrow)
         return made
 
@@ -43,6 +44,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
 
         async def read(call: Call) -> Answer:
             query, _ = _query(table, call)
+            await call.reserve(_size(query))
             made: Answer = await broker.in_thread(_page, broker.store, table, query, key, False)
             return made
 
@@ -50,8 +52,9 @@ def routes(broker: AsyncBroker) -> list[Route]:
 
     async def ask(call: Call) -> Answer:
         query = await call.read(admin.QUERIES)
+        await call.reserve(_size(query))
         if isinstance(query, _STREAMED) and query.limit is None:
-            return await streamed(array(pages(broker, query, _bare)))
+            return await streamed(call, array(pages(broker, query, _bare)))
         return Answer(await broker.in_thread(_asked, broker.store, query))
 
     return [
@@ -59,6 +62,11 @@ def routes(broker: AsyncBroker) -> list[Route]:
         *(Route("GET", f"/v1/{name}", read_list(name, table)) for name, table in LISTS.items()),
         Route("POST", "/v1/ask", ask),
     ]
+
+
+def _size(query: q.Query) -> int:
+    """The bytes that a page of this answer may have."""
+    return limits.ANSWER_BYTES if isinstance(query, q.Browse | q.ListDead) else SMALL_PAGE
 
 
 def _asked(store: Store, query: q.Query) -> bytes:
@@ -104,15 +112,15 @@ def _next(query: q.Query, place: Any) -> Any:
     return cursors.text(place)
 
 
-async def _whole(broker: AsyncBroker, table: Table, query: q.Query, as_arrow: bool) -> Answer:
+async def _whole(call: Call, broker: AsyncBroker, table: Table, query: q.Query, as_arrow: bool) -> Answer:
     """Every row, page by page."""
     if as_arrow:
-        return await streamed(_batches(broker, table, query), ARROW)
+        return await streamed(call, _batches(broker, table, query), ARROW)
 
     def shown(found: Any) -> bytes:
         return b",".join([encode(_shown(table, row)) for row in table.rows(found, query)])
 
-    return await streamed(array(pages(broker, query, shown), b'{"rows":[', lambda: b'],"next":null}'))
+    return await streamed(call, array(pages(broker, query, shown), b'{"rows":[', lambda: b'],"next":null}'))
 
 
 async def _batches(broker: AsyncBroker, table: Table, query: q.Query) -> AsyncIterator[bytes]:
