@@ -1,4 +1,4 @@
-"""`GET /v1/tables/…` and `GET /v1/queues` and its like: pages with a cursor, or a whole table streamed in pages."""
+"""Routes of tables and lists (`/v1/tables/…`, `/v1/queues`): pages with a cursor, or a whole table, streamed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ackwise.server.native.tables import LARGEST_PAGE, LISTS, TABLES, Row, Table
 from ackwise.store.port import Store
 
 _STREAMED = (q.ListQueues, q.ListStats, q.ListGroups, q.ListPartitions, q.ListPlaces, q.ListDepths, q.ReadLedger)
-"""Queries whose answers have no bound: without a limit they are answered in pages."""
+"""Queries whose answers have no bound: without a limit the server streams the answer in pages."""
 
 
 def routes(broker: AsyncBroker) -> list[Route]:
@@ -28,7 +28,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         name = call.params[0]
         table = TABLES.get(name)
         if table is None:
-            raise UnknownTable(f"there is no table {name!r:.60}; there are {', '.join(TABLES)}")
+            raise UnknownTable(f"table {name!r:.60} does not exist; the tables are {', '.join(TABLES)}")
         query, limit = _query(table, call)
         as_arrow = wants_arrow(call)
         if as_arrow:
@@ -71,7 +71,7 @@ def _bare(rows: list[Any]) -> bytes:
 
 
 def _query(table: Table, call: Call) -> tuple[q.Query, int | None]:
-    """What is asked, and how many rows at most; None: all of them."""
+    """The query, and the most rows of its answer. None: all rows."""
     given = Arguments(call.query)
     query = table.query(given)
     cursor = given.text("cursor")
@@ -98,7 +98,7 @@ def _page(store: Store, table: Table, query: q.Query, key: str, as_arrow: bool) 
 
 
 def _next(query: q.Query, place: Any) -> Any:
-    """Where the next page begins. Places of messages are plain text: they were so before there were cursors."""
+    """The cursor of the next page. Places of messages stay plain text, as before the other lists had cursors."""
     if isinstance(query, q.Browse):
         return None if place is None else f"{place[0]}.{place[1]}"
     return cursors.text(place)
