@@ -17,13 +17,13 @@ T = TypeVar("T")
 ROWS = 500
 _NO_OFFSET = {"offset": 0}
 WHOLE_BELOW = 256 << 10
-"""An answer that ends below this size is sent at once, with its length."""
+"""The server sends an answer below this size at once, with its length."""
 
 
 async def pages(
     broker: AsyncBroker, query: q.Query, work: Callable[[Any], T], *, rows: int = ROWS, most: int | None = None
 ) -> AsyncIterator[T]:
-    """What `work` makes of each page, in the helper thread that reads the page; at most `most` rows in all."""
+    """Results of `work`, computed in the helper thread that reads the page. At most `most` rows in all."""
     left = most
     while left is None or left > 0:
         query = msgspec.structs.replace(query, limit=rows if left is None else min(rows, left))
@@ -49,7 +49,7 @@ def joined(show: Callable[[Any], object]) -> Callable[[Iterable[Any]], bytes]:
 async def array(
     pieces: AsyncIterator[bytes], head: bytes = b"[", tail: Callable[[], bytes] = lambda: b"]"
 ) -> AsyncIterator[bytes]:
-    """Pieces of a JSON array with what stands before and behind it; the tail is asked for at the end."""
+    """Pieces of a JSON array between `head` and `tail`. `tail` is called after the last piece."""
     before = head
     async for piece in pieces:
         if piece:
@@ -59,7 +59,7 @@ async def array(
 
 
 async def streamed(pieces: AsyncIterator[bytes], content_type: bytes = JSON) -> Answer:
-    """Pieces as one answer. The first ones are read here, so that a refusal still has its own status."""
+    """Pieces as one answer. The first pieces are read before the answer begins, so that a refusal keeps its status."""
     begun: list[bytes] = []
     size = 0
     async for piece in pieces:

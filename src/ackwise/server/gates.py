@@ -1,7 +1,7 @@
 """Request gate: refuses foreign Hosts, foreign Origins and malformed heads before a route sees the request.
 
-Browsers send `Origin` and `Sec-Fetch-*` on behalf of the page that asks; a page cannot change these headers. A request
-without them comes from a program, and programs are not the gate's concern.
+Browsers send `Origin` and `Sec-Fetch-*` on behalf of the requesting page. A page cannot change these headers. A request
+without them comes from a program, and the gate lets programs pass.
 """
 
 from __future__ import annotations

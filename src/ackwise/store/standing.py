@@ -49,7 +49,7 @@ def list_group_names(session: Session, query: q.ListGroupNames) -> q.Page[str]:
 def _groups(
     session: Session, queue: str | None, name: str | None, after: tuple[str, str] | None, size: int
 ) -> Iterator[tuple[QueueRow, GroupRow]]:
-    """Groups with their queues, by name; of one queue or of all, all of them or those of one name."""
+    """Groups with their queues, by name: of one queue or of all queues, of any name or of one name."""
     if queue is not None:
         yield from _groups_of_queue(session, queue, name, after)
         return

@@ -44,7 +44,7 @@ def summed(counts: Iterable[Numbers]) -> Numbers:
 
 
 class Tags:
-    """Queues summed by namespace or by task; a queue without one counts for none."""
+    """Queues summed by namespace or by task. A queue without a namespace or a task is left out."""
 
     def __init__(self, word: str, key: Callable[[QueueInfo], str]) -> None:
         self._word, self._key = word, key
@@ -64,7 +64,7 @@ class Tags:
 
 
 class Pending:
-    """What a group has yet to finish of a queue, by partition."""
+    """Messages of a queue that a group has not finished, by partition."""
 
     def __init__(self) -> None:
         self.seen = False

@@ -129,7 +129,7 @@ class RowsReader(DataSourceReader):
 
 
 def _dead_letters(transport: Transport, options: SourceOptions, names: Sequence[str]) -> Iterator[list[Row]]:
-    """Newest first, page by page: a message that dies or is redriven meanwhile moves no other."""
+    """Dead letters, newest first, in pages: a message that dies or is redriven meanwhile shifts no other message."""
     query = q.ListDead(queue=options.queue, group=options.group, limit=PAGE)
     while True:
         page: q.DeadPage = transport.ask(query)

@@ -69,7 +69,7 @@ def group_from(row: Row) -> GroupRow:
 
 
 PAGE = 500
-"""Queues that are read at once where all of them are looked at."""
+"""Queues that a loop over all queues reads at once."""
 
 
 def queue_page(session: Session, ns: str | None, task: str | None, after: str, limit: int) -> list[Row]:

@@ -12,9 +12,9 @@ MOST_BYTES = 256 << 10
 MOST_TOKENS = 10_000
 MOST_NESTING = 100
 MOST_VALUES = 100_000
-"""Of all parameters of a call, those inside lists included."""
+"""The most values in all parameters of a call, including values inside lists."""
 
-# Every branch consumes what it looked at, an unfinished comment or string too: the time is linear in the text.
+# Every branch consumes what it matched, also an unfinished comment or string: the time is linear in the text.
 _TOKEN = re.compile(
     r"""\s+ | --[^\n]* | /\*.*?(?:\*/|\Z)
     | (?P<open>[(\[{]) | (?P<close>[)\]}]) | (?P<prefix>not\b|-)
