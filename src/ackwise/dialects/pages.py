@@ -36,9 +36,9 @@ async def pages(
 
 
 def _page(store: Store, query: q.Query, work: Callable[[Any], T]) -> tuple[T, int, Any]:
-    found = answer(store, query)
-    rows = found.letters if isinstance(found, q.DeadPage) else found
-    return work(found), len(rows), found.next
+    page = answer(store, query)
+    rows = page.letters if isinstance(page, q.DeadPage) else page
+    return work(page), len(rows), page.next
 
 
 def joined(show: Callable[[Any], object]) -> Callable[[Iterable[Any]], bytes]:

@@ -37,9 +37,9 @@ def stats_counts(stats: q.Stats) -> Numbers:
 
 def summed(counts: Iterable[Numbers]) -> Numbers:
     total = six(0, 0, 0, 0, 0)
-    for one in counts:
+    for row in counts:
         for name in total:
-            total[name] += one[name]
+            total[name] += row[name]
     return total
 
 
@@ -60,7 +60,7 @@ class Tags:
                 known["messages"] = summed((known["messages"], stats_counts(row.stats)))
 
     def encoded(self, name: str) -> bytes:
-        return encode({name: [{self._word: tag, **found} for tag, found in sorted(self._found.items())]})
+        return encode({name: [{self._word: tag, **numbers} for tag, numbers in sorted(self._found.items())]})
 
 
 class Pending:

@@ -84,10 +84,10 @@ def _query(table: Table, call: Call) -> tuple[q.Query, int | None]:
 
 def _page(store: Store, table: Table, query: q.Query, key: str, as_arrow: bool) -> Answer:
     """One page, read and written in a helper thread."""
-    found = answer(store, query)
-    rows, more = table.rows(found, query), {"next": _next(query, found.next)}
-    if isinstance(found, q.DeadPage):
-        more["total"] = found.total
+    page = answer(store, query)
+    rows, more = table.rows(page, query), {"next": _next(query, page.next)}
+    if isinstance(page, q.DeadPage):
+        more["total"] = page.total
     if not as_arrow:
         return Answer(encode({key: [_shown(table, row) for row in rows], **more}))
     headers = tuple(
@@ -109,8 +109,8 @@ async def _whole(broker: AsyncBroker, table: Table, query: q.Query, as_arrow: bo
     if as_arrow:
         return await streamed(_batches(broker, table, query), ARROW)
 
-    def shown(found: Any) -> bytes:
-        return b",".join([encode(_shown(table, row)) for row in table.rows(found, query)])
+    def shown(page: Any) -> bytes:
+        return b",".join([encode(_shown(table, row)) for row in table.rows(page, query)])
 
     return await streamed(array(pages(broker, query, shown), b'{"rows":[', lambda: b'],"next":null}'))
 
@@ -118,8 +118,8 @@ async def _whole(broker: AsyncBroker, table: Table, query: q.Query, as_arrow: bo
 async def _batches(broker: AsyncBroker, table: Table, query: q.Query) -> AsyncIterator[bytes]:
     stream = arrow.Stream(_kinds(table))
 
-    def batch(found: Any) -> bytes:
-        return stream.add(_columns(table, table.rows(found, query)))
+    def batch(page: Any) -> bytes:
+        return stream.add(_columns(table, table.rows(page, query)))
 
     async for piece in pages(broker, query, batch, rows=10 * ROWS):
         yield piece

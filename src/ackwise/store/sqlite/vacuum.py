@@ -46,14 +46,14 @@ def release(connection: apsw.Connection, most: int = SLICE) -> int:
 def notes(connection: apsw.Connection, path: str) -> list[str]:
     """Maintenance hints of `ackwise check` for a file."""
     command = f"run: ackwise vacuum --url sqlite:///{path}"
-    found = []
+    hints = []
     if connection.pragma("auto_vacuum") != INCREMENTAL:
-        found.append(f"the file cannot give free pages back: an older Ackwise made it; stop its server and {command}")
+        hints.append(f"the file cannot give free pages back: an older Ackwise made it; stop its server and {command}")
     free, pages = connection.pragma("freelist_count"), connection.pragma("page_count")
     if free > KEPT and 4 * free > pages:
         size = free * connection.pragma("page_size") >> 20
-        found.append(f"{free} of {pages} pages of the file are free ({size} MiB); to compact it now {command}")
-    return found
+        hints.append(f"{free} of {pages} pages of the file are free ({size} MiB); to compact it now {command}")
+    return hints
 
 
 def vacuum(url: StoreURL, progress: Callable[[], None] = lambda: None) -> Compacted:

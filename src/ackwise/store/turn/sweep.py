@@ -281,7 +281,7 @@ def _round(
     """
     rows = turn.session.rows(statement, {"after": turn.rounds.get(duty, 0), "limit": QUEUE_PAGE})
     queues = list(map(catalog.queue_from, rows))
-    youngest = {queue.id: min(some) for queue in queues if (some := ages(queue))}
+    youngest = {queue.id: min(seconds) for queue in queues if (seconds := ages(queue))}
     old: set[int] = set()
     if youngest:
         cutoff = turn.now - round(min(youngest.values()) * MICROS)
