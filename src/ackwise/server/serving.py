@@ -191,7 +191,7 @@ class Server(uvicorn.Server):
         if self.amps is not None:
             began = time.monotonic()
             await self.amps.stop(self._settings.grace, lambda: self.force_exit)
-            # What is left of the grace; uvicorn counts whole seconds.
+            # The rest of the grace. uvicorn counts whole seconds.
             left = self._settings.grace - (time.monotonic() - began)
             self.config.timeout_graceful_shutdown = max(1, math.ceil(left))
         await super().shutdown(sockets)

@@ -91,7 +91,7 @@ def queues(
     limit: int | None = None,
     page: int = PAGE,
 ) -> Iterator[QueueRow]:
-    """Living queues by name; without a `limit` all of them, read page by page."""
+    """Living queues by name. Without a `limit` all living queues, read page by page."""
     left = limit
     while left is None or left > 0:
         size = page if left is None else min(page, left)
