@@ -27,7 +27,7 @@ PURGE_PATIENCE = 300.0
 
 
 def everything(report: Report, folder: Path, queues: int, messages: int) -> None:
-    """`queues` queues with two partitions each; then a queue of `messages` and a tenth as many dead letters."""
+    """Measures `queues` queues of two partitions, then a queue of `messages` and a tenth as many dead letters."""
     path = folder / "catalogue.db"
     fill(path, queues)
     _open_and_list(report, folder, path, queues)
@@ -35,7 +35,7 @@ def everything(report: Report, folder: Path, queues: int, messages: int) -> None
 
 
 def fill(path: Path, queues: int) -> None:
-    """Queues in turns of a thousand commands; every second queue has a group."""
+    """Creates queues in turns of a thousand commands. Every second queue has a group."""
     store = SQLiteStore(f"sqlite:///{path}?durability=normal")
     batch = [NewMessage(b'{"n":1}', "a"), NewMessage(b'{"n":2}', "b")]
     for at in range(0, queues, STEP):
@@ -97,7 +97,7 @@ def _whole(url: str) -> float:
 
 
 class _Pings:
-    """Asks `/livez` again and again; `worst` is the longest answer."""
+    """Asks `/livez` again and again. `worst` is the longest answer."""
 
     def __init__(self, address: str) -> None:
         self._url = f"{address}/livez"

@@ -2,7 +2,7 @@
 
 Usage: tools/browser.py
 
-The first Chromium on the PATH is taken. Without one, root on a machine with apt installs the package `chromium`.
+Takes the first Chromium on the PATH. Without a Chromium, root on a machine with apt installs the package `chromium`.
 Otherwise the browser tests do not run. With BROWSER=1 in the environment a missing browser is an error.
 """
 
@@ -28,7 +28,7 @@ def required() -> bool:
 
 
 def install() -> None:
-    """Install Debian's Chromium; a failure is printed, and `find` then finds nothing."""
+    """Install Debian's Chromium. Prints a failure, after which `find` finds nothing."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return
     print("installing chromium for the browser tests ...", flush=True)

@@ -45,14 +45,14 @@ FORM = """([url, target]) => new Promise(done => {
 
 
 def call(server: Running, method: str, path: str, body: object = None) -> Any:
-    """What a program outside of the browser is answered."""
+    """The answer to a program outside of the browser."""
     request = Request(server.url + path, json.dumps(body).encode() if body is not None else None, method=method)  # noqa: S310
     with urlopen(request, timeout=30) as answer:  # noqa: S310
         return json.loads(answer.read() or b"null")
 
 
 def push(server: Running, *payloads: object) -> None:
-    call(server, "POST", "/api/v1/push", {"items": [{"queue": "orders", "payload": one} for one in payloads]})
+    call(server, "POST", "/api/v1/push", {"items": [{"queue": "orders", "payload": payload} for payload in payloads]})
 
 
 def stored(server: Running) -> list[Any]:
@@ -133,7 +133,7 @@ def test_rebound_name_reaches_nothing(page: Page, server: Running) -> None:
 def test_own_page_may_push_and_listen(page: Page, server: Running) -> None:
     page.goto(server.url)
     options = {"method": "POST", "body": '{"items":[{"queue":"orders","payload":"own"}]}'}
-    # The page's own policy allows no connections, so its scripts are asked through a blank page of the same origin.
+    # The page's own policy allows no connections, so a blank page of the same origin runs the scripts.
     page.goto(server.url + "/health")
     assert page.evaluate(FETCH, [server.url + "/api/v1/push", options])[1] == 201
     assert stored(server) == ["own"]

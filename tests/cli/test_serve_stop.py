@@ -1,4 +1,4 @@
-"""A shutdown that hangs ends all the same."""
+"""Watchdog: ends a process whose shutdown hangs."""
 
 from __future__ import annotations
 

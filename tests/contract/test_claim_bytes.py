@@ -69,9 +69,9 @@ def test_claim_of_redriven_messages_keeps_the_bound(desk: Desk) -> None:
 def test_claims_together_share_their_bytes(desk: Desk) -> None:
     desk.push(*(payload(n, 300_000) for n in range(4)))
     claims = c.sharing_bytes([c.Claim(queue="q", most=1, most_bytes=700_000, exclusivity="none")] * 4, 7)
-    assert [one.count for one in desk.together(*claims)] == [1, 1, 0, 0]
+    assert [batch.count for batch in desk.together(*claims)] == [1, 1, 0, 0]
     lone = [c.Claim(queue="q", most=1, most_bytes=1, exclusivity="none")] * 2
-    assert [one.count for one in desk.together(*lone)] == [1, 1]
+    assert [batch.count for batch in desk.together(*lone)] == [1, 1]
 
 
 def test_claims_with_auto_ack_share_the_turns_memory(desk: Desk) -> None:

@@ -62,7 +62,7 @@ def counting(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
 
 
 def fill(desk: Desk, queues: int) -> None:
-    """Queues with two partitions each; every second one has a group, every third belongs to a namespace."""
+    """Queues with two partitions each. Every second queue has a group, every third belongs to a namespace."""
     names = [f"q{number:04d}" for number in range(queues)]
     messages = [NewMessage(b"1", "a"), NewMessage(b"2", "b")]
     tags = ["n" if number % 3 == 0 else "" for number in range(queues)]

@@ -109,7 +109,7 @@ def main() -> int:
     parser.add_argument("--spark", type=int, help="drivers killed per store; a fiftieth of the kills, at least 3")
     parser.add_argument("--messages", type=int, default=100_000, help="records of each pipeline")
     parser.add_argument("--hostile", type=int, default=12, help="faults of servers under attack, on each store")
-    parser.add_argument("--only", choices=("broker", "hostile", "spark"), help="one part of it")
+    parser.add_argument("--only", choices=("broker", "hostile", "spark"), help="run only this part")
     options = parser.parse_args()
     started = time.monotonic()
     brokers = broker_kills(options) if options.only in (None, "broker") else {}

@@ -131,7 +131,7 @@ def test_writer_is_held_for_a_moment_only(few: Session, monkeypatch: pytest.Monk
 
 
 def test_watch_of_a_large_join_is_within_the_limits(few: Session) -> None:
-    """What a change means for a watch belongs to the statement that changes."""
+    """The matches of a watch count for the statement that changes the graph."""
     other = limited(few, rows=200)
     few.run("w = WATCH a: T, b: T, c: T [initial: none] RETURN a.n")
     refused(other, "SPAWN t: T", "rows", 200)
@@ -143,7 +143,7 @@ def test_watch_of_a_large_join_is_within_the_limits(few: Session) -> None:
 def test_watch_too_large_for_an_expiry_is_cancelled(
     prompt: Prompt, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An expiry cannot be refused. The consumer's pool, also a join, is looked through again."""
+    """An expiry cannot fail. The broker scans the consumer's pool, which is also a join, again."""
     prompt.ok(GRAPH + "SPAWN t: T SPAWN u: U LINK e(#t, #u)")
     prompt.ok("w = WATCH a: T, b: T [initial: none] RETURN a.n")
     prompt.ok("c = WATCH t: T, e(t, u) [mode: consume, max_redeliveries: 1, ack_timeout: 10s] RETURN t.n")
@@ -180,7 +180,7 @@ def beside(few: Session, monkeypatch: pytest.MonkeyPatch) -> Session:
 
 
 def meddle(session: Session, between: list[Callable[[], object]]) -> list[Query]:
-    """After each search of a reader the next of `between` is called, before the turn sees what was found."""
+    """Calls the next of `between` after each search of a reader, before the turn sees the matches."""
     desk: Any = session._opened()
     ask = desk.broker.ask
     asked: list[Query] = []
@@ -226,7 +226,7 @@ def test_small_match_stays_within_the_turn(few: Session) -> None:
 
 
 def test_entities_changed_meanwhile_are_matched_again(beside: Session) -> None:
-    """A change of a found entity, or of what exists() looks at, is noticed."""
+    """The turn notices changes of matched entities, and of entities that exists() looks at."""
     ids = [row["t.id"] for row in beside.query("MATCH t: T RETURN t.id")]
     other = beside.another()
     changes = ("SET #t.n = 7", "KILL #t", "SPAWN u: U LINK e(#t, #u)", "node Another {}")

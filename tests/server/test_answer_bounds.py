@@ -1,4 +1,4 @@
-"""Answers to claims are bounded in bytes; what does not reach its client goes back without a failure."""
+"""Answers to claims are bounded in bytes. Messages that do not reach their client go back without a failure."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def test_pop_of_many_large_messages_stays_small(tmp_path: Path, count: int) -> N
                 break
             assert len(answer.content) < 17 * MIB
             messages = json.loads(answer.content)["messages"]
-            assert [(one["retryCount"], one["deliveryAttempt"]) for one in messages] == [(0, 1)] * len(messages)
-            seen += [one["data"][:3] for one in messages]
-            acks = [{"transactionId": one["transactionId"], "partitionId": one["partitionId"]} for one in messages]
+            assert [(row["retryCount"], row["deliveryAttempt"]) for row in messages] == [(0, 1)] * len(messages)
+            seen += [row["data"][:3] for row in messages]
+            acks = [{"transactionId": row["transactionId"], "partitionId": row["partitionId"]} for row in messages]
             assert http.post("/api/v1/ack/batch", json={"acknowledgments": acks}).status_code == 200
         assert peak(server.process.pid) < 400 * MIB
     assert seen == [f"{number:03d}" for number in range(count)]
@@ -179,7 +179,7 @@ def test_full_answer_memory_refuses_and_claims_nothing(tight: Running) -> None:
             http.post("/v1/claim", json={"queue": "big", "group": "g"}),
             http.post("/queue/big/pop"),
         ]
-        assert [(one.status_code, one.headers["retry-after"]) for one in refused] == [(503, "1")] * 5
+        assert [(answer.status_code, answer.headers["retry-after"]) for answer in refused] == [(503, "1")] * 5
         assert http.get("/api/v1/resources/queues/never").status_code == 404
         assert http.get("/livez").status_code == 200
         line.close()
@@ -267,7 +267,7 @@ def test_slow_reader_that_reads_on_keeps_its_messages(tight: Running, headers: t
 
 
 def test_many_large_answers_at_once_wait_for_memory(any_store: str) -> None:
-    """Each claim waits until its messages may be read; none of them is refused or charged."""
+    """Each claim waits until its messages may be read. No claim is refused or charged."""
     fill(any_store, 12, MIB)
     found: list[str] = []
     with Running(any_store, answer_bytes=2 * MIB, answer_memory=3 * MIB) as server:

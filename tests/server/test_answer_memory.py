@@ -18,7 +18,7 @@ async def _settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_memory_serves_who_waits_in_turn() -> None:
+def test_memory_with_waiting_answers_serves_in_turn() -> None:
     async def main() -> None:
         memory = AnswerMemory(most=10)
         assert memory.reserve(8) is None
@@ -103,12 +103,12 @@ def test_memory_takes_back_what_a_cancelled_wait_got() -> None:
 
 
 def test_memory_tells_when_it_is_no_longer_full() -> None:
-    memory, told = AnswerMemory(most=10), []
-    memory.when_free(lambda: told.append(memory.used))
+    memory, calls = AnswerMemory(most=10), []
+    memory.when_free(lambda: calls.append(memory.used))
     memory.add(10)
     memory.free(1)
     memory.free(1)
-    assert told == [9]
+    assert calls == [9]
 
 
 def test_handover_counts_what_was_really_built() -> None:

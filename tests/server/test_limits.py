@@ -178,7 +178,7 @@ def test_a_closed_websocket_frees_its_place(store_url: str) -> None:
 
 
 def trickle(server: Running, wires: list[Wire]) -> set[int]:
-    """Send each connection a byte of its body again and again until every one is answered; the statuses."""
+    """Send each connection a byte of its body repeatedly until each has an answer. Returns the statuses."""
     statuses: set[int] = set()
     deadline = time.monotonic() + 20
     waiting = list(wires)

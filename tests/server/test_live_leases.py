@@ -73,7 +73,7 @@ class Machine(RuleBasedStateMachine):
         answer = self.clients[peer].get(f"/api/v1/pop/queue/{self.queue}", params=query)
         if answer.status_code == 200:
             found = answer.json()
-            self.receive(found["leaseId"], group, {one["id"]: one for one in found["messages"]}, LEASE)
+            self.receive(found["leaseId"], group, {message["id"]: message for message in found["messages"]}, LEASE)
 
     @rule(peer=peers, group=groups, most=st.integers(1, 6), seconds=st.sampled_from([1, 4, 30]), free=st.booleans())
     def claim(self, peer: int, group: str, most: int, seconds: int, free: bool) -> None:
@@ -81,13 +81,13 @@ class Machine(RuleBasedStateMachine):
         found = self.post(peer, "/v1/claim", asked | ({"exclusivity": "none"} if free else {}))
         if found["messages"]:
             messages = {
-                one["message_id"]: {
-                    "transactionId": one["transaction_id"],
-                    "partitionId": one["partition_id"],
+                message["message_id"]: {
+                    "transactionId": message["transaction_id"],
+                    "partitionId": message["partition_id"],
                     "leaseId": found["lease_id"],
-                    "delivery_id": one["delivery_id"],
+                    "delivery_id": message["delivery_id"],
                 }
-                for one in found["messages"]
+                for message in found["messages"]
             }
             self.receive(found["lease_id"], group, messages, seconds)
 
@@ -96,7 +96,7 @@ class Machine(RuleBasedStateMachine):
         return every[pick % len(every)] if every else None
 
     def settled(self, lease: Held, message: str, *, released: bool) -> None:
-        """What this call took from the lease. Upstream's rule lets an ack or a failure take more than its message."""
+        """The messages that this call took from the lease. Upstream lets an ack or a failure take several."""
         if released or self.upstream:
             self.held.pop(lease.lease_id, None)
         else:

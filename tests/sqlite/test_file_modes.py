@@ -1,4 +1,4 @@
-"""What other users of the machine may read of a store: nothing."""
+"""File modes: other users of the machine cannot read a store."""
 
 from __future__ import annotations
 

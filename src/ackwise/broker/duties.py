@@ -19,7 +19,7 @@ CLOSE_PATIENCE = 10.0
 """How long closing waits for claims under way, so that what they were granted goes back."""
 MOST_SWEEPS_IN_A_ROW = 20
 PURGE_ROWS = 20_000
-"""The most rows that one turn of a purge removes; its time ends earlier, as a rule."""
+"""The most rows that one turn of a purge removes. The purge's time limit usually ends the turn earlier."""
 PURGE = Sweep(duties=("purge", "shrink"), limit=PURGE_ROWS)
 
 
@@ -27,7 +27,7 @@ class Rota:
     """Decides which duty is next, by a clock of its own; whoever owns it sends the commands."""
 
     def __init__(self, started: float, instance: str | None = None) -> None:
-        """With an `instance` the rota also sends its heartbeats."""
+        """With an `instance` the rota also sends the heartbeats of that instance."""
         self._instance = instance
         self._sweep_at = started
         self._tidy_at = started
@@ -35,7 +35,7 @@ class Rota:
         self._beat_at = started if instance is not None else float("inf")
 
     def swept(self, command: Command, took: float, now: float, *, more: bool) -> None:
-        """A purge that has more to do waits as long as it took: others have the writer half of the time."""
+        """A purge with more to do waits as long as it took: other commands have the writer half of the time."""
         if command is PURGE:
             self._purge_at = now + (took if more else TIDY_EVERY)
 
@@ -62,7 +62,7 @@ class Rota:
 
 
 def in_a_row(command: Command) -> int:
-    """How often a duty with more to do runs at once. A purge runs once and waits; see `Rota.swept`."""
+    """How often a duty with more to do runs in a row. A purge runs once and waits: see `Rota.swept`."""
     return 1 if command is PURGE else MOST_SWEEPS_IN_A_ROW
 
 

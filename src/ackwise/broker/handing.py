@@ -18,10 +18,10 @@ from ackwise.store.port import SHORT_READ, Store
 from ackwise.store.segment import Segment
 
 SHORT_BYTES = 1 << 20
-"""A local store reads a claim of at most so many bytes at once, and faces write it at once."""
+"""Claims of at most this many bytes are short: an event loop reads them from a local store and writes them itself."""
 
 Gate = Callable[[int], Awaitable[None] | None]
-"""Called with the bytes of a claim before its messages are read. It may wait, or refuse: then the claim goes back."""
+"""Called with the bytes of a claim before its messages are read. The gate may wait, or refuse the claim by raising."""
 
 
 class Run(NamedTuple):

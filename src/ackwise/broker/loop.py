@@ -118,7 +118,7 @@ class AsyncBroker:
         """Claim, waiting up to `wait` seconds for something to be there, and not longer than until it is `stopped`.
 
         Whoever stops it has what it was given meanwhile; what a claim that is cancelled acked at once is lost.
-        The `gate` lets messages be read, or refuses.
+        The `gate` runs before the messages are read. It may wait or refuse the claim.
         """
         with self._under_way():
             return await self._claim(command, time.monotonic() + wait, stopped=stopped, gate=gate)
@@ -203,7 +203,7 @@ class AsyncBroker:
             return settled, [one for one in handed if one.claimed.grants]
 
     async def claim_each(self, claims: Sequence[Claim]) -> list[Handed]:
-        """Claims of several holders in one turn, in their order; an answer each. Never waits.
+        """Claim for several holders in one turn, in their order. Returns one answer per claim. Never waits.
 
         All of them share the `most_bytes` of the first.
         """
@@ -252,7 +252,7 @@ class AsyncBroker:
             raise
 
     def give_back_soon(self, claims: Sequence[Claimed]) -> None:
-        """Release claims whose messages did not reach their caller. It costs them no failure."""
+        """Release claims whose messages did not reach their caller. The release costs no failure."""
         if any(claimed.lease_no for claimed in claims):
             self.keep(self.loop.create_task(self._give_back(claims)))
 
@@ -345,15 +345,15 @@ class AsyncBroker:
             return await self._looked(query, meter, long=True)
 
     async def _looked(self, query: AskGraph | FindGraph, meter: Meter, *, long: bool) -> Any:
-        """A statement stops when its caller is cancelled."""
+        """Ask the store in a thread. Cancelling the caller stops the statement."""
         pool = self._long if long else self._helpers
         future = pool.submit(look, self.store, query, meter, long=long)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             meter.cancelled = True
-            with suppress(RuntimeError):  # the broker is closed, which has cancelled it as well
-                self._helpers.submit(meter.cancel)  # it may have to ask the database
+            with suppress(RuntimeError):  # a closed broker has already cancelled the statement
+                self._helpers.submit(meter.cancel)  # cancelling may have to ask the database
             raise
 
     def now(self) -> int:
@@ -367,7 +367,7 @@ class AsyncBroker:
             await asyncio.wait_for(self._beaten.wait(), SILENT_AFTER)
 
     async def _run_beats(self) -> None:
-        """A task of its own: a long sweep must not make the broker look dead."""
+        """Send heartbeats from a separate task: a long sweep must not make the broker look dead."""
         command = Beat(instance=getattr(self.store, "instance", "broker"))
         while not self._closed:
             try:

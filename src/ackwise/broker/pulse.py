@@ -15,7 +15,7 @@ SILENT_AFTER = 10.0
 
 
 class Health(msgspec.Struct, frozen=True):
-    """`error` and `code` are None while the broker can write; `last_write` counts seconds."""
+    """`error` and `code` are None while the broker can write. `last_write` counts seconds."""
 
     last_write: float | None
     error: str | None = None

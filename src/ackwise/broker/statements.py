@@ -1,7 +1,7 @@
-"""Statements of the graph that only look, while they run: each has a meter, and can be cancelled.
+"""Running read statements of the graph: each has a meter and can be cancelled.
 
-A statement first has 50 ms beside all other queries. One that takes longer runs again on threads and connections of its
-own, so that no other query ever waits for it.
+A statement first gets 50 ms beside all other queries. A statement that takes longer runs again on separate threads and
+connections, so that no other query waits for the long statement.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHORT_SECONDS = 0.05
 LONG_AT_ONCE = 2
 MOST_WAITING = 64
 LONGER = object()
-"""The answer of a short try that was too short."""
+"""The answer of a short attempt that ran out of time."""
 
 
 def short_meter(query: AskGraph) -> Meter:
@@ -28,7 +28,7 @@ def short_meter(query: AskGraph) -> Meter:
 
 
 def look(store: Store, query: AskGraph | FindGraph, meter: Meter, *, long: bool) -> Any:
-    """Ask the store; a limit that is exceeded becomes the caller's error."""
+    """Ask the store. An exceeded limit becomes the caller's error."""
     try:
         return store.ask_graph(query, meter, long=long)
     except Overrun as problem:
@@ -62,7 +62,7 @@ class Statements:
 
     @contextmanager
     def long(self, meter: Meter) -> Iterator[None]:
-        """The same for a long statement. Too many of them at once are refused."""
+        """Meter a long statement. Raises `Overloaded` when too many long statements wait."""
         with self._lock:
             if self.waiting >= MOST_WAITING:
                 raise Overloaded(f"{MOST_WAITING} long statements wait to run; try again in a moment")

@@ -23,7 +23,7 @@ from ackwise.server.serving import QueenDefaults, Server, Settings, Start, make_
 from ackwise.store.url import Durability
 
 STOP_SECONDS = 4.5
-"""A shutdown may take this much longer than its grace."""
+"""Seconds that a shutdown may take beyond its grace."""
 _SIZE = re.compile(r"\s*(\d+)\s*(B|KiB|MiB|GiB|kB|MB|GB|)\s*", re.IGNORECASE)
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 
@@ -88,19 +88,19 @@ def serve(
     ] = "16MiB",
     answer_memory: Annotated[
         str,
-        typer.Option(envvar="ACKWISE_ANSWER_MEMORY", help="Answers that wait for readers; above it: 503."),
+        typer.Option(envvar="ACKWISE_ANSWER_MEMORY", help="Memory for answers that wait; above it: 503."),
     ] = "256MiB",
     grace: Annotated[
         float, typer.Option(envvar="ACKWISE_GRACE", min=0, help="Seconds that a shutdown waits for requests.")
     ] = 10.0,
     statement_seconds: Annotated[
-        float, typer.Option(envvar="ACKWISE_STATEMENT_SECONDS", help="How long one MEW statement may look.")
+        float, typer.Option(envvar="ACKWISE_STATEMENT_SECONDS", help="Seconds that one MEW statement may read.")
     ] = DEFAULT_LIMITS.seconds,
     statement_rows: Annotated[
         int, typer.Option(envvar="ACKWISE_STATEMENT_ROWS", help="How many rows one MEW statement may read.")
     ] = DEFAULT_LIMITS.rows,
     statement_bytes: Annotated[
-        str, typer.Option(envvar="ACKWISE_STATEMENT_BYTES", help="How much one MEW statement may read.")
+        str, typer.Option(envvar="ACKWISE_STATEMENT_BYTES", help="How many bytes one MEW statement may read.")
     ] = "256MiB",
     statement_changes: Annotated[
         int, typer.Option(envvar="ACKWISE_STATEMENT_CHANGES", help="How many entities one MEW statement may change.")
@@ -113,7 +113,7 @@ def serve(
         list[str] | None,
         typer.Option(
             envvar="ACKWISE_ALLOWED_HOST",
-            help="A host name that requests may name, or *.example.org; repeatable. Addresses need none.",
+            help="A host name that requests may use, or *.example.org; repeatable. IP addresses always pass.",
         ),
     ] = None,
     peer_share: Annotated[
@@ -168,7 +168,7 @@ def serve(
 
 
 def _end_after(seconds: float) -> None:
-    """End the process when a shutdown hangs. Nothing that was answered gets lost: an answer follows its commit."""
+    """End the process when a shutdown hangs. Answered requests are not lost: an answer follows its commit."""
 
     def end() -> None:
         logging.getLogger("ackwise").warning("the shutdown took longer than %g seconds and was cut short", seconds)

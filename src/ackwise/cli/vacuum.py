@@ -14,7 +14,7 @@ from ackwise.store.url import parse, without_password
 
 
 class _Line:
-    """One line on stderr that counts the seconds, where a person looks at it."""
+    """Progress line on stderr that counts the seconds. Shown only on a terminal."""
 
     def __init__(self, target: str) -> None:
         self._target, self._started = target, time.monotonic()
@@ -31,9 +31,9 @@ class _Line:
 
 
 def vacuum(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
-    """Compact a store and, if an older Ackwise made the SQLite file, let it give free pages back from now on."""
+    """Compact a store. Convert a SQLite file of an older Ackwise, so that the file gives free pages back by itself."""
     if is_server(url):
-        raise BadStoreURL(f"{url!r} is a server; stop it and give the URL of its store")
+        raise BadStoreURL(f"{url!r} is a server; stop the server and pass the URL of its store")
     must_exist(url)
     where = parse(url)
     target = without_password(where.target)
@@ -42,7 +42,7 @@ def vacuum(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
         if where.scheme == "sqlite":
             done = sqlite.vacuum(where, line)
         else:
-            # Imported when asked for: who uses SQLite need not have a PostgreSQL driver.
+            # Imported only when needed: SQLite does not require a PostgreSQL driver.
             from ackwise.store.postgres import vacuum as postgres
 
             done = postgres.vacuum(where, line)

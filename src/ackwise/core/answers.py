@@ -125,7 +125,7 @@ class Claimed(msgspec.Struct):
     prefetched: Any = None
     """With auto-ack nothing holds the messages after the commit, so the store reads them inside it."""
     size: int = 0
-    """Bytes that reading the messages takes: at most so many."""
+    """Upper bound of the bytes that reading the messages takes."""
 
     @property
     def lease_id(self) -> str:

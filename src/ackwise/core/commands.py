@@ -36,7 +36,7 @@ class Claim(Command):
     priorities: tuple[int, ...] | None = None
     most: int = 1
     most_bytes: int | None = None
-    """The bytes of payload at which the claim stops, 16 MiB if None. It takes one message in any case."""
+    """The bytes of payload at which the claim stops, 16 MiB if None. The claim takes at least one message."""
     together: int = 0
     """Claims of one turn with the same number, unless it is 0, share `most_bytes`."""
     most_partitions: int | None = None

@@ -14,7 +14,7 @@ LONGEST = 4096
 
 
 def text(place: object) -> str | None:
-    """What a client sends back to read on; None at the end of a list."""
+    """The text that a client sends to read the next page. None at the end of a list."""
     return None if place is None else urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
 
 
@@ -26,5 +26,5 @@ def parse(given: str, kind: type[T] | Any, what: str = "cursor") -> T:
         padded = given.encode("ascii") + b"=" * (-len(given) % 4)
         place: T = msgspec.json.decode(urlsafe_b64decode(padded), type=kind)
     except (ValueError, msgspec.DecodeError):
-        raise BadInput(f"{what} must be the cursor that the page before ended with, not {given!r:.60}") from None
+        raise BadInput(f"{what} must be the cursor of the previous page, not {given!r:.60}") from None
     return place

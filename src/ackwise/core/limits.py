@@ -15,7 +15,7 @@ MAX_DELAY_SECONDS = 10 * 365 * 24 * 3600.0
 MAX_BATCH = 1_000_000
 MAX_CLAIM_BYTES = 1 << 50
 DEFAULT_CLAIM_BYTES = 16 << 20
-"""Where a claim stops that names no bound of its own."""
+"""Bytes of payload at which a claim without its own bound stops."""
 MAX_PUSH_ITEMS = 100_000
 MAX_PRIORITY = 2**31 - 1
 MAX_HEADERS_BYTES = 64 * 1024
@@ -93,7 +93,7 @@ def lease_of(value: object) -> int:
 
 
 def claim_bytes(value: object, what: str = "max_bytes") -> int:
-    """Where a claim stops, in bytes of payload."""
+    """Bytes of payload at which a claim stops."""
     return count(value, what, most=MAX_CLAIM_BYTES)
 
 

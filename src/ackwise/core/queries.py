@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Page(list[T]):
-    """Rows of a list. `next` is the `after` of the following page, None at the end; only the rows go over the wire."""
+    """Rows of a list. `next` is the `after` of the following page, None at the end. Only the rows go over the wire."""
 
     next: Any = None
 
@@ -50,7 +50,7 @@ class Query(msgspec.Struct, kw_only=True, tag=spelled, forbid_unknown_fields=Tru
 
 
 class ListQueues(Query):
-    """Queues by name, behind `after`; with `noted` only those that carry notes of a dialect."""
+    """Queues by name, behind `after`. With `noted` only queues that carry notes of a dialect."""
 
     namespace: str | None = None
     task: str | None = None
@@ -66,7 +66,7 @@ class GetQueue(Query):
 class Browse(Query):
     """Messages in seq order, with their state for `group` when one is named.
 
-    A page ends at `limits.ANSWER_BYTES` of payload, too: only an empty page is the end.
+    A page also ends at `limits.ANSWER_BYTES` of payload: only an empty page is the end.
     """
 
     queue: str
@@ -86,7 +86,7 @@ class FindMessage(Query):
 class ListDead(Query):
     """Dead letters, newest first. `before_at` and `after_at` bound dead_at, inclusive.
 
-    `after` is the `next` of the page before. A page ends at `limits.ANSWER_BYTES` of payload, too.
+    `after` is the `next` of the previous page. A page also ends at `limits.ANSWER_BYTES` of payload.
     """
 
     queue: str | None = None
@@ -102,7 +102,7 @@ class ListDead(Query):
 
 
 class ListGroups(Query):
-    """Groups by queue and name; `after` is the queue and the group of the last row of the page before."""
+    """Groups by queue and name. `after` is the queue and the group of the previous page's last row."""
 
     queue: str | None = None
     group: str | None = None
@@ -128,7 +128,7 @@ class ListPlaces(Query):
     unfinished_since: int | None = None
     last_done: bool = False
     after: tuple[str, str, str] | None = None
-    """The queue, the group and the partition of the last row of the page before."""
+    """The queue, the group and the partition of the previous page's last row."""
     limit: int | None = None
 
 
@@ -140,7 +140,7 @@ class ListGroupNames(Query):
 
 
 class ListPartitions(Query):
-    """The partitions of a queue or of all, in numbers; `after` is the queue and the partition of the row before."""
+    """Numbers of the partitions of one queue or of all. `after` is the queue and the partition of the previous row."""
 
     queue: str | None = None
     after: tuple[str, str] | None = None
@@ -166,7 +166,7 @@ class ListLeases(Query):
     key_prefix: str | None = None
     live_only: bool = True
     after: str | None = None
-    """The id of the last lease of the page before."""
+    """The id of the previous page's last lease."""
     limit: int = 1000
 
 
@@ -197,7 +197,7 @@ class IsHeld(Query):
 
 
 class ReadLedger(Query):
-    """Minutes, oldest first; `after` is the minute, queue, group and outcome of the last row of the page before."""
+    """Minutes, oldest first. `after` is the minute, queue, group and outcome of the previous page's last row."""
 
     queue: str | None = None
     group: str | None = None

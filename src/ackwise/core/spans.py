@@ -48,9 +48,9 @@ class Cursor(msgspec.Struct):
     last_seq: int | None = None
     """The message that the group acked or nacked last."""
     last_at: int | None = None
-    """When that was."""
+    """When the group acked or nacked that message."""
     nacked: int = 0
-    """How many failures the group reported here."""
+    """How many failures the group reported in this lane."""
     largest: int = 0
     """No message of the lane has more bytes."""
 

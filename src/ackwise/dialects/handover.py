@@ -1,4 +1,4 @@
-"""Answers on their way out: the memory they take, and the claims that go back if no client gets them."""
+"""Handover of answers: counts the memory of answers, and releases the claims of answers that no client gets."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ackwise.core.limits import DEFAULT_CLAIM_BYTES
 
 DEFAULT_MEMORY = 256 << 20
 LARGE = 64 << 10
-"""Smaller answers are not counted: the socket's own buffer takes them."""
+"""Smaller answers do not count: they fit into the socket's own buffer."""
 PATIENCE = 10.0
-"""Seconds that a granted claim waits for memory before it is released and its request refused."""
+"""Seconds that a granted claim waits for memory. Then the server releases the claim and refuses the request."""
 
 
 class AnswerMemory:
     """Bytes of answers that are being built or that wait for slow readers, over the whole server.
 
-    `each` is the most that one answer to a claim has, `most` the bound for all of them. One peer address gets at most
-    its `share`, so that one slow reader cannot stop the others.
+    `each` bounds one answer to a claim, `most` bounds all answers together. One peer address gets at most its `share`,
+    so that one slow reader cannot stop the others.
     """
 
     def __init__(self, each: int = DEFAULT_CLAIM_BYTES, most: int = DEFAULT_MEMORY, share: float = 1.0) -> None:
@@ -76,7 +76,7 @@ class AnswerMemory:
                 return
 
     def reserve(self, size: int, peer: str = "") -> Awaitable[None] | None:
-        """Take memory: at once if there is some, else wait for it in turn."""
+        """Take memory at once if enough is free, else wait in turn."""
         if not self._waiting and self._fits(size, peer):
             self.add(size, peer)
             return None
@@ -114,8 +114,8 @@ class _Wait(NamedTuple):
 class Handover:
     """One answer, from before its claim until the socket has taken it.
 
-    If it is lost on the way, its claims are released. A release costs no failure. Messages of a claim with auto-ack
-    have no lease and stay acked.
+    If the answer is lost, the handover releases its claims. A release costs no failure. Messages of a claim with
+    auto-ack have no lease and stay acked.
     """
 
     __slots__ = ("_broker", "_claims", "_memory", "_peer", "_size")
@@ -134,7 +134,7 @@ class Handover:
         if size <= LARGE:
             return None
         if self._size:
-            # Whoever holds some and waits for more could wait for itself.
+            # An answer that holds memory and waits for more could wait for itself.
             self._memory.add(size, self._peer)
         elif (room := self._memory.reserve(size, self._peer)) is not None:
             return self._entered(room, size)
@@ -151,7 +151,7 @@ class Handover:
         self._claims += claims
 
     def built(self, size: int) -> None:
-        """The answer is there and has so many bytes."""
+        """Record the size of the built answer."""
         size = size if size > LARGE else 0
         added, self._size = size - self._size, size
         if added > 0:
@@ -160,12 +160,12 @@ class Handover:
             self._memory.free(-added, self._peer)
 
     def delivered(self) -> None:
-        """The socket has it: what becomes of its messages is the client's business."""
+        """The socket has the answer: the client now owns its messages."""
         self._claims.clear()
         self._free()
 
     def lost(self) -> None:
-        """It could not be built, or the socket did not take it."""
+        """Release the claims: the answer was not built, or the socket did not take the answer."""
         claims, self._claims = self._claims, []
         if self._broker is not None and claims:
             self._broker.give_back_soon(claims)

@@ -36,7 +36,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class Answer:
-    """What goes back. A body with 204 is never sent. `close` ends the connection after the answer."""
+    """Answer to a request. A body with 204 is never sent. `close` ends the connection after the answer."""
 
     __slots__ = ("body", "close", "content_type", "headers", "status")
 
@@ -107,7 +107,7 @@ class ForbiddenOrigin(errors.AckwiseError):
 
 
 CLOSING = frozenset({BodyTooSlow.code, BadHead.code})
-"""Refusals after which the connection is closed: what the client sends next cannot be trusted to be a request."""
+"""Refusals after which the server closes the connection: the client's next bytes may not be a request."""
 
 
 class NoSuchRoute(errors.AckwiseError):
@@ -155,7 +155,7 @@ class Call:
         self._intake = intake or Intake()
         self._memory = memory or AnswerMemory()
         self.handover: Handover | None = None
-        """The answer to this request, if it brings messages of a claim."""
+        """The handover of this request's answer, if the answer carries claimed messages."""
         self.taken = False
         """Whether the whole request is here: from then on something may be done about it."""
         self._query: dict[str, str] | None = None
@@ -244,7 +244,7 @@ class Call:
         return exchange is not None and exchange.gone
 
     def hand_over(self) -> Handover:
-        """Begin an answer that may be large. It is refused while other answers fill the memory."""
+        """Begin an answer that may be large. Raises `AnswersFull` while other answers fill the memory."""
         self._memory.check(self.host)
         self.handover = Handover(self._memory, self.host)
         return self.handover

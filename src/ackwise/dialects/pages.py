@@ -19,13 +19,13 @@ SMALL_PAGE = 1 << 20
 """Bytes that a page without messages may have."""
 _NO_OFFSET = {"offset": 0}
 WHOLE_BELOW = 256 << 10
-"""An answer that ends below this size is sent at once, with its length."""
+"""The server sends an answer below this size at once, with its length."""
 
 
 async def pages(
     broker: AsyncBroker, query: q.Query, work: Callable[[Any], T], *, rows: int = ROWS, most: int | None = None
 ) -> AsyncIterator[T]:
-    """What `work` makes of each page, in the helper thread that reads the page; at most `most` rows in all."""
+    """Results of `work`, computed in the helper thread that reads the page. At most `most` rows in all."""
     left = most
     while left is None or left > 0:
         query = msgspec.structs.replace(query, limit=rows if left is None else min(rows, left))
@@ -38,9 +38,9 @@ async def pages(
 
 
 def _page(store: Store, query: q.Query, work: Callable[[Any], T]) -> tuple[T, int, Any]:
-    found = answer(store, query)
-    rows = found.letters if isinstance(found, q.DeadPage) else found
-    return work(found), len(rows), found.next
+    page = answer(store, query)
+    rows = page.letters if isinstance(page, q.DeadPage) else page
+    return work(page), len(rows), page.next
 
 
 def joined(show: Callable[[Any], object]) -> Callable[[Iterable[Any]], bytes]:
@@ -51,7 +51,7 @@ def joined(show: Callable[[Any], object]) -> Callable[[Iterable[Any]], bytes]:
 async def array(
     pieces: AsyncIterator[bytes], head: bytes = b"[", tail: Callable[[], bytes] = lambda: b"]"
 ) -> AsyncIterator[bytes]:
-    """Pieces of a JSON array with what stands before and behind it; the tail is asked for at the end."""
+    """Pieces of a JSON array between `head` and `tail`. `tail` is called after the last piece."""
     before = head
     async for piece in pieces:
         if piece:
@@ -61,7 +61,7 @@ async def array(
 
 
 async def streamed(call: Call, pieces: AsyncIterator[bytes], content_type: bytes = JSON) -> Answer:
-    """Pieces as one answer. The first ones are read here, so that a refusal still has its own status.
+    """Pieces as one answer. The first pieces are read before the answer begins, so that a refusal keeps its status.
 
     The answer reserves memory for the page on its way, unless its route has done so.
     """

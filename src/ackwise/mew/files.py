@@ -85,7 +85,7 @@ class Runner:
         return True
 
     def _text(self, text: str, above: int) -> bool:
-        """A file may be longer than one text may be."""
+        """Send the text in portions: a file may be longer than the limit of one text."""
         fine = True
         for portion in portions(text):
             worked = self.session.stream(

@@ -127,12 +127,12 @@ class Application:
             handover.delivered() if exchange is None else exchange.hand_over(handover)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """WebSockets pass the same gate as requests; the lifespan is the pages' business."""
+        """Check WebSockets at the same gate as requests. The pages handle the lifespan."""
         if scope["type"] == "websocket":
             refused = self._gate.refusal(scope)
             if refused is not None:
                 await receive()
-                await send({"type": "websocket.close"})  # before it is accepted: the client is answered 403
+                await send({"type": "websocket.close"})  # before accepting: the client gets 403
                 return
         face = self._sockets.get(scope["path"]) if scope["type"] == "websocket" else None
         await (face or self._pages)(scope, receive, send)
@@ -142,7 +142,7 @@ class Application:
         return isinstance(refused, ForbiddenOrigin) and is_navigation(scope) and self._table.is_page(scope["raw_path"])
 
     def _handover(self, call: Call | None, reply: Answer) -> Handover | None:
-        """What is counted, and perhaps released, until the socket has taken the answer. An error brings no messages."""
+        """The handover of the answer until the socket has taken the answer. An error carries no messages."""
         handover = None if call is None else call.handover
         if handover is not None and reply.status >= 400:
             handover.lost()
@@ -174,7 +174,7 @@ class Application:
         await send({"type": "http.response.body", "body": b"" if reply.status == 204 else reply.body})
 
     async def _stream(self, scope: Scope, call: Call | None, reply: Streamed, cors: Headers, send: Send) -> None:
-        """Send piece by piece; `send` waits for a client that reads slowly. A client that left ends the reading.
+        """Send piece by piece. `send` waits for a client that reads slowly. A client that left ends the reading.
 
         What the route reserved of the answers' memory is held until the end: it covers the page on its way.
         """
@@ -190,7 +190,7 @@ class Application:
                     return
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         except Exception:
-            # The head is sent: a body that ends without its last chunk tells the client that it is not whole.
+            # The head is sent: a body without its last chunk tells the client that the answer is incomplete.
             log.exception("%s %s failed half-way", scope["method"], scope["path"])
             if exchange is not None:
                 exchange.cut()

@@ -1,7 +1,7 @@
 """Request gate: refuses foreign Hosts, foreign Origins and malformed heads before a route sees the request.
 
-Browsers send `Origin` and `Sec-Fetch-*` on behalf of the page that asks; a page cannot change these headers. A request
-without them comes from a program, and programs are not the gate's concern.
+Browsers send `Origin` and `Sec-Fetch-*` on behalf of the requesting page. A page cannot change these headers. A request
+without them comes from a program, and the gate lets programs pass.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check_origins(origins: Iterable[str], *, insecure: bool) -> tuple[str, ...]:
         if origin == _ANY:
             if not insecure:
                 raise BadInput("--cors '*' lets every web page use the API; add --insecure if you want that")
-        elif not (found := _ORIGIN.fullmatch(origin)) or not _HOST.fullmatch(found["host"]):
+        elif not (match := _ORIGIN.fullmatch(origin)) or not _HOST.fullmatch(match["host"]):
             raise BadInput(f"--cors {origin!r} is not an origin; write it like https://app.example.org")
         checked.append(origin.lower())
     return tuple(checked)
@@ -127,10 +127,10 @@ class Gate:
         return ((b"access-control-allow-origin", b"*" if self._any_origin else origin), *_CORS)
 
     def _accepts_host(self, host: bytes) -> bool:
-        found = _HOST.fullmatch(host.decode("latin-1"))
-        if found is None:
+        match = _HOST.fullmatch(host.decode("latin-1"))
+        if match is None:
             return False
-        name = found["name"].lower().rstrip(".")
+        name = match["name"].lower().rstrip(".")
         accepted = (
             self._any_host
             or is_ip_literal(name)
@@ -171,15 +171,15 @@ def is_navigation(scope: Scope) -> bool:
 
 def _same_origin(origin: bytes, host: bytes) -> bool:
     """Whether an Origin names the Host. A proxy may have ended https, so the scheme only tells the default port."""
-    found = _ORIGIN.fullmatch(origin.decode("latin-1"))
-    return found is not None and _authority(found["host"], found["scheme"]) == _authority(
-        host.decode("latin-1"), found["scheme"]
+    match = _ORIGIN.fullmatch(origin.decode("latin-1"))
+    return match is not None and _authority(match["host"], match["scheme"]) == _authority(
+        host.decode("latin-1"), match["scheme"]
     )
 
 
 def _authority(text: str, scheme: str) -> tuple[str, str] | None:
-    found = _HOST.fullmatch(text)
-    return found and (found["name"].lower().rstrip("."), found["port"] or _DEFAULT_PORTS[scheme.lower()])
+    match = _HOST.fullmatch(text)
+    return match and (match["name"].lower().rstrip("."), match["port"] or _DEFAULT_PORTS[scheme.lower()])
 
 
 def _shown(value: bytes) -> str:

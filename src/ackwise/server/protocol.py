@@ -87,9 +87,9 @@ class Exchange:
         cycle.message_event.set()
         connection.transport.write(b"".join(head))
         if answer.status != 204 and len(answer.body) > LARGE:
-            # Not copied: it may be most of the memory that answers have.
+            # Not copied: the body may take most of the answer memory.
             connection.transport.write(answer.body)
-        # A write that fails closes the transport at once: the client hung up between our last look and now.
+        # A write that fails closes the transport at once: the client hung up since the last check.
         self._refused = self.gone
         if not cycle.keep_alive:
             connection.transport.close()
@@ -99,7 +99,7 @@ class Exchange:
         return True
 
     def hand_over(self, handover: Handover) -> None:
-        """After the answer was written: it is delivered when the socket has taken it."""
+        """Call after writing the answer. The answer is delivered when the socket has taken all of it."""
         if self._refused or not self._cycle.response_complete:
             handover.lost()
         elif self._connection.flow.write_paused:
@@ -157,7 +157,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.connections) > self.peers.max_connections:
             self._refuse(503, "too many connections; try again in a moment", "too_many_connections")
         elif not within_share:
-            text = f"your address holds {self.peers.most} connections, which is all that one address may hold"
+            text = f"your address holds {self.peers.most} connections, the most for one address; close some of them"
             self._refuse(503, text, "too_many_connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -211,7 +211,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        # uvicorn starts its idle timer anew with every byte, so a trickling body would keep the connection for good.
+        # uvicorn starts its idle timer anew with every byte, so a trickling body would keep the connection forever.
         if self.cycle.response_complete and not self._in_head and not self.transport.is_closing():
             self._watch_rest(True)
 

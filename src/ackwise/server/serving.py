@@ -62,9 +62,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_body: int = DEFAULT_MAX_BODY
     max_connections: int = 10_000
     answer_bytes: int = limits.DEFAULT_CLAIM_BYTES
-    """Bytes of payload at which an answer to a claim stops; also what AMPS subscribers get at once."""
+    """Bytes of payload at which an answer to a claim stops. Also bounds what AMPS subscribers get at once."""
     answer_memory: int = DEFAULT_MEMORY
-    """Bytes of answers that may be built, or wait for slow readers, at a time."""
+    """The most bytes of answers that the server builds or that wait for slow readers."""
     grace: float = 10.0
     statement: StatementLimits = DEFAULT_LIMITS
     """What one statement of the graph may use."""
@@ -191,7 +191,7 @@ class Server(uvicorn.Server):
         if self.amps is not None:
             began = time.monotonic()
             await self.amps.stop(self._settings.grace, lambda: self.force_exit)
-            # What is left of the grace; uvicorn counts whole seconds.
+            # The rest of the grace. uvicorn counts whole seconds.
             left = self._settings.grace - (time.monotonic() - began)
             self.config.timeout_graceful_shutdown = max(1, math.ceil(left))
         await super().shutdown(sockets)

@@ -24,13 +24,13 @@ def queue_stats(session: Session, queues: Sequence[QueueRow]) -> list[q.Stats]:
     groups: dict[str, list[q.GroupStats]] = {}
     for stats in group_stats(session, pairs):
         groups.setdefault(stats.queue, []).append(stats)
-    found = []
+    counted = []
     for queue in queues:
         partitions, count, messages = lanes.get(queue.id, (0, 0, 0))
         waiting, letters = scheduled.get(queue.id, (0,))[0], dead.get(queue.id, (0,))[0]
-        mine = groups.get(queue.name, [])
-        found.append(q.Stats(queue.name, partitions, count, int(messages), waiting, letters, mine))
-    return found
+        queue_groups = groups.get(queue.name, [])
+        counted.append(q.Stats(queue.name, partitions, count, int(messages), waiting, letters, queue_groups))
+    return counted
 
 
 def group_stats(session: Session, pairs: Sequence[tuple[QueueRow, GroupRow]]) -> list[q.GroupStats]:
@@ -46,13 +46,13 @@ def group_stats(session: Session, pairs: Sequence[tuple[QueueRow, GroupRow]]) ->
     leased = _by_id(session.rows("count_leased", _listed(members))) if members else {}
     behind = [grp for grp, row in counts.items() if row[4] or row[5]]
     oldest = _by_id(session.rows("count_oldest", _listed(behind))) if behind else {}
-    found = []
+    counted = []
     for queue, group in pairs:
         row = counts.get(group.id, _NO_COUNTS)
         acked, dead, skipped, expired, held, unread, partitions, partitions_behind = (int(n) for n in row[:8])
         mode, from_at = begins[group.id]
         owners = members.get(group.id, {})
-        found.append(
+        counted.append(
             q.GroupStats(
                 queue=queue.name,
                 group=group.name,
@@ -74,7 +74,7 @@ def group_stats(session: Session, pairs: Sequence[tuple[QueueRow, GroupRow]]) ->
                 created_at=group.created_at,
             )
         )
-    return found
+    return counted
 
 
 def _listed(ids: Iterable[int]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Meters: count what a statement of the graph uses, and stop it."""
+"""Meters: count what a statement of the graph uses, and stop the statement at its limits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Cancelled(Overrun):
 
 
 class Meter:
-    """Counts what one statement uses. `check` and `row` raise `Overrun` when that is too much."""
+    """Counts what one statement uses. `check` and `row` raise `Overrun` when a limit is exceeded."""
 
     __slots__ = (
         "_bytes",
@@ -64,7 +64,7 @@ class Meter:
         rows: int | None = None,
         name: str = "seconds",
     ) -> None:
-        """`seconds`, called `name` in errors, and `rows` count where they are fewer than the limits allow."""
+        """`seconds` and `rows` apply where they are lower than the limits. Errors call `seconds` by `name`."""
         self.limits, self.name = limits, "seconds"
         self._seconds, self._most_rows, self._most_bytes = limits.seconds, limits.rows, limits.bytes
         self.changes = limits.changes
@@ -79,7 +79,7 @@ class Meter:
         self._interrupt: Callable[[], None] | None = None
 
     def begin(self) -> None:
-        """Count the seconds from now on: what was before, the statement waited."""
+        """Count the seconds from now on: the time that the statement waited does not count."""
         if self.cancelled:
             raise Cancelled
         self.deadline = time.monotonic() + self._seconds
@@ -117,7 +117,7 @@ class Meter:
             raise Overrun("bytes", self._most_bytes)
 
     def made(self, values: list[Any]) -> None:
-        """Count a row of the answer: expressions may make it longer than what the database returned."""
+        """Count a row of the answer: expressions may build longer strings than the database returned."""
         for value in values:
             if type(value) is str:
                 self._made += len(value)

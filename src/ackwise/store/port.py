@@ -106,7 +106,7 @@ class Store(Protocol):
     def ask_graph(self, query: AskGraph | FindGraph, meter: Meter, *, long: bool) -> Asked | tuple[Found, ...]:
         """MATCH or INSPECT over the graph as it is committed, or the matching part of a statement that changes it.
 
-        A `long` one has connections of its own. `Overrun` says which limit of the meter was exceeded.
+        A `long` query has separate connections. `Overrun` names the exceeded limit of the meter.
         """
         ...
 
@@ -119,7 +119,7 @@ class Store(Protocol):
         ...
 
     def notes(self) -> list[str]:
-        """What an operator may do about the form in which the state is stored; nothing of it is wrong."""
+        """Hints for the operator about maintenance of the store. A hint is not an error."""
         ...
 
     def now(self) -> int: ...

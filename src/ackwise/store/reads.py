@@ -40,7 +40,7 @@ def list_queues(session: Session, query: q.ListQueues) -> q.Page[QueueInfo]:
 
 
 def page(rows: Iterable[T], limit: int | None, key: Callable[[T], Any]) -> q.Page[T]:
-    """A page; one that is full names the place behind its last row."""
+    """A page. A full page names the place behind its last row."""
     made = q.Page(rows)
     if limit is not None and len(made) >= limit > 0:
         made.next = key(made[-1])
@@ -108,7 +108,7 @@ def _filled_lanes(session: Session, queue: QueueRow, query: q.Browse) -> Iterato
 
 
 def _within(session: Session, lane: int, lo: int, hi: int, room: int) -> int:
-    """The end of what may be read of [lo, hi): segments until they have `room` bytes, at least one of them."""
+    """The end of the part of [lo, hi) that fits: segments until they have `room` bytes, at least one segment."""
     for first, _, size in reading.sizes(session, lane, lo, hi):
         if room <= 0:
             return max(lo + 1, first)
@@ -324,7 +324,7 @@ def read_ledger(session: Session, query: q.ReadLedger) -> q.Page[q.LedgerRow]:
         summed[queue, grp, at, outcome] = (count + n, latency.merged(sketch, mine))
     cut = len(rows) == where["limit"]
     if cut and len(summed) > 1:
-        # Brokers count apart: the rows of the last minute may not all be here.
+        # Each broker counts separately: some rows of the last minute may be missing.
         summed.popitem()
     made = q.Page(
         q.LedgerRow(queue, grp, at * _MINUTE, outcome, count, {latency.bound(b): n for b, n in sorted(sketch.items())})

@@ -21,7 +21,7 @@ SEQ_BITS = 40
 MAX_MESSAGES = 256
 MAX_BYTES = 64 * 1024
 PER_MESSAGE = 64
-"""About what a message takes in a segment besides its payload and its extras."""
+"""Approximate bytes that a message takes in a segment besides its payload and its extras."""
 _HEADER = struct.Struct("<BBHIIII")
 _TWO = struct.Struct("<ii")
 _PLAIN = Extras()
@@ -128,7 +128,7 @@ def pack(columns: Columns, *, husk: bool = False) -> bytes:
 
 
 def largest(columns: Columns) -> int:
-    """The bytes of the largest message: its payload, its extras and about what its ids take."""
+    """The bytes of the largest message: its payload, its extras and the approximate size of its ids."""
     extras = max(map(len, columns.extras)) if columns.extras else 0
     return max(map(len, columns.payloads)) + extras + PER_MESSAGE
 

@@ -38,14 +38,14 @@ class Session(Protocol):
         ...
 
     def look(self, text: str, params: Params, shape: Callable[[Row], T], meter: Meter | None) -> list[T]:
-        """Rows of a SELECT that was put together: a pattern of the graph. Values are `:name`, as everywhere.
+        """Rows of a generated SELECT for a pattern of the graph. Values are `:name`, as in all statements.
 
-        The meter counts each row as it arrives, `shape` says what is kept of it, and `Overrun` ends the query.
+        The meter counts each row as it arrives. `shape` converts the row. `Overrun` ends the query.
         """
         ...
 
     def release_pages(self) -> int:
-        """Give some unused pages of the database file back to the file system; how many."""
+        """Give some unused pages of the database file back to the file system and return their number."""
         ...
 
     def stopped(self, problem: BaseException) -> bool:

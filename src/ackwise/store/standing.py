@@ -24,7 +24,7 @@ T = TypeVar("T")
 def list_groups(session: Session, query: q.ListGroups) -> q.Page[q.GroupStats]:
     query.check()
     pairs = islice(_groups(session, query.queue, query.group, query.after, _ahead(query.limit)), query.limit)
-    found = [row for some in _batches(pairs) for row in group_stats(session, some)]
+    found = [row for batch in _batches(pairs) for row in group_stats(session, batch)]
     return page(found, query.limit, lambda row: (row.queue, row.group))
 
 
@@ -49,7 +49,7 @@ def list_group_names(session: Session, query: q.ListGroupNames) -> q.Page[str]:
 def _groups(
     session: Session, queue: str | None, name: str | None, after: tuple[str, str] | None, size: int
 ) -> Iterator[tuple[QueueRow, GroupRow]]:
-    """Groups with their queues, by name; of one queue or of all, all of them or those of one name."""
+    """Groups with their queues, by name: of one queue or of all queues, of any name or of one name."""
     if queue is not None:
         yield from _groups_of_queue(session, queue, name, after)
         return
@@ -96,8 +96,8 @@ def list_stats(session: Session, query: q.ListStats) -> q.Page[q.QueueSummary]:
     queues = catalog.queues(session, query.namespace, query.task, after=query.after, limit=query.limit)
     found = [
         q.QueueSummary(catalog.info(queue), counted)
-        for some in _batches(queues)
-        for queue, counted in zip(some, queue_stats(session, some), strict=True)
+        for batch in _batches(queues)
+        for queue, counted in zip(batch, queue_stats(session, batch), strict=True)
     ]
     return page(found, query.limit, lambda row: row.info.name)
 
@@ -274,8 +274,8 @@ def _all_partitions(session: Session, query: q.ListPartitions) -> Iterator[q.Par
     if last is not None:
         yield from _partitions(session, last, _furthest(session, [last])[0], _after(after), query.limit)
     queues = catalog.queues(session, after=after[0] if after is not None else "", page=_ahead(query.limit))
-    for some in _batches(queues, _ahead(query.limit)):
-        for queue, group in zip(some, _furthest(session, some), strict=True):
+    for batch in _batches(queues, _ahead(query.limit)):
+        for queue, group in zip(batch, _furthest(session, batch), strict=True):
             yield from _partitions(session, queue, group, "", query.limit)
 
 

@@ -32,7 +32,7 @@ class ReadVerbs:
 
     @abstractmethod
     def _look_long(self, job: Callable[[Session], T]) -> T:
-        """The same on connections of its own, so that other readers never wait for the job."""
+        """Run the job on separate connections, so that other readers never wait for the job."""
         ...
 
     @abstractmethod

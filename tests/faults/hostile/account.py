@@ -1,4 +1,4 @@
-"""Honest producers and consumers, and their account: what became of every single message."""
+"""Honest producers and consumers, and their account of every single message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESILIENCE = Resilience(pauses=(0.1, 0.3, 1.0, 2.0), failures=50, rest=1.0)
 
 
 class Account:
-    """What was answered, by transaction id. Everything here is known to a client, nothing is read from the store."""
+    """Answers by transaction id. The account knows only what clients know, and reads nothing from the store."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -96,7 +96,7 @@ class Workers:
             try:
                 queue.push_many(QUEUE, items)
             except AckwiseError:
-                self._over.wait(0.05)  # it may or may not be there: only what was answered is held to account
+                self._over.wait(0.05)  # the push may or may not be stored: the account has answered pushes only
             else:
                 with self._account.lock:
                     self._account.pushed.update(names)
@@ -115,7 +115,7 @@ class Workers:
 
 
 def consume_once(queue: Connection, account: Account, dice: random.Random, *, acks: bool = False) -> int:
-    """Claim a batch and settle it: mostly acks, some failures and releases, some silence. How much was claimed."""
+    """Claim a batch and settle it: mostly acks, some failures and releases, some silence. Returns the batch size."""
     asked_at = time.monotonic()
     try:
         batch = queue.claim(QUEUE, group=GROUP, max=20, lease=LEASE, wait=0.2)

@@ -47,7 +47,7 @@ def trickle(address: Address, dice: random.Random) -> None:
 
 
 def overask(address: Address, dice: random.Random) -> None:
-    """Run a statement that cannot end within its limits; hang up, or wait for the refusal."""
+    """Run a statement that cannot end within its limits. Hang up, or wait for the refusal."""
     with socket.create_connection(address, PATIENCE) as connection:
         connection.sendall(request("POST", "/mew", dice.choice((JOIN, LOOK, LONG))))
         connection.settimeout(dice.choice((0.05, 0.5, 6.0)))
@@ -56,7 +56,7 @@ def overask(address: Address, dice: random.Random) -> None:
 
 
 def garble(address: Address, dice: random.Random) -> None:
-    """Send what is no request."""
+    """Send bytes that are no request."""
     with socket.create_connection(address, PATIENCE) as connection:
         connection.sendall(dice.randbytes(dice.randrange(1, 3000)))
         connection.settimeout(0.2)

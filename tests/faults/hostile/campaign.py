@@ -1,4 +1,4 @@
-"""Two servers on one store, honest clients, attackers and faults; then a drain, and every message is accounted for."""
+"""Campaign: two servers on one store, honest clients, attackers and faults. Ends with an account of all messages."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Server:
             self.process.send_signal(signal.SIGCONT)
 
     def stop(self) -> str | None:
-        """End it with SIGTERM; what was wrong with that."""
+        """End the server with SIGTERM. Returns the problem, or None."""
         self.process.terminate()
         try:
             code = self.process.wait(GRACE + 5 + 2)
@@ -161,7 +161,7 @@ class Hostile:
             self.account.violations.append(f"abandoned answers cost failures, or messages: {failures}")
 
     def _fault(self) -> None:
-        """Something goes wrong while clients are at work, who must go on afterwards."""
+        """Inject a fault while clients work. The clients must continue afterwards."""
         kinds: list[Callable[[], None]] = [self._kill, self._kill, self._pause]
         if self._database_fault is not None:
             kinds += [self._database_fault] * 2
@@ -188,7 +188,7 @@ class Hostile:
             time.sleep(1.5)
 
     def _await_answers(self, count: int, when: str) -> int:
-        """Wait until the honest clients were answered again."""
+        """Wait until the honest clients get answers again."""
         wanted = self.account.answered + count
         end = time.monotonic() + 60
         while self.account.answered < wanted:
@@ -199,13 +199,13 @@ class Hostile:
         return count
 
     def _drain(self, urls: list[str]) -> int:
-        """Consume until the group has no lag; what is left."""
+        """Consume until the group has no lag. Returns the lag that is left."""
         end = time.monotonic() + DRAIN
         with ackwise.connect(urls, resilience=RESILIENCE) as queue:
             while time.monotonic() < end:
                 consume_once(queue, self.account, self._dice, acks=True)
                 with contextlib.suppress(AckwiseError):
-                    (group,) = [one for one in queue.groups(QUEUE) if one.group == GROUP]
+                    (group,) = [row for row in queue.groups(QUEUE) if row.group == GROUP]
                     if group.lag == 0:
                         return 0
             return int(group.lag)

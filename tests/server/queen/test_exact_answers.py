@@ -74,7 +74,7 @@ def test_acked_message_is_not_dropped(queen: Desk) -> None:
     first, second, third = queen.pop("q", batch=3)
     answers = [queen.ack(first), queen.nack(second), queen.ack(third)]
     assert [answer["dropped"] for answer in answers] == [False, True, False]
-    assert [shown(queen, one)["status"] for one in (first, second, third)] == ["completed", "dropped", "completed"]
+    assert [shown(queen, row)["status"] for row in (first, second, third)] == ["completed", "dropped", "completed"]
     queen.call("POST", f"{GROUPS}/__QUEUE_MODE__/queues/q/seek", {"timestamp": "2020-01-01T00:00:00Z"})
     assert shown(queen, second)["status"] == "pending"
 
@@ -85,7 +85,7 @@ def test_transaction_that_drops_says_so(queen: Desk) -> None:
     (message,) = queen.pop("q")
     operation = {"type": "ack", **named(message, status="failed")}
     _, answer = queen.call("POST", "/api/v1/transaction", {"operations": [operation]})
-    assert [(one["dlq"], one["dropped"]) for one in answer["results"]] == [(False, True)]
+    assert [(result["dlq"], result["dropped"]) for result in answer["results"]] == [(False, True)]
 
 
 # dead letters
@@ -143,7 +143,7 @@ def test_consumers_that_name_themselves_are_members(queen: Desk) -> None:
         queen.pop(queue, "g", clientId="a")
         queen.http.get(f"/api/v1/pop/queue/{queue}?consumerGroup=g", headers={"x-client-id": "b"})
     assert members(queen) == {"g": 2}
-    assert [one["members"] for one in queen.get(GROUPS, shape="array")] == [2, 2]
+    assert [row["members"] for row in queen.get(GROUPS, shape="array")] == [2, 2]
 
 
 # cursors
@@ -227,7 +227,7 @@ def test_upstream_lease_depends_on_what_made_the_queue(queen: Desk) -> None:
 
 
 @in_both_modes
-def test_transaction_that_repeats_an_id(queen: Desk) -> None:
+def test_transaction_with_a_repeated_id_answers_duplicate(queen: Desk) -> None:
     item = {"queue": "q", "payload": 1, "transactionId": "t"}
     other = {"queue": "q", "payload": 2, "transactionId": "u"}
     operations = [{"type": "push", "items": [item, other, item]}]
@@ -236,7 +236,7 @@ def test_transaction_that_repeats_an_id(queen: Desk) -> None:
         assert (answer["success"], answer["reason"]) == (False, "duplicate")
         return
     assert answer["success"] is True
-    assert [one["duplicate"] for one in answer["results"]] == [False, False, True]
+    assert [result["duplicate"] for result in answer["results"]] == [False, False, True]
     assert answer["results"][0]["messageId"] == answer["results"][2]["messageId"]
     assert bodies(queen.pop("q")) == [1, 2]
     _, again = queen.call("POST", "/api/v1/transaction", {"operations": operations})
@@ -262,20 +262,20 @@ def test_groups_have_the_shape_of_the_mode(queen: Desk) -> None:
         queen.push(queue, 1)
         queen.pop(queue, "g")
     bare = queen.get(GROUPS, shape="array")
-    assert [(one["name"], one["queueName"], one["topics"]) for one in bare] == [("g", "q", ["q"]), ("g", "r", ["r"])]
+    assert [(row["name"], row["queueName"], row["topics"]) for row in bare] == [("g", "q", ["q"]), ("g", "r", ["r"])]
     whole = queen.get(GROUPS, shape="object")
-    assert [(one["name"], one["topics"]) for one in whole["groups"]] == [("g", ["q", "r"])]
+    assert [(row["name"], row["topics"]) for row in whole["groups"]] == [("g", ["q", "r"])]
     assert queen.get(GROUPS) == (whole if queen.seed else bare)
     assert queen.call("GET", GROUPS, shape="heap").status == 400
 
 
 @in_both_modes
-def test_subscription_of_an_unknown_group(queen: Desk) -> None:
+def test_subscription_of_an_unknown_group_updates_no_row(queen: Desk) -> None:
     status, answer = queen.call("POST", f"{GROUPS}/ghost/subscription", {"subscriptionTimestamp": "now"})
     assert status == (404 if queen.seed else 200)
     assert queen.seed or answer["rowsUpdated"] == 0
 
 
 @in_both_modes
-def test_options_of_an_unknown_path(queen: Desk) -> None:
+def test_options_of_an_unknown_path_answers_by_mode(queen: Desk) -> None:
     assert queen.call("OPTIONS", "/nowhere").status == (404 if queen.seed else 204)

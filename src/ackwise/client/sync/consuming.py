@@ -103,7 +103,7 @@ class ConsumeVerbs(MessageVerbs):
     ) -> Generator[Batch, None, None]:
         """Batches one after the other. Asking for the next acks what is left of the last, in the same turn.
 
-        A batch, or all that are prefetched together, stop at `max_bytes` of payload, 16 MiB by default.
+        A batch, or all batches of one prefetch together, stop at `max_bytes` of payload, 16 MiB by default.
 
         Settle a batch, or some of it, to choose otherwise. A batch in hand when the loop is left stays yours
         to settle. Ends when the broker drains. With `prefetch` that many batches are claimed in one turn, each

@@ -35,7 +35,7 @@ class DeadLetterVerbs(MessageVerbs):
     ) -> DeadLetters:
         """Dead letters, newest first: `limit` of them behind the first `offset`.
 
-        The store answers in pages of a bounded size; this call asks for as many as it needs.
+        The store answers in pages of a bounded size. This call asks for as many pages as it needs.
         """
         query = q.ListDead(
             queue=queue,

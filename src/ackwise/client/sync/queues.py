@@ -82,9 +82,9 @@ class QueueVerbs(MessageVerbs):
         after: BrowsedMessage | None = None,
         limit: int = 100,
     ) -> list[BrowsedMessage]:
-        """Look at messages without taking them; `after` is the last of the page before.
+        """Look at messages without taking them. `after` is the last message of the previous page.
 
-        The store answers in pages of a bounded size; `browse` asks until it has `limit` messages or none is left.
+        The store answers in pages of a bounded size. `browse` asks until it has `limit` messages or none is left.
         """
         query = q.Browse(
             queue=queue,

@@ -1,4 +1,4 @@
-"""Budgets of statements: how long one may run, how many rows and bytes it may read, how much it may change."""
+"""Budgets of statements: limits of seconds, rows, bytes and changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StatementLimits(msgspec.Struct, frozen=True, kw_only=True):
         return self
 
     def lowered(self, wanted: LowerLimits | None) -> StatementLimits:
-        """These limits, or the wanted ones where those are lower."""
+        """These limits, lowered where `wanted` is lower."""
         if wanted is None:
             return self
         asked = {name: value for name in self.__struct_fields__ if (value := getattr(wanted, name)) is not None}
@@ -35,7 +35,7 @@ class StatementLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LowerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The limits that a call asks for; None keeps the one in force."""
+    """The limits that a call asks for. None keeps the limit in force."""
 
     seconds: float | None = None
     rows: int | None = None

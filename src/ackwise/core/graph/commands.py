@@ -68,8 +68,8 @@ class RunGraph(GraphCommand):
     """Names that watches of the session have as their dead_letter and that stood for nothing so far."""
     limits: StatementLimits = DEFAULT_LIMITS
     found: tuple[Found, ...] | None = None
-    """What a reader found for the only step. None: the turn matches itself, and refuses with `MatchFirst` when that
-    takes long."""
+    """The reader's matches for the only step. None: the turn matches the pattern itself, and raises `MatchFirst` when
+    the match takes long."""
 
 
 class OpenGraphSession(GraphCommand):

@@ -14,7 +14,7 @@ from ackwise.core.graph.values import LEAST, MOST, Duration, Entity, Timestamp, 
 
 LONG_LIST = 1000
 LONGEST_STRING = 16 << 20
-"""Characters of a string that an expression makes."""
+"""The most characters of a string that an expression builds."""
 AGGREGATES = ("count", "sum", "avg", "min", "max")
 
 

@@ -36,9 +36,9 @@ class StatementLimit(GraphError):
 
 _LIMITS = {
     "seconds": "the statement ran longer than {value:g} seconds",
-    "writer": "the statement held the writer longer than {value:g} seconds; change less at once",
+    "writer": "the statement held the writer longer than {value:g} seconds; change fewer entities at once",
     "rows": "the statement read more than {value:,} rows; narrow its pattern, or add conditions",
-    "bytes": "the statement read or made more than {value:,} bytes; narrow its pattern, or return less",
+    "bytes": "the statement read or built more than {value:,} bytes; narrow its pattern, or return less",
     "changes": "the statement changes more than {value:,} entities; change them in several statements",
     "text": "the text is longer than {value:,} bytes; send it in pieces",
     "tokens": "the text has more than {value:,} tokens; send it in pieces",
@@ -49,20 +49,20 @@ _LIMITS = {
 
 
 def statement_limit(limit: str, value: float, at: At = NOWHERE) -> StatementLimit:
-    """`limit` says which one, `value` what it is."""
+    """The error of an exceeded limit: `limit` is its name, `value` its number."""
     message = f"{_LIMITS[limit].format(value=value)} (limit {limit}: {value})"
     return StatementLimit("statement_limit", message, at=at, limit=limit, value=value)
 
 
 class MatchFirst(GraphError):
-    """The turn has no time to match this statement's pattern: ask `FindGraph`, and send what it found along."""
+    """The turn has no time to match this statement's pattern: ask `FindGraph`, and send its matches along."""
 
     def __init__(self) -> None:
         super().__init__("match_first", self.__doc__ or "")
 
 
 class Outrun(GraphError):
-    """Others changed what `FindGraph` had found: match again."""
+    """Other commands changed the matches of `FindGraph`: match again."""
 
     def __init__(self) -> None:
         super().__init__("outrun", self.__doc__ or "")
@@ -76,20 +76,20 @@ class Postponed(GraphError):
 
 
 def watch_too_large(shown: str) -> GraphError:
-    """A watch was cancelled: one change meant too many matches for it."""
-    message = f"one change meant too much for watch '{shown}', which was cancelled; narrow its pattern"
+    """The error of a watch that was cancelled because one change exceeded the limits."""
+    message = f"watch '{shown}' was cancelled because one change exceeded the limits; narrow the pattern of the watch"
     return StatementLimit("statement_limit", message, handle=shown)
 
 
 def statement_cancelled() -> GraphError:
-    """The caller left, or the broker is closed."""
+    """The error of a statement whose caller left, or whose broker closed."""
     return GraphError("cancelled", "the statement was cancelled; nothing was changed")
 
 
 def conflict(at: At = NOWHERE) -> GraphError:
-    """Others changed what a statement had found, twice."""
+    """The error of a statement whose matched entities changed twice while it ran."""
     return GraphError(
-        "conflict", "others changed the entities that the statement found, twice; nothing was changed, try again", at=at
+        "conflict", "other calls changed the matched entities twice; the statement changed nothing, run it again", at=at
     )
 
 

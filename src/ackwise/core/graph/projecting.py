@@ -93,7 +93,7 @@ def _shown(expr: s.Expr, scope: Scope) -> Any:
 def project(
     match: s.Match, variables: Iterable[str], rows: Iterable[Names], scope: Scope, count: Count
 ) -> tuple[list[str], Rows]:
-    """Columns and rows of a MATCH. `count` is told of each row before the next one is made."""
+    """Columns and rows of a MATCH. Calls `count` with each row before it builds the next row."""
     assert match.returns is not None
     columns = columns_of(match.returns, variables)
     if any(aggregates_in(column.of) for column in columns):

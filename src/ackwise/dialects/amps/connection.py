@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
         self.session.hung_up()
 
     def _count_unread(self, size: int) -> None:
-        """Counts what waits for this client in the memory that all answers share."""
+        """Counts the bytes that wait for this client, in the memory that all answers share."""
         before, self._unread = self._unread, size
         self._face.memory.add(size)
         self._face.memory.free(before)

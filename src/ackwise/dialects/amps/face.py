@@ -99,7 +99,7 @@ class AmpsFace:
         return self._shares[key]
 
     def _look(self) -> None:
-        """There is memory again: subscribers may be served."""
+        """Serve subscribers again: the answer memory is no longer full."""
         for share in self._shares.values():
             share.look()
 

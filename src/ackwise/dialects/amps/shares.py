@@ -22,7 +22,7 @@ log = logging.getLogger("ackwise.amps")
 
 LONGEST_WAIT = 600.0
 MOST_BYTES = 4 << 20
-"""How much is claimed at once, for all subscribers together."""
+"""Bytes that one claim takes for all subscribers together."""
 MOST = 256
 FIRST_SIZE = 1048576.0
 """What a message is taken to weigh before the first was seen."""

@@ -57,7 +57,7 @@ class MewBody(msgspec.Struct, forbid_unknown_fields=True):
     above: int = 0
     actor: str | None = None
     limits: LowerLimits | None = None
-    """Limits of each statement, where they are to be lower than the server's."""
+    """Limits of each statement. A call can only lower the server's limits."""
     full: bool = False
     """Lines with all that a prompt at the other end shows."""
 
@@ -120,7 +120,7 @@ class MewFace:
         return Answer(await self._broker.in_thread(_encoded, whole))
 
     async def _run(self, seat: Seat, body: MewBody, emit: Emit) -> bool:
-        """Run the text. A client that leaves cancels its statement, and those after it do not run."""
+        """Run the text. When the client leaves, the running statement is cancelled and later statements do not run."""
         async with seat.lock:
             if body.text.strip() in ("\\dt", "\\dg"):
                 return await self._driver.drive(seat.session.describe(body.text.strip()[1:]), emit)

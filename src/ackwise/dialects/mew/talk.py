@@ -65,7 +65,7 @@ T = TypeVar("T")
 Wish = Command | Query | Now | Parse | Pause
 Talking = Generator[Wish | Line, Any, T]
 MOST_ERRORS = 100
-"""After this many parse errors of one text the rest is not read: each error means one more pass over it."""
+"""The parser stops after this many errors in one text: each error costs one more pass over the text."""
 MOST_STEPS = 2000
 """Statements of one transaction. Each call with statements of it runs those before them once more."""
 _ALONE = (s.Begin, s.Commit, s.Rollback, s.Watch, s.Manage, s.Alter, s.Tick)
@@ -344,7 +344,7 @@ class Session:
         )
 
     def _patiently(self, command: RunGraph) -> Talking[Ran]:
-        """Wait for room where a watch holds its producers up. Ask a reader first for what takes long to match."""
+        """Wait for room where a watch holds its producers up. A reader first matches patterns that take long."""
         left = self._blocked_for
         again = once_more = True
         while True:

@@ -34,7 +34,7 @@ class Looks:
         self._broker = broker
 
     async def queues(self, call: Call) -> Answer:
-        """All queues that PushPop can name, by name; `after` begins behind one, `limit` ends the list."""
+        """All queues that PushPop can name, by name. The list begins behind `after` and has at most `limit` queues."""
         query = q.ListDepths(after=option(call, "after") or "")
         limit = max(1, number(call, "limit", 1)) if option(call, "limit") is not None else None
         left = limit

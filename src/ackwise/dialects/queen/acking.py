@@ -192,7 +192,7 @@ _SETTLED = {
 
 
 def was_dropped(settled: Settled) -> bool:
-    """Whether the message is gone: the queue keeps no dead letters."""
+    """Whether the message was dropped because the queue keeps no dead letters."""
     return settled.verdict is Verdict.DEAD and settled.reason is None
 
 

@@ -41,7 +41,7 @@ def uuid_in(text: str, what: str) -> str:
 
 
 def shape_of(call: Call, *, default: str) -> str:
-    """What `?shape=` asks for: `object` or `array`."""
+    """The shape that `?shape=` names: `object` or `array`."""
     shape = call.query.get("shape", default)
     if shape not in ("object", "array"):
         raise BadInput(f"shape must be object or array, not {shape!r:.40}")
@@ -53,7 +53,7 @@ def number_in(
 ) -> int:
     """A whole number of the query string, from `least` to `most`.
 
-    Upstream is `lenient`: what is no number is the default, and a number outside of the range is the nearest bound.
+    Upstream is `lenient`: the default replaces a value that is no number, the nearest bound a number out of range.
     """
     text = query.get(name)
     if not text:

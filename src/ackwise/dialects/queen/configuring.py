@@ -77,7 +77,7 @@ def routes(broker: AsyncBroker, words: Words) -> list[Route]:
 
 
 def _options(body: dict[str, Any], words: Words) -> dict[str, Any]:
-    """The options of a call; upstream also takes them beside `queue` when there is no `options`."""
+    """The options of a call. Upstream also takes options beside `queue` when the call has no `options`."""
     options = body.get("options")
     if options is None and words.upstream:
         return {name: value for name, value in body.items() if name in DEFAULT_OPTIONS}
@@ -95,7 +95,7 @@ def _replaces(body: dict[str, Any]) -> bool:
 
 
 def _tag(body: dict[str, Any], options: dict[str, Any], name: str, words: Words) -> str | None:
-    """Namespace and task count only when they are text; upstream also takes them from the options."""
+    """Namespace and task count only when they are text. Upstream also takes both from the options."""
     value = body.get(name)
     if value is None and words.upstream:
         value = options.get(name)

@@ -109,8 +109,8 @@ class DeadLetters:
         return await self._push_again(letter, None, None)
 
     async def _push_again(self, letter: q.DeadLetter, queue: str | None, partition: str | None) -> Answer:
-        """A copy at the tail in place of the record, in one step. If the copy's transaction id is there already, the
-        record stays."""
+        """Push a copy at the tail and remove the record, in one step. If the copy's transaction id exists already,
+        the record stays."""
         if queue is not None:
             await self._broker.ask(q.GetQueue(queue=queue))
         done: Redriven = await self._broker.send(Replay(ids=[letter.id], queue=queue, partition=partition))
@@ -140,7 +140,7 @@ class DeadLetters:
 
 
 class _Shown:
-    """Pages of dead letters as JSON, and what the answer says behind them."""
+    """Pages of dead letters as JSON, and the fields behind them in the answer."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

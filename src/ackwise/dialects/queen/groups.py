@@ -50,7 +50,7 @@ class Groups:
         return found
 
     async def every(self, call: Call) -> Answer:
-        """One entry per group; or a bare array, one entry per group and queue, as upstream has it. Streamed."""
+        """Stream one entry per group, or a bare array of one entry per group and queue, as upstream does."""
         as_array = shape_of(call, default="array" if self._words.upstream else "object") == "array"
         return await streamed(call, self._entries(as_array=as_array))
 
@@ -212,7 +212,7 @@ def _state(behind: int, *, alive: bool) -> str:
 
 
 class _OverQueues:
-    """One group over its queues: sums and worst cases, and of what has no sum the first queue's.
+    """One group over its queues: sums, worst cases, and the first queue's value of fields without a sum.
 
     A consumer that polls several queues is one member.
     """
@@ -287,7 +287,7 @@ def _lagging(place: q.Place, now: int) -> Fields:
 def _place(place: q.Place, now: int, words: Words) -> Fields:
     """A row of the seed's `partition_consumers`, with upstream's numbers beside it.
 
-    The seed moves the cursor with every ack and nack; upstream keeps it before the first unfinished message.
+    The seed moves the cursor with every ack and nack. Upstream keeps it before the first unfinished message.
     """
     if words.upstream:
         last = (place.last_done_id, place.last_done_created_at, place.settled_at)

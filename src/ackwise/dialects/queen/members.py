@@ -19,7 +19,7 @@ def consumer_of(call: Call) -> str:
 
 
 class Members:
-    """Consumers by queue and group. Kept in memory: who polled this server, and how long ago."""
+    """Consumers by queue and group. Keeps in memory which consumers polled this server, and when."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], dict[str, int]] = {}
@@ -27,7 +27,7 @@ class Members:
         self._count = 0
 
     def note(self, queue: str, group: str, consumer: str, now: int, owner: str | None = None) -> None:
-        """`consumer` asked for messages; `owner` is the lease that it was given."""
+        """Record a poll of `consumer`. `owner` is the lease that the poll got."""
         consumers = self._seen.setdefault((queue, group), {})
         self._count += consumer not in consumers
         consumers[consumer] = now
@@ -37,15 +37,16 @@ class Members:
             self._forget(now)
 
     def of(self, queue: str, group: str, owners: Iterable[str], now: int) -> set[str]:
-        """Consumers of a group: recent pollers, and the holders of these leases who have not polled since.
+        """Consumers of a group: recent pollers, and the holders of these leases that have not polled since.
 
-        The holder of a lease that another server granted is not known here: each such lease counts as one consumer.
+        This server does not know the holders of leases that another server granted. Each such lease counts as one
+        consumer.
         """
         recent = {name for name, at in self._seen.get((queue, group), {}).items() if now - at <= SEEN_FOR}
         return recent | {self._holders.get(owner, owner) for owner in owners}
 
     def _forget(self, now: int) -> None:
-        """Drop consumers that were not seen for a minute; if that is not enough, drop all: it is only a count."""
+        """Drop consumers that did not poll for a minute. If that is not enough, drop all: the count may be too low."""
         for key, consumers in list(self._seen.items()):
             recent = {name: at for name, at in consumers.items() if now - at <= SEEN_FOR}
             if recent:

@@ -31,7 +31,7 @@ AUTOPILOT = (200, 4)
 """Messages and partitions for a client that leaves the numbers to the server."""
 
 MODES = ("all", "new", "new-only", "timestamp")
-"""What a pop may say about where a new group begins."""
+"""Values of `subscriptionMode`: where a new group begins."""
 
 _EMPTY = Answer(b"", 204)
 
@@ -61,7 +61,7 @@ class Asked:
             lease=_lease(query.get("leaseSeconds"), words),
             auto_ack=_flag(query.get("autoAck")) or _flag(query.get("commitOnDelivery")),
             start=_start(query, group, words),
-            # Clients that know autopilot take a nack to release the partition, as upstream does.
+            # Clients with autopilot expect that a nack releases the partition, as upstream does.
             yields=autopilot and words.upstream,
             create=words.policy(),
         )
@@ -71,7 +71,7 @@ class Asked:
 
 
 def _most_bytes(query: dict[str, str], words: Words) -> int | None:
-    """`maxBytes`; upstream mode takes what is no number, or none above 0, as if it were absent."""
+    """The value of `maxBytes`. Upstream mode ignores a value that is not a number above 0."""
     text = query.get("maxBytes")
     if not text:
         return None
@@ -83,7 +83,7 @@ def _most_bytes(query: dict[str, str], words: Words) -> int | None:
 
 
 def _partitions(query: dict[str, str], default: int, words: Words) -> int:
-    """At most so many partitions; upstream takes 0 and less for no bound at all."""
+    """The most partitions of a pop. Upstream takes 0 and less as no bound."""
     if not words.upstream:
         return number_in(query, "partitions", default, MOST_PARTITIONS, least=1)
     wanted = number_in(query, "partitions", default, MOST_PARTITIONS, lenient=True)
@@ -91,7 +91,7 @@ def _partitions(query: dict[str, str], default: int, words: Words) -> int:
 
 
 def _lease(text: str | None, words: Words) -> int | None:
-    """A lease time; upstream takes what is none for the queue's own."""
+    """The lease time of a pop. Upstream replaces an invalid value with the queue's own lease time."""
     if not text:
         return None
     try:
@@ -204,7 +204,7 @@ def spell(handed: Handed) -> tuple[bytes, Spelled]:
 
 
 def _spell_run(pieces: list[bytes], run: Run, lease_id: str, group: str) -> list[str]:
-    """Appends the messages of a run; its transaction ids."""
+    """Appends the messages of a run and returns its transaction ids."""
     grant, found = run.grant, cells(run)
     message_ids = found.message_ids
     txids = found.transaction_ids(message_ids)

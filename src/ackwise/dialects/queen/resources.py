@@ -27,7 +27,7 @@ from ackwise.dialects.queen.words import Words, show_time
 _MINUTE = 60 * MICROS
 MOST = 10_000
 PARTITIONS = 2000
-"""Partitions of one queue that are read together: the numbers of their queue are counted for each page."""
+"""Partitions of one queue that one page reads. Each page counts the numbers of the queue again."""
 Fold = TypeVar("Fold", Tags, Totals)
 
 
@@ -54,7 +54,7 @@ class Resources:
         return q.ListStats(namespace=call.query.get("namespace") or None, task=call.query.get("task") or None)
 
     async def _folded(self, call: Call, fold: Fold) -> Fold:
-        """Every queue, page by page, added up beside the event loop."""
+        """Sums over every queue, page by page, computed in a helper thread."""
         async for _ in pages(self._broker, self._summaries(call), fold.add):
             pass
         return fold
@@ -67,7 +67,7 @@ class Resources:
         return found
 
     async def queues(self, call: Call) -> Answer:
-        """Whole, or a page: with `limit` the answer has `nextAfter`, which is the `after` of the next page."""
+        """The whole list, or one page. With `limit` the answer has `nextAfter`, the `after` of the next page."""
         return await self._list(call, self._summaries(call), "queues", lambda row: _queue(row.info, row.stats), str)
 
     async def _list(self, call: Call, query: q.Query, name: str, show: Callable[[Any], Numbers], place: Any) -> Answer:

@@ -37,14 +37,14 @@ def stats_counts(stats: q.Stats) -> Numbers:
 
 def summed(counts: Iterable[Numbers]) -> Numbers:
     total = six(0, 0, 0, 0, 0)
-    for one in counts:
+    for row in counts:
         for name in total:
-            total[name] += one[name]
+            total[name] += row[name]
     return total
 
 
 class Tags:
-    """Queues summed by namespace or by task; a queue without one counts for none."""
+    """Queues summed by namespace or by task. A queue without a namespace or a task is left out."""
 
     def __init__(self, word: str, key: Callable[[QueueInfo], str]) -> None:
         self._word, self._key = word, key
@@ -60,11 +60,11 @@ class Tags:
                 known["messages"] = summed((known["messages"], stats_counts(row.stats)))
 
     def encoded(self, name: str) -> bytes:
-        return encode({name: [{self._word: tag, **found} for tag, found in sorted(self._found.items())]})
+        return encode({name: [{self._word: tag, **numbers} for tag, numbers in sorted(self._found.items())]})
 
 
 class Pending:
-    """What a group has yet to finish of a queue, by partition."""
+    """Messages of a queue that a group has not finished, by partition."""
 
     def __init__(self) -> None:
         self.seen = False

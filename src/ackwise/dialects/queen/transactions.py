@@ -72,7 +72,7 @@ class Plan:
             raise BadInput(f"operation {number}: type must be ack or push, not {kind!r:.40}")
 
     def _add_push(self, item: Item) -> None:
-        """Upstream stores an id that a call repeats once, and commits; otherwise the engine refuses the repeat."""
+        """Upstream stores a repeated id of a call once and commits. Otherwise the engine refuses the repeat."""
         named = (item.queue, item.partition, item.transactionId or "")
         known = self._pushed.get(named) if item.transactionId and self._words.upstream else None
         if known is not None:

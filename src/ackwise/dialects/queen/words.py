@@ -48,7 +48,7 @@ class Words:
         return self._first_seen.setdefault((claim.namespace, claim.task, claim.group), now)
 
     def policy(self, *, pushed: bool = False) -> QueuePolicy:
-        """The policy of a queue that this face makes; upstream gives one that a push makes a shorter lease."""
+        """The policy of a queue that this face makes. Upstream gives a queue that a push makes a shorter lease."""
         if not self.upstream:
             return _SEED
         return _UPSTREAM_PUSHED if pushed else _UPSTREAM

@@ -44,7 +44,7 @@ class AsyncQueue:
         return self._with(batch=limits.count(count, "batch"))
 
     def max_bytes(self, count: int) -> AsyncQueue:
-        """A batch stops at so many bytes of payload, 16 MiB by default. It has at least one message."""
+        """Stop a batch at this many bytes of payload, 16 MiB by default. A batch has at least one message."""
         return self._with(max_bytes=limits.claim_bytes(count))
 
     def concurrency(self, count: int) -> AsyncQueue:

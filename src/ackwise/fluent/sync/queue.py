@@ -45,7 +45,7 @@ class Queue:
         return self._with(batch=limits.count(count, "batch"))
 
     def max_bytes(self, count: int) -> Queue:
-        """A batch stops at so many bytes of payload, 16 MiB by default. It has at least one message."""
+        """Stop a batch at this many bytes of payload, 16 MiB by default. A batch has at least one message."""
         return self._with(max_bytes=limits.claim_bytes(count))
 
     def concurrency(self, count: int) -> Queue:

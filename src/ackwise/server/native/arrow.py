@@ -71,7 +71,7 @@ def _types() -> dict[str, Any]:
 
 
 class Stream:
-    """An IPC stream that is written batch by batch; each call returns the bytes that it added."""
+    """An IPC stream that is written batch by batch. Each call returns the bytes that it added."""
 
     def __init__(self, kinds: Mapping[str, str], metadata: bytes | None = None) -> None:
         pa = _pyarrow()

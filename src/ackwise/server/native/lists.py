@@ -1,4 +1,4 @@
-"""`GET /v1/tables/…` and `GET /v1/queues` and its like: pages with a cursor, or a whole table streamed in pages."""
+"""Routes of tables and lists (`/v1/tables/…`, `/v1/queues`): pages with a cursor, or a whole table, streamed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ackwise.server.native.tables import LARGEST_PAGE, LISTS, TABLES, Row, Table
 from ackwise.store.port import Store
 
 _STREAMED = (q.ListQueues, q.ListStats, q.ListGroups, q.ListPartitions, q.ListPlaces, q.ListDepths, q.ReadLedger)
-"""Queries whose answers have no bound: without a limit they are answered in pages."""
+"""Queries whose answers have no bound: without a limit the server streams the answer in pages."""
 
 
 def routes(broker: AsyncBroker) -> list[Route]:
@@ -28,7 +28,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         name = call.params[0]
         table = TABLES.get(name)
         if table is None:
-            raise UnknownTable(f"there is no table {name!r:.60}; there are {', '.join(TABLES)}")
+            raise UnknownTable(f"table {name!r:.60} does not exist; the tables are {', '.join(TABLES)}")
         query, limit = _query(table, call)
         as_arrow = wants_arrow(call)
         if as_arrow:
@@ -79,7 +79,7 @@ def _bare(rows: list[Any]) -> bytes:
 
 
 def _query(table: Table, call: Call) -> tuple[q.Query, int | None]:
-    """What is asked, and how many rows at most; None: all of them."""
+    """The query, and the most rows of its answer. None: all rows."""
     given = Arguments(call.query)
     query = table.query(given)
     cursor = given.text("cursor")
@@ -92,10 +92,10 @@ def _query(table: Table, call: Call) -> tuple[q.Query, int | None]:
 
 def _page(store: Store, table: Table, query: q.Query, key: str, as_arrow: bool) -> Answer:
     """One page, read and written in a helper thread."""
-    found = answer(store, query)
-    rows, more = table.rows(found, query), {"next": _next(query, found.next)}
-    if isinstance(found, q.DeadPage):
-        more["total"] = found.total
+    page = answer(store, query)
+    rows, more = table.rows(page, query), {"next": _next(query, page.next)}
+    if isinstance(page, q.DeadPage):
+        more["total"] = page.total
     if not as_arrow:
         return Answer(encode({key: [_shown(table, row) for row in rows], **more}))
     headers = tuple(
@@ -106,7 +106,7 @@ def _page(store: Store, table: Table, query: q.Query, key: str, as_arrow: bool) 
 
 
 def _next(query: q.Query, place: Any) -> Any:
-    """Where the next page begins. Places of messages are plain text: they were so before there were cursors."""
+    """The cursor of the next page. Places of messages stay plain text, as before the other lists had cursors."""
     if isinstance(query, q.Browse):
         return None if place is None else f"{place[0]}.{place[1]}"
     return cursors.text(place)
@@ -117,8 +117,8 @@ async def _whole(call: Call, broker: AsyncBroker, table: Table, query: q.Query, 
     if as_arrow:
         return await streamed(call, _batches(broker, table, query), ARROW)
 
-    def shown(found: Any) -> bytes:
-        return b",".join([encode(_shown(table, row)) for row in table.rows(found, query)])
+    def shown(page: Any) -> bytes:
+        return b",".join([encode(_shown(table, row)) for row in table.rows(page, query)])
 
     return await streamed(call, array(pages(broker, query, shown), b'{"rows":[', lambda: b'],"next":null}'))
 
@@ -126,8 +126,8 @@ async def _whole(call: Call, broker: AsyncBroker, table: Table, query: q.Query, 
 async def _batches(broker: AsyncBroker, table: Table, query: q.Query) -> AsyncIterator[bytes]:
     stream = arrow.Stream(_kinds(table))
 
-    def batch(found: Any) -> bytes:
-        return stream.add(_columns(table, table.rows(found, query)))
+    def batch(page: Any) -> bytes:
+        return stream.add(_columns(table, table.rows(page, query)))
 
     async for piece in pages(broker, query, batch, rows=10 * ROWS):
         yield piece

@@ -1,4 +1,4 @@
-"""Tables and lists of what is stored: their columns, what they ask the store, and the rows of a page."""
+"""Tables and lists of the store: their columns, their queries and the rows of a page."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Row = dict[str, Any]
 
 
 class Table(NamedTuple):
-    """`columns` say the kind of each; `query` makes of the arguments what is asked, `rows` the rows of a page.
+    """`columns` give the kind of each column, `query` builds the query from the arguments, `rows` the rows of a page.
 
-    `place` is the type of its cursors, `page` the rows of a page that names no limit; None: the table is sent whole.
+    `place` is the type of the cursors. `page` is the limit of a request without a limit. None: the table is sent whole.
     """
 
     columns: dict[str, str]

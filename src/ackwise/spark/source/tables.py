@@ -84,12 +84,12 @@ class MessagesReader(DataSourceReader):
                 limit=stretch.hi - 1 - last,
             )
             rows: list[q.BrowsedMessage] = transport.ask(query)
-            mine = [row for row in rows if row.message.lane == stretch.lane and row.message.seq < stretch.hi]
-            states += [row.state for row in mine]
+            inside = [row for row in rows if row.message.lane == stretch.lane and row.message.seq < stretch.hi]
+            states += [row.state for row in inside]
             # Pages end at a number of bytes as well.
-            if len(mine) < len(rows) or not mine:
+            if len(inside) < len(rows) or not inside:
                 break
-            last = mine[-1].message.seq
+            last = inside[-1].message.seq
         return states
 
 
@@ -129,11 +129,11 @@ class RowsReader(DataSourceReader):
 
 
 def _dead_letters(transport: Transport, options: SourceOptions, names: Sequence[str]) -> Iterator[list[Row]]:
-    """Newest first, page by page: a message that dies or is redriven meanwhile moves no other."""
+    """Dead letters, newest first, in pages: a message that dies or is redriven meanwhile shifts no other message."""
     query = q.ListDead(queue=options.queue, group=options.group, limit=PAGE)
     while True:
         page: q.DeadPage = transport.ask(query)
-        yield [_dead_letter(one) for one in page.letters]
+        yield [_dead_letter(letter) for letter in page.letters]
         if page.next is None:
             return
         query = msgspec.structs.replace(query, after=page.next)

@@ -23,7 +23,7 @@ PREFER_OTHERS = 1_000_000
 """For so long an item that failed is left to other members of its group."""
 PAGE = 20
 LOOK_SECONDS = 0.1
-"""As long one fetch looks for something to hand out."""
+"""Seconds that one fetch looks for matches to hand out."""
 
 
 class Handing:
@@ -105,7 +105,7 @@ class Handing:
                 return None
             self._look_at_clock()
             if self.cut:
-                return None  # what was looked through is known: the next fetch goes on from there
+                return None  # the next fetch continues behind the rows that this fetch checked
 
     def _fits(self, row: WatchRow, pool: Standing, entity: int, stands: Delivery | None) -> Row | None:
         if stands is not None and stands.watch == row.no and stands.fails and self._left_to_others(row, stands):

@@ -48,7 +48,7 @@ class Compiled(msgspec.Struct):
     never: bool = False
 
     def rows(self, reader: Reader) -> Iterator[Row]:
-        """What the statement finds. Rows that share an entity share what was read of it."""
+        """Matches of the statement. Rows that share an entity share the values read for the entity."""
         if self.never:
             return
         if len(self.columns) == len(self.whole) == 1:
@@ -75,7 +75,7 @@ class Compiled(msgspec.Struct):
             yield Row(dict(zip(names, map(entity, parts), strict=True)), key)
 
     def _single(self, reader: Reader) -> Iterator[Row]:
-        """The same for a pattern of one element: each of its rows is an entity."""
+        """Matches of a pattern of one element: each row is an entity."""
         name = self.whole[0][0]
         for number, row in enumerate(reader.session.look(self.text, self.params, _same, reader.meter)):
             if not number % CHECK_EVERY:

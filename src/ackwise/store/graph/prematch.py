@@ -1,7 +1,7 @@
 """The matching part of a statement that changes the graph.
 
-A turn first matches itself, within milliseconds. A pattern that takes longer is matched by a reader beside the writer,
-and the turn only checks what the reader found: decision 8 in docs/decisions.
+A turn first matches the pattern itself, within milliseconds. A reader beside the writer matches patterns that take
+longer, and the turn only checks the reader's matches: decision 8 in docs/decisions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ackwise.store.session import Session
 
 TURN_SECONDS = 0.01
 TURN_ROWS = 1000
-"""What a turn matches itself. The first of both that is used up sends the statement to a reader."""
+"""Seconds and rows that a turn uses to match. When one of them is used up, the statement goes to a reader."""
 
 Names = dict[str, Entity]
 
@@ -51,7 +51,7 @@ def may_wait(command: RunGraph) -> bool:
 
 
 def find(session: Session, now: int, query: FindGraph, meter: Meter) -> tuple[Found, ...]:
-    """What a reader finds for the patterns of a statement."""
+    """A reader's matches for the patterns of a statement."""
     reader = Reader(session, now, meter)
     return tuple(_find(reader, match) for match in patterns(query.statement))
 
@@ -89,7 +89,7 @@ def matched(graph: Graph, match: s.Match) -> tuple[str, list[Names]]:
 
 
 def _checked(graph: Graph, ready: Found) -> Iterator[Names]:
-    """The entities of what was found, as they are now. `Outrun`: one of them changed, or a match holds no longer."""
+    """The matched entities as they are now. Raises `Outrun` if an entity changed or a match no longer holds."""
     if graph.state.ontology != ready.ontology:
         raise Outrun
     moved = graph.state.tick != ready.tick

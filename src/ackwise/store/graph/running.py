@@ -53,7 +53,7 @@ EVENTS_KEPT_FOR = 7 * 24 * 3600 * MICROS
 """Of a watch that was cancelled; its node stays."""
 _AT_ONCE = 200
 FIRST_SECONDS = 0.05
-"""As long may one SQL statement take in a turn, while a pattern may still be left to a reader."""
+"""Seconds that one SQL statement may take in a turn while the turn may still leave the pattern to a reader."""
 TURN_SECONDS = 0.02
 """When statements of the graph have run this long in one turn, the next ones are sent again, to a later turn."""
 LAST_TICK = 1 << 62
@@ -271,7 +271,7 @@ def _match(graph: Graph, statement: s.Match) -> Done:
 
 
 def _refuse_many(graph: Graph, statement: s.Match, rows: list[dict[str, Entity]]) -> None:
-    """Refuse too many changes before the first of them is made."""
+    """Refuse too many changes before the turn makes the first change."""
     if graph.meter is None or len(rows) <= graph.meter.changes:
         return
     for mutation in statement.mutations:

@@ -54,11 +54,11 @@ class Tracker:
         self._beside: dict[Name, dict[Key, Row]] = {}
         """What an exists() decides over, whether it matched or not."""
         self.lost: dict[Name, Standing] = {}
-        """Watches for which a change means too much; they do not know what became of their matches."""
+        """Watches for which a change exceeded the budget. Their matches are out of date."""
 
     def _asking(self, watch: Standing) -> AbstractContextManager[None]:
-        """Look for matches of a watch. A statement that exceeds its budget here is refused. What time does, or the end
-        of a connection, cannot be refused: then the watch is lost."""
+        """Look for matches of a watch. A statement that exceeds its budget here fails. An expiry or the end of a
+        connection cannot fail: then the watch is lost."""
         return self._losing(watch) if self._graph.unasked and not watch.simple else _PLAIN
 
     @contextmanager

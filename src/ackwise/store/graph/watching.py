@@ -235,8 +235,7 @@ def overflow(graph: Graph, row: WatchRow) -> None:
 
 
 def lose(graph: Graph, watch: Standing) -> None:
-    """A change that cannot be refused meant too much for a watch. A pool is looked through again, any other watch is
-    cancelled."""
+    """A change that cannot fail exceeded the budget of a watch. Scan a pool again, cancel any other watch."""
     if watch.pool:
         graph.session.run("mew_pool_scanned", {"id": watch.no, "scanned": 0})
         return

@@ -39,7 +39,7 @@ class Graph(Reader):
         self.tick = self.state.tick + 1
         """What this command commits, it commits as this tick."""
         self.found: tuple[Found, ...] = ()
-        """What a reader found for the statement beforehand."""
+        """The reader's matches for the statement."""
         self.may_wait = False
         """Whether a pattern that takes long may be left to a reader."""
         self.changed = False
@@ -50,7 +50,7 @@ class Graph(Reader):
             # Nothing stands between what the system does and its commit.
             self.trackers.append(Tracker(self, self.watches.immediate))
         self._live: dict[int, Entity] = {}
-        """Entities as they are now. The database always knows the same."""
+        """Entities as they are now. The database always has the same values."""
         self._touched: set[int] = set()
         """Entities that this step changed."""
         self._mint = turn.dice.getrandbits(60) + FIRST_MINTED

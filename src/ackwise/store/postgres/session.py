@@ -27,7 +27,7 @@ _NONE: Params = {}
 MOST_NAMES = 50_000
 T = TypeVar("T")
 FEW = 32
-"""Up to so many rows come at once, by a prepared statement. More are streamed, so that they can be counted."""
+"""Up to this many rows come at once, by a prepared statement. More rows are streamed, so that the meter counts them."""
 CHUNK = 50
 NEAR = 0.9
 """A timeout is set anew when the time left has shrunk below this part of it."""
@@ -55,7 +55,7 @@ class PostgresSession:
         self._timeout = 0.0
         """Seconds after which PostgreSQL stops a statement of this transaction; 0: never."""
         self._timeouts: list[float] = []
-        """What it was at each savepoint."""
+        """The timeout at each savepoint."""
 
     def begin(self, how: bytes = b"BEGIN") -> None:
         self._memory.forget()
@@ -142,7 +142,7 @@ class PostgresSession:
         if meter is None:
             return list(map(shape, self._cursor.execute(query, params).fetchall()))
         try:
-            # Nothing else may run on a connection that streams, so that all rows are here before one is judged.
+            # A connection that streams runs nothing else, so all rows must arrive before the first is evaluated.
             with meter.interruptible(self.connection.cancel_safe):
                 self._stop_after(meter.left)
                 few = self._cursor.execute(b"SELECT * FROM (%b) AS few LIMIT %d" % (query, FEW + 1), params).fetchall()
@@ -157,7 +157,7 @@ class PostgresSession:
             meter.expire()
 
     def release_pages(self) -> int:
-        """Autovacuum does it."""
+        """Nothing to do: autovacuum frees pages."""
         return 0
 
     def _stop_after(self, seconds: float) -> None:
@@ -187,7 +187,7 @@ class PostgresSession:
         self.connection.execute(b"RELEASE ackwise; SET LOCAL statement_timeout = %d" % _millis(self._timeout))
 
     def undo(self) -> None:
-        """A timeout that was set after the savepoint goes with it."""
+        """Undo also restores the timeout of the savepoint."""
         self._timeout = self._timeouts.pop()
         self._cursor.execute(b"ROLLBACK TO ackwise")
         self._cursor.execute(b"RELEASE ackwise")

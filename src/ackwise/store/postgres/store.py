@@ -234,7 +234,7 @@ class PostgresStore(ReadVerbs):
         return changed
 
     def notes(self) -> list[str]:
-        """Autovacuum looks after free space."""
+        """No hints: autovacuum frees space."""
         return []
 
     def maintain(self) -> None:

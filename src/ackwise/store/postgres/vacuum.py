@@ -1,4 +1,4 @@
-"""`ackwise vacuum` on PostgreSQL: VACUUM of our tables, now instead of when autovacuum comes."""
+"""`ackwise vacuum` on PostgreSQL: runs VACUUM on the tables of Ackwise without waiting for autovacuum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'ackwise' ORDER BY
 
 
 def vacuum(url: StoreURL, progress: Callable[[], None] = lambda: None) -> Compacted:
-    """Servers may go on: VACUUM locks no rows. Freed space stays with the tables unless it is at their end."""
+    """Servers may keep running: VACUUM locks no rows. Freed space stays with the tables unless it is at their end."""
     server = Server(url)
     with server.our_errors(), server.connect() as connection:
         connection.autocommit = True

@@ -65,7 +65,7 @@ def open_writer(url: StoreURL, vfs: str | None = None) -> apsw.Connection:
         connection.set_busy_handler(_patience(url.busy_timeout))
         refuse_foreign(connection, path)
         if connection.pragma("page_count") == 0:
-            # Only an empty file can be told so; `ackwise vacuum` converts a file that has tables.
+            # Only an empty file accepts this setting. `ackwise vacuum` converts a file that has tables.
             list(connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}"))
         _pragma(connection, "journal_mode", "wal")
         _pragma(connection, "synchronous", "2" if url.durability == "full" else "1")
@@ -80,8 +80,8 @@ def open_writer(url: StoreURL, vfs: str | None = None) -> apsw.Connection:
 
 
 def _create_private(path: str) -> None:
-    """Create a new store's file for its owner alone; SQLite gives the WAL the file's mode. A file that exists keeps
-    its mode, and what cannot be created here is for SQLite to report."""
+    """Create a new store's file for its owner alone. SQLite gives the WAL the file's mode. An existing file keeps its
+    mode. SQLite itself reports a file that cannot be created."""
     with suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 

@@ -20,7 +20,7 @@ STATEMENTS = statements.with_lists(
 _NONE: Params = {}
 T = TypeVar("T")
 STEPS = 10_000
-"""SQLite asks the meter every so many of its own instructions, which is several times a millisecond."""
+"""SQLite asks the meter after this many of its own instructions, several times a millisecond."""
 
 
 class SQLiteSession:

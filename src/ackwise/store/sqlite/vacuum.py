@@ -16,14 +16,14 @@ from ackwise.store.url import StoreURL
 KEPT = 1024
 """Free pages that stay in the file: the next messages need them."""
 KEPT_SHARE = 10
-"""The same as a share of the file: one in so many pages."""
+"""Share of the file that stays free: one page in this many."""
 SLICE = 200
 """Pages that one turn gives back."""
 _OPERATIONS = 1_000_000
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """Bytes of a store before and after; `converted` when it could not give pages back before."""
+    """Bytes of a store before and after a vacuum. `converted`: the file could not give pages back before."""
 
     before: int
     after: int
@@ -37,27 +37,27 @@ def free_pages(connection: apsw.Connection) -> int:
 
 
 def release(connection: apsw.Connection, most: int = SLICE) -> int:
-    """Give some free pages back, inside the transaction of a turn; how many."""
+    """Give some free pages back inside the transaction of a turn and return their number."""
     if (free := free_pages(connection)) <= 0 or connection.pragma("auto_vacuum") != INCREMENTAL:
         return 0
     return len(connection.execute(f"PRAGMA incremental_vacuum({min(most, free)})").fetchall())
 
 
 def notes(connection: apsw.Connection, path: str) -> list[str]:
-    """What `ackwise check` says about the form of a file."""
+    """Maintenance hints of `ackwise check` for a file."""
     command = f"run: ackwise vacuum --url sqlite:///{path}"
-    found = []
+    hints = []
     if connection.pragma("auto_vacuum") != INCREMENTAL:
-        found.append(f"the file cannot give free pages back: an older Ackwise made it; stop its server and {command}")
+        hints.append(f"the file cannot give free pages back: an older Ackwise made it; stop its server and {command}")
     free, pages = connection.pragma("freelist_count"), connection.pragma("page_count")
     if free > KEPT and 4 * free > pages:
         size = free * connection.pragma("page_size") >> 20
-        found.append(f"{free} of {pages} pages of the file are free ({size} MiB); to compact it now {command}")
-    return found
+        hints.append(f"{free} of {pages} pages of the file are free ({size} MiB); to compact it now {command}")
+    return hints
 
 
 def vacuum(url: StoreURL, progress: Callable[[], None] = lambda: None) -> Compacted:
-    """Rewrite the file without its free pages, so that it can give pages back from now on. Nobody else may use it."""
+    """Rewrite the file without its free pages, so that it can give pages back from now on. Needs exclusive access."""
     path = url.target
     before = _size(path)
     with our_errors(path):
@@ -66,7 +66,7 @@ def vacuum(url: StoreURL, progress: Callable[[], None] = lambda: None) -> Compac
             refuse_foreign(connection, path)
             converted = connection.pragma("auto_vacuum") != INCREMENTAL
             connection.set_progress_handler(_told(progress), _OPERATIONS)
-            # Leaving the write-ahead log needs the file alone, which VACUUM itself would not insist on.
+            # Leaving WAL mode requires exclusive access to the file. VACUUM itself does not require it.
             _alone(connection, path)
             list(connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}"))
             list(connection.execute("VACUUM"))
@@ -94,7 +94,7 @@ def _alone(connection: apsw.Connection, path: str) -> None:
 
 
 def _size(path: str) -> int:
-    """The file with its log."""
+    """Bytes of the file and its write-ahead log."""
     total = 0
     for name in (path, f"{path}-wal"):
         with suppress(FileNotFoundError):

@@ -69,7 +69,7 @@ def group_from(row: Row) -> GroupRow:
 
 
 PAGE = 500
-"""Queues that are read at once where all of them are looked at."""
+"""Queues that a loop over all queues reads at once."""
 
 
 def queue_page(session: Session, ns: str | None, task: str | None, after: str, limit: int) -> list[Row]:
@@ -91,7 +91,7 @@ def queues(
     limit: int | None = None,
     page: int = PAGE,
 ) -> Iterator[QueueRow]:
-    """Living queues by name; without a `limit` all of them, read page by page."""
+    """Living queues by name. Without a `limit` all living queues, read page by page."""
     left = limit
     while left is None or left > 0:
         size = page if left is None else min(page, left)

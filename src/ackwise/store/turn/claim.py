@@ -24,7 +24,7 @@ from ackwise.store.turn.weight import Scale
 SPAN_PAGE = 500
 MOST_OWN_EXPIRED = 200
 MOST_PREFETCHED = 64 << 20
-"""Bytes that one turn reads for claims with auto-ack. Above it, each of them takes one message."""
+"""Bytes that one turn reads for claims with auto-ack. Above this bound, each such claim takes one message."""
 
 
 def check(command: Claim) -> None:
@@ -107,7 +107,7 @@ def _scale(turn: Turn, command: Claim) -> Scale:
         return turn.scales[command.together]
     most = limits.DEFAULT_CLAIM_BYTES if command.most_bytes is None else command.most_bytes
     if command.auto_ack:
-        # What is acked at once is read inside the turn: all such claims of a turn share its memory.
+        # The turn itself reads messages of claims with auto-ack: all such claims of a turn share its memory.
         most = max(1, min(most, MOST_PREFETCHED - turn.prefetched))
     scale = Scale(turn.session, most)
     if command.together:

@@ -58,7 +58,7 @@ class Turn(Looking):
         self.dice = dice
         self.instance = instance
         self.rounds = {} if rounds is None else rounds
-        """How far duties that look at queues page by page have come; it outlives the turn."""
+        """Progress of duties that read queues page by page. The progress outlives the turn."""
         self.timer = time.perf_counter
         self.tally: Tally = {}
         self.ledger_written = False

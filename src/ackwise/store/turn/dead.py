@@ -41,7 +41,7 @@ def add_history(
 
 
 def last_error(history: str) -> str | None:
-    """The text of the newest failure in a delivery's story."""
+    """The text of the newest failure in a delivery's history."""
     lines = msgspec.json.decode(history) if history else []
     return next((line["error"] for line in reversed(lines) if line.get("error")), None)
 
@@ -95,7 +95,7 @@ def bury(turn: Turn, queue: QueueRow, group: GroupRow, cursor: Cursor, burials: 
 
 
 def note_dropped(turn: Turn, grp: int, ranges: list[tuple[int, int, int]]) -> None:
-    """Record (lane, lo, hi) ranges that died where no dead letters are kept, so that a look shows them as dropped."""
+    """Record (lane, lo, hi) ranges that died in a queue without dead letters, so that reads show them as dropped."""
     if ranges:
         turn.session.many("dropped_insert", [{"lane": lane, "grp": grp, "lo": lo, "hi": hi} for lane, lo, hi in ranges])
 
@@ -188,7 +188,7 @@ def _copy(turn: Turn, command: Replay, row: Row) -> Receipt:
     place = Push(queue=command.queue or row[12], messages=[copy], create=QueuePolicy() if command.queue else None)
     (receipts,) = push.push_now(turn, [check_push(place)], "ok")
     if receipts[0].status != "duplicate":
-        # A duplicate pushed nothing: the record is the only copy that is known to be of this message.
+        # A duplicate pushed nothing: the record is the only certain copy of this message.
         turn.session.run("dead_delete", {"id": number})
     return receipts[0]
 

@@ -8,7 +8,7 @@ from ackwise.store.turn.context import Turn
 SLICE = 500
 """Rows that one statement removes."""
 SECONDS = 0.01
-"""How long a turn removes rows; then others have the writer."""
+"""Seconds that a turn removes rows before other commands get the writer."""
 _QUEUES = 10
 
 
@@ -28,7 +28,7 @@ class _Budget:
 
 
 def purge(turn: Turn, limit: int) -> int:
-    """How many rows of deleted queues were removed; `turn.rounds` says whether some are left.
+    """Remove rows of deleted queues and return their number. `turn.rounds` says whether rows are left.
 
     Lanes and partitions go first, each under its lock: afterwards no turn of another broker can add to the queue.
     A partition that another turn still holds ends the chunk.
@@ -48,7 +48,7 @@ def purge(turn: Turn, limit: int) -> int:
 
 
 def _rows(turn: Turn, verb: str, where: dict[str, int], budget: _Budget) -> bool:
-    """Remove rows slice by slice; False when the budget ended first."""
+    """Remove rows slice by slice. False: the budget ended first."""
     while size := budget.slice:
         gone = turn.session.run(verb, {**where, "limit": size})
         budget.gone += gone

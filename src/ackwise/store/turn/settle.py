@@ -390,7 +390,7 @@ def _resolve_transaction(turn: Turn, selector: ByTransaction, *, acks: bool) -> 
 
 
 def _names_wrong_lease(turn: Turn, selector: ByTransaction) -> bool:
-    """Whether a message is there, but the lease that should tell its group is not."""
+    """Whether a message exists, but the lease that names its group does not."""
     if selector.lease_id is None or selector.group is not None or find_lease(turn, selector.lease_id) is not None:
         return False
     part = turn.session.row("part_by_uuid", {"uuid": selector.partition_id})

@@ -263,7 +263,7 @@ def forget(turn: Turn, limit: int) -> int:
 
 
 def shrink(turn: Turn, _: int) -> int:
-    """Free pages of the database go back to the file system, a slice at a time."""
+    """Give free pages of the database back to the file system, a slice at a time."""
     released = turn.session.release_pages()
     if released:
         turn.rounds["shrink"] = 1
@@ -275,13 +275,13 @@ def shrink(turn: Turn, _: int) -> int:
 def _round(
     turn: Turn, duty: str, looks: str, ages: Callable[[QueueRow], list[float]], statement: str = "queues_after"
 ) -> Iterator[QueueRow]:
-    """Of a page of queues those that may have something old; `ages` are the seconds that make it so in a queue.
+    """The queues of a page that may hold old rows. `ages` gives the seconds after which rows of a queue are old.
 
-    One statement looks for all of the page. The next call continues behind the last queue that the duty finished.
+    One statement checks all queues of the page. The next call continues behind the last queue that the duty finished.
     """
     rows = turn.session.rows(statement, {"after": turn.rounds.get(duty, 0), "limit": QUEUE_PAGE})
     queues = list(map(catalog.queue_from, rows))
-    youngest = {queue.id: min(some) for queue in queues if (some := ages(queue))}
+    youngest = {queue.id: min(seconds) for queue in queues if (seconds := ages(queue))}
     old: set[int] = set()
     if youngest:
         cutoff = turn.now - round(min(youngest.values()) * MICROS)

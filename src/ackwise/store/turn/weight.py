@@ -16,14 +16,14 @@ PAGE = 500
 class Scale:
     """The bytes that a claim may still take.
 
-    A lane knows the size of its largest message. While that many times the number of messages fits, the scale asks
-    the database nothing. When it no longer fits, the scale looks up the lengths of what it only estimated before.
+    A lane knows the size of its largest message. While the number of messages times this size fits, the scale
+    does not ask the database. When the estimate no longer fits, the scale looks up the real lengths.
     """
 
     def __init__(self, session: Session, most: int) -> None:
         self._session, self._most = session, most
         self.taken = 0
-        """Bytes of everything that was taken: at most so many."""
+        """Upper bound of the bytes of all messages that were taken."""
         self._empty = True
         self._estimated: list[tuple[Cursor, list[Take], int]] = []
 
@@ -76,7 +76,7 @@ class Scale:
         return take
 
     def _pieces(self, cursor: Cursor, take: Take) -> Iterator[tuple[int, int, int]]:
-        """[lo, hi) and the bytes of what each segment holds of `take`; of a part of a segment, at most so many."""
+        """[lo, hi) and bytes of `take` in each segment. For a part of a segment the bytes are an upper bound."""
         lo = take.lo
         while lo < take.hi:
             page = reading.sizes(self._session, cursor.lane, lo, take.hi, PAGE)

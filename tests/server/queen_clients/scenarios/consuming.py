@@ -163,8 +163,8 @@ async def a_failed_batch_comes_again(stage: Stage) -> None:
 
 
 async def consume_with_one_failure(stage: Stage, builder: Any) -> None:
-    """Client 0.15 goes on with its batch after a nack. Client 2.6 leaves the batch and pops again: upstream mode gives
-    it the rest, in seed mode the lease stays."""
+    """Client 0.15 continues with its batch after a nack. Client 2.6 leaves the batch and pops again. Upstream mode then
+    returns the rest of the batch. In seed mode the lease stays."""
     await stage.push(*range(5))
     done: list[Any] = []
     failed: list[Any] = []

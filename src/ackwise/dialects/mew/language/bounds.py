@@ -12,9 +12,9 @@ MOST_BYTES = 256 << 10
 MOST_TOKENS = 10_000
 MOST_NESTING = 100
 MOST_VALUES = 100_000
-"""Of all parameters of a call, those inside lists included."""
+"""The most values in all parameters of a call, including values inside lists."""
 
-# Every branch consumes what it looked at, an unfinished comment or string too: the time is linear in the text.
+# Every branch consumes what it matched, also an unfinished comment or string: the time is linear in the text.
 _TOKEN = re.compile(
     r"""\s+ | --[^\n]* | /\*.*?(?:\*/|\Z)
     | (?P<open>[(\[{]) | (?P<close>[)\]}]) | (?P<prefix>not\b|-)
@@ -29,8 +29,8 @@ def exceeded(text: str) -> StatementLimit | None:
         return statement_limit("text", MOST_BYTES)
     tokens = depth = run = 0
     outer: list[int] = []
-    for found in _TOKEN.finditer(text):
-        kind = found.lastgroup
+    for token in _TOKEN.finditer(text):
+        kind = token.lastgroup
         if kind is None:
             continue
         tokens += 1
@@ -59,17 +59,17 @@ def portions(text: str) -> list[str]:
         return [text]
     portions: list[str] = []
     begin = cut = tokens = since = depth = 0
-    for found in _TOKEN.finditer(text):
-        kind = found.lastgroup
+    for token in _TOKEN.finditer(text):
+        kind = token.lastgroup
         if kind is None:
             continue
         depth += (kind == "open") - (kind == "close")
         tokens, since = tokens + 1, since + 1
-        if (tokens > MOST_TOKENS or found.end() - begin > MOST_BYTES // 4) and cut > begin:
+        if (tokens > MOST_TOKENS or token.end() - begin > MOST_BYTES // 4) and cut > begin:
             portions.append(text[begin:cut])
             begin, tokens = cut, since
-        if found[0] == ";" and depth <= 0:
-            cut, since, depth = found.end(), 0, 0
+        if token[0] == ";" and depth <= 0:
+            cut, since, depth = token.end(), 0, 0
     return [*portions, text[begin:]]
 
 

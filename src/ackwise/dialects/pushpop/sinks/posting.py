@@ -127,8 +127,8 @@ class Sink:
         except BaseException:
             self._keep(self._give_back(first[1]))
             raise
-        found = [(lock_id, one) for (lock_id, _), one in zip(rest, handed, strict=True)]
-        return [first, *(one for one in found if one[1].claimed.grants)]
+        claims = [(lock_id, answer) for (lock_id, _), answer in zip(rest, handed, strict=True)]
+        return [first, *(claim for claim in claims if claim[1].claimed.grants)]
 
     async def _give_back(self, *taken: Handed) -> None:
         with contextlib.suppress(AckwiseError):
