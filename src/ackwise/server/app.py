@@ -189,6 +189,7 @@ class Application:
                     exchange.abandon()
                     return
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
         except Exception:
             # The head is sent: a body without its last chunk tells the client that the answer is incomplete.
             log.exception("%s %s failed half-way", scope["method"], scope["path"])
@@ -197,9 +198,9 @@ class Application:
                 return
             raise
         finally:
-            if call is not None and call.handover is not None:
-                call.handover.delivered()
-        await send({"type": "http.response.body", "body": b""})
+            handover = None if call is None else call.handover
+            if handover is not None:
+                handover.delivered() if exchange is None else exchange.hand_over(handover)
 
 
 def _face(scope: Scope) -> str:
