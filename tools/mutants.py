@@ -288,6 +288,48 @@ MUTANTS = (
         "return delivery_id",
         ("tests/spark/pipelines/test_transform.py",),
     ),
+    Mutant(
+        "pages of other sites get in",
+        "server/gates.py",
+        "if site is not None and site not in _SAME_SITE:",
+        "if False:",
+        ("tests/server/test_gates.py",),
+    ),
+    Mutant(
+        "foreign origins get in",
+        "server/gates.py",
+        "if origin is not None and not _same_origin(origin, host):",
+        "if False:",
+        ("tests/server/test_gates.py",),
+    ),
+    Mutant(
+        "any page is a page to link to",
+        "server/routing.py",
+        "return isinstance(found, tuple) and found[0] in self._pages",
+        "return isinstance(found, tuple)",
+        ("tests/server/test_gates.py",),
+    ),
+    Mutant(
+        "one peer takes every connection",
+        "server/protocol.py",
+        "return self._open[address] <= self.most",
+        "return True",
+        ("tests/server/test_limits.py",),
+    ),
+    Mutant(
+        "dropped messages look acked",
+        "store/turn/dead.py",
+        '    if ranges:\n        turn.session.many("dropped_insert"',
+        '    if False:\n        turn.session.many("dropped_insert"',
+        ("tests/server/queen/test_exact_answers.py",),
+    ),
+    Mutant(
+        "a duplicate replay removes the record",
+        "store/turn/dead.py",
+        'if receipts[0].status != "duplicate":',
+        "if True:",
+        ("tests/server/queen/test_exact_answers.py",),
+    ),
 )
 
 
