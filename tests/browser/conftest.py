@@ -25,8 +25,9 @@ FLAGS = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chrome() -> Iterator[Browser]:
+    """Not for the session: while Playwright runs, this thread has an event loop that stands in the way of others."""
     path = chromium.find()
     if path is None:
         if chromium.required():
