@@ -189,6 +189,20 @@ def test_full_answer_memory_refuses_and_claims_nothing(tight: Running) -> None:
         assert len(http.get("/api/v1/pop/queue/big?consumerGroup=g&batch=9").json()["messages"]) == 2
 
 
+def test_auto_ack_does_not_wait_for_memory(any_store: str) -> None:
+    """What is acked cannot be released: refusing the answer would lose the messages."""
+    fill(any_store, 6, 7 * MIB)
+    with Running(any_store, answer_memory=20 * MIB) as server:
+        line = slow_reader(server)
+        until(lambda: server.server.memory.used > 14 * MIB)
+        wire = httpx2.HTTPTransport(local_address="127.0.0.2")
+        with httpx2.Client(base_url=server.url, timeout=30, transport=wire) as http:
+            answer = http.get("/api/v1/pop/queue/big?autoAck=true&batch=9&consumerGroup=g")
+            assert (answer.status_code, len(answer.json()["messages"])) == (200, 2)
+        line.close()
+        until(lambda: not server.server.memory.used)
+
+
 def test_full_answer_memory_refuses_lists(tight: Running) -> None:
     line = slow_reader(tight)
     until(lambda: tight.server.memory.full)

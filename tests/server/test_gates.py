@@ -196,6 +196,35 @@ def test_websocket_of_a_foreign_origin_is_refused(server: Running) -> None:
     assert ask(server, "GET", "/mew/events?session=s", *upgrade).status == 101
 
 
+def test_origin_null_gets_no_useless_advice(server: Running) -> None:
+    assert "--cors" not in push(server, "origin: null").json["error"]
+    assert "--allowed-host" not in push(server, host="a@localhost").json["error"]
+
+
+def test_very_long_host_is_refused(server: Running) -> None:
+    assert push(server, host="x." * 10_000 + "localhost").json["code"] == "forbidden_host"
+
+
+def test_cors_origin_with_its_default_port_is_known(store_url: str) -> None:
+    with Running(store_url, cors=("https://app.example.org:443",)) as server:
+        assert push(server, "origin: https://app.example.org", "sec-fetch-site: cross-site").status == 201
+
+
+def test_websocket_message_that_inflates_is_refused(server: Running) -> None:
+    """The server offers no compression, and closes a socket that sends more than a little."""
+    with Wire(server.address) as wire:
+        lines = ["GET /mew/events?session=s HTTP/1.1", "host: localhost", "connection: Upgrade", "upgrade: websocket"]
+        lines += ["sec-websocket-version: 13", "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="]
+        lines += ["sec-websocket-extensions: permessage-deflate", "", ""]
+        wire.send("\r\n".join(lines).encode())
+        answer = wire.reply()
+        assert answer is not None
+        assert answer.status == 101
+        assert "sec-websocket-extensions" not in answer.headers
+        wire.send(b"\x82\xfe" + (60_000).to_bytes(2, "big") + b"\0" * 4 + b"x" * 60_000)
+        assert wire.socket.recv(2)[0] == 0x88  # a close frame
+
+
 # settings
 
 

@@ -20,8 +20,11 @@ from ackwise.store.segment import Segment
 SHORT_BYTES = 1 << 20
 """Claims of at most this many bytes are short: an event loop reads them from a local store and writes them itself."""
 
-Gate = Callable[[int], Awaitable[None] | None]
-"""Called with the bytes of a claim before its messages are read. The gate may wait, or refuse the claim by raising."""
+Gate = Callable[[int, bool], Awaitable[None] | None]
+"""Called with the bytes of a claim before its messages are read, and whether the claim can still be released.
+
+The gate may wait, or refuse the claim by raising, only if it can be released: an auto-ack is final.
+"""
 
 
 class Run(NamedTuple):

@@ -241,7 +241,7 @@ class AsyncBroker:
             await self._give_back([claimed])
             return nothing(claim, EmptyReason.DRAINING)
         try:
-            if gate is not None and (room := gate(claimed.size)) is not None:
+            if gate is not None and (room := gate(claimed.size, bool(claimed.lease_no))) is not None:
                 await room
             if self.store.local and is_short(claimed):
                 return hand_over(self.store, claimed)

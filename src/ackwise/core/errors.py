@@ -123,7 +123,7 @@ class Overloaded(AckwiseError):
 
 
 class AnswersFull(Overloaded):
-    """Answers that wait for slow readers fill the server's memory; nothing was claimed, try again in a second."""
+    """Answers that wait for slow readers fill the server's memory; nothing was delivered, try again in a second."""
 
     code = "answers_full"
 

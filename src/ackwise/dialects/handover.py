@@ -129,11 +129,11 @@ class Handover:
         """Where a claim stops: a caller may lower the server's bound."""
         return self._memory.each if asked is None else min(asked, self._memory.each)
 
-    def gate(self, size: int) -> Awaitable[None] | None:
-        """Take memory for a claim's messages before they are read."""
+    def gate(self, size: int, releasable: bool = True) -> Awaitable[None] | None:
+        """Take memory for messages before they are read. Messages that are acked already do not wait for memory."""
         if size <= LARGE:
             return None
-        if self._size:
+        if self._size or not releasable:
             # An answer that holds memory and waits for more could wait for itself.
             self._memory.add(size, self._peer)
         elif (room := self._memory.reserve(size, self._peer)) is not None:

@@ -27,6 +27,8 @@ _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5})
 _ORIGIN = re.compile(r"(?P<scheme>https?)://(?P<host>[^/?#@\s]+)", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _ANY = "*"
+_LONGEST = 300
+"""Bytes of a Host or Origin; a longer value is refused and not remembered."""
 
 
 def check_origins(origins: Iterable[str], *, insecure: bool) -> tuple[str, ...]:
@@ -38,8 +40,16 @@ def check_origins(origins: Iterable[str], *, insecure: bool) -> tuple[str, ...]:
                 raise BadInput("--cors '*' lets every web page use the API; add --insecure if you want that")
         elif not (match := _ORIGIN.fullmatch(origin)) or not _HOST.fullmatch(match["host"]):
             raise BadInput(f"--cors {origin!r} is not an origin; write it like https://app.example.org")
-        checked.append(origin.lower())
+        checked.append(_spelled(origin.lower()))
     return tuple(checked)
+
+
+def _spelled(origin: str) -> str:
+    """An origin as browsers spell it: without the port that its scheme implies."""
+    for scheme, port in _DEFAULT_PORTS.items():
+        if origin.startswith(f"{scheme}://"):
+            return origin.removesuffix(f":{port}")
+    return origin
 
 
 def check_host_names(names: Iterable[str], *, insecure: bool) -> tuple[str, ...]:
@@ -90,24 +100,14 @@ class Gate:
         if not host:
             return BadHead("the request has no Host header")
         if host not in self._accepted and not self._accepts_host(host):
-            return self._told(
-                ForbiddenHost(
-                    f"host {_shown(host)} is not allowed; start the server with --allowed-host {_name(host)}",
-                    host=_shown(host),
-                ),
-                host,
-            )
+            return self._told(ForbiddenHost(f"host {_shown(host)} is not allowed{_host_advice(host)}"), host)
         if site is None and origin is None:
             return None
         if origin is not None and self.allows(origin):
             return None
         if origin is not None and not _same_origin(origin, host):
             return self._told(
-                ForbiddenOrigin(
-                    f"origin {_shown(origin)} is not allowed; start the server with --cors {_shown(origin)}",
-                    origin=_shown(origin),
-                ),
-                origin,
+                ForbiddenOrigin(f"origin {_shown(origin)} is not allowed{_origin_advice(origin)}"), origin
             )
         if site is not None and site not in _SAME_SITE:
             return ForbiddenOrigin("a web page of another origin sent this request; --cors ORIGIN lets its scripts in")
@@ -127,7 +127,7 @@ class Gate:
         return ((b"access-control-allow-origin", b"*" if self._any_origin else origin), *_CORS)
 
     def _accepts_host(self, host: bytes) -> bool:
-        match = _HOST.fullmatch(host.decode("latin-1"))
+        match = _HOST.fullmatch(host.decode("latin-1")) if len(host) <= _LONGEST else None
         if match is None:
             return False
         name = match["name"].lower().rstrip(".")
@@ -144,8 +144,8 @@ class Gate:
 
     def _told(self, problem: AckwiseError, value: bytes) -> AckwiseError:
         """Logs a refused value once."""
-        if value not in self._logged and len(self._logged) < MOST_REMEMBERED:
-            self._logged.add(value)
+        if (shown := value[:_LONGEST]) not in self._logged and len(self._logged) < MOST_REMEMBERED:
+            self._logged.add(shown)
             log.warning("refused a request: %s", problem.message)
         return problem
 
@@ -154,7 +154,7 @@ _VARY = ((b"vary", b"Origin"),)
 _CORS = (
     *_VARY,
     (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS"),
-    (b"access-control-allow-headers", b"Content-Type, Authorization, Accept"),
+    (b"access-control-allow-headers", b"Content-Type, Authorization, Accept, X-Client-Id"),
     (b"access-control-expose-headers", b"Retry-After, X-Ackwise-Now"),
     (b"access-control-max-age", b"600"),
 )
@@ -187,5 +187,15 @@ def _shown(value: bytes) -> str:
     return "".join(char if char.isprintable() else "?" for char in value.decode("latin-1")[:100])
 
 
-def _name(host: bytes) -> str:
-    return _shown(host.partition(b":")[0])
+def _host_advice(host: bytes) -> str:
+    """What the operator can do, where a flag can name this host."""
+    match = _HOST.fullmatch(host.decode("latin-1")) if len(host) <= _LONGEST else None
+    if match is None or match["name"].startswith("["):
+        return ""
+    return f"; start the server with --allowed-host {match['name']}"
+
+
+def _origin_advice(origin: bytes) -> str:
+    """What the operator can do, where a flag can name this origin."""
+    match = _ORIGIN.fullmatch(origin.decode("latin-1")) if len(origin) <= _LONGEST else None
+    return f"; start the server with --cors {_shown(origin)}" if match is not None else ""

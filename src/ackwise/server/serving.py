@@ -38,6 +38,8 @@ from ackwise.store.port import Store
 
 QueenDefaults = Literal["seed", "upstream"]
 Start = Literal["all", "new"]
+SOCKET_MESSAGE = 4 << 10
+"""Bytes that a WebSocket message of a client may have."""
 OnReady = Callable[[str, int], None]
 """Is told the host and the port; the server knows the others."""
 
@@ -245,6 +247,9 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
         http=type("Protocol", (GuardedProtocol,), {"peers": peers}),
         loop="uvloop",
         ws=type("Socket", (GuardedSocket,), {"peers": peers}),
+        # Sessions only listen: a message from a client is never read, so it need not be large or compressed.
+        ws_max_size=SOCKET_MESSAGE,
+        ws_per_message_deflate=False,
         lifespan="on",
         proxy_headers=False,
         log_config=None,
