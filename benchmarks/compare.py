@@ -1,7 +1,7 @@
 """Compare this checkout with an older one: `python -m benchmarks.compare OLDER --only embedded --pairs 5`.
 
-OLDER is another checkout with an environment of its own (`make venv` there). Both run the same tables in turn, so that a
-slow moment of the machine hits both. The table shows the median of each row's ratios, worst first.
+OLDER is another checkout with an environment of its own (`make venv` there). Both run the same tables in turn, so that
+a slow moment of the machine hits both. The table shows the median of each row's ratios, worst first.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ def test_gain_of_a_shorter_time_is_above_one() -> None:
 
 def test_medians_are_listed_worst_first() -> None:
     pairs = [{PUSH: 1.0, WAIT: 0.9}, {PUSH: 3.0, WAIT: 0.8}, {PUSH: 1.2, WAIT: 2.0}]
-    assert [(key, median) for key, median, _ in medians(pairs)] == [
-        (WAIT, pytest.approx(0.9)),
-        (PUSH, pytest.approx(1.2)),
-    ]
+    listed = medians(pairs)
+    assert [key for key, _, _ in listed] == [WAIT, PUSH]
+    assert [median for _, median, _ in listed] == pytest.approx([0.9, 1.2])

@@ -196,7 +196,7 @@ class AsyncBroker:
         with self._under_way():
             if self._draining:
                 return await self.send(settle) if settle is not None else [], []
-            asked = sharing_bytes(each(claim, count), next(self._calls))
+            asked = each(sharing_bytes([claim], next(self._calls))[0], count)
             commands: list[Command] = [*asked] if settle is None else [settle, *asked]
             settled, claims = await self._split(await self._submit(commands), settle)
             handed = await self._hand_over_all(asked, claims, gate)

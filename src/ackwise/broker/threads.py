@@ -220,7 +220,7 @@ class Broker:
         with self._under_way():
             if self._draining.is_set():
                 return self.send(settle) if settle is not None else [], []
-            asked = sharing_bytes(each(claim, count), next(self._calls))
+            asked = each(sharing_bytes([claim], next(self._calls))[0], count)
             commands: list[Command] = [*asked] if settle is None else [settle, *asked]
             settled, claims = self._split(self._submit(commands), settle)
             handed: list[Handed] = []
