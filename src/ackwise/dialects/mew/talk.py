@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from itertools import count
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ import msgspec
 from ackwise.core.commands import Command, Sweep
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
-from ackwise.core.graph.budget import DEFAULT_LIMITS, LowerLimits, StatementLimits
+from ackwise.core.graph.budget import DEFAULT_LIMITS, FETCH_BYTES, LowerLimits, StatementLimits
 from ackwise.core.graph.closing import Bindings, closed, spawned
 from ackwise.core.graph.commands import (
     Asked,
@@ -64,6 +64,8 @@ class Pause(msgspec.Struct):
 T = TypeVar("T")
 Wish = Command | Query | Now | Parse | Pause
 Talking = Generator[Wish | Line, Any, T]
+Admit = Callable[[list[list[Any]]], None]
+"""Counts rows for an answer, before their statement is told. Raises `GraphError` when the answer takes no more."""
 MOST_ERRORS = 100
 """The parser stops after this many errors in one text: each error costs one more pass over the text."""
 MOST_STEPS = 2000
@@ -99,6 +101,7 @@ class Session:
         self._awaited: set[str] = set()
         self._most_watches, self._blocked_for = most_watches, blocked_for
         self._most = self._limits = limits
+        self._admit: Admit = _admit_all
 
     @property
     def in_transaction(self) -> bool:
@@ -146,9 +149,14 @@ class Session:
         keep_going: bool = False,
         events: int = 0,
         limits: LowerLimits | None = None,
+        admit: Admit | None = None,
     ) -> Talking[bool]:
-        """Run a text; after each statement up to `events` events follow. False when something failed."""
+        """Run a text; after each statement up to `events` events follow. False when something failed.
+
+        `admit` bounds the answer of the whole text. When it refuses even no rows, the remaining statements do not run.
+        """
         self._limits = self._most.lowered(limits)
+        self._admit = admit or _admit_all
         yield from self.open()
         fine = True
         base = errors = 0
@@ -173,6 +181,11 @@ class Session:
                 )
             ahead = deque(parsed.statements)
             while ahead:
+                try:
+                    self._admit([])
+                except GraphError as problem:
+                    yield self._failed(ahead[0], problem, rest, lines_before)
+                    return False
                 worked = yield from self._next(ahead, {**self.params, **(params or {})}, rest, lines_before)
                 if events:
                     yield from self.fetch(events)
@@ -203,7 +216,12 @@ class Session:
                 ran = Ran([], refusal)
             problem = ran.refused or problem
             fresh = ran.done[len(self._transaction) :]
-            for (statement, step), done in zip(tried, fresh, strict=False):
+            for number, ((statement, step), done) in enumerate(zip(tried, fresh, strict=False)):
+                try:
+                    self._admit(done.rows)
+                except GraphError as refusal:
+                    problem, fresh = refusal, fresh[:number]
+                    break
                 yield from self._told(statement, done, above)
                 if not _looks(step.statement):
                     self._transaction.append(step)
@@ -237,6 +255,7 @@ class Session:
     def _one(self, statement: s.Statement, params: Mapping[str, Any], text: str, above: int) -> Talking[bool]:
         try:
             done = yield from self._statement(statement, params)
+            self._admit(done.rows)
         except GraphError as problem:
             yield self._failed(statement, problem, text, above)
             return False
@@ -419,14 +438,19 @@ class Session:
                     self.params["delivery_id"] = line.delivery_id
                 yield line
             whole.events += fetched.events
+            whole.bytes += fetched.bytes
             whole.until, whole.more = fetched.until, fetched.more
-            if not fetched.cut or len(whole.events) >= most:
+            if not fetched.cut or len(whole.events) >= most or whole.bytes >= FETCH_BYTES:
                 return whole
 
 
 def _looks(statement: s.Statement) -> bool:
     """Whether it only looks."""
     return isinstance(statement, s.Inspect) or (isinstance(statement, s.Match) and not statement.mutations)
+
+
+def _admit_all(rows: list[list[Any]]) -> None:
+    """The caller bounds its own memory."""
 
 
 def _mint() -> int:

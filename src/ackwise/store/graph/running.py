@@ -32,7 +32,7 @@ from ackwise.core.graph.commands import (
 from ackwise.core.graph.faults import GraphError, MatchFirst, Postponed
 from ackwise.core.graph.ontology import FIRST_USER_TYPE, Ontology
 from ackwise.core.graph.patterns import check_names, plan
-from ackwise.core.graph.projecting import count_asked, limit_of, plain, project
+from ackwise.core.graph.projecting import Count, count_asked, limit_of, plain, project
 from ackwise.core.graph.values import Entity
 from ackwise.core.limits import MICROS
 from ackwise.store.graph import events, matching, pools, prematch, settling, standing, watching
@@ -326,12 +326,16 @@ def ask_match(reader: Reader, statement: s.Match) -> Asked:
     if limit is not None and not matching.is_exact(reader, looked, statement.where):
         limit = None
     rows = (row.names for row in matching.match(reader, looked, statement.where, Wanted(limit=limit)))
-    count = _uncounted if reader.meter is None else reader.meter.made
+    count = _count(reader)
     columns, values = project(statement, looked.variables, rows, matching.scope_of(reader, {}), count)
     return Asked(columns, values)
 
 
-def _uncounted(values: list[object]) -> None:
+def _count(reader: Reader) -> Count:
+    return _uncounted if reader.meter is None else reader.meter.made
+
+
+def _uncounted(value: object) -> None:
     pass
 
 
@@ -343,14 +347,17 @@ def inspect(reader: Reader, statement: s.Inspect) -> Asked:
         shown = entity.shown()
         return Asked(list(shown), [list(shown.values())], found=True)
     columns, row = [], []
+    count = _count(reader)
     for projection in statement.returns.projections:
         if projection.of is None:
             shown = entity.shown()
             columns += list(shown)
             row += list(shown.values())
+            count(shown)
         elif isinstance(projection.of, s.Name):
             columns.append(projection.name)
             row.append(plain(entity.value(projection.of.name, projection.of.at)))
+            count(row[-1])
         else:
             raise faults.constraint("INSPECT returns attributes by their names", statement.at)
     return Asked(columns, [row], found=True)

@@ -14,6 +14,8 @@ from ackwise.dialects.mew.lines import Emit
 from ackwise.dialects.mew.talk import Now, Parse, Pause, Talking
 
 T = TypeVar("T")
+LINES_AT_ONCE = 50
+"""After this many lines, others on the event loop get their turn: some statements wait for nothing."""
 
 
 class AsyncDriver:
@@ -23,6 +25,7 @@ class AsyncDriver:
     async def drive(self, talk: Talking[T], emit: Emit) -> T:
         answer: Any = None
         problem: AckwiseError | None = None
+        lines = 0
         while True:
             try:
                 wish = talk.send(answer) if problem is None else talk.throw(problem)
@@ -43,5 +46,8 @@ class AsyncDriver:
                     await sleep(wish.seconds)
                 else:
                     emit(wish)
+                    lines += 1
+                    if not lines % LINES_AT_ONCE:
+                        await sleep(0)
             except AckwiseError as refusal:
                 problem = refusal

@@ -15,6 +15,8 @@ from ackwise.dialects.mew.lines import Emit
 from ackwise.dialects.mew.talk import Now, Parse, Pause, Talking
 
 T = TypeVar("T")
+LINES_AT_ONCE = 50
+"""After this many lines, others on the event loop get their turn: some statements wait for nothing."""
 
 
 class Driver:
@@ -24,6 +26,7 @@ class Driver:
     def drive(self, talk: Talking[T], emit: Emit) -> T:
         answer: Any = None
         problem: AckwiseError | None = None
+        lines = 0
         while True:
             try:
                 wish = talk.send(answer) if problem is None else talk.throw(problem)
@@ -44,5 +47,8 @@ class Driver:
                     sleep(wish.seconds)
                 else:
                     emit(wish)
+                    lines += 1
+                    if not lines % LINES_AT_ONCE:
+                        sleep(0)
             except AckwiseError as refusal:
                 problem = refusal
