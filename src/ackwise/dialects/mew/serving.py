@@ -29,6 +29,7 @@ from ackwise.dialects.http import Answer, Call, Receive, Route, Scope, Send, ans
 from ackwise.dialects.mew.aio.driving import AsyncDriver
 from ackwise.dialects.mew.answer import Gathered
 from ackwise.dialects.mew.lines import Emit, Event, Line, drop, error_line
+from ackwise.dialects.mew.memory import TransactionMemory
 from ackwise.dialects.mew.talk import Session
 from ackwise.dialects.pages import streamed
 
@@ -85,6 +86,7 @@ class MewFace:
         self._broker, self._driver = broker, AsyncDriver(broker)
         self._seats: dict[str, Seat] = {}
         self._most_watches, self._limits = most_watches, limits
+        self.memory = TransactionMemory()
         self._tidying: asyncio.Task[None] | None = None
 
     def routes(self) -> list[Route]:
@@ -142,6 +144,8 @@ class MewFace:
             raise BadInput(f"lost must be true or false, not {lost!r:.40}")
         seat = self._seats.pop(found, None)
         async with seat.lock if seat is not None else contextlib.nullcontext():
+            if seat is not None:
+                seat.session.drop_transaction()
             done: Done = await self._broker.send(EndGraphSession(session=found, lost=lost == "true"))
         return answer({"session": found, "ended": bool(done.found)})
 
@@ -152,7 +156,9 @@ class MewFace:
         if seat is None:
             if len(self._seats) >= MOST_SESSIONS:
                 self._make_room()
-            session = Session(found, actor=actor, most_watches=self._most_watches, limits=self._limits)
+            session = Session(
+                found, actor=actor, most_watches=self._most_watches, limits=self._limits, memory=self.memory
+            )
             seat = Seat(session)
             self._seats[seat.session.id] = seat
             if self._tidying is None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ackwise.core.commands import Command, Sweep
+from ackwise.core.errors import Overloaded
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
 from ackwise.core.graph.budget import DEFAULT_LIMITS, FETCH_BYTES, LowerLimits, StatementLimits
@@ -43,6 +44,7 @@ from ackwise.core.queries import Query
 from ackwise.dialects.mew.language import Parsed, check_params, is_quick, parse
 from ackwise.dialects.mew.language.parsing import pointed
 from ackwise.dialects.mew.lines import Event, Line, Note, Result, Said, error_line, event_line
+from ackwise.dialects.mew.memory import TransactionMemory, size_of
 
 
 class Now(msgspec.Struct):
@@ -87,7 +89,9 @@ class Session:
         most_watches: int = MOST_WATCHES,
         blocked_for: float = BLOCKED_FOR,
         limits: StatementLimits = DEFAULT_LIMITS,
+        memory: TransactionMemory | None = None,
     ) -> None:
+        """`memory` bounds the open transactions of all sessions that share it."""
         self.id = found or f"session_{secrets.token_hex(8)}"
         self.names: dict[str, str] = {}
         self.params: dict[str, Any] = {}
@@ -95,6 +99,7 @@ class Session:
         self.opened: Opened | None = None
         self._handles: dict[str, str] = {}
         self._transaction: list[Step] | None = None
+        self._memory, self._held = memory or TransactionMemory(), 0
         self._broken = False
         self._names_before: dict[str, str] = {}
         self._count = 0
@@ -133,10 +138,16 @@ class Session:
 
     def end(self, *, lost: bool = False, here: bool = False) -> Talking[None]:
         """`here`: not when another broker has taken it over."""
+        self.drop_transaction()
         if self.opened is not None:
-            self._transaction = None
             yield EndGraphSession(session=self.id, lost=lost, here=here)
             self.opened = None
+
+    def drop_transaction(self) -> None:
+        """Forget the statements of the transaction."""
+        self._transaction = None
+        self._memory.used -= self._held
+        self._held = 0
 
     # text
 
@@ -169,7 +180,15 @@ class Session:
         while True:
             rest = text[base:]
             lines_before = above + text.count("\n", 0, base)
-            parsed: Parsed = parse(rest) if is_quick(rest) else (yield Parse(rest))
+            try:
+                parsed: Parsed = parse(rest) if is_quick(rest) else (yield Parse(rest))
+            except Overloaded as problem:
+                if not base:
+                    raise
+                # Statements before this have run: the call is not refused as a whole.
+                self._break()
+                yield error_line(GraphError("overloaded", problem.message), lines_before)
+                return False
             for word, name, at in parsed.skipped:
                 yield Note(
                     "notice",
@@ -225,6 +244,9 @@ class Session:
                 yield from self._told(statement, done, above)
                 if not _looks(step.statement):
                     self._transaction.append(step)
+                    size = size_of(step.statement)
+                    self._held += size
+                    self._memory.used += size
             ahead.extendleft(statement for statement, _ in reversed(tried[len(fresh) :]))
         if problem is not None:
             yield self._failed(ahead.popleft(), problem, text, above)
@@ -239,11 +261,14 @@ class Session:
         now = self._transaction[0].now if self._transaction else (yield Now())
         names = dict(self.names)
         tried: list[tuple[s.Statement, Step]] = []
+        size = 0
         while ahead and not isinstance(ahead[0], _ALONE):
             try:
                 if len(self._transaction) + len(tried) >= MOST_STEPS:
                     raise faults.constraint(f"a transaction has at most {MOST_STEPS} statements", ahead[0].at)
                 ready = closed(ahead[0], Bindings(names, params, self.id, self.actor))
+                size += size_of(ready)
+                self._memory.check(self._held, size)
             except GraphError as problem:
                 return tried, problem
             tried.append((ahead.popleft(), Step(ready, _mint(), now)))
@@ -283,6 +308,7 @@ class Session:
         """A failing statement rolls its transaction back; nothing more is taken until that is acknowledged."""
         if self._transaction is not None:
             self._broken = True
+            self.drop_transaction()
             self._transaction = []
             self._take_names_back()
 
@@ -332,7 +358,8 @@ class Session:
         if self._transaction is None:
             raise faults.constraint("there is no transaction", statement.at)
         steps, broken = self._transaction, self._broken
-        self._transaction, self._broken = None, False
+        self._broken = False
+        self.drop_transaction()
         if isinstance(statement, s.Rollback):
             self._take_names_back()
             return Done()
