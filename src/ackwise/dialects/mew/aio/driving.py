@@ -9,8 +9,8 @@ from ackwise.broker import AsyncBroker
 from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError
 from ackwise.core.queries import Query
-from ackwise.dialects.mew.language import parse
 from ackwise.dialects.mew.lines import Emit
+from ackwise.dialects.mew.parsers import AsyncParser
 from ackwise.dialects.mew.talk import Now, Parse, Pause, Talking
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ LINES_AT_ONCE = 50
 
 class AsyncDriver:
     def __init__(self, broker: AsyncBroker) -> None:
-        self.broker = broker
+        self.broker, self._parser = broker, AsyncParser()
 
     async def drive(self, talk: Talking[T], emit: Emit) -> T:
         answer: Any = None
@@ -41,7 +41,7 @@ class AsyncDriver:
                 elif isinstance(wish, Now):
                     answer = self.broker.now()
                 elif isinstance(wish, Parse):
-                    answer = await self.broker.in_thread(parse, wish.text)
+                    answer = await self._parser.parse(wish.text)
                 elif isinstance(wish, Pause):
                     await sleep(wish.seconds)
                 else:

@@ -10,8 +10,8 @@ from ackwise.broker import Broker
 from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError
 from ackwise.core.queries import Query
-from ackwise.dialects.mew.language import parse
 from ackwise.dialects.mew.lines import Emit
+from ackwise.dialects.mew.parsers import Parser
 from ackwise.dialects.mew.talk import Now, Parse, Pause, Talking
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ LINES_AT_ONCE = 50
 
 class Driver:
     def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+        self.broker, self._parser = broker, Parser()
 
     def drive(self, talk: Talking[T], emit: Emit) -> T:
         answer: Any = None
@@ -42,7 +42,7 @@ class Driver:
                 elif isinstance(wish, Now):
                     answer = self.broker.now()
                 elif isinstance(wish, Parse):
-                    answer = self.broker.in_thread(parse, wish.text)
+                    answer = self._parser.parse(wish.text)
                 elif isinstance(wish, Pause):
                     sleep(wish.seconds)
                 else:
