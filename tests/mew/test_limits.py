@@ -21,7 +21,7 @@ from ackwise.core.queries import Query
 from ackwise.dialects.http import status_of
 from ackwise.mew import AsyncSession, MewError, Session
 from ackwise.store.clock import ManualClock
-from ackwise.store.graph import prematch, running, tracking
+from ackwise.store.graph import burden, prematch, running, tracking
 from ackwise.store.meter import Cancelled
 from tests.mew.prompt import Prompt
 from tests.server.running import Running
@@ -130,14 +130,50 @@ def test_writer_is_held_for_a_moment_only(few: Session, monkeypatch: pytest.Monk
     assert numbers(few) == [0] * NODES
 
 
-def test_watch_of_a_large_join_is_within_the_limits(few: Session) -> None:
-    """The matches of a watch count for the statement that changes the graph."""
-    other = limited(few, rows=200)
-    few.run("w = WATCH a: T, b: T, c: T [initial: none] RETURN a.n")
-    refused(other, "SPAWN t: T", "rows", 200)
-    few.run("CANCEL WATCH #w")
+def test_watch_of_a_large_join_is_within_the_limits(few: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch has a budget of its own within a statement. The statement succeeds, and the watch is cancelled."""
+    other = limited(few, rows=20)
+    few.run("w = WATCH a: T, b: T [initial: none] RETURN a.n")
+    few.run("small = WATCH a: T, b: U [initial: none] RETURN a.n")
     other.run("SPAWN t: T")
-    assert len(numbers(few)) == NODES + 1
+    assert len(few.fetch(1000)) == 2 * NODES + 1
+    monkeypatch.setattr(burden, "LOOK_ROWS", 10)
+    other.run("SPAWN t: T")
+    assert len(numbers(few)) == NODES + 2
+    assert [line.as_object()["code"] for line in few.fetch(1000)] == ["statement_limit"]
+    with pytest.raises(MewError) as caught:
+        few.run("PAUSE WATCH #w")
+    assert caught.value.word == "E8002"
+    few.run("PAUSE WATCH #small")
+
+
+@pytest.mark.parametrize(
+    ("budgets", "code"),
+    [
+        ({"LOOK_SECONDS": 0.0}, "statement_limit"),
+        ({"ALL_SECONDS": 0.0, "SLOW": 0.0}, "statement_limit"),
+        ({"ALL_SECONDS": 0.0, "SLOW": 60.0}, None),  # the statement changes much, and no look is slow
+    ],
+    ids=range(3),
+)
+def test_slow_watch_is_cancelled_at_its_second_time(
+    few: Session, monkeypatch: pytest.MonkeyPatch, budgets: dict[str, float], code: str | None
+) -> None:
+    for name, value in budgets.items():
+        monkeypatch.setattr(burden, name, value)
+    few.run("w = WATCH a: T, b: T [initial: none] RETURN a.n")
+    few.another().run("SPAWN t: T")
+    assert few.fetch(1000)[-1].as_object().get("code") == code
+
+
+def test_consumers_of_a_large_join_stay(prompt: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statements leave a pool that is too large out, and mark it to be scanned again."""
+    prompt.ok(GRAPH + "SPAWN u: U")
+    prompt.ok("c = WATCH t: T, e(t, u) [mode: consume] RETURN t.n")
+    monkeypatch.setattr(burden, "LOOK_SECONDS", 0.0)
+    prompt.ok("SPAWN t: T { n = 7 } LINK e(#t, #u)")
+    monkeypatch.undo()
+    assert [event["match"] for event in prompt.consumed] == [{"t.n": 7}]
 
 
 def test_watch_too_large_for_an_expiry_is_cancelled(

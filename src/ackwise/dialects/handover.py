@@ -82,6 +82,14 @@ class AnswerMemory:
             return None
         return self._wait(size, peer)
 
+    def grow(self, held: int, size: int, peer: str = "") -> bool:
+        """Let an answer that holds `held` bytes hold `size` bytes, at once. False when others need the memory."""
+        others, own = self.used - held, self._by_peer[peer] - held
+        if self._waiting or (others and others + size > self._most) or (own and own + size > self._own):
+            return False
+        self.add(size - held, peer)
+        return True
+
     def _fits(self, size: int, peer: str) -> bool:
         within_share = self._by_peer[peer] + size <= self._own or not self._by_peer[peer]
         return within_share and (self.used + size <= self._most or not self.used)
@@ -140,6 +148,15 @@ class Handover:
             return self._entered(room, size)
         self._size += size
         return None
+
+    def grow(self, size: int) -> bool:
+        """Hold `size` bytes in all, without waiting. False when others need the memory: then nothing changes."""
+        if size <= max(LARGE, self._size):
+            return True
+        if not self._memory.grow(self._size, size, self._peer):
+            return False
+        self._size = size
+        return True
 
     async def _entered(self, room: Awaitable[None], size: int) -> None:
         await room

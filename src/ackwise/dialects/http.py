@@ -255,6 +255,12 @@ class Call:
         if room is not None:
             await room
 
+    def grow(self, size: int) -> bool:
+        """Hold answer memory for so many bytes in all, without waiting. False when other answers need the memory."""
+        if self.handover is None:
+            self.handover = Handover(self._memory, self.host)
+        return self.handover.grow(size)
+
     def unless_gone(self, work: Awaitable[T]) -> Awaitable[T]:
         """The work's result; when the client goes away first the work is cancelled, and `Gone` raised."""
         exchange = self.scope.get(EXCHANGE)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from ackwise.core.graph import faults
-from ackwise.core.graph.budget import DEFAULT_LIMITS, StatementLimits
+from ackwise.core.graph.budget import DEFAULT_LIMITS, StatementLimits, weight
 
 WRITER_SECONDS = 0.25
 """One command of the graph holds the writer at most this long."""
@@ -116,11 +116,9 @@ class Meter:
         if self._bytes > self._most_bytes:
             raise Overrun("bytes", self._most_bytes)
 
-    def made(self, values: list[Any]) -> None:
-        """Count a row of the answer: expressions may build longer strings than the database returned."""
-        for value in values:
-            if type(value) is str:
-                self._made += len(value)
+    def made(self, value: Any) -> None:
+        """Count a value of the answer: expressions may build and repeat more than the database returned."""
+        self._made += 8 if type(value) is int else weight(value)
         if self._made > self._most_bytes:
             raise Overrun("bytes", self._most_bytes)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -54,3 +55,21 @@ def lower_limits(given: Mapping[str, float] | None) -> LowerLimits | None:
 
 
 DEFAULT_LIMITS = StatementLimits()
+
+FETCH_BYTES = 8 << 20
+"""Bytes of events after which a fetch ends."""
+
+
+def weight(value: Any) -> int:
+    """About how many bytes a value of an answer takes as JSON. Lists and objects count with all that they hold.
+
+    A string that stands in an answer many times is in memory once, but the client gets each copy.
+    """
+    kind = type(value)
+    if kind is str:
+        return len(value) if value.isascii() else 2 * len(value)
+    if kind is list:
+        return 8 + sum(map(weight, value))
+    if kind is dict:
+        return 8 + sum(len(key) + weight(one) for key, one in value.items())
+    return 8

@@ -208,6 +208,8 @@ class Fetched(msgspec.Struct):
     more: bool = False
     cut: bool = False
     """The turn's time was up: fetch again for the rest."""
+    bytes: int = 0
+    """Bytes of the events. A fetch ends after `FETCH_BYTES`."""
 
 
 class Asked(msgspec.Struct):

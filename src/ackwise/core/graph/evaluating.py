@@ -15,13 +15,15 @@ from ackwise.core.graph.values import LEAST, MOST, Duration, Entity, Timestamp, 
 LONG_LIST = 1000
 LONGEST_STRING = 16 << 20
 """The most characters of a string that an expression builds."""
+MOST_BUILT = 64 << 20
+"""The most characters of all strings that the expressions of one row build."""
 AGGREGATES = ("count", "sum", "avg", "min", "max")
 
 
 class Scope:
     """What names stand for, and what time it is."""
 
-    __slots__ = ("check", "exists", "find", "names", "now", "tick")
+    __slots__ = ("built", "check", "exists", "find", "names", "now", "tick")
 
     def __init__(
         self,
@@ -34,6 +36,15 @@ class Scope:
     ) -> None:
         """`check` raises when the statement has run for too long."""
         self.names, self.now, self.tick, self.exists, self.find, self.check = names, now, tick, exists, find, check
+        self.built = 0
+
+    def build(self, value: Any, at: At) -> Any:
+        """Count a string that an expression of this row built: a list may hold many of them."""
+        if type(value) is str:
+            self.built += len(value)
+            if self.built > MOST_BUILT:
+                raise faults.statement_limit("strings", MOST_BUILT, at)
+        return value
 
     def with_names(self, names: Mapping[str, Entity]) -> Scope:
         return Scope(names, self.now, self.tick, self.exists, self.find, self.check)
@@ -160,7 +171,7 @@ def _binary(expr: s.Binary, scope: Scope) -> Any:
     if op == "++":
         if not isinstance(left, str) or not isinstance(right, str):
             raise faults.wrong_type(f"++ joins strings, not {kind_of(left)} and {kind_of(right)}", expr.at)
-        return _joined(left, right, expr.at)
+        return scope.build(_joined(left, right, expr.at), expr.at)
     return _arithmetic(op, left, right, expr.at)
 
 
@@ -312,7 +323,7 @@ def _call(expr: s.Call, scope: Scope) -> Any:
     if any(value is None for value in values_given):
         return None
     try:
-        return _bounded(function(*values_given), expr.at)
+        return scope.build(_bounded(function(*values_given), expr.at), expr.at)
     except faults.StatementLimit:
         raise
     except (TypeError, ValueError, OverflowError, AttributeError):

@@ -45,6 +45,11 @@ _LIMITS = {
     "nesting": "the statement is nested too deeply: more than {value:,} levels",
     "params": "the parameters hold more than {value:,} values; send them in pieces",
     "string": "a string of the statement is longer than {value:,} characters",
+    "strings": "the statement builds more than {value:,} characters for one row",
+    "transaction": "the transaction holds more than {value:,} bytes; commit it, and go on in another one",
+    "transactions": "open transactions of all sessions hold more than {value:,} bytes; try again in a moment",
+    "call_rows": "the statements of this call return more than {value:,} rows; send them in several calls",
+    "call_bytes": "the statements of this call return more than {value:,} bytes; send them in several calls",
 }
 
 
@@ -79,6 +84,12 @@ def watch_too_large(shown: str) -> GraphError:
     """The error of a watch that was cancelled because one change exceeded the limits."""
     message = f"watch '{shown}' was cancelled because one change exceeded the limits; narrow the pattern of the watch"
     return StatementLimit("statement_limit", message, handle=shown)
+
+
+def answers_full() -> GraphError:
+    """The error of a statement whose rows the server has no memory for."""
+    message = "other answers wait for their readers and fill the server's memory; try again in a second"
+    return GraphError("answers_full", message, name="ANSWERS_FULL")
 
 
 def statement_cancelled() -> GraphError:

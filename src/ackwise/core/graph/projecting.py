@@ -7,13 +7,18 @@ from typing import Any
 
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
+from ackwise.core.graph.budget import weight
 from ackwise.core.graph.evaluating import AGGREGATES, Scope, evaluate, holds
 from ackwise.core.graph.ordering import sort_text
 from ackwise.core.graph.values import Entity, kind_of
 
 Names = Mapping[str, Entity]
 Rows = list[list[Any]]
-Count = Callable[[list[Any]], None]
+Count = Callable[[Any], None]
+MOST_AGGREGATED = 256 << 20
+"""Characters of the strings that expressions build for one aggregate."""
+MOST_EVENT = 16 << 20
+"""Bytes that an event carries. Values beyond them are null: a large RETURN of a watch must not fail other callers."""
 
 
 def plain(value: Any) -> Any:
@@ -75,10 +80,16 @@ def match_of(returns: s.Return, variables: Iterable[str], names: Names, scope: S
     """What a watch's event carries: one whole node flat, anything else by column."""
     columns = columns_of(returns, variables)
     here = scope.with_names(names)
-    values = [_shown(column.of, here) for column in columns if column.of is not None]
     if len(columns) == 1 and isinstance(columns[0].of, s.Name) and columns[0].alias is None:
-        found: dict[str, Any] = values[0]
+        found: dict[str, Any] = _shown(columns[0].of, here)
         return found
+    left = MOST_EVENT
+    values: list[Any] = []
+    for column in columns:
+        if column.of is not None:
+            value = _shown(column.of, here)
+            left -= weight(value)
+            values.append(value if left >= 0 else None)
     return {column.name: value for column, value in zip(columns, values, strict=True)}
 
 
@@ -93,17 +104,16 @@ def _shown(expr: s.Expr, scope: Scope) -> Any:
 def project(
     match: s.Match, variables: Iterable[str], rows: Iterable[Names], scope: Scope, count: Count
 ) -> tuple[list[str], Rows]:
-    """Columns and rows of a MATCH. Calls `count` with each row before it builds the next row."""
+    """Columns and rows of a MATCH. Calls `count` with each value before it builds the next one."""
     assert match.returns is not None
     columns = columns_of(match.returns, variables)
     if any(aggregates_in(column.of) for column in columns):
-        found = _grouped(columns, rows, scope, match.order)
+        found = _grouped(columns, rows, scope, match.order, count)
     else:
         found = []
         for here in map(scope.with_names, rows):
-            values = [plain(evaluate(column.of, here)) for column in columns if column.of is not None]
-            count(values)
-            found.append((values, _order_key(match.order, columns, here)))
+            values = [_counted(plain(evaluate(column.of, here)), count) for column in columns if column.of is not None]
+            found.append((values, _order_key(match.order, columns, here, count)))
     if match.returns.distinct:
         found = _distinct(found)
     if match.order:
@@ -111,6 +121,11 @@ def project(
     first = _whole(match.offset, "OFFSET") or 0
     last = None if match.limit is None else first + (_whole(match.limit, "LIMIT") or 0)
     return [column.name for column in columns], [values for values, _ in found[first:last]]
+
+
+def _counted(value: Any, count: Count) -> Any:
+    count(value)
+    return value
 
 
 def _whole(expr: s.Expr | None, what: str) -> int | None:
@@ -146,7 +161,7 @@ def limit_of(match: s.Match) -> int | None:
     return (_whole(match.limit, "LIMIT") or 0) + (_whole(match.offset, "OFFSET") or 0)
 
 
-def _order_key(order: tuple[s.Sorted, ...], columns: list[s.Projection], scope: Scope) -> str:
+def _order_key(order: tuple[s.Sorted, ...], columns: list[s.Projection], scope: Scope, count: Count) -> str:
     if not order:
         return ""
     by_name = {column.name: column.of for column in columns if column.alias is not None}
@@ -154,7 +169,7 @@ def _order_key(order: tuple[s.Sorted, ...], columns: list[s.Projection], scope: 
     def value(expr: s.Expr) -> Any:
         if isinstance(expr, s.Name) and expr.name in by_name and expr.name not in scope.names:
             expr = by_name[expr.name] or expr
-        return evaluate(expr, scope)
+        return _counted(evaluate(expr, scope), count)
 
     return sort_text((value(one.by), one.descending) for one in order)
 
@@ -170,20 +185,21 @@ def _distinct(found: list[tuple[list[Any], str]]) -> list[tuple[list[Any], str]]
 
 
 def _grouped(
-    columns: list[s.Projection], rows: Iterable[Names], scope: Scope, order: tuple[s.Sorted, ...]
+    columns: list[s.Projection], rows: Iterable[Names], scope: Scope, order: tuple[s.Sorted, ...], count: Count
 ) -> list[tuple[list[Any], str]]:
     """Columns without an aggregate say what the groups are; without any there is one group, even of nothing."""
     keys = [c.of for c in columns if c.of is not None and not aggregates_in(c.of) and _varies(c.of)]
     groups: dict[str, list[Names]] = {}
     for names in rows:
         here = scope.with_names(names)
-        groups.setdefault(repr([plain(evaluate(key, here)) for key in keys]), []).append(names)
+        groups.setdefault(repr([_counted(plain(evaluate(key, here)), count) for key in keys]), []).append(names)
     if not keys and not groups:
         groups[""] = []
     found = []
     for members in groups.values():
         values = [_aggregate(column.of, members, scope) for column in columns if column.of is not None]
-        found.append(([plain(value) for value in values], _group_key(order, columns, values, members, scope)))
+        shown = [_counted(plain(value), count) for value in values]
+        found.append((shown, _group_key(order, columns, values, members, scope)))
     return found
 
 
@@ -233,7 +249,15 @@ def _aggregated(call: s.Call, members: list[Names], scope: Scope) -> Any:
         if name != "count":
             raise faults.constraint(f"{call.name} needs something to work on", call.at)
         return len(chosen)
-    values = [value for here in chosen if (value := evaluate(call.args[0], here)) is not None]
+    values = []
+    built = 0
+    for here in chosen:
+        value = evaluate(call.args[0], here)
+        built += here.built
+        if built > MOST_AGGREGATED:
+            raise faults.statement_limit("bytes", MOST_AGGREGATED, call.at)
+        if value is not None:
+            values.append(value)
     if call.distinct:
         values = list({repr(plain(value)): value for value in values}.values())
     if name == "count":

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -25,10 +25,13 @@ from ackwise.core.graph.budget import DEFAULT_LIMITS, LowerLimits, StatementLimi
 from ackwise.core.graph.commands import Done, EndGraphSession, Fetched, ReleaseGraph
 from ackwise.core.graph.faults import GraphError
 from ackwise.core.graph.watching import MOST_WATCHES
-from ackwise.dialects.http import Answer, Call, Receive, Route, Scope, Send, answer, encode
+from ackwise.dialects.http import Answer, Call, Receive, Route, Scope, Send, answer
 from ackwise.dialects.mew.aio.driving import AsyncDriver
-from ackwise.dialects.mew.lines import Emit, Event, Line, Object, drop, error_line
+from ackwise.dialects.mew.answer import Gathered
+from ackwise.dialects.mew.lines import Emit, Event, Line, drop, error_line
+from ackwise.dialects.mew.memory import TransactionMemory
 from ackwise.dialects.mew.talk import Session
+from ackwise.dialects.pages import streamed
 
 IDLE = 300.0
 """Seconds after which a session that has no socket, and is not used, counts as lost."""
@@ -39,8 +42,6 @@ MOST_SESSIONS = 10_000
 MOST_BODY = 8 << 20
 """Bytes of a request: its text, and its parameters."""
 LONGEST_WAIT = 60.0
-FEW_ROWS = 500
-"""Answers with more rows than this are encoded in a thread."""
 _CLEAN = (1000, 1001, 1005)
 
 
@@ -85,6 +86,7 @@ class MewFace:
         self._broker, self._driver = broker, AsyncDriver(broker)
         self._seats: dict[str, Seat] = {}
         self._most_watches, self._limits = most_watches, limits
+        self.memory = TransactionMemory()
         self._tidying: asyncio.Task[None] | None = None
 
     def routes(self) -> list[Route]:
@@ -99,31 +101,30 @@ class MewFace:
         if not 0.0 <= body.wait <= LONGEST_WAIT:
             raise BadInput(f"wait must be between 0 and {LONGEST_WAIT:g} seconds")
         seat = self._seat(body.session, body.actor)
-        lines: list[Object] = []
-        fine = True
-
-        def emit(line: Line) -> None:
-            lines.append(line.as_object(full=body.full))
-
+        gathered = Gathered(self._limits, call.grow, full=body.full)
         try:
             if body.text.strip():
-                fine = await call.unless_gone(self._run(seat, body, emit))
+                gathered.fine = await call.unless_gone(self._run(seat, body, gathered))
             else:
-                await call.unless_gone(self._fetch(seat, body, emit))
+                await call.unless_gone(self._fetch(seat, body, gathered.emit))
         except GraphError as problem:
-            fine = False
-            emit(error_line(problem))
+            gathered.fine = False
+            gathered.emit(error_line(problem))
         seat.used_at = time.monotonic()
-        whole = {"session": seat.session.id, "lines": lines, "fine": fine}
-        if sum(len(line.get("rows", ())) for line in lines) <= FEW_ROWS:
-            return answer(whole)
-        return Answer(await self._broker.in_thread(_encoded, whole))
+        if gathered.is_small:
+            return Answer(gathered.whole(seat.session.id))
+        return await streamed(call, self._pieces(gathered.pieces(seat.session.id)))
 
-    async def _run(self, seat: Seat, body: MewBody, emit: Emit) -> bool:
+    async def _pieces(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """Pieces of an answer, each encoded in a helper thread."""
+        while piece := await self._broker.in_thread(next, pieces, b""):
+            yield piece
+
+    async def _run(self, seat: Seat, body: MewBody, gathered: Gathered) -> bool:
         """Run the text. When the client leaves, the running statement is cancelled and later statements do not run."""
         async with seat.lock:
             if body.text.strip() in ("\\dt", "\\dg"):
-                return await self._driver.drive(seat.session.describe(body.text.strip()[1:]), emit)
+                return await self._driver.drive(seat.session.describe(body.text.strip()[1:]), gathered.emit)
             await self._driver.drive(seat.session.come_back(), drop)
             talk = seat.session.run(
                 body.text,
@@ -132,8 +133,9 @@ class MewFace:
                 keep_going=body.keep_going,
                 events=0 if seat.sockets else body.events,
                 limits=body.limits,
+                admit=gathered.admit,
             )
-            return await self._driver.drive(talk, emit)
+            return await self._driver.drive(talk, gathered.emit)
 
     async def delete(self, call: Call) -> Answer:
         """The end of a session, also of one that was with another server: a clean one, or `?lost=true`."""
@@ -142,6 +144,8 @@ class MewFace:
             raise BadInput(f"lost must be true or false, not {lost!r:.40}")
         seat = self._seats.pop(found, None)
         async with seat.lock if seat is not None else contextlib.nullcontext():
+            if seat is not None:
+                seat.session.drop_transaction()
             done: Done = await self._broker.send(EndGraphSession(session=found, lost=lost == "true"))
         return answer({"session": found, "ended": bool(done.found)})
 
@@ -152,7 +156,9 @@ class MewFace:
         if seat is None:
             if len(self._seats) >= MOST_SESSIONS:
                 self._make_room()
-            session = Session(found, actor=actor, most_watches=self._most_watches, limits=self._limits)
+            session = Session(
+                found, actor=actor, most_watches=self._most_watches, limits=self._limits, memory=self.memory
+            )
             seat = Seat(session)
             self._seats[seat.session.id] = seat
             if self._tidying is None:
@@ -297,14 +303,6 @@ class MewFace:
         if self._tidying is not None:
             self._tidying.cancel()
         self._seats.clear()
-
-
-def _encoded(whole: dict[str, Any]) -> bytes:
-    """A long answer, row by row, so that the event loop runs meanwhile."""
-    for line in whole["lines"]:
-        if len(line.get("rows", ())) > FEW_ROWS:
-            line["rows"] = [msgspec.Raw(encode(row)) for row in line["rows"]]
-    return encode(whole)
 
 
 async def _closed(receive: Receive) -> int:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from itertools import count
 from typing import Any, TypeVar
 
 import msgspec
 
 from ackwise.core.commands import Command, Sweep
+from ackwise.core.errors import Overloaded
 from ackwise.core.graph import faults
 from ackwise.core.graph import syntax as s
-from ackwise.core.graph.budget import DEFAULT_LIMITS, LowerLimits, StatementLimits
+from ackwise.core.graph.budget import DEFAULT_LIMITS, FETCH_BYTES, LowerLimits, StatementLimits
 from ackwise.core.graph.closing import Bindings, closed, spawned
 from ackwise.core.graph.commands import (
     Asked,
@@ -43,6 +44,7 @@ from ackwise.core.queries import Query
 from ackwise.dialects.mew.language import Parsed, check_params, is_quick, parse
 from ackwise.dialects.mew.language.parsing import pointed
 from ackwise.dialects.mew.lines import Event, Line, Note, Result, Said, error_line, event_line
+from ackwise.dialects.mew.memory import TransactionMemory, size_of
 
 
 class Now(msgspec.Struct):
@@ -64,6 +66,8 @@ class Pause(msgspec.Struct):
 T = TypeVar("T")
 Wish = Command | Query | Now | Parse | Pause
 Talking = Generator[Wish | Line, Any, T]
+Admit = Callable[[list[list[Any]]], None]
+"""Counts rows for an answer, before their statement is told. Raises `GraphError` when the answer takes no more."""
 MOST_ERRORS = 100
 """The parser stops after this many errors in one text: each error costs one more pass over the text."""
 MOST_STEPS = 2000
@@ -85,7 +89,9 @@ class Session:
         most_watches: int = MOST_WATCHES,
         blocked_for: float = BLOCKED_FOR,
         limits: StatementLimits = DEFAULT_LIMITS,
+        memory: TransactionMemory | None = None,
     ) -> None:
+        """`memory` bounds the open transactions of all sessions that share it."""
         self.id = found or f"session_{secrets.token_hex(8)}"
         self.names: dict[str, str] = {}
         self.params: dict[str, Any] = {}
@@ -93,12 +99,14 @@ class Session:
         self.opened: Opened | None = None
         self._handles: dict[str, str] = {}
         self._transaction: list[Step] | None = None
+        self._memory, self._held = memory or TransactionMemory(), 0
         self._broken = False
         self._names_before: dict[str, str] = {}
         self._count = 0
         self._awaited: set[str] = set()
         self._most_watches, self._blocked_for = most_watches, blocked_for
         self._most = self._limits = limits
+        self._admit: Admit = _admit_all
 
     @property
     def in_transaction(self) -> bool:
@@ -130,10 +138,16 @@ class Session:
 
     def end(self, *, lost: bool = False, here: bool = False) -> Talking[None]:
         """`here`: not when another broker has taken it over."""
+        self.drop_transaction()
         if self.opened is not None:
-            self._transaction = None
             yield EndGraphSession(session=self.id, lost=lost, here=here)
             self.opened = None
+
+    def drop_transaction(self) -> None:
+        """Forget the statements of the transaction."""
+        self._transaction = None
+        self._memory.used -= self._held
+        self._held = 0
 
     # text
 
@@ -146,9 +160,14 @@ class Session:
         keep_going: bool = False,
         events: int = 0,
         limits: LowerLimits | None = None,
+        admit: Admit | None = None,
     ) -> Talking[bool]:
-        """Run a text; after each statement up to `events` events follow. False when something failed."""
+        """Run a text; after each statement up to `events` events follow. False when something failed.
+
+        `admit` bounds the answer of the whole text. When it refuses even no rows, the remaining statements do not run.
+        """
         self._limits = self._most.lowered(limits)
+        self._admit = admit or _admit_all
         yield from self.open()
         fine = True
         base = errors = 0
@@ -161,7 +180,15 @@ class Session:
         while True:
             rest = text[base:]
             lines_before = above + text.count("\n", 0, base)
-            parsed: Parsed = parse(rest) if is_quick(rest) else (yield Parse(rest))
+            try:
+                parsed: Parsed = parse(rest) if is_quick(rest) else (yield Parse(rest))
+            except Overloaded as problem:
+                if not base:
+                    raise
+                # Statements before this have run: the call is not refused as a whole.
+                self._break()
+                yield error_line(GraphError("overloaded", problem.message), lines_before)
+                return False
             for word, name, at in parsed.skipped:
                 yield Note(
                     "notice",
@@ -173,6 +200,11 @@ class Session:
                 )
             ahead = deque(parsed.statements)
             while ahead:
+                try:
+                    self._admit([])
+                except GraphError as problem:
+                    yield self._failed(ahead[0], problem, rest, lines_before)
+                    return False
                 worked = yield from self._next(ahead, {**self.params, **(params or {})}, rest, lines_before)
                 if events:
                     yield from self.fetch(events)
@@ -203,10 +235,18 @@ class Session:
                 ran = Ran([], refusal)
             problem = ran.refused or problem
             fresh = ran.done[len(self._transaction) :]
-            for (statement, step), done in zip(tried, fresh, strict=False):
+            for number, ((statement, step), done) in enumerate(zip(tried, fresh, strict=False)):
+                try:
+                    self._admit(done.rows)
+                except GraphError as refusal:
+                    problem, fresh = refusal, fresh[:number]
+                    break
                 yield from self._told(statement, done, above)
                 if not _looks(step.statement):
                     self._transaction.append(step)
+                    size = size_of(step.statement)
+                    self._held += size
+                    self._memory.used += size
             ahead.extendleft(statement for statement, _ in reversed(tried[len(fresh) :]))
         if problem is not None:
             yield self._failed(ahead.popleft(), problem, text, above)
@@ -221,11 +261,14 @@ class Session:
         now = self._transaction[0].now if self._transaction else (yield Now())
         names = dict(self.names)
         tried: list[tuple[s.Statement, Step]] = []
+        size = 0
         while ahead and not isinstance(ahead[0], _ALONE):
             try:
                 if len(self._transaction) + len(tried) >= MOST_STEPS:
                     raise faults.constraint(f"a transaction has at most {MOST_STEPS} statements", ahead[0].at)
                 ready = closed(ahead[0], Bindings(names, params, self.id, self.actor))
+                size += size_of(ready)
+                self._memory.check(self._held, size)
             except GraphError as problem:
                 return tried, problem
             tried.append((ahead.popleft(), Step(ready, _mint(), now)))
@@ -237,6 +280,7 @@ class Session:
     def _one(self, statement: s.Statement, params: Mapping[str, Any], text: str, above: int) -> Talking[bool]:
         try:
             done = yield from self._statement(statement, params)
+            self._admit(done.rows)
         except GraphError as problem:
             yield self._failed(statement, problem, text, above)
             return False
@@ -264,6 +308,7 @@ class Session:
         """A failing statement rolls its transaction back; nothing more is taken until that is acknowledged."""
         if self._transaction is not None:
             self._broken = True
+            self.drop_transaction()
             self._transaction = []
             self._take_names_back()
 
@@ -313,7 +358,8 @@ class Session:
         if self._transaction is None:
             raise faults.constraint("there is no transaction", statement.at)
         steps, broken = self._transaction, self._broken
-        self._transaction, self._broken = None, False
+        self._broken = False
+        self.drop_transaction()
         if isinstance(statement, s.Rollback):
             self._take_names_back()
             return Done()
@@ -419,14 +465,19 @@ class Session:
                     self.params["delivery_id"] = line.delivery_id
                 yield line
             whole.events += fetched.events
+            whole.bytes += fetched.bytes
             whole.until, whole.more = fetched.until, fetched.more
-            if not fetched.cut or len(whole.events) >= most:
+            if not fetched.cut or len(whole.events) >= most or whole.bytes >= FETCH_BYTES:
                 return whole
 
 
 def _looks(statement: s.Statement) -> bool:
     """Whether it only looks."""
     return isinstance(statement, s.Inspect) or (isinstance(statement, s.Match) and not statement.mutations)
+
+
+def _admit_all(rows: list[list[Any]]) -> None:
+    """The caller bounds its own memory."""
 
 
 def _mint() -> int:

@@ -123,6 +123,7 @@ def tell(graph: Graph, no: int, events: list[tuple[str, dict[str, Any], dict[str
     for kind, match, prev in events:
         if row.spec.on_full == "error" and row.unsent >= row.spec.buffer:
             return False
+        graph.check()
         append(graph, row, kind, {"match": match} if prev is None else {"match": match, "prev": prev})
     save(graph, row)
     ring(graph, row)

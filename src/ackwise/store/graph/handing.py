@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ackwise.core import ids
+from ackwise.core.graph.budget import FETCH_BYTES, weight
 from ackwise.core.graph.commands import Fetched, FetchGraph, WatchEvent
 from ackwise.core.graph.evaluating import surely_holds
 from ackwise.core.graph.projecting import match_of
@@ -24,6 +25,8 @@ PREFER_OTHERS = 1_000_000
 PAGE = 20
 LOOK_SECONDS = 0.1
 """Seconds that one fetch looks for matches to hand out."""
+FIRST_PAGE = 16
+"""Events that a fetch reads before it knows how large they are."""
 
 
 class Handing:
@@ -34,6 +37,7 @@ class Handing:
         self.events: list[WatchEvent] = []
         self.until: int | None = None
         self.more = self.cut = False
+        self.bytes = 0
         self._end = time.monotonic() + LOOK_SECONDS
 
     def run(self, rows: list[WatchRow]) -> Fetched:
@@ -46,28 +50,42 @@ class Handing:
             members = [row for row in members if self._hand_out(row)]
             self._look_at_clock()
         self.more = bool(members)
-        return Fetched(self.events, self.until, self.more, self.cut)
+        return Fetched(self.events, self.until, self.more, self.cut, self.bytes)
+
+    @property
+    def _is_full(self) -> bool:
+        return self.bytes >= FETCH_BYTES
 
     def _look_at_clock(self) -> None:
-        self.cut |= time.monotonic() > self._end
+        self.cut |= time.monotonic() > self._end or self._is_full
 
     def _buffered(self, row: WatchRow) -> None:
+        page = FIRST_PAGE
+        while not self._is_full and self._read_buffer(row, page):
+            average = max(1, self.bytes // len(self.events))
+            page = max(1, (FETCH_BYTES - self.bytes) // average)
+        self.cut |= self._is_full
+
+    def _read_buffer(self, row: WatchRow, page: int) -> bool:
+        """Hand over up to `page` events from the buffer. False when there are no more, or no room."""
         if row.sent >= row.head or self.room <= 0:
-            return
+            return False
         upto = self.graph.state.ticked if row.spec.deliver_on == "tick" else pools.BEYOND
         floor = row.sent if row.spec.on_full == "block" else max(row.sent, row.head - row.spec.buffer)
-        where = {"watch": row.no, "sent": floor, "tick": upto, "limit": self.room}
+        where = {"watch": row.no, "sent": floor, "tick": upto, "limit": min(page, self.room)}
         found = self.graph.session.rows("mew_events_next", where)
         for position, kind, tick, delivery_id, body in found:
             fields: dict[str, Any] = msgspec.json.decode(body)
             self.events.append(WatchEvent(row.id, kind, tick, delivery_id=delivery_id, **fields))
             row.sent = position
             row.delivered += kind != "notice"
+            self.bytes += len(body)
         self.room -= len(found)
         if len(found) < where["limit"] and upto >= self.graph.tick:
             row.sent = row.head
         if found:
             events.save(self.graph, row)
+        return len(found) == where["limit"]
 
     def _hand_out(self, row: WatchRow) -> bool:
         """The next item for a consumer; False when there is none, or it has enough."""
@@ -157,6 +175,7 @@ class Handing:
         events.append(self.graph, row, "consumed", {"match": match}, delivery_id, lease.no)
         row.sent, row.delivered, row.held = row.head, row.delivered + 1, row.held + 1
         events.save(self.graph, row)
+        self.bytes += weight(match)
         limit = max(1, row.spec.max_redeliveries)
         self.events.append(
             WatchEvent(

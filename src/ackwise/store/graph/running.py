@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import assert_never
 
 import msgspec
@@ -32,10 +33,11 @@ from ackwise.core.graph.commands import (
 from ackwise.core.graph.faults import GraphError, MatchFirst, Postponed
 from ackwise.core.graph.ontology import FIRST_USER_TYPE, Ontology
 from ackwise.core.graph.patterns import check_names, plan
-from ackwise.core.graph.projecting import count_asked, limit_of, plain, project
+from ackwise.core.graph.projecting import Count, count_asked, limit_of, plain, project
 from ackwise.core.graph.values import Entity
 from ackwise.core.limits import MICROS
-from ackwise.store.graph import events, matching, pools, prematch, settling, standing, watching
+from ackwise.store.graph import burden, events, matching, pools, prematch, settling, standing, watching
+from ackwise.store.graph.burden import Burden
 from ackwise.store.graph.events import WatchRow, watch_from
 from ackwise.store.graph.handing import Handing
 from ackwise.store.graph.matching import Wanted
@@ -52,6 +54,7 @@ ORPHANED_AFTER = 60 * MICROS
 EVENTS_KEPT_FOR = 7 * 24 * 3600 * MICROS
 """Of a watch that was cancelled; its node stays."""
 _AT_ONCE = 200
+_PLAIN = nullcontext()
 FIRST_SECONDS = 0.05
 """Seconds that one SQL statement may take in a turn while the turn may still leave the pattern to a reader."""
 TURN_SECONDS = 0.02
@@ -81,6 +84,7 @@ def _run(turn: Turn, command: RunGraph) -> Ran:
     try:
         graph = Graph(turn, meter=meter)
         graph.may_wait, graph.found = may_wait, command.found or ()
+        graph.left_out = burden.left_out(turn.session)
         try:
             for done, seen in _run_steps(graph, command):
                 ran.done.append(done)
@@ -95,6 +99,9 @@ def _run(turn: Turn, command: RunGraph) -> Ran:
     except BaseException as problem:
         turn.undo()
         standing.forget(turn.session)
+        if isinstance(problem, Burden):
+            burden.note(turn.session, problem)
+            raise Postponed from None
         if isinstance(problem, Overrun):
             raise problem.told() from None
         if turn.session.stopped(problem):
@@ -201,8 +208,11 @@ def _lost(graph: Graph) -> list[Standing]:
 
 
 def _tell(graph: Graph, found: Difference) -> None:
-    if not events.tell(graph, found.watch.no, found.events):
-        row = events.watch(graph, found.watch.no)
+    watch = found.watch
+    with _PLAIN if watch.simple or graph.unasked else graph.bills.look(graph, watch, 0):
+        told = events.tell(graph, watch.no, found.events)
+    if not told:
+        row = events.watch(graph, watch.no)
         if row is not None:
             watching.overflow(graph, row)
 
@@ -326,12 +336,16 @@ def ask_match(reader: Reader, statement: s.Match) -> Asked:
     if limit is not None and not matching.is_exact(reader, looked, statement.where):
         limit = None
     rows = (row.names for row in matching.match(reader, looked, statement.where, Wanted(limit=limit)))
-    count = _uncounted if reader.meter is None else reader.meter.made
+    count = _count(reader)
     columns, values = project(statement, looked.variables, rows, matching.scope_of(reader, {}), count)
     return Asked(columns, values)
 
 
-def _uncounted(values: list[object]) -> None:
+def _count(reader: Reader) -> Count:
+    return _uncounted if reader.meter is None else reader.meter.made
+
+
+def _uncounted(value: object) -> None:
     pass
 
 
@@ -343,14 +357,17 @@ def inspect(reader: Reader, statement: s.Inspect) -> Asked:
         shown = entity.shown()
         return Asked(list(shown), [list(shown.values())], found=True)
     columns, row = [], []
+    count = _count(reader)
     for projection in statement.returns.projections:
         if projection.of is None:
             shown = entity.shown()
             columns += list(shown)
             row += list(shown.values())
+            count(shown)
         elif isinstance(projection.of, s.Name):
             columns.append(projection.name)
             row.append(plain(entity.value(projection.of.name, projection.of.at)))
+            count(row[-1])
         else:
             raise faults.constraint("INSPECT returns attributes by their names", statement.at)
     return Asked(columns, [row], found=True)

@@ -14,7 +14,7 @@ from ackwise.core.graph.projecting import match_of
 from ackwise.core.graph.values import Entity
 from ackwise.store.graph import matching
 from ackwise.store.graph.matching import Row, Wanted
-from ackwise.store.graph.standing import Index, Look, Name, Neighbours, Standing
+from ackwise.store.graph.standing import Index, Look, Name, Neighbours, Places, Standing
 from ackwise.store.meter import WRITER_SECONDS, Meter, Overrun
 
 if TYPE_CHECKING:
@@ -57,9 +57,20 @@ class Tracker:
         """Watches for which a change exceeded the budget. Their matches are out of date."""
 
     def _asking(self, watch: Standing) -> AbstractContextManager[None]:
-        """Look for matches of a watch. A statement that exceeds its budget here fails. An expiry or the end of a
-        connection cannot fail: then the watch is lost."""
-        return self._losing(watch) if self._graph.unasked and not watch.simple else _PLAIN
+        """Look for matches of a watch. A watch that exceeds its budget is lost. A statement then runs again without
+        it. An expiry or the end of a connection goes on."""
+        if watch.simple:
+            return _PLAIN
+        return self._losing(watch) if self._graph.unasked else self._graph.bills.look(self._graph, watch)
+
+    def _concerned(self, places: Places, entity: Entity) -> Iterator[Look]:
+        """Looks at the entity, without those of watches that statements leave out for now."""
+        out = self._graph.left_out
+        for look in places.concerned(entity, self._neighbours):
+            if out and look.watch.name in out and not look.watch.simple:
+                self.lost[look.watch.name] = look.watch
+            else:
+                yield look
 
     @contextmanager
     def _losing(self, watch: Standing) -> Iterator[None]:
@@ -82,7 +93,7 @@ class Tracker:
         """The entity is about to be set, unlinked or killed; told once is enough."""
         if not len(self._index) or entity.no in self._seen or entity.no in self._made:
             return
-        for look in self._index.within.concerned(entity, self._neighbours):
+        for look in self._concerned(self._index.within, entity):
             with self._asking(look.watch):
                 for row in self._rows(look, entity):
                     if not self._judged(look.watch, row):
@@ -103,7 +114,7 @@ class Tracker:
         return row.key in self._beside.get(watch.name, ())
 
     def _look_beside(self, entity: Entity, without: int | None = None) -> None:
-        for look in self._index.beside.concerned(entity, self._neighbours):
+        for look in self._concerned(self._index.beside, entity):
             with self._asking(look.watch):
                 self._look_around(look, entity, without)
 
@@ -134,7 +145,7 @@ class Tracker:
             entity = self._graph.by_no(no)
             if entity is None:
                 continue
-            for look in self._index.within.concerned(entity, self._neighbours):
+            for look in self._concerned(self._index.within, entity):
                 watch = look.watch
                 with self._asking(watch):
                     self._gather(watch, self._rows(look, entity), after, firsts)

@@ -15,9 +15,10 @@ from ackwise.core.graph.faults import NOWHERE, At, GraphError
 from ackwise.core.graph.ontology import Attribute, EdgeType, NodeType, Ontology, own_attribute
 from ackwise.core.graph.values import Entity
 from ackwise.store.graph import reading
+from ackwise.store.graph.burden import Bills
 from ackwise.store.graph.matching import indexed
 from ackwise.store.graph.reading import Reader
-from ackwise.store.graph.standing import Watches, watches_of
+from ackwise.store.graph.standing import Name, Watches, watches_of
 from ackwise.store.graph.tracking import Tracker
 from ackwise.store.meter import Meter, Overrun
 from ackwise.store.session import Row
@@ -42,6 +43,9 @@ class Graph(Reader):
         """The reader's matches for the statement."""
         self.may_wait = False
         """Whether a pattern that takes long may be left to a reader."""
+        self.left_out: frozenset[Name] = frozenset()
+        """Watches that this statement does not look at, because they cost too much."""
+        self.bills = Bills()
         self.changed = False
         self.to_check: set[int] = set()
         """Nodes whose least number of edges is looked at when everything is done."""

@@ -9,20 +9,23 @@ from ackwise.broker import AsyncBroker
 from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError
 from ackwise.core.queries import Query
-from ackwise.dialects.mew.language import parse
 from ackwise.dialects.mew.lines import Emit
+from ackwise.dialects.mew.parsers import AsyncParser
 from ackwise.dialects.mew.talk import Now, Parse, Pause, Talking
 
 T = TypeVar("T")
+LINES_AT_ONCE = 50
+"""After this many lines, others on the event loop get their turn: some statements wait for nothing."""
 
 
 class AsyncDriver:
     def __init__(self, broker: AsyncBroker) -> None:
-        self.broker = broker
+        self.broker, self._parser = broker, AsyncParser()
 
     async def drive(self, talk: Talking[T], emit: Emit) -> T:
         answer: Any = None
         problem: AckwiseError | None = None
+        lines = 0
         while True:
             try:
                 wish = talk.send(answer) if problem is None else talk.throw(problem)
@@ -38,10 +41,13 @@ class AsyncDriver:
                 elif isinstance(wish, Now):
                     answer = self.broker.now()
                 elif isinstance(wish, Parse):
-                    answer = await self.broker.in_thread(parse, wish.text)
+                    answer = await self._parser.parse(wish.text)
                 elif isinstance(wish, Pause):
                     await sleep(wish.seconds)
                 else:
                     emit(wish)
+                    lines += 1
+                    if not lines % LINES_AT_ONCE:
+                        await sleep(0)
             except AckwiseError as refusal:
                 problem = refusal

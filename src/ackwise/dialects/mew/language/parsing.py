@@ -31,6 +31,10 @@ DEEPEST = 150
 """How deeply an expression may be nested, chains such as `a + b + c` included."""
 
 
+LONGEST_SOURCE = 4 << 10
+"""Longer lines are not shown with the errors in them: one line may have thousands of errors."""
+
+
 class Parsed(msgspec.Struct):
     """The statements of a text in order, up to the first error; `resume` is where the text after it goes on."""
 
@@ -197,7 +201,7 @@ def pointed(error: GraphError, text: str) -> GraphError:
     """The error with the line it is about and a caret under the place."""
     line, column = error.at
     lines = text.splitlines()
-    if line and line <= len(lines):
+    if line and line <= len(lines) and len(lines[line - 1]) <= LONGEST_SOURCE:
         error.details["source"] = lines[line - 1]
         error.details["caret"] = " " * (column - 1) + "^"
     return error

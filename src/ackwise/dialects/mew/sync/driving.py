@@ -10,20 +10,23 @@ from ackwise.broker import Broker
 from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError
 from ackwise.core.queries import Query
-from ackwise.dialects.mew.language import parse
 from ackwise.dialects.mew.lines import Emit
+from ackwise.dialects.mew.parsers import Parser
 from ackwise.dialects.mew.talk import Now, Parse, Pause, Talking
 
 T = TypeVar("T")
+LINES_AT_ONCE = 50
+"""After this many lines, others on the event loop get their turn: some statements wait for nothing."""
 
 
 class Driver:
     def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+        self.broker, self._parser = broker, Parser()
 
     def drive(self, talk: Talking[T], emit: Emit) -> T:
         answer: Any = None
         problem: AckwiseError | None = None
+        lines = 0
         while True:
             try:
                 wish = talk.send(answer) if problem is None else talk.throw(problem)
@@ -39,10 +42,13 @@ class Driver:
                 elif isinstance(wish, Now):
                     answer = self.broker.now()
                 elif isinstance(wish, Parse):
-                    answer = self.broker.in_thread(parse, wish.text)
+                    answer = self._parser.parse(wish.text)
                 elif isinstance(wish, Pause):
                     sleep(wish.seconds)
                 else:
                     emit(wish)
+                    lines += 1
+                    if not lines % LINES_AT_ONCE:
+                        sleep(0)
             except AckwiseError as refusal:
                 problem = refusal
