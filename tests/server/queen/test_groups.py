@@ -80,7 +80,7 @@ def test_one_entry_per_group_over_all_its_queues(queen: Desk) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_group_list_of_full_pages_is_valid(queen: Desk, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setitem(pages.pages.__kwdefaults__, "rows", 2)
+    monkeypatch.setattr(pages.pages, "__kwdefaults__", {"rows": 2, "most": None})
     queues = [f"q{number}" for number in range(count)]
     for queue in queues:
         queen.pop(queue, "first")
