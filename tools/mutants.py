@@ -311,7 +311,7 @@ MUTANTS = (
     ),
     Mutant(
         "one peer takes every connection",
-        "server/protocol.py",
+        "dialects/peers.py",
         "return self._open[address] <= self.most",
         "return True",
         ("tests/server/test_limits.py",),

@@ -186,6 +186,34 @@ def test_dead_letter_page_ends_at_its_bytes(desk: Desk, monkeypatch: pytest.Monk
     assert len({letter.id for page in pages for letter in page}) == 7
 
 
+def test_page_counts_what_each_row_adds_to_its_bytes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for partition in "ab":
+        desk.push(*("x" for _ in range(100)), partition=partition)
+    desk.reject(*desk.claim(200).deliveries)
+    monkeypatch.setattr(limits, "ANSWER_BYTES", 10_000)
+    for query in (q.Browse(queue="q"), q.ListDead()):
+        pages = followed(desk.store, query, 1 << 31)
+        assert max(len(page) for page in pages) <= 10_000 // limits.ROW_BYTES + 1
+        assert sum(len(page) for page in pages) == 200
+
+
+def test_browse_counts_headers(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ANSWER_BYTES", 10_000)
+    noted = [NewMessage(b"1", headers={"note": "x" * 4000}) for _ in range(6)]
+    desk.do(c.Push(queue="q", messages=noted))
+    assert [len(page) for page in followed(desk.store, q.Browse(queue="q"), 100)] == [3, 3]
+
+
+def test_page_with_a_huge_limit_has_a_bound(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.push(*("x" for _ in range(25)))
+    desk.reject(*desk.claim(25).deliveries)
+    monkeypatch.setattr(limits, "MOST_ROWS", 10)
+    seen = counting(desk.store, monkeypatch)
+    for query in (q.Browse(queue="q"), q.ListDead()):
+        assert [len(page) for page in followed(desk.store, query, 1 << 31)] == [10, 10, 5]
+    assert max(session.read for session in seen) < 40
+
+
 # sweeps
 
 

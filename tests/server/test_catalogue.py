@@ -154,6 +154,25 @@ def test_lists_are_encoded_in_helper_threads(
     assert max(asked) <= pages.ROWS
 
 
+@pytest.mark.parametrize("limit", [1 << 31, 501, 1000])
+def test_ask_with_a_large_limit_reads_pages(
+    server: Running, http: httpx2.Client, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    asked: list[int] = []
+
+    def counted(store: Any, query: Any) -> Any:
+        asked.append(query.limit)
+        return answer(store, query)
+
+    monkeypatch.setattr(pages, "answer", counted)
+    monkeypatch.setattr(lists, "answer", counted)
+    rows = http.post("/v1/ask", json={"type": "list_queues", "limit": limit}).json()
+    assert [row["name"] for row in rows] == sorted(NAMES)[:limit]
+    assert http.post("/v1/ask", json={"type": "list_leases", "limit": limit}).status_code == 200
+    assert http.post("/v1/ask", json={"type": "list_group_names", "limit": limit}).json() == ["workers"]
+    assert max(asked) <= pages.ROWS
+
+
 def steps_to_open(url: str, monkeypatch: pytest.MonkeyPatch) -> int:
     """Steps of SQLite's machine from opening a store to the end of its first turn."""
     steps = [0]

@@ -24,7 +24,11 @@ LONGEST_TRACE = 2000
 LAST_INSTANT = 253_402_300_799_999_999
 """The end of the year 9999."""
 ANSWER_BYTES = 16 << 20
-"""Payload bytes that one answer carries: a page of messages or dead letters ends there, with at least one row."""
+"""Bytes that one answer carries: a page of messages or dead letters ends there, with at least one row."""
+ROW_BYTES = 300
+"""What a page counts for each row besides its payload, its headers and its texts: ids, names and instants."""
+MOST_ROWS = 100_000
+"""Rows of one page of messages or dead letters. A larger `limit` gets so many, and the next page has the rest."""
 DEFAULT_MAX_PAYLOAD = 8 * 1024 * 1024
 
 Seconds = float | int | timedelta

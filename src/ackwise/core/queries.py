@@ -66,7 +66,7 @@ class GetQueue(Query):
 class Browse(Query):
     """Messages in seq order, with their state for `group` when one is named.
 
-    A page also ends at `limits.ANSWER_BYTES` of payload: only an empty page is the end.
+    A page also ends at `limits.ANSWER_BYTES` and at `limits.MOST_ROWS`: only an empty page is the end.
     """
 
     queue: str
@@ -86,7 +86,7 @@ class FindMessage(Query):
 class ListDead(Query):
     """Dead letters, newest first. `before_at` and `after_at` bound dead_at, inclusive.
 
-    `after` is the `next` of the previous page. A page also ends at `limits.ANSWER_BYTES` of payload.
+    `after` is the `next` of the previous page. A page also ends at `limits.ANSWER_BYTES` and at `limits.MOST_ROWS`.
     """
 
     queue: str | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ackwise.broker import AsyncBroker
 from ackwise.dialects.amps import AmpsFace
 from ackwise.dialects.handover import AnswerMemory
+from ackwise.dialects.peers import Peers
 
 if TYPE_CHECKING:
     from ackwise.server.serving import Settings
@@ -31,7 +32,7 @@ class AmpsListener:
             queues=settings.amps_queues,
             max_backlog=settings.amps_max_backlog,
             max_frame=settings.amps_max_frame,
-            max_connections=settings.max_connections,
+            peers=Peers(settings.max_connections, settings.peer_share),
             memory=memory,
         )
         return cls(face, await broker.loop.create_server(face.protocol, sock=sock, backlog=4096))

@@ -4,7 +4,6 @@ way for whole answers."""
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -12,6 +11,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from ackwise.dialects.handover import LARGE, Handover
 from ackwise.dialects.http import EXCHANGE, Answer, Headers
+from ackwise.dialects.peers import Peers, address_of
 
 MAX_HEADER_BYTES = 64 << 10
 HEADER_PATIENCE = 20.0
@@ -108,32 +108,13 @@ class Exchange:
             handover.delivered()
 
 
-class Peers:
-    """Counts connections by the address that opened them, so that one address cannot take them all."""
-
-    def __init__(self, max_connections: int = 10_000, share: float = 1.0) -> None:
-        self.max_connections = max_connections
-        self.most = max(1, int(max_connections * share))
-        self._open: Counter[str] = Counter()
-
-    def enter(self, address: str) -> bool:
-        """Counts one connection; False when the address has too many."""
-        self._open[address] += 1
-        return self._open[address] <= self.most
-
-    def leave(self, address: str) -> None:
-        self._open[address] -= 1
-        if not self._open[address]:
-            del self._open[address]
-
-
 class GuardedSocket(WebSocketsSansIOProtocol):
     """A WebSocket, which its peer address holds until it is closed."""
 
     peers: Peers
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.peers.leave(_address(self.client))
+        self.peers.leave(address_of(self.client))
         super().connection_lost(exc)
 
 
@@ -144,7 +125,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._address = _address(self.client)
+        self._address = address_of(self.client)
         within_share = self.peers.enter(self._address)
         self._head_bytes = 0
         self._in_head = True
@@ -256,8 +237,3 @@ class GuardedProtocol(HttpToolsProtocol):
             % (STATUS_LINE[status], len(body), body)
         )
         self.transport.close()
-
-
-def _address(client: tuple[str, int] | None) -> str:
-    """The peer's address without its port."""
-    return client[0] if client else "local"

@@ -26,6 +26,7 @@ from ackwise.dialects.handover import DEFAULT_MEMORY, AnswerMemory
 from ackwise.dialects.hosts import is_loopback
 from ackwise.dialects.http import Receive, Route, Scope, Send
 from ackwise.dialects.mew.serving import MewFace
+from ackwise.dialects.peers import Peers
 from ackwise.dialects.pushpop.sinks import Sinks
 from ackwise.server import gates
 from ackwise.server.amps import AmpsListener
@@ -33,7 +34,7 @@ from ackwise.server.app import DEFAULT_MAX_BODY, Application
 from ackwise.server.faces import all_routes
 from ackwise.server.gates import Gate
 from ackwise.server.pages import make_pages
-from ackwise.server.protocol import GuardedProtocol, GuardedSocket, Peers
+from ackwise.server.protocol import GuardedProtocol, GuardedSocket
 from ackwise.store.port import Store
 
 QueenDefaults = Literal["seed", "upstream"]

@@ -66,22 +66,22 @@ def browse(session: Session, query: q.Browse) -> q.Page[q.BrowsedMessage]:
     queue = catalog.queue(session, query.queue)
     group = catalog.group(session, queue, query.group) if query.group is not None else None
     found: q.Page[q.BrowsedMessage] = q.Page()
-    room = limits.ANSWER_BYTES
+    room, limit = limits.ANSWER_BYTES, min(query.limit, limits.MOST_ROWS)
     for lane, _, _, prio, head, start, uuid, name in _filled_lanes(session, queue, query):
         lo = start
         if query.after is not None and lane == query.after[0]:
             lo = max(lo, query.after[1] + 1)
         if lo >= head:
             continue
-        if len(found) >= query.limit or room <= 0:
+        if len(found) >= limit or room <= 0:
             break
-        hi = min(head, lo + query.limit - len(found))
+        hi = min(head, lo + limit - len(found))
         within = _within(session, lane, lo, hi, room)
         states = states_of(session, group, lane, lo, within) if group is not None else {}
         for message in reading.messages(session, lane, [(lo, within)]):
             if room <= 0:
                 break
-            room -= len(message.payload)
+            room -= _weight(message)
             found.append(q.BrowsedMessage(message, name, uuid, prio, states.get(message.seq)))
     else:
         last = found[-1].message if found else None
@@ -90,6 +90,12 @@ def browse(session: Session, query: q.Browse) -> q.Page[q.BrowsedMessage]:
     if found:
         found.next = (found[-1].message.lane, found[-1].message.seq)
     return found
+
+
+def _weight(message: Message) -> int:
+    """About the bytes of a message in an answer."""
+    headers = sum(len(name) + len(value) for name, value in message.headers.items())
+    return len(message.payload) + headers + limits.ROW_BYTES
 
 
 def _filled_lanes(session: Session, queue: QueueRow, query: q.Browse) -> Iterator[Row]:
@@ -109,10 +115,10 @@ def _filled_lanes(session: Session, queue: QueueRow, query: q.Browse) -> Iterato
 
 def _within(session: Session, lane: int, lo: int, hi: int, room: int) -> int:
     """The end of the part of [lo, hi) that fits: segments until they have `room` bytes, at least one segment."""
-    for first, _, size in reading.sizes(session, lane, lo, hi):
+    for first, last, size in reading.sizes(session, lane, lo, hi):
         if room <= 0:
             return max(lo + 1, first)
-        room -= size
+        room -= size + limits.ROW_BYTES * (last + 1 - max(lo, first))
     return hi
 
 
@@ -164,9 +170,10 @@ def list_dead(session: Session, query: q.ListDead) -> q.DeadPage:
     total = session.row(f"dead_count{suffix}", where)
     last_at, last_id = query.after if query.after is not None else (_ALWAYS[1], _ALWAYS[1])
     where |= {"last_at": last_at, "last_id": last_id, "before_at": min(before, last_at)}
-    where |= {"limit": query.limit + 1, "offset": query.offset}
+    limit = min(query.limit, limits.MOST_ROWS)
+    where |= {"limit": limit + 1, "offset": query.offset}
     behind = session.rows(f"dead_sizes{suffix}", where)
-    sizes = _fitting(behind[: query.limit], limits.ANSWER_BYTES)
+    sizes = _fitting(behind[:limit], limits.ANSWER_BYTES)
     rows = session.rows(f"dead_list{suffix}", {**where, "limit": len(sizes)}) if sizes else []
     made = q.DeadPage([letter_from(row) for row in rows], total[0] if total else 0)
     if sizes and len(behind) > len(sizes):
@@ -180,7 +187,7 @@ def _fitting(sizes: list[Row], room: int) -> list[Row]:
     for row in sizes:
         if room <= 0:
             break
-        room -= row[2]
+        room -= row[2] + limits.ROW_BYTES
         fitting.append(row)
     return fitting
 

@@ -31,8 +31,8 @@ class Frame:
 class Peer:
     """One connection. `logon=False` leaves the first word to the test."""
 
-    def __init__(self, address: tuple[str, int], *, logon: bool = True, name: str = "probe") -> None:
-        self.socket = socket.create_connection(address, PATIENCE)
+    def __init__(self, address: tuple[str, int], *, logon: bool = True, name: str = "probe", source: str = "") -> None:
+        self.socket = socket.create_connection(address, PATIENCE, (source, 0) if source else None)
         self._file = self.socket.makefile("rb")
         if logon:
             about = {"client_name": name, "version": "0.8.18", "mt": "json"}

@@ -21,6 +21,7 @@ from ackwise.dialects.http import Intake
 from tests.server.amps.conftest import Meet
 from tests.server.amps.peer import Peer, frame
 from tests.server.running import Running
+from tests.server.wire import Wire
 
 Q = "queue://q"
 
@@ -243,19 +244,42 @@ def test_there_is_a_bound_on_what_is_half_here(meet: Meet, server: Running, witn
 
 
 def test_there_is_a_bound_on_connections(store_url: str) -> None:
-    with Running(store_url, amps_port=0, max_connections=2, grace=0.05) as server:
+    with Running(store_url, amps_port=0, max_connections=2, peer_share=1, grace=0.05) as server:
         first, second = Peer(server.amps), Peer(server.amps)
-        third = Peer(server.amps, logon=False)
-        assert third.ended()
+        assert refused(server)
         first.goodbye()
-        end = time.monotonic() + 30
-        while True:
-            try:
-                fourth = Peer(server.amps)
-                break
-            except (AssertionError, ConnectionError):
-                assert time.monotonic() < end
-        for peer in (second, third, fourth):
+        for peer in (second, soon_met(server)):
+            peer.close()
+
+
+def refused(server: Running) -> bool:
+    """Whether the server closes a new connection without an answer to its logon."""
+    with Peer(server.amps, logon=False) as late:
+        with contextlib.suppress(ConnectionError):
+            late.say({"c": "logon", "cid": "0", "a": "processed", "client_name": "late", "mt": "json"})
+        return late.ended()
+
+
+def soon_met(server: Running) -> Peer:
+    """A connection, as soon as the server has noticed that another one ended."""
+    end = time.monotonic() + 30
+    while True:
+        try:
+            return Peer(server.amps)
+        except (AssertionError, ConnectionError):
+            assert time.monotonic() < end
+
+
+def test_amps_address_above_its_share_is_refused(store_url: str) -> None:
+    with Running(store_url, amps_port=0, max_connections=4, grace=0.05) as server:
+        first, second = Peer(server.amps), Peer(server.amps)
+        assert refused(server)
+        other = Peer(server.amps, source="127.0.0.2")
+        with Wire(server.address) as wire:
+            wire.ask("GET", "/livez")
+            assert wire.reply() is not None, "each listener has its own share"
+        first.goodbye()
+        for peer in (second, other, soon_met(server)):
             peer.close()
 
 

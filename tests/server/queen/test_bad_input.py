@@ -258,6 +258,10 @@ def test_a_pop_must_say_from_where(queen: Desk) -> None:
         {"batch": 0},
         {"batch": 10_001},
         {"batch": "9" * 5000},
+        {"batch": "1_0"},
+        {"batch": "+5"},
+        {"batch": " 5"},
+        {"batch": "\u0665"},
         {"timeout": "long"},
         {"timeout": -5},
         {"partitions": 0},
@@ -266,6 +270,9 @@ def test_a_pop_must_say_from_where(queen: Desk) -> None:
         {"leaseSeconds": -1},
         {"leaseSeconds": "nan"},
         {"leaseSeconds": "long"},
+        {"leaseSeconds": "1_0"},
+        {"leaseSeconds": "\u0665"},
+        {"maxBytes": "1_0"},
         {"leaseSeconds": 10**9},
         {"subscriptionMode": "zzz"},
         {"subscriptionFrom": "yesterday"},
@@ -278,6 +285,12 @@ def test_pop_with_a_bad_value_is_refused(queen: Desk, query: dict[str, Any]) -> 
     assert (status, answer["code"]) == (400, "bad_input")
     assert next(iter(query)) in answer["error"] or "lease" in answer["error"]
     assert queen.get("/api/v1/resources/queues")["queues"] == []
+
+
+def test_pop_with_an_endless_byte_bound_is_served(queen: Desk) -> None:
+    queen.push("q", 1)
+    assert queen.call("GET", "/api/v1/pop/queue/q", maxBytes="0" * 5000).status == 400
+    assert bodies(queen.pop("q", maxBytes="9" * 5000)) == [1]
 
 
 @pytest.mark.parametrize("path", ["dlq?limit=x", "dlq?offset=-1", "consumer-groups/lagging?minLagSeconds=x"])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ackwise.dialects import pages
 from tests.server.queen.desk import Desk, bodies, named
 
 GROUPS = "/api/v1/consumer-groups"
@@ -75,6 +76,19 @@ def test_one_entry_per_group_over_all_its_queues(queen: Desk) -> None:
     assert (orders["subscriptionMode"], orders["subscriptionTimestamp"]) == ("all", None)
     assert orders["subscriptionCreatedAt"] == "2023-11-14T22:16:20.000000Z"
     assert groups["__QUEUE_MODE__"]["totalLag"] == 2
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_group_list_of_full_pages_is_valid(queen: Desk, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(pages.pages, "__kwdefaults__", {"rows": 2, "most": None})
+    queues = [f"q{number}" for number in range(count)]
+    for queue in queues:
+        queen.pop(queue, "first")
+        queen.pop(queue, "second")
+    rows = queen.get(GROUPS, shape="array")
+    assert [(row["name"], row["queueName"]) for row in rows] == [(n, q) for n in ("first", "second") for q in queues]
+    groups = queen.get(GROUPS, shape="object")["groups"]
+    assert [(group["name"], group["topics"]) for group in groups] == [("first", queues), ("second", queues)]
 
 
 def test_states(queen: Desk) -> None:

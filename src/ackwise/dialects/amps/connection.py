@@ -11,6 +11,7 @@ from ackwise.core.amps import alive
 from ackwise.core.amps.frames import BadFrame, Frames
 from ackwise.core.errors import Overloaded
 from ackwise.dialects.amps.session import Session
+from ackwise.dialects.peers import address_of
 
 if TYPE_CHECKING:
     from ackwise.dialects.amps.face import AmpsFace
@@ -47,8 +48,12 @@ class Connection(asyncio.Protocol):
         if (sock := transport.get_extra_info("socket")) is not None:
             alive.ask_after(sock, socket)
         self.session = Session(self._face, self)
-        if len(self._face.sessions) > self._face.max_connections:
-            log.warning("too many AMPS connections; one more is refused")
+        peers = self._face.peers
+        self._address = address_of(transport.get_extra_info("peername"))
+        within_share = peers.enter(self._address)
+        if len(self._face.sessions) > peers.max_connections or not within_share:
+            bound = "its address holds its share" if not within_share else "all are taken"
+            log.warning("too many AMPS connections: %s; one more is refused", bound)
             transport.abort()
             return
         self.watch("logon", LOGON_PATIENCE)
@@ -89,6 +94,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, problem: Exception | None) -> None:
         for name in list(self._timers):
             self.unwatch(name)
+        self._face.peers.leave(self._address)
         self._count(0)
         self._count_unread(0)
         self.writable = False

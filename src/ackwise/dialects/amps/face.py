@@ -20,6 +20,7 @@ from ackwise.dialects.amps.shares import Share
 from ackwise.dialects.amps.topics import Topics
 from ackwise.dialects.handover import AnswerMemory
 from ackwise.dialects.http import Intake
+from ackwise.dialects.peers import Peers
 
 if TYPE_CHECKING:
     from ackwise.dialects.amps.session import Session
@@ -47,14 +48,14 @@ class AmpsFace:
         queues: Collection[str] = (),
         max_backlog: int = MAX_BACKLOG,
         max_frame: int = LARGEST,
-        max_connections: int = 10_000,
+        peers: Peers | None = None,
         admit: Admit = anybody,
         memory: AnswerMemory | None = None,
     ) -> None:
         self.broker, self.admit = broker, admit
         self.memory = memory or AnswerMemory()
         self.memory.when_free(self._look)
-        self.max_frame, self.max_connections = max_frame, max_connections
+        self.max_frame, self.peers = max_frame, peers or Peers()
         self.handouts = Handouts()
         self.topics = Topics()
         self.intake = Intake()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from ackwise.core.native import payloads
 from ackwise.dialects.http import Call, parse
 
 _anything = msgspec.json.Decoder(Any)
+_NUMBER = re.compile("-?[0-9]{1,18}")
+"""`int` alone also takes `1_0`, `+5` and digits of other scripts."""
 
 
 async def read_object(call: Call) -> dict[str, Any]:
@@ -54,20 +57,20 @@ def number_in(
     """A whole number of the query string, from `least` to `most`.
 
     Upstream is `lenient`: the default replaces a value that is no number, the nearest bound a number out of range.
+    A text with more than 18 digits is no number.
     """
     text = query.get(name)
     if not text:
         return default
-    try:
-        number = int(text)
-    except ValueError:
+    if not _NUMBER.fullmatch(text):
         if lenient:
             return default
-        raise BadInput(f"{name} must be a whole number, not {text!r:.40}") from None
+        raise BadInput(f"{name} must be a whole number, not {text!r:.40}")
+    number = int(text)
     if lenient:
         return min(max(number, least), most)
     if not least <= number <= most:
-        raise BadInput(f"{name} must be {least} to {most}, not {number if abs(number) < 10**18 else text[:20]}")
+        raise BadInput(f"{name} must be {least} to {most}, not {number}")
     return number
 
 

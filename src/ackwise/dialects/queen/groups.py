@@ -59,9 +59,11 @@ class Groups:
         async for names in pages(self._broker, q.ListGroupNames(), list):
             for name in names:
                 async for piece in self._rows(name) if as_array else self._entry(name):
-                    yield before + piece
-                    before = b"," if as_array else b""
-                before = b","
+                    # The page behind a full last page is empty.
+                    if piece:
+                        yield before + piece
+                        before = b"," if as_array else b""
+                before = before or b","
         yield (before if before != b"," else b"") + end
 
     def _rows(self, name: str) -> AsyncIterator[bytes]:

@@ -42,7 +42,9 @@ class Members:
         This server does not know the holders of leases that another server granted. Each such lease counts as one
         consumer.
         """
-        recent = {name for name, at in self._seen.get((queue, group), {}).items() if now - at <= SEEN_FOR}
+        # Lists call this in a helper thread while polls call `note`: only a copy keeps its size.
+        seen = self._seen.get((queue, group), {}).copy()
+        recent = {name for name, at in seen.items() if now - at <= SEEN_FOR}
         return recent | {self._holders.get(owner, owner) for owner in owners}
 
     def _forget(self, now: int) -> None:

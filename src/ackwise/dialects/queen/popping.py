@@ -75,8 +75,10 @@ def _most_bytes(query: dict[str, str], words: Words) -> int | None:
     text = query.get("maxBytes")
     if not text:
         return None
-    if text.isascii() and text.isdecimal() and int(text):
-        return min(int(text), limits.MAX_CLAIM_BYTES)
+    # Python refuses to read a number with thousands of digits.
+    digits = text.lstrip("0")[:18]
+    if text.isascii() and text.isdecimal() and digits:
+        return min(int(digits), limits.MAX_CLAIM_BYTES)
     if words.upstream:
         return None
     raise BadInput(f"maxBytes must be a number of bytes above 0, not {text!r:.40}")
@@ -95,11 +97,14 @@ def _lease(text: str | None, words: Words) -> int | None:
     if not text:
         return None
     try:
-        seconds = float(text)
+        # `float` also takes `1_0` and digits of other scripts.
+        seconds = float(text) if text.isascii() and "_" not in text else None
     except ValueError:
+        seconds = None
+    if seconds is None:
         if words.upstream:
             return None
-        raise BadInput(f"leaseSeconds must be a number of seconds, not {text!r:.40}") from None
+        raise BadInput(f"leaseSeconds must be a number of seconds, not {text!r:.40}")
     if words.upstream:
         return limits.lease_micros(min(seconds, limits.MAX_LEASE_SECONDS)) if seconds >= 0.001 else None
     return limits.lease_micros(seconds)

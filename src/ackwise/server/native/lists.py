@@ -19,8 +19,11 @@ from ackwise.server.native.reading import Arguments, UnknownTable, wants_arrow
 from ackwise.server.native.tables import LARGEST_PAGE, LISTS, TABLES, Row, Table
 from ackwise.store.port import Store
 
-_STREAMED = (q.ListQueues, q.ListStats, q.ListGroups, q.ListPartitions, q.ListPlaces, q.ListDepths, q.ReadLedger)
-"""Queries whose answers have no bound: without a limit the server streams the answer in pages."""
+_STREAMED = (
+    q.ListQueues, q.ListStats, q.ListGroups, q.ListGroupNames, q.ListPartitions, q.ListPlaces, q.ListDepths,
+    q.ListLeases, q.ReadLedger,
+)  # fmt: skip
+"""Queries whose answers have no bound in bytes: the server streams an answer of more than one page."""
 
 
 def routes(broker: AsyncBroker) -> list[Route]:
@@ -53,8 +56,8 @@ def routes(broker: AsyncBroker) -> list[Route]:
     async def ask(call: Call) -> Answer:
         query = await call.read(admin.QUERIES)
         await call.reserve(_size(query))
-        if isinstance(query, _STREAMED) and query.limit is None:
-            return await streamed(call, array(pages(broker, query, _bare)))
+        if isinstance(query, _STREAMED) and (query.limit is None or query.limit > ROWS):
+            return await streamed(call, array(pages(broker, query, _bare, most=query.limit)))
         return Answer(await broker.in_thread(_asked, broker.store, query))
 
     return [

@@ -18,6 +18,42 @@ ORDER BY name LIMIT :limit;
 SELECT id, name, ns, task, policy, paused, created_at FROM queue
 WHERE deleted_at IS NULL AND task = :task AND name > :after ORDER BY name LIMIT :limit;
 
+-- name: unjoined_of_ns: queues of a namespace that hold messages, or all of them, in which a group is not yet
+SELECT q.id, q.name, q.ns, q.task, q.policy, q.paused, q.created_at FROM queue AS q
+WHERE q.deleted_at IS NULL AND q.ns = :ns
+  AND (CAST(:task AS text) IS NULL OR q.task = CAST(:task AS text))
+  AND (:all = 1 OR (SELECT min(l.start_at) FROM lane AS l WHERE l.queue = q.id) < 4611686018427387904)
+  AND NOT EXISTS (SELECT 1 FROM grp AS g WHERE g.queue = q.id AND g.name = :grp)
+ORDER BY q.name LIMIT :limit;
+
+-- name: unjoined_of_task: the same, of a task
+SELECT q.id, q.name, q.ns, q.task, q.policy, q.paused, q.created_at FROM queue AS q
+WHERE q.deleted_at IS NULL AND q.task = :task
+  AND (:all = 1 OR (SELECT min(l.start_at) FROM lane AS l WHERE l.queue = q.id) < 4611686018427387904)
+  AND NOT EXISTS (SELECT 1 FROM grp AS g WHERE g.queue = q.id AND g.name = :grp)
+ORDER BY q.name LIMIT :limit;
+
+-- name: astir_of_ns: queues of a namespace in which a group has something ready or in hand, or used a claim key
+SELECT q.id, q.name, q.ns, q.task, q.policy, q.paused, q.created_at,
+  (SELECT min(c.ready_at) FROM cursor AS c WHERE c.grp = g.id AND c.ready_at IS NOT NULL) AS ready
+FROM queue AS q CROSS JOIN grp AS g
+WHERE q.deleted_at IS NULL AND q.ns = :ns
+  AND (CAST(:task AS text) IS NULL OR q.task = CAST(:task AS text)) AND g.queue = q.id AND g.name = :grp
+  AND (EXISTS (SELECT 1 FROM cursor AS c WHERE c.grp = g.id AND c.ready_at IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM lease AS e WHERE e.grp = g.id AND e.ended_at IS NULL)
+    OR EXISTS (SELECT 1 FROM lease AS e WHERE e.grp = g.id AND e.key = CAST(:key AS text)))
+ORDER BY ready NULLS LAST, q.id LIMIT :limit;
+
+-- name: astir_of_task: the same, of a task
+SELECT q.id, q.name, q.ns, q.task, q.policy, q.paused, q.created_at,
+  (SELECT min(c.ready_at) FROM cursor AS c WHERE c.grp = g.id AND c.ready_at IS NOT NULL) AS ready
+FROM queue AS q CROSS JOIN grp AS g
+WHERE q.deleted_at IS NULL AND q.task = :task AND g.queue = q.id AND g.name = :grp
+  AND (EXISTS (SELECT 1 FROM cursor AS c WHERE c.grp = g.id AND c.ready_at IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM lease AS e WHERE e.grp = g.id AND e.ended_at IS NULL)
+    OR EXISTS (SELECT 1 FROM lease AS e WHERE e.grp = g.id AND e.key = CAST(:key AS text)))
+ORDER BY ready NULLS LAST, q.id LIMIT :limit;
+
 -- name: queues_noted: living queues with notes of a dialect, behind a name
 SELECT id, name, ns, task, policy, paused, created_at FROM queue
 WHERE deleted_at IS NULL AND json_extract(policy, '$.notes') IS NOT NULL AND name > :after ORDER BY name LIMIT :limit;

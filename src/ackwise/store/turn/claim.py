@@ -14,7 +14,7 @@ from ackwise.core.errors import BadInput, ClaimConflict
 from ackwise.core.policy import Exclusivity, checked, order_for
 from ackwise.core.spans import Cursor, Lease, Span, merge_ranges
 from ackwise.store.session import Outdated
-from ackwise.store.turn import catalog, places, reading
+from ackwise.store.turn import catalog, places, reading, tags
 from ackwise.store.turn.catalog import GroupRow, QueueRow
 from ackwise.store.turn.context import Turn
 from ackwise.store.turn.expiry import expire, expire_own
@@ -69,28 +69,30 @@ def claim(turn: Turn, command: Claim) -> Claimed:
     if command.queue is not None:
         owner = catalog.ensure_queue(turn, command.queue, command.create)
         return _Claiming(turn, command, owner).run()
+    return _claim_by_tag(turn, command)
+
+
+def _claim_by_tag(turn: Turn, command: Claim) -> Claimed:
+    """A claim on the queues of a namespace and task, the one that has been ready longest first.
+
+    A group that begins at `all` joins an empty queue with its first message: it begins at the same place then. `new`
+    joins every queue at once. An instant joins some empty queues with each claim: the next claim may name a later one.
+    """
     empty = Claimed(command.group, [], empty=EmptyReason.EMPTY)
-    queues = _queues_by_tag(turn, command)
-    if command.key is not None:
-        for owner in queues:
-            if (again := _Claiming(turn, command, owner).repeated()) is not None:
-                return again
-    for owner in queues:
-        answer = _Claiming(turn, command, owner).run()
-        if answer.grants or answer.empty is EmptyReason.ENDED:
-            return answer
-        empty = _more_telling(empty, answer)
+    seen: set[int] = set()
+    more, every = True, command.start != "all"
+    while more:
+        more, every = tags.join(turn, command, every=every), command.start == "new"
+        if command.key is not None:
+            for owner in tags.astir(turn, command, set()):
+                if (again := _Claiming(turn, command, owner).repeated()) is not None:
+                    return again
+        for owner in tags.astir(turn, command, seen):
+            answer = _Claiming(turn, command, owner).run()
+            if answer.grants or answer.empty is EmptyReason.ENDED:
+                return answer
+            empty = _more_telling(empty, answer)
     return empty
-
-
-def _queues_by_tag(turn: Turn, command: Claim) -> list[QueueRow]:
-    """Living queues of a namespace and task, the one that has been ready longest first."""
-    waiting = []
-    for queue in catalog.queues(turn.session, command.namespace, command.task):
-        group = catalog.ensure_group(turn, queue, command.group, command.start)
-        row = turn.session.row("cursors_next_ready", {"grp": group.id})
-        waiting.append((row[0] if row and row[0] is not None else 1 << 62, queue.id, queue))
-    return [queue for _, _, queue in sorted(waiting, key=lambda w: w[:2])]
 
 
 def _more_telling(one: Claimed, other: Claimed) -> Claimed:
