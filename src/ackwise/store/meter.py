@@ -42,6 +42,7 @@ class Meter:
 
     __slots__ = (
         "_bytes",
+        "_clock",
         "_interrupt",
         "_lock",
         "_made",
@@ -63,8 +64,10 @@ class Meter:
         seconds: float | None = None,
         rows: int | None = None,
         name: str = "seconds",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`seconds` and `rows` apply where they are lower than the limits. Errors call `seconds` by `name`."""
+        self._clock = clock
         self.limits, self.name = limits, "seconds"
         self._seconds, self._most_rows, self._most_bytes = limits.seconds, limits.rows, limits.bytes
         self.changes = limits.changes
@@ -72,7 +75,7 @@ class Meter:
             self._seconds, self.name = seconds, name
         if rows is not None and rows < limits.rows:
             self._most_rows = rows
-        self.deadline = time.monotonic() + self._seconds
+        self.deadline = self._clock() + self._seconds
         self.cancelled = False
         self._rows = self._bytes = self._made = 0
         self._lock = threading.Lock()
@@ -82,19 +85,19 @@ class Meter:
         """Count the seconds from now on: the time that the statement waited does not count."""
         if self.cancelled:
             raise Cancelled
-        self.deadline = time.monotonic() + self._seconds
+        self.deadline = self._clock() + self._seconds
 
     @property
     def left(self) -> float:
         """Seconds until the deadline."""
-        return self.deadline - time.monotonic()
+        return self.deadline - self._clock()
 
     def is_over(self) -> bool:
         """Whether the statement has to stop now. SQLite asks this while it works."""
-        return self.cancelled or time.monotonic() >= self.deadline
+        return self.cancelled or self._clock() >= self.deadline
 
     def check(self) -> None:
-        if self.cancelled or time.monotonic() >= self.deadline:
+        if self.cancelled or self._clock() >= self.deadline:
             self.expire()
 
     def expire(self) -> NoReturn:

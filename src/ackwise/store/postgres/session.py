@@ -41,6 +41,8 @@ def instance_lock(instance: str) -> dict[str, int]:
 class PostgresSession:
     """One connection. A row lock lasts until the transaction ends, or the savepoint it was taken after is undone."""
 
+    works_here = False
+
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._cursor = connection.cursor(binary=True)

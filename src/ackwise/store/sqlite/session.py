@@ -27,6 +27,7 @@ class SQLiteSession:
     """A session in a single-writer database: locks are implied."""
 
     passed_over = 0
+    works_here = True
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
