@@ -6,14 +6,19 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import ackwise
 from ackwise.client.breaking import Resilience
 from ackwise.client.sync import Connection
-from ackwise.core.errors import AckwiseError, LeaseLost
+from ackwise.core.errors import AckwiseError, Draining, LeaseLost, Overloaded, StoreFull, StoreLocked
 
 QUEUE, GROUP, LEASE = "work", "honest", 4.0
 RESILIENCE = Resilience(pauses=(0.1, 0.3, 1.0, 2.0), failures=50, rest=1.0)
+
+
+REFUSALS = (Draining, Overloaded, StoreFull, StoreLocked)
 
 
 class Account:
@@ -31,6 +36,19 @@ class Account:
         """Claims whose answer did not arrive, though they were repeated under their keys."""
         self.violations: list[str] = []
         self.answered = 0
+        self.in_flight = 0
+        """Calls of honest clients that are under way."""
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Count a call while it is under way."""
+        with self.lock:
+            self.in_flight += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.in_flight -= 1
 
     def receive(self, transaction_id: str, failures: int, asked_at: float) -> None:
         with self.lock:
@@ -94,7 +112,8 @@ class Workers:
                 ackwise.Item(payload={"id": name}, transaction_id=name, partition=dice.choice("abcd")) for name in names
             ]
             try:
-                queue.push_many(QUEUE, items)
+                with self._account.calling():
+                    queue.push_many(QUEUE, items)
             except AckwiseError:
                 self._over.wait(0.05)  # the push may or may not be stored: the account has answered pushes only
             else:
@@ -118,10 +137,12 @@ def consume_once(queue: Connection, account: Account, dice: random.Random, *, ac
     """Claim a batch and settle it: mostly acks, some failures and releases, some silence. Returns the batch size."""
     asked_at = time.monotonic()
     try:
-        batch = queue.claim(QUEUE, group=GROUP, max=20, lease=LEASE, wait=0.2)
-    except AckwiseError:
+        with account.calling():
+            batch = queue.claim(QUEUE, group=GROUP, max=20, lease=LEASE, wait=0.2)
+    except AckwiseError as problem:
         with account.lock:
-            account.lost_claims += 1
+            # A server that says no has claimed nothing. Only an answer that got lost may have been a claim.
+            account.lost_claims += not isinstance(problem, REFUSALS)
         time.sleep(0.02)
         return 0
     for delivery in batch:
@@ -131,12 +152,13 @@ def consume_once(queue: Connection, account: Account, dice: random.Random, *, ac
         if roll < 0.01:
             continue  # left to expire
         try:
-            if roll < 0.05:
-                delivery.retry(delay=0.05, error="not now")
-            elif roll < 0.08:
-                delivery.release()
-            else:
-                account.ack(delivery.transaction_id, delivery.ack().value)
+            with account.calling():
+                if roll < 0.05:
+                    delivery.retry(delay=0.05, error="not now")
+                elif roll < 0.08:
+                    delivery.release()
+                else:
+                    account.ack(delivery.transaction_id, delivery.ack().value)
         except LeaseLost:
             continue
         except AckwiseError:

@@ -167,9 +167,11 @@ class Hostile:
             kinds += [self._database_fault] * 2
         elif self._sabotage.available:
             kinds += [lambda: self._disk("fsync"), lambda: self._disk("full")]
-        before = self._await_answers(20, "before a fault")
+        self._await_answers(20, "before a fault")
+        in_flight = self.account.in_flight
         self.tally.kills += 1
-        self.tally.in_flight += before
+        self.tally.in_flight += in_flight
+        self.tally.idle += in_flight == 0
         self._dice.choice(kinds)()
         for server in self._servers:
             if not server.alive():
@@ -187,7 +189,7 @@ class Hostile:
         with self._sabotage.failing(what):
             time.sleep(1.5)
 
-    def _await_answers(self, count: int, when: str) -> int:
+    def _await_answers(self, count: int, when: str) -> None:
         """Wait until the honest clients get answers again."""
         wanted = self.account.answered + count
         end = time.monotonic() + 60
@@ -196,7 +198,6 @@ class Hostile:
                 self.account.violations.append(f"honest clients are not answered {when}")
                 break
             time.sleep(0.01)
-        return count
 
     def _drain(self, urls: list[str]) -> int:
         """Consume until the group has no lag. Returns the lag that is left."""
