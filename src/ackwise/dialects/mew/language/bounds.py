@@ -27,6 +27,8 @@ def exceeded(text: str) -> StatementLimit | None:
     """The first limit that the text exceeds."""
     if len(text) > MOST_BYTES or (not text.isascii() and len(text.encode("utf-8", "replace")) > MOST_BYTES):
         return statement_limit("text", MOST_BYTES)
+    if len(text) <= MOST_TOKENS and _levels(text) <= MOST_NESTING:
+        return None  # most texts: a token has a character, and a level a bracket or a prefix
     tokens = depth = run = 0
     outer: list[int] = []
     for token in _TOKEN.finditer(text):
@@ -51,6 +53,11 @@ def exceeded(text: str) -> StatementLimit | None:
         if depth + run > MOST_NESTING:
             return statement_limit("nesting", MOST_NESTING)
     return None
+
+
+def _levels(text: str) -> int:
+    """At least as many as the text can nest."""
+    return sum(map(text.count, "([{-")) + text.lower().count("not")
 
 
 def portions(text: str) -> list[str]:
