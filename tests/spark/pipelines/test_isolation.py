@@ -98,9 +98,9 @@ def test_the_culprit_alone_is_blamed(process: Make, how: str, told: str, at: int
 
 
 def test_one_that_dies_while_it_answers(process: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child of its own still holds the pipe, so that nobody hears it end.
+    """A grandchild still holds the pipe, so the pipe does not report the child's death.
 
-    All answers are told at once: a single record in doubt would be blamed.
+    The child sends all answers at once: a single record in doubt would be blamed.
     """
     monkeypatch.setattr(isolation, "TELL_EVERY", 60.0)
 
