@@ -4,8 +4,8 @@ from ackwise.client import AsyncConnection, Batch, Connection, Delivery
 from ackwise.client.payloads import Item
 from ackwise.connect import connect, connect_async
 from ackwise.core import errors
-from ackwise.core.outcomes import Reject, Retry
 from ackwise.core.policy import Backoff, QueuePolicy
+from ackwise.core.settlement import Reject, Retry
 
 __all__ = [
     "AsyncConnection",

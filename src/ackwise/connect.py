@@ -1,4 +1,4 @@
-"""The composition root: a URL becomes a store and a broker, or a wire to a server, and a connection over it."""
+"""Composition root: turns a URL into a store and broker, or into a connection to a server."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ import msgspec
 
 from ackwise.broker import AsyncBroker, Broker
 from ackwise.client import AsyncConnection, Connection
-from ackwise.client.breaking import Resilience
-from ackwise.client.servers import base_of, is_server
-from ackwise.client.wires.reply import AsyncWire, Wire
+from ackwise.client.http_adapters import open_adapter, open_async_adapter
+from ackwise.client.resilience import Resilience
+from ackwise.client.server_url import base_of, is_server
+from ackwise.clock import Clock
 from ackwise.core.errors import BadStoreURL
-from ackwise.store.clock import Clock
+from ackwise.core.events import EventStream
+from ackwise.core.extras import is_installed
 from ackwise.store.port import Store
 from ackwise.store.sqlite import SQLiteStore
-from ackwise.store.url import Durability, StoreURL, parse
+from ackwise.wire.store_url import Durability, StoreURL, parse
 
 if TYPE_CHECKING:
-    from ackwise.client.sync.http import HTTPTransport
+    from ackwise.client.sync.http_transport import HTTPTransport
 
 
 URL = str | list[str] | tuple[str, ...]
-"""Of a store or a server; several servers of one store as a list."""
+"""URL of a store or a server, or a list of URLs of servers with the same store."""
 
 
 def connect(
@@ -36,15 +38,16 @@ def connect(
     durability: Durability | None = None,
     resilience: Resilience | None = None,
 ) -> Connection:
-    """Open a store, or reach a server, and use it from threads.
+    """Open a store or connect to a server, for use from threads.
 
     Usage::
 
         with ackwise.connect("sqlite:///queue.db") as queue:
             queue.push("orders", {"id": 1})
 
-    `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://host/database` or `http://host:6632`. Of several
-    servers, `["http://a:6632", "http://b:6632"]`, one that works is used; `resilience` says when others are tried.
+    The URL is `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://host/database` or `http://host:6632`.
+    With several servers, `["http://a:6632", "http://b:6632"]`, the connection uses one that works. `resilience` says
+    when it tries the others.
     """
     if isinstance(url, list | tuple) or is_server(url):
         return _over_http(url, clock, durability, resilience)
@@ -63,7 +66,10 @@ def connect_async(
     durability: Durability | None = None,
     resilience: Resilience | None = None,
 ) -> Connecting:
-    """The same for asyncio: `async with connect_async(url) as queue`, or `await` it and close it."""
+    """Open a store or connect to a server, for asyncio.
+
+    Use `async with connect_async(url) as queue`, or `await connect_async(url)` and close the connection yourself.
+    """
     return Connecting(url, clock, durability, resilience)
 
 
@@ -101,7 +107,7 @@ class Connecting:
 
 
 def reach(url: str, *, duties: bool = True) -> Broker | HTTPTransport:
-    """What a connection stands on, for whoever speaks in commands. Without `duties` others must sweep the store."""
+    """The broker or transport below a connection. It takes commands. Without `duties` it does not sweep the store."""
     if is_server(url):
         return _transport(url, None, None)
     store = open_store(url)
@@ -121,21 +127,20 @@ def _over_http(
 def _transport(
     url: URL, clock: Clock | None, durability: Durability | None, resilience: Resilience | None = None
 ) -> HTTPTransport:
-    # Imported when asked for: whoever opens a store need not load an HTTP client.
+    # Imported here, so that a program that opens a store starts faster.
     from ackwise.client.sync.failover import Failover
-    from ackwise.client.sync.http import HTTPTransport
-    from ackwise.client.wires.threads import ThreadWire
+    from ackwise.client.sync.http_transport import HTTPTransport
 
     bases, resilience = _servers(url, durability, resilience)
-    wire: Wire = ThreadWire(bases[0])
+    adapter = open_adapter(bases[0])
     if resilience is not None:
-        wire = Failover([(bases[0], wire), *((base, ThreadWire(base)) for base in bases[1:])], resilience)
+        adapter = Failover([(bases[0], adapter), *((base, open_adapter(base)) for base in bases[1:])], resilience)
     pauses = None if resilience is None else resilience.pauses
-    transport = HTTPTransport(wire, ", ".join(bases), _local(clock), pauses=pauses)
+    transport = HTTPTransport(adapter, ", ".join(bases), _local(clock), pauses=pauses)
     try:
         transport.hello()
     except BaseException:
-        wire.close()
+        adapter.close()
         raise
     return transport
 
@@ -144,19 +149,20 @@ async def _over_http_async(
     url: URL, clock: Clock | None, durability: Durability | None, resilience: Resilience | None
 ) -> AsyncConnection:
     from ackwise.client.aio.failover import AsyncFailover
-    from ackwise.client.aio.http import AsyncHTTPTransport
-    from ackwise.client.wires.aio import AioWire
+    from ackwise.client.aio.http_transport import AsyncHTTPTransport
 
     bases, resilience = _servers(url, durability, resilience)
-    wire: AsyncWire = AioWire(bases[0])
+    adapter = open_async_adapter(bases[0])
     if resilience is not None:
-        wire = AsyncFailover([(bases[0], wire), *((base, AioWire(base)) for base in bases[1:])], resilience)
+        adapter = AsyncFailover(
+            [(bases[0], adapter), *((base, open_async_adapter(base)) for base in bases[1:])], resilience
+        )
     pauses = None if resilience is None else resilience.pauses
-    transport = AsyncHTTPTransport(wire, ", ".join(bases), _local(clock), pauses=pauses)
+    transport = AsyncHTTPTransport(adapter, ", ".join(bases), _local(clock), pauses=pauses)
     try:
         await transport.hello()
     except BaseException:
-        await wire.close()
+        await adapter.close()
         raise
     return AsyncConnection(transport)
 
@@ -164,40 +170,65 @@ async def _over_http_async(
 def _servers(
     url: URL, durability: Durability | None, resilience: Resilience | None
 ) -> tuple[list[str], Resilience | None]:
-    """Where to go; several servers are never without resilience."""
+    """Base URLs of the servers, and the resilience. Several servers always have one."""
     if durability is not None:
         raise BadStoreURL(f"{url!r}: a server's durability is its own; start it with --durability {durability}")
     urls = list(url) if isinstance(url, list | tuple) else [url]
     if not urls or not all(map(is_server, urls)):
-        raise BadStoreURL(f"{url!r}: several URLs are those of servers, such as http://host:6632")
-    bases = [base_of(one) for one in urls]
+        raise BadStoreURL(f"{url!r}: a list may contain only URLs of servers, such as http://host:6632")
+    bases = [base_of(server) for server in urls]
     return bases, resilience or (Resilience() if len(bases) > 1 else None)
 
 
 def _local(clock: Clock | None) -> Callable[[], int]:
-    """What measures how long ago a server told its time."""
+    """The clock that measures the age of a server's time."""
     return clock.now if clock is not None else lambda: time.monotonic_ns() // 1000
 
 
-def open_store(url: str, *, clock: Clock | None = None, durability: Durability | None = None) -> Store:
-    """The store behind a URL, without a broker."""
-    where = _parsed(url)
+def open_store(
+    url: str,
+    *,
+    clock: Clock | None = None,
+    durability: Durability | None = None,
+    events: EventStream | None = None,
+    graph: bool = False,
+) -> Store:
+    """Open the store of a URL, without a broker. Pass `events` to hear what happens while it opens.
+
+    With `graph` the store gets the tables and commands of MEW. A store that has the tables gets the commands too, so
+    that its deliveries expire and `audit` checks them. Without the extra `mew` that is left to other processes.
+    """
+    target = _parsed(url)
     if durability is not None:
         if durability not in ("full", "normal"):
             raise BadStoreURL(f"durability is full or normal, not {durability!r}")
-        where = msgspec.structs.replace(where, durability=durability)
-    if where.scheme == "sqlite":
-        return SQLiteStore(where, clock=clock)
-    # Imported when asked for: whoever uses SQLite need not load a PostgreSQL driver.
+        target = msgspec.structs.replace(target, durability=durability)
+    store = _opened(target, clock, events)
+    try:
+        if graph or (is_installed("re2") and store.has_tables("mew")):
+            # Imported here, so that a program that only uses queues does not load the graph.
+            from ackwise.graph.engine.extension import GRAPH
+
+            store.add(GRAPH)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _opened(target: StoreURL, clock: Clock | None, events: EventStream | None) -> Store:
+    if target.scheme == "sqlite":
+        return SQLiteStore(target, clock=clock, events=events)
+    # Imported here, so that a program that uses SQLite does not load a PostgreSQL driver.
     from ackwise.store.postgres import PostgresStore
 
-    return PostgresStore(where, clock=clock)
+    return PostgresStore(target, clock=clock, events=events)
 
 
 def _parsed(url: str) -> StoreURL:
     if is_server(url):
         raise BadStoreURL(
-            f"{url!r} is a server, and this needs the store itself; "
+            f"{url!r} is the URL of a server, but the store itself is needed; "
             "use sqlite:///path/to/file.db or postgresql://host/database"
         )
     return parse(url)

@@ -1,6 +1,6 @@
-"""Lets Spark find `format("ackwise")` by itself: it looks for packages called `pyspark_*` that have a `DefaultSource`.
+"""Registers `format("ackwise")`: Spark searches packages named `pyspark_*` for a `DefaultSource`.
 
-Spark imports this at the first `load` or `save` of any session, so everything heavy is imported where it is used.
+Spark imports this package at the first `load` or `save` of any session, so its methods import the heavy modules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """Queues as streams, their tables as batches, and the sinks that push and settle."""
+    """Data source `ackwise`: queues as streams, tables as batches, sinks that push and settle."""
 
     @classmethod
     def name(cls) -> str:

@@ -10,8 +10,7 @@ Usage::
 """
 
 from ackwise.amps.aio import AsyncClient, AsyncSubscription
-from ackwise.amps.errors import CommandFailed, Disconnected, NoAnswer
-from ackwise.amps.message import Message
+from ackwise.amps.message import CommandFailed, Disconnected, Message, NoAnswer
 from ackwise.amps.sync import Client, Subscription
 
 __all__ = [

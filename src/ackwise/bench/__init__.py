@@ -1,1 +1,1 @@
-"""Measuring from the command line: `ackwise bench`."""
+"""Benchmarks of `ackwise bench`."""

@@ -1,21 +1,22 @@
-"""PushPop measured: pushes, pops, locks, their acknowledgements, what an expired lock costs, and how large one is."""
+"""PushPop benchmark on a temporary server."""
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from ackwise.bench.latencies import Latencies, Row
-from ackwise.bench.serving import served
-from ackwise.bench.users import User, Users
+from ackwise.bench.load import Latencies, LoadRow, User, Users
+from ackwise.clock import ManualClock
 from ackwise.core.errors import AckwiseError
 from ackwise.pushpop import PushPop
-from ackwise.store.clock import ManualClock
 
 WARM_UP = 10
 CLEANUPS = 1000
@@ -34,7 +35,7 @@ LOCK_BYTES_THEIRS = "200-500 bytes"
 
 
 class Measured(msgspec.Struct):
-    rows: list[Row]
+    rows: list[LoadRow]
     bytes_per_lock: int
 
 
@@ -46,7 +47,10 @@ _lock = msgspec.json.Decoder(_Lock).decode
 
 
 def measure(users: int, iterations: int, *, url: str | None, store: str | None, ramp_up: float) -> Measured:
-    """Each user pushes so many items; half of them are popped, half popped under a lock and acknowledged."""
+    """Measure PushPop: pushes, pops, pops under a lock, acknowledgements.
+
+    Each user pushes `iterations` items and pops half of them. It pops the rest under locks and acknowledges the locks.
+    """
     if url is not None:
         rows = asyncio.run(_over_http(url, users, iterations, ramp_up))
     else:
@@ -58,7 +62,7 @@ def measure(users: int, iterations: int, *, url: str | None, store: str | None, 
     return Measured(rows, size)
 
 
-async def _over_http(url: str, count: int, iterations: int, ramp_up: float) -> list[Row]:
+async def _over_http(url: str, count: int, iterations: int, ramp_up: float) -> list[LoadRow]:
     users = await Users.arrive(url, count, ramp_up)
     try:
         await users.begin(WARM_UP, _push)
@@ -87,8 +91,8 @@ async def _pop_with_ack(user: User) -> None:
     await user.timed("acknowledge", user.post("acknowledge", body))
 
 
-def _cleanups(folder: Path) -> list[Row]:
-    """In this process, where time can be moved on: a pop with ack as such, and one that has a lock to clean up."""
+def _cleanups(folder: Path) -> list[LoadRow]:
+    """Measure a pop with ack, without and with an expired lock, in this process and with a manual clock."""
     clock = ManualClock()
     with PushPop("bench", f"sqlite:///{folder.absolute()}/cleanup.db", clock=clock) as queue:
         queue.push_many([{"n": n} for n in range(100)])
@@ -119,7 +123,7 @@ def _timed(latencies: Latencies, work: Callable[[], str]) -> str:
 
 
 def _bytes_per_lock(folder: Path) -> int:
-    """What the database grows by, indexes and all, when so many locks are made."""
+    """Growth of the database file per lock, with indexes."""
     file = folder / "locks.db"
     url = f"sqlite:///{file.absolute()}"
     with PushPop("bench", url) as queue:
@@ -130,3 +134,26 @@ def _bytes_per_lock(folder: Path) -> int:
         for _ in range(LOCKS):
             queue.pop_with_ack(ttl_seconds=300, allow_competing_consumers=True)
     return round((file.stat().st_size - before) / LOCKS)
+
+
+PATIENCE = 30.0
+_RUN = "from ackwise.cli import main; main()"
+
+
+@contextmanager
+def served(store: str | None) -> Iterator[str]:
+    """Start a server and yield its URL. Without `store` it uses a new SQLite file with full durability."""
+    with tempfile.TemporaryDirectory(prefix="ackwise-bench-") as folder:
+        where = store or f"sqlite:///{Path(folder).absolute()}/bench.db"
+        command = [sys.executable, "-c", _RUN, "serve", "--store", where, "--port", "0", "--log-level", "warning"]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            if not line.startswith("ready "):
+                raise AckwiseError("the server for the bench did not start")
+            yield line.split()[1]
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
+            process.stdout.close()

@@ -1,6 +1,6 @@
-"""The one object everybody calls: turns (group commit), long-poll waiters, duties, drain."""
+"""Broker: runs commands in turns (group commit), parks claims as long polls, schedules maintenance, drains."""
 
-from ackwise.broker.loop import AsyncBroker
-from ackwise.broker.threads import Broker
+from ackwise.broker.async_broker import AsyncBroker
+from ackwise.broker.thread_broker import Broker
 
 __all__ = ["AsyncBroker", "Broker"]

@@ -1,4 +1,4 @@
-"""`ackwise check`: is the store sound, and what is in force."""
+"""`ackwise check`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from importlib.metadata import version
 
 import typer
 
-from ackwise.cli.opening import DEFAULT_URL, URL, AsJSON, must_exist
-from ackwise.cli.showing import show_json
+from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, must_exist
+from ackwise.cli.output import show_json
 from ackwise.connect import open_store
 from ackwise.core.queries import ListQueues
-from ackwise.store.url import parse, without_password
+from ackwise.wire.store_url import parse, without_password
 
 
 def check(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
-    """Audit every promise over what is stored and print the settings in force; exit 1 when something is wrong."""
+    """Check the stored data and print the settings in force. The exit code is 1 if the data has a problem."""
     must_exist(url)
     store = open_store(url)
     where = parse(url)
     try:
         problems, notes = store.audit(), store.notes()
-        queues = store.list_queues(ListQueues())
+        queues = store.ask(ListQueues())
     finally:
         store.close()
     settings = {

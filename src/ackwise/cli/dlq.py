@@ -1,4 +1,4 @@
-"""`ackwise dlq`: dead letters."""
+"""`ackwise dlq`."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ import typer
 from rich.console import Console
 from rich.progress import Progress as Bars
 
-from ackwise.cli.opening import DEFAULT_URL, URL, AsJSON, Yes, opened, sure
-from ackwise.cli.showing import plain, show, show_json
-from ackwise.cli.sparking import Group, Html, Master, Queue, say_where, show_rows, sparked
+from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, Yes, opened, sure
+from ackwise.cli.output import plain, show, show_json
+from ackwise.cli.spark_session import Group, Html, Master, Queue, print_report_path, show_rows, spark_for
 from ackwise.client import Connection
 from ackwise.core.errors import BadInput
-from ackwise.spark.pacing import Pace, put_back
+from ackwise.spark.rate_limit import RateLimit, put_back
 
 app = typer.Typer(no_args_is_help=True, help="Dead letters.")
 _COLUMNS = ("id", "queue", "group", "partition", "reason", "error_type", "error", "failures", "dead_at")
 _PAGE = 1000
 
 Ids = Annotated[list[str] | None, typer.Argument(help="Ids of dead letters.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print how many.")]
 
 
 @app.command(name="list")
 def list_dead(
     queue: Queue = None,
     group: Group = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Only with this reason.")] = None,
-    limit: Annotated[int, typer.Option("--limit", help="How many.")] = 100,
-    offset: Annotated[int, typer.Option("--offset", help="How many to pass over.")] = 0,
+    reason: Annotated[str | None, typer.Option("--reason", help="Only dead letters with this reason.")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="Maximum number of rows.")] = 100,
+    offset: Annotated[int, typer.Option("--offset", help="Number of rows to skip.")] = 0,
     url: URL = DEFAULT_URL,
     as_json: AsJSON = False,
 ) -> None:
-    """Dead letters, newest first."""
+    """List dead letters, newest first."""
     with opened(url) as connection:
         letters = connection.dead_letters(queue, group=group, reason=reason, limit=limit, offset=offset)
     if as_json:
@@ -53,11 +53,11 @@ def report(
     as_json: AsJSON = False,
     html: Html = None,
 ) -> None:
-    """What died, how often, since when; the same error is one row."""
+    """Count dead letters by error, with the first and last time of each."""
     now = datetime.now(UTC)
-    with sparked("dead letters", url, master, queue) as spark:
+    with spark_for("dead letters", url, master, queue) as spark:
         from ackwise.spark.jobs import dead_letter_report
-        from ackwise.spark.jobs.dead_letters import summarised
+        from ackwise.spark.jobs.dead_letter_report import summarised
         from ackwise.spark.jobs.tables import collected, table
         from ackwise.spark.reports import write_dead_letter_report
 
@@ -68,7 +68,7 @@ def report(
     from ackwise.spark.reports.columns import ERRORS
 
     show_rows(rows, ERRORS, as_json, "no dead letters")
-    say_where(html)
+    print_report_path(html)
 
 
 @app.command()
@@ -77,18 +77,19 @@ def redrive(
     queue: Queue = None,
     group: Group = None,
     where: Annotated[
-        str | None, typer.Option("--where", help="Only those that this Spark SQL is true of: reason = 'rejected'.")
+        str | None,
+        typer.Option("--where", help="Only dead letters that match this Spark SQL: reason = 'rejected'."),
     ] = None,
-    rate: Annotated[float | None, typer.Option("--rate", help="At most so many per second.")] = None,
+    rate: Annotated[float | None, typer.Option("--rate", help="Maximum per second.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     url: URL = DEFAULT_URL,
     master: Master = None,
 ) -> None:
-    """Put dead letters back at their old place: these, or all of a queue or group, or those that --where chooses."""
-    pace = Pace(rate)
+    """Put dead letters back at their old position: by id, by --queue, by --group or by --where."""
+    pace = RateLimit(rate)
     if where is not None and ids:
-        raise BadInput("name dead letters by id, or choose them with --where, not both")
+        raise BadInput("pass ids or --where, not both")
     if where is not None:
         chosen = _matching(url, master, where, queue, group, only_shown=dry_run)
     else:
@@ -122,25 +123,25 @@ def purge(
     yes: Yes = False,
     url: URL = DEFAULT_URL,
 ) -> None:
-    """Forget dead letters: these, or all of a queue or group."""
+    """Delete dead letters: by id, by --queue or by --group."""
     with opened(url) as connection:
         chosen = _chosen(connection, ids, queue, group)
         if dry_run:
             print(f"would purge {len(chosen)}")
             return
-        sure(f"Purge {len(chosen)} dead letters for good?", yes)
+        sure(f"Delete {len(chosen)} dead letters? This cannot be undone.", yes)
         print(f"purged {connection.purge_dead(chosen)}")
 
 
 def _matching(
     url: str, master: str | None, where: str, queue: str | None, group: str | None, *, only_shown: bool
 ) -> list[str]:
-    """The ids of the dead letters that an expression is true of; what they are like, if that is all that is wanted."""
-    with sparked("dead letters", url, master, queue) as spark:
-        from ackwise.spark.jobs.redriving import Chosen
+    """Ids of the dead letters that match `where`. With `only_shown` it also prints their counts by error."""
+    with spark_for("dead letters", url, master, queue) as spark:
+        from ackwise.spark.jobs.redrive_job import DeadLetterSelection
         from ackwise.spark.jobs.tables import collected
 
-        chosen = Chosen(spark, url, where, queue=queue, group=group)
+        chosen = DeadLetterSelection(spark, url, where, queue=queue, group=group)
         ids = chosen.ids()
         kinds = collected(chosen.counted()) if only_shown else []
     if kinds:
@@ -151,11 +152,11 @@ def _matching(
 
 
 def _chosen(connection: Connection, ids: list[str] | None, queue: str | None, group: str | None) -> list[str]:
-    """The ids meant. All of them are read first, so that what is asked about is what is done."""
+    """Ids to act on. It reads all of them first, so that the confirmation shows the real number."""
     if ids:
         return ids
     if queue is None and group is None:
-        raise BadInput("name dead letters by id, or all of a --queue or --group")
+        raise BadInput("pass ids, or --queue or --group for all of their dead letters")
     chosen: list[str] = []
     while True:
         page = connection.dead_letters(queue, group=group, limit=_PAGE, offset=len(chosen))

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from ackwise.cli.opening import DEFAULT_URL, URL, AsJSON, Yes, opened, sure
-from ackwise.cli.showing import show
+from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, Yes, opened, sure
+from ackwise.cli.output import show
 from ackwise.core.errors import BadInput
 
 app = typer.Typer(no_args_is_help=True, help="Consumer groups.")
@@ -17,11 +17,11 @@ _COLUMNS = ("queue", "group", "lag", "unread", "held", "acked", "dead", "skipped
 
 @app.command(name="list")
 def list_groups(
-    queue: Annotated[str | None, typer.Argument(help="Only this queue's.")] = None,
+    queue: Annotated[str | None, typer.Argument(help="Only groups of this queue.")] = None,
     url: URL = DEFAULT_URL,
     as_json: AsJSON = False,
 ) -> None:
-    """Groups with their lag and counts."""
+    """List groups with their lag and counts."""
     with opened(url) as connection:
         show(connection.groups(queue), _COLUMNS, as_json)
 
@@ -35,7 +35,7 @@ def seek(
     yes: Yes = False,
     url: URL = DEFAULT_URL,
 ) -> None:
-    """Move a group; what it holds there it holds no more."""
+    """Move a group to another position. Its leases there end."""
     target = _target(to)
     sure(f"Move group {group} of {queue} to {to}?", yes)
     with opened(url) as connection:
@@ -45,7 +45,7 @@ def seek(
 
 @app.command()
 def delete(queue: str, group: str, yes: Yes = False, url: URL = DEFAULT_URL) -> None:
-    """Forget a group and what it holds; its dead letters stay."""
+    """Delete a group and its leases. Its dead letters stay."""
     sure(f"Delete group {group} of {queue}?", yes)
     with opened(url) as connection:
         connection.delete_group(queue, group)

@@ -1,4 +1,4 @@
-"""`ackwise pipeline`: a pipeline out of a module, run from the shell."""
+"""`ackwise pipeline`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from ackwise.cli.modules import named
-from ackwise.cli.opening import DEFAULT_URL, URL, AsJSON, must_exist
-from ackwise.cli.showing import show, show_json
-from ackwise.cli.sparking import Master
+from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, must_exist, named
+from ackwise.cli.output import show, show_json
+from ackwise.cli.spark_session import Master
 from ackwise.core.errors import AckwiseError, BadInput
 
 if TYPE_CHECKING:
@@ -43,55 +42,56 @@ def pipelines() -> None:
 def run(
     context: typer.Context,
     target: Annotated[
-        str, typer.Argument(metavar="MODULE:NAME", help="A pipeline, or a function (spark, url) that makes one.")
+        str, typer.Argument(metavar="MODULE:NAME", help="A pipeline, or a function (spark, url) that returns one.")
     ],
     url: URL = DEFAULT_URL,
     master: Master = None,
     checkpoint: Annotated[
-        str | None, typer.Option("--checkpoint", metavar="PATH", help="Where it keeps its place; go on from there.")
+        str | None,
+        typer.Option("--checkpoint", metavar="PATH", help="Folder of the progress. A later run continues from it."),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow/--once", help="Go on until it is stopped, or end when nothing is left.")
+        bool, typer.Option("--follow/--once", help="Run until stopped, or end when no record is left.")
     ] = False,
     config: Annotated[
-        list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
+        list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="Setting of Spark; repeatable.")
     ] = None,
     py_files: Annotated[
         list[Path] | None,
-        typer.Option("--py-files", metavar="PATH", help="A module or zip that the workers need; may be repeated."),
+        typer.Option("--py-files", metavar="PATH", help="Module or zip that the workers need; repeatable."),
     ] = None,
     as_json: AsJSON = False,
 ) -> None:
-    """Run a pipeline. The first Ctrl-C or SIGTERM lets the batch under way finish, the second waits for nobody."""
+    """Run a pipeline. The first Ctrl-C or SIGTERM finishes the current batch, the second stops at once."""
     if follow and checkpoint is None:
-        raise BadInput("--follow needs --checkpoint: the folder in which the pipeline keeps its place")
-    module, name = _parsed(target)
+        raise BadInput("--follow needs --checkpoint PATH, the folder of the query's progress")
+    module, name = _parse_target(target)
     settings = dict(_setting(text) for text in config or ())
     source = context.get_parameter_source("url")
-    given = source is not None and source.name == "COMMANDLINE"
-    if given:
+    url_given = source is not None and source.name == "COMMANDLINE"
+    if url_given:
         must_exist(url)
     from ackwise.spark import session
 
     spark = session(f"ackwise {target}", master=master, config=settings)
-    from ackwise.spark.refusals import told
+    from ackwise.spark.errors import translate_spark_errors
 
-    with _signals() as stop, told():
+    with _signals() as stop, translate_spark_errors():
         _ship(spark, module, py_files or ())
-        totals = _worked(_made(spark, module, name, url, given), checkpoint, follow, stop)
+        totals = _run_pipeline(_load_pipeline(spark, module, name, url, url_given), checkpoint, follow, stop)
     if as_json:
         show_json(msgspec.structs.asdict(totals))
     else:
         show([totals], _COLUMNS, False)
     if stop.is_set() and not follow:
-        raise AckwiseError("stopped before everything was done")
+        raise AckwiseError("stopped before all records were done; run the command again to continue")
 
 
-def _parsed(target: str) -> tuple[str, str]:
-    """A module that is here or installed, and a name in it."""
+def _parse_target(target: str) -> tuple[str, str]:
+    """Split `module:name` and check that the module exists."""
     module, name = named(target, "pipeline", "module:name")
     if importlib.util.find_spec(module.partition(".")[0]) is None:
-        raise BadInput(f"there is no module {module!r}, neither here nor installed")
+        raise BadInput(f"there is no module {module!r}, neither in this folder nor installed")
     return module, name
 
 
@@ -103,8 +103,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _ship(spark: SparkSession, module: str, files: Iterable[Path]) -> None:
-    """Workers run elsewhere and import functions by name: what is in this folder goes to them."""
-    from ackwise.spark.cache import make_private, temporary
+    """Send the module and `--py-files` to the workers, which import functions by name."""
+    from ackwise.spark.java import make_private, temporary
 
     top = module.partition(".")[0]
     here = Path.cwd()
@@ -115,42 +115,42 @@ def _ship(spark: SparkSession, module: str, files: Iterable[Path]) -> None:
     if (here / f"{top}.py").is_file():
         spark.sparkContext.addPyFile(str(here / f"{top}.py"))
     elif (here / top / "__init__.py").is_file():
-        # Workers fetch it when they start, which may be late: it stays until we end.
+        # A worker may start late and fetch the archive then, so it stays until this process ends.
         folder = temporary()
         make_private(folder)
         spark.sparkContext.addPyFile(shutil.make_archive(f"{folder}/{top}", "zip", here, top))
 
 
-def _made(spark: SparkSession, module: str, name: str, url: str, given: bool) -> Pipeline:
+def _load_pipeline(spark: SparkSession, module: str, name: str, url: str, url_given: bool) -> Pipeline:
     from pyspark.cloudpickle import register_pickle_by_value
 
     from ackwise.spark.pipelines import Pipeline
 
-    with _blaming(f"importing {module} failed"):
-        found: Any = importlib.import_module(module)
+    with _user_errors(f"importing {module} failed"):
+        target_object: Any = importlib.import_module(module)
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(target_object, part):
             raise BadInput(f"{module} has no {name}")
-        found = getattr(found, part)
-    if isinstance(found, Pipeline):
-        if given:
-            raise BadInput(f"{module}:{name} has a URL of its own; make it a function (spark, url) to give it one")
-        # Workers must not import a module that makes a session: its functions go to them as they are.
+        target_object = getattr(target_object, part)
+    if isinstance(target_object, Pipeline):
+        if url_given:
+            raise BadInput(f"{module}:{name} has its own URL; leave out --url, or make it a function (spark, url)")
+        # Workers must not import a module that starts a session, so its functions are pickled by value.
         register_pickle_by_value(sys.modules[module])  # type: ignore[no-untyped-call]
-        return found
-    if not callable(found):
+        return target_object
+    if not callable(target_object):
         raise BadInput(f"{module}:{name} is neither a pipeline nor a function that makes one")
     must_exist(url)
-    with _blaming(f"{module}:{name} failed"):
-        made = found(spark, url)
+    with _user_errors(f"{module}:{name} failed"):
+        made = target_object(spark, url)
     if not isinstance(made, Pipeline):
-        raise BadInput(f"{module}:{name} answers {type(made).__name__} and not a pipeline")
+        raise BadInput(f"{module}:{name} returned {type(made).__name__}, not a pipeline")
     return made
 
 
 @contextmanager
-def _blaming(what: str) -> Iterator[None]:
-    """An error in the user's module, with the line it is at."""
+def _user_errors(what: str) -> Iterator[None]:
+    """Report an error in the user's module in one line, with file and line number."""
     try:
         yield
     except AckwiseError:
@@ -161,7 +161,7 @@ def _blaming(what: str) -> Iterator[None]:
         raise AckwiseError(f"{what}: {type(problem).__name__}: {text} ({last.filename}:{last.lineno})") from problem
 
 
-def _worked(pipeline: Pipeline, checkpoint: str | None, follow: bool, stop: threading.Event) -> Totals:
+def _run_pipeline(pipeline: Pipeline, checkpoint: str | None, follow: bool, stop: threading.Event) -> Totals:
     if not follow or checkpoint is None:
         return pipeline.run(checkpoint, progress=True, stop=stop)
     running = pipeline.start(checkpoint, progress=True)
@@ -173,10 +173,10 @@ def _worked(pipeline: Pipeline, checkpoint: str | None, follow: bool, stop: thre
 
 @contextmanager
 def _signals() -> Iterator[threading.Event]:
-    """Set by the first signal; the second one ends us at once.
+    """Event that the first SIGINT or SIGTERM sets. The second signal ends the process at once.
 
-    An exception in the middle of a call to Java would break the connection, so none is raised. Spark's own answer to
-    Ctrl-C, which cancels the batch, is put aside meanwhile.
+    A handler that raises would break a call to Java. Spark's own handler of Ctrl-C would cancel the batch, so this
+    handler replaces it meanwhile.
     """
     stop = threading.Event()
 

@@ -7,28 +7,28 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from ackwise.cli.opening import DEFAULT_URL, URL, AsJSON, Yes, opened, sure
-from ackwise.cli.showing import plain, show, show_json
+from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, Yes, opened, sure
+from ackwise.cli.output import plain, show, show_json
 from ackwise.core.errors import BadInput
 
 app = typer.Typer(no_args_is_help=True, help="Queues.")
 Policy = Annotated[
-    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of the policy, as JSON; repeatable.")
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Field of the policy, as JSON; repeatable.")
 ]
 
 
 @app.command(name="list")
 def list_queues(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
-    """All queues."""
-    with opened(url) as queue:
-        show(queue.queues(), ("name", "namespace", "task", "paused", "created_at"), as_json)
+    """List all queues."""
+    with opened(url) as connection:
+        show(connection.queues(), ("name", "namespace", "task", "paused", "created_at"), as_json)
 
 
 @app.command(name="show")
 def show_queue(name: str, url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
-    """A queue's policy, counts and groups."""
-    with opened(url) as queue:
-        info, stats = queue.queue(name), queue.stats(name)
+    """Show a queue's policy, counts and groups."""
+    with opened(url) as connection:
+        info, stats = connection.queue(name), connection.stats(name)
     if as_json:
         show_json({**plain(info), **plain(stats)})
         return
@@ -44,36 +44,36 @@ def show_queue(name: str, url: URL = DEFAULT_URL, as_json: AsJSON = False) -> No
 
 @app.command()
 def create(name: str, settings: Policy = None, url: URL = DEFAULT_URL) -> None:
-    """Make a queue: `ackwise queue create orders --set retry_limit=5`."""
+    """Create a queue: `ackwise queue create orders --set retry_limit=5`."""
     fields = _fields(settings or [])
-    with opened(url, create=True) as queue:
-        queue.create_queue(name, **fields)
+    with opened(url, create=True) as connection:
+        connection.create_queue(name, **fields)
     print(f"created {name}")
 
 
 @app.command()
 def delete(name: str, yes: Yes = False, url: URL = DEFAULT_URL) -> None:
-    """Delete a queue with everything in it."""
-    with opened(url) as queue:
-        held = queue.stats(name).messages
+    """Delete a queue and all its messages."""
+    with opened(url) as connection:
+        held = connection.stats(name).messages
         sure(f"Delete queue {name} with its {held} messages?", yes)
-        queue.delete_queue(name)
+        connection.delete_queue(name)
     print(f"deleted {name}")
 
 
 @app.command()
 def pause(name: str, url: URL = DEFAULT_URL) -> None:
-    """Stop handing out messages; pushes go on."""
-    with opened(url) as queue:
-        queue.pause_queue(name)
+    """Stop deliveries of a queue. Pushes still work."""
+    with opened(url) as connection:
+        connection.pause_queue(name)
     print(f"paused {name}")
 
 
 @app.command()
 def resume(name: str, url: URL = DEFAULT_URL) -> None:
-    """Hand out messages again."""
-    with opened(url) as queue:
-        queue.resume_queue(name)
+    """Start deliveries of a paused queue again."""
+    with opened(url) as connection:
+        connection.resume_queue(name)
     print(f"resumed {name}")
 
 

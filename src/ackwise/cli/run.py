@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ackwise.cli import logs
-from ackwise.cli.modules import named
+from ackwise.cli.arguments import named
+from ackwise.cli.logs import set_up_logs
 from ackwise.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -20,33 +20,40 @@ if TYPE_CHECKING:
 
 
 def run(
-    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="Where the app is, such as shop.orders:app.")],
-    url: Annotated[str | None, typer.Option(envvar="ACKWISE_URL", help="Instead of the app's own URL.")] = None,
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE:APP", help="Module and name of the app, such as shop.orders:app.")
+    ],
+    url: Annotated[
+        str | None, typer.Option(envvar="ACKWISE_URL", help="URL of the store or server, instead of the app's own.")
+    ] = None,
     grace: Annotated[
-        float, typer.Option(envvar="ACKWISE_GRACE", min=0, help="Seconds that handlers may take to finish.")
+        float, typer.Option(envvar="ACKWISE_GRACE", min=0, help="Seconds that running handlers have to finish.")
     ] = 30.0,
     health_port: Annotated[
-        int | None, typer.Option(envvar="ACKWISE_HEALTH_PORT", help="Serve /health/live, ready and started here.")
+        int | None,
+        typer.Option(envvar="ACKWISE_HEALTH_PORT", help="Port for /health/live, /ready and /started."),
     ] = None,
-    health_host: Annotated[str, typer.Option(envvar="ACKWISE_HEALTH_HOST", help="And on this address.")] = "127.0.0.1",
+    health_host: Annotated[
+        str, typer.Option(envvar="ACKWISE_HEALTH_HOST", help="Address for the health port.")
+    ] = "127.0.0.1",
     log_level: Annotated[str, typer.Option(envvar="ACKWISE_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
 ) -> None:
-    """Run a subscriber app until SIGTERM or Ctrl-C, which drain."""
-    logs.begin(log_level)
-    app = found(target)
+    """Run a subscriber app. On SIGTERM or Ctrl-C the app drains and exits."""
+    set_up_logs(log_level)
+    app = load_app(target)
     if url is not None:
         app.url = url
     asyncio.run(app.run(grace=grace, health_port=health_port, host=health_host))
     if app.abandoned:
         logging.shutdown()
         sys.stdout.flush()
-        # The interpreter would wait for them, whatever the grace was.
+        # The interpreter would wait for the abandoned handlers' threads, longer than the grace.
         os._exit(0)
 
 
-def found(target: str) -> App:
-    """The app that `module:name` names, from the working folder as well."""
-    # Imported when asked for: the other commands need not load it.
+def load_app(target: str) -> App:
+    """Import the app that `module:name` names. The module may be in the working folder."""
+    # Imported here, so that other commands start faster.
     from ackwise.subscriber import App
 
     module, name = named(target, "app", "shop.orders:app")
@@ -55,7 +62,7 @@ def found(target: str) -> App:
     except ModuleNotFoundError as problem:
         if problem.name is None or not f"{module}.".startswith(f"{problem.name}."):
             raise
-        raise BadInput(f"there is no module {module!r} here") from None
+        raise BadInput(f"there is no module {module!r}, neither in this folder nor installed") from None
     except AttributeError:
         raise BadInput(f"module {module!r} has no {name!r}") from None
     if not isinstance(value, App):

@@ -9,18 +9,22 @@ import os
 import re
 import threading
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ackwise.cli import logs
-from ackwise.cli.opening import DEFAULT_URL
+from ackwise.cli.arguments import DEFAULT_URL
+from ackwise.cli.logs import set_up_logs
 from ackwise.connect import open_store
 from ackwise.core.errors import BadInput
-from ackwise.core.graph.budget import DEFAULT_LIMITS, StatementLimits
-from ackwise.dialects.amps.face import MAX_BACKLOG
-from ackwise.server.serving import QueenDefaults, Server, Settings, Start, make_server
-from ackwise.store.url import Durability
+from ackwise.core.extras import needed
+from ackwise.engine.statement_limits import DEFAULT_LIMITS, StatementLimits
+from ackwise.protocols.amps.server_state import MAX_BACKLOG
+from ackwise.server.settings import QueenDefaults, Settings, Start
+from ackwise.wire.store_url import Durability
+
+if TYPE_CHECKING:
+    from ackwise.server.server import Server
 
 STOP_SECONDS = 4.5
 """Seconds that a shutdown may take beyond its grace."""
@@ -29,48 +33,52 @@ _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 1
 
 
 def size(text: str) -> int:
-    """`64MiB`, `1GB`, `1000`."""
-    found = _SIZE.fullmatch(text)
-    if found is None or not int(found[1]):
+    """Parse a number of bytes: `64MiB`, `1GB`, `1000`."""
+    parsed = _SIZE.fullmatch(text)
+    if parsed is None or not int(parsed[1]):
         raise BadInput(f"{text!r} is not a size; write it like 64MiB")
-    return int(found[1]) * _UNITS[found[2].lower()]
+    return int(parsed[1]) * _UNITS[parsed[2].lower()]
 
 
 def serve(
-    store: Annotated[str, typer.Option(envvar=["ACKWISE_STORE", "ACKWISE_URL"], help="The store.")] = DEFAULT_URL,
-    host: Annotated[str, typer.Option(envvar="ACKWISE_HOST", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(envvar="ACKWISE_PORT", help="The port; 0 takes any free one.")] = 6632,
+    store: Annotated[
+        str, typer.Option(envvar=["ACKWISE_STORE", "ACKWISE_URL"], help="URL of the store.")
+    ] = DEFAULT_URL,
+    host: Annotated[str, typer.Option(envvar="ACKWISE_HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(envvar="ACKWISE_PORT", help="Port; 0 takes any free port.")] = 6632,
     pushpop_port: Annotated[
-        int | None, typer.Option(envvar="ACKWISE_PUSHPOP_PORT", help="One more port, for clients of PushPop.")
+        int | None, typer.Option(envvar="ACKWISE_PUSHPOP_PORT", help="Extra port for PushPop clients.")
     ] = None,
     pushpop_default_priority: Annotated[
-        int, typer.Option(envvar="ACKWISE_PUSHPOP_DEFAULT_PRIORITY", min=0, help="Of items pushed without one.")
+        int,
+        typer.Option(envvar="ACKWISE_PUSHPOP_DEFAULT_PRIORITY", min=0, help="Priority of items without one."),
     ] = 0,
     pushpop_sink_host: Annotated[
         list[str] | None,
         typer.Option(
-            envvar="ACKWISE_PUSHPOP_SINK_HOST", help="A host, or host:port, that sinks may post to; repeatable."
+            envvar="ACKWISE_PUSHPOP_SINK_HOST", help="Host, or host:port, that sinks may post to; repeatable."
         ),
     ] = None,
     amps_port: Annotated[
-        int | None, typer.Option(envvar="ACKWISE_AMPS_PORT", help="Serve AMPS clients on this port; 0 takes any.")
+        int | None, typer.Option(envvar="ACKWISE_AMPS_PORT", help="Port for AMPS clients; 0 takes any free port.")
     ] = None,
     amps_queue: Annotated[
         list[str] | None,
-        typer.Option(envvar="ACKWISE_AMPS_QUEUE", help="A topic that is a queue without queue://; repeatable."),
+        typer.Option(envvar="ACKWISE_AMPS_QUEUE", help="Topic that is a queue without queue://; repeatable."),
     ] = None,
     amps_max_backlog: Annotated[
-        int, typer.Option(envvar="ACKWISE_AMPS_MAX_BACKLOG", min=1, help="The most an AMPS subscription may hold.")
+        int,
+        typer.Option(envvar="ACKWISE_AMPS_MAX_BACKLOG", min=1, help="Maximum messages per AMPS subscription."),
     ] = MAX_BACKLOG,
     amps_max_frame: Annotated[
-        str, typer.Option(envvar="ACKWISE_AMPS_MAX_FRAME", help="The largest AMPS frame that is taken.")
+        str, typer.Option(envvar="ACKWISE_AMPS_MAX_FRAME", help="Largest AMPS frame that the server accepts.")
     ] = "16MiB",
     queen_defaults: Annotated[
         QueenDefaults,
-        typer.Option(envvar="ACKWISE_QUEEN_DEFAULTS", help="How queues behave that Queen's clients make."),
+        typer.Option(envvar="ACKWISE_QUEEN_DEFAULTS", help="Defaults of queues that Queen clients create."),
     ] = "seed",
     default_subscription: Annotated[
-        Start, typer.Option(envvar="ACKWISE_DEFAULT_SUBSCRIPTION", help="Where a new group begins.")
+        Start, typer.Option(envvar="ACKWISE_DEFAULT_SUBSCRIPTION", help="Where a new group starts.")
     ] = "all",
     durability: Annotated[
         Durability | None,
@@ -79,16 +87,23 @@ def serve(
     insecure: Annotated[
         bool, typer.Option("--insecure", envvar="ACKWISE_INSECURE", help="Listen on a public address without auth.")
     ] = False,
-    max_body: Annotated[str, typer.Option(envvar="ACKWISE_MAX_BODY", help="The largest body that is taken.")] = "64MiB",
+    max_body: Annotated[
+        str, typer.Option(envvar="ACKWISE_MAX_BODY", help="Largest request body that the server accepts.")
+    ] = "64MiB",
     max_connections: Annotated[
-        int, typer.Option(envvar="ACKWISE_MAX_CONNECTIONS", min=1, help="More are answered 503.")
+        int,
+        typer.Option(
+            envvar="ACKWISE_MAX_CONNECTIONS",
+            min=1,
+            help="Maximum connections; more get a 503.",
+        ),
     ] = 10_000,
     answer_bytes: Annotated[
-        str, typer.Option(envvar="ACKWISE_ANSWER_BYTES", help="Payload at which the answer to a claim stops.")
+        str, typer.Option(envvar="ACKWISE_ANSWER_BYTES", help="Maximum payload bytes in the answer to a claim.")
     ] = "16MiB",
     answer_memory: Annotated[
         str,
-        typer.Option(envvar="ACKWISE_ANSWER_MEMORY", help="Memory for answers that wait; above it: 503."),
+        typer.Option(envvar="ACKWISE_ANSWER_MEMORY", help="Memory for unsent answers; above it: 503."),
     ] = "256MiB",
     grace: Annotated[
         float, typer.Option(envvar="ACKWISE_GRACE", min=0, help="Seconds that a shutdown waits for requests.")
@@ -97,34 +112,36 @@ def serve(
         float, typer.Option(envvar="ACKWISE_STATEMENT_SECONDS", help="Seconds that one MEW statement may read.")
     ] = DEFAULT_LIMITS.seconds,
     statement_rows: Annotated[
-        int, typer.Option(envvar="ACKWISE_STATEMENT_ROWS", help="How many rows one MEW statement may read.")
+        int, typer.Option(envvar="ACKWISE_STATEMENT_ROWS", help="Rows that one MEW statement may read.")
     ] = DEFAULT_LIMITS.rows,
     statement_bytes: Annotated[
-        str, typer.Option(envvar="ACKWISE_STATEMENT_BYTES", help="How many bytes one MEW statement may read.")
+        str, typer.Option(envvar="ACKWISE_STATEMENT_BYTES", help="Bytes that one MEW statement may read.")
     ] = "256MiB",
     statement_changes: Annotated[
-        int, typer.Option(envvar="ACKWISE_STATEMENT_CHANGES", help="How many entities one MEW statement may change.")
+        int, typer.Option(envvar="ACKWISE_STATEMENT_CHANGES", help="Entities that one MEW statement may change.")
     ] = DEFAULT_LIMITS.changes,
     cors: Annotated[
         list[str] | None,
-        typer.Option(envvar="ACKWISE_CORS", help="Let web pages of this origin use the API; repeatable."),
+        typer.Option(envvar="ACKWISE_CORS", help="Origin whose web pages may use the API; repeatable."),
     ] = None,
     allowed_host: Annotated[
         list[str] | None,
         typer.Option(
             envvar="ACKWISE_ALLOWED_HOST",
-            help="A host name that requests may use, or *.example.org; repeatable. IP addresses always pass.",
+            help="Host name that requests may use, or *.example.org; repeatable. IP addresses are always allowed.",
         ),
     ] = None,
     peer_share: Annotated[
         float,
-        typer.Option(envvar="ACKWISE_PEER_SHARE", help="The share of the connections that one address may hold."),
+        typer.Option(envvar="ACKWISE_PEER_SHARE", help="Share of the connections that one address may hold."),
     ] = 0.5,
     log_level: Annotated[str, typer.Option(envvar="ACKWISE_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
 ) -> None:
-    """Serve the store over HTTP until SIGTERM or Ctrl-C, which drain."""
-    logs.begin(log_level)
-    # What it has to say that matters, the server says itself.
+    """Serve the store over HTTP. On SIGTERM or Ctrl-C the server drains and exits."""
+    with needed("server", "ackwise serve"):
+        from ackwise.server.server import make_server
+    set_up_logs(log_level)
+    # The server logs its own errors.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     settings = Settings(
         host=host,
@@ -180,7 +197,7 @@ def _end_after(seconds: float) -> None:
 
 
 def _calm_collector() -> None:
-    """What was loaded stays: it need not be looked through again and again while requests wait."""
+    """Exclude loaded modules from garbage collection, which would delay requests."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import time
 
-from ackwise.cli.opening import DEFAULT_URL, URL, AsJSON, must_exist
-from ackwise.cli.showing import show_json
-from ackwise.client.servers import is_server
+from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, must_exist
+from ackwise.cli.output import show_json
+from ackwise.client.server_url import is_server
 from ackwise.core.errors import BadStoreURL
 from ackwise.store.sqlite import vacuum as sqlite
-from ackwise.store.url import parse, without_password
+from ackwise.wire.store_url import parse, without_password
 
 
 class _Line:

@@ -1,4 +1,4 @@
-"""The typed API: the same verbs for asyncio and for threads, over anything that carries commands to a broker."""
+"""Client API: connections, batches, deliveries and transactions, for asyncio and for threads."""
 
 from ackwise.client.aio import AsyncBatch, AsyncConnection, AsyncDelivery, AsyncTransaction
 from ackwise.client.payloads import Item

@@ -1,82 +1,93 @@
-"""What the client stands on: something that carries commands to a broker and brings the answers back."""
+"""Transport protocols: how the client sends commands to a broker."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Protocol, TypeVar
 
-from ackwise.core.answers import Handed, Settled
-from ackwise.core.commands import Claim, Command, Settle
+from ackwise.core.answers import Extended, Handed, Settled
+from ackwise.core.commands import Claim, Command, Extend, Settle
+from ackwise.core.errors import AckwiseError
 from ackwise.core.queries import Query
+
+A = TypeVar("A")
 
 
 class AsyncTransport(Protocol):
-    """A broker as seen from asyncio. A refusal is raised as an `AckwiseError`."""
+    """Sends commands and queries to a broker, for asyncio. Refusals raise an `AckwiseError`."""
 
-    async def send(self, command: Command) -> Any: ...
+    async def send(self, command: Command[A]) -> A: ...
+
+    async def send_all(self, commands: Sequence[Extend]) -> list[Extended | AckwiseError]:
+        """Send several extensions in one request. A refusal is the answer of its command."""
+        ...
 
     async def claim(self, command: Claim, wait: float) -> Handed:
-        """Wait up to `wait` seconds for something to claim."""
+        """Claim messages, waiting up to `wait` seconds for the first."""
         ...
 
     async def settle_and_claim(self, settle: Settle, claim: Claim, wait: float) -> tuple[list[Settled], Handed]:
-        """Settle what is finished and claim what is next, in one turn."""
+        """Settle and claim in one turn of the broker."""
         ...
 
     async def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
-        """Settle what is finished and claim up to `count` batches, a lease each, in one turn. Never waits.
+        """Settle, and claim up to `count` batches with one lease each, in one turn. Never waits.
 
-        With a key both may be asked for again: the batches are the claims `key/0`, `key/1` ...
+        With a key the call may be repeated: the batches are the claims `key/0`, `key/1` …
         """
         ...
 
-    async def ask(self, query: Query) -> Any: ...
+    async def ask(self, query: Query[A]) -> A: ...
 
     def now(self) -> int: ...
 
     @property
     def repeats(self) -> int:
-        """How many calls were answered that an earlier try may have done: `already` may be their own then."""
+        """Number of answered calls that were repeated: a verdict `already` may come from an earlier try."""
         ...
 
     def stop_claims(self) -> Awaitable[None] | None:
-        """Claim nothing more; polls that wait are answered now."""
+        """Stop claiming. Waiting claims return at once."""
         ...
 
     async def drain(self, grace: float) -> int:
-        """Hand out nothing more, wait for holders to finish, release the rest; how many messages that were."""
+        """Stop claiming, wait up to `grace` seconds for settlements, release the rest. Returns how many it released."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Transport(Protocol):
-    """A broker as seen from threads. A refusal is raised as an `AckwiseError`."""
+    """Sends commands and queries to a broker, for threads. Refusals raise an `AckwiseError`."""
 
-    def send(self, command: Command) -> Any: ...
+    def send(self, command: Command[A]) -> A: ...
+
+    def send_all(self, commands: Sequence[Extend]) -> list[Extended | AckwiseError]:
+        """Send several extensions in one request. A refusal is the answer of its command."""
+        ...
 
     def claim(self, command: Claim, wait: float) -> Handed:
-        """Wait up to `wait` seconds for something to claim."""
+        """Claim messages, waiting up to `wait` seconds for the first."""
         ...
 
     def settle_and_claim(self, settle: Settle, claim: Claim, wait: float) -> tuple[list[Settled], Handed]:
-        """Settle what is finished and claim what is next, in one turn."""
+        """Settle and claim in one turn of the broker."""
         ...
 
     def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
-        """Settle what is finished and claim up to `count` batches, a lease each, in one turn. Never waits."""
+        """Settle, and claim up to `count` batches with one lease each, in one turn. Never waits."""
         ...
 
-    def ask(self, query: Query) -> Any: ...
+    def ask(self, query: Query[A]) -> A: ...
 
     def now(self) -> int: ...
 
     def stop_claims(self) -> None:
-        """Claim nothing more; polls that wait are answered now."""
+        """Stop claiming. Waiting claims return at once."""
         ...
 
     def drain(self, grace: float) -> int:
-        """Hand out nothing more, wait for holders to finish, release the rest; how many messages that were."""
+        """Stop claiming, wait up to `grace` seconds for settlements, release the rest. Returns how many it released."""
         ...
 
     def close(self) -> None: ...

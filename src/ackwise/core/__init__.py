@@ -1,1 +1,1 @@
-"""The nouns of Ackwise and every decision about them: no I/O, no clock, no randomness, no logging."""
+"""Values of Ackwise, and the decisions about messages. No I/O, clock, randomness or logging."""

@@ -1,22 +1,26 @@
-"""What commands are answered with."""
+"""Answers to commands: receipts, claims, settlements."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
 from ackwise.core import ids
-from ackwise.core.claiming import EmptyReason
-from ackwise.core.commands import Claim
-from ackwise.core.learning import learn
+from ackwise.core.ids import LaneId
+from ackwise.core.lane_range import LaneRange
+from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.messages import Message, Receipt
 from ackwise.core.settlement import Reason, Verdict
+from ackwise.core.structs import prepare_types
+
+if TYPE_CHECKING:
+    from ackwise.core.commands import Claim
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """One pushed message before it is spelled out as a `Receipt`."""
+    """One pushed message. `Receipts` turns it into a `Receipt`."""
 
     status: str
     id_int: int
@@ -26,31 +30,29 @@ class Placed(msgspec.Struct, frozen=True):
     seq: int | None
 
 
-class PlacedRun(Sequence[Placed]):
-    """Messages that were all queued one after the other; written down in one piece."""
+class PlacedRun(msgspec.Struct, frozen=True):
+    """Pushed messages with consecutive ids and seqs, stored as one object."""
 
-    def __init__(self, first: int, txids: list[str], partition: str, partition_id: str, seq: int) -> None:
-        self._first, self._txids, self._partition, self._partition_id, self._seq = (
-            first,
-            txids,
-            partition,
-            partition_id,
-            seq,
-        )
-        # The list may grow behind us: other callers' messages join the same segment.
-        self._count = len(txids)
-
-    @property
-    def partition_id(self) -> str:
-        return self._partition_id
+    first: int
+    """Id of the first message."""
+    txids: list[str]
+    """The list may grow beyond `count`: messages of other callers join the same segment."""
+    count: int
+    partition: str
+    partition_id: str
+    seq: int
+    """Seq of the first message."""
 
     def columns(self) -> tuple[list[str], list[str]]:
         """(message ids, transaction ids) as text."""
-        spelled = ids.uuid_texts(self._first, self._count)
-        return spelled, [txid or own for txid, own in zip(self._txids, spelled, strict=False)]
+        spelled = ids.uuid_texts(self.first, self.count)
+        return spelled, [txid or own for txid, own in zip(self.txids, spelled, strict=False)]
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
+
+    def __iter__(self) -> Iterator[Placed]:
+        return map(self.__getitem__, range(self.count))
 
     @overload
     def __getitem__(self, index: int) -> Placed: ...
@@ -58,21 +60,18 @@ class PlacedRun(Sequence[Placed]):
     def __getitem__(self, index: slice) -> list[Placed]: ...
     def __getitem__(self, index: int | slice) -> Placed | list[Placed]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        at = range(len(self))[index]
-        return Placed("queued", self._first + at, self._txids[at], self._partition, self._partition_id, self._seq + at)
+            return [self[i] for i in range(*index.indices(self.count))]
+        at = range(self.count)[index]
+        return Placed("queued", self.first + at, self.txids[at], self.partition, self.partition_id, self.seq + at)
 
 
 class Receipts(Sequence[Receipt]):
-    """The receipts of a push in the order of its messages, spelled out when looked at."""
+    """Receipts of a push in the order of its messages. Builds each receipt on access."""
 
-    def __init__(self, placed: Sequence[Placed]) -> None:
+    def __init__(self, placed: Sequence[Placed] | PlacedRun) -> None:
         self._placed = placed
-
-    @property
-    def run(self) -> PlacedRun | None:
-        """All of them in one piece, when they were queued that way."""
-        return self._placed if isinstance(self._placed, PlacedRun) else None
+        self.run = placed if isinstance(placed, PlacedRun) else None
+        """All messages as one run, if they have consecutive ids and seqs."""
 
     def __len__(self) -> int:
         return len(self._placed)
@@ -83,37 +82,54 @@ class Receipts(Sequence[Receipt]):
     def __getitem__(self, index: slice) -> list[Receipt]: ...
     def __getitem__(self, index: int | slice) -> Receipt | list[Receipt]:
         if isinstance(index, slice):
-            return [_spell(p) for p in self._placed[index]]
-        return _spell(self._placed[index])
+            return [_receipt(p) for p in self._placed[index]]
+        return _receipt(self._placed[index])
 
     def __iter__(self) -> Iterator[Receipt]:
-        return map(_spell, self._placed)
+        return map(_receipt, self._placed)
 
     def __repr__(self) -> str:
         return f"Receipts({list(self)!r})"
 
 
-def _spell(p: Placed) -> Receipt:
+def _receipt(p: Placed) -> Receipt:
     message_id = ids.uuid_text(p.id_int)
     return Receipt(p.status, message_id, p.txid or message_id, p.partition, p.partition_id, p.seq)
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """A run of messages [lo, hi) of one lane, handed out alike."""
+    """Messages [lo, hi) of one lane with the same number of failures and attempts."""
 
     queue: str
     partition: str
     partition_id: str
-    lane: int
+    lane: LaneId
     priority: int
     lo: int
     hi: int
     failures: int
     attempt: int
 
+    @property
+    def range(self) -> LaneRange:
+        return LaneRange(self.lane, self.lo, self.hi)
+
+
+class ClaimProgress(msgspec.Struct, frozen=True):
+    """How far a claim by namespace or task has come. The claim continues there in a later turn."""
+
+    since: int
+    """Instant of the claim's first turn. A group that starts at `new` starts there in every queue."""
+    joined: str | None = ""
+    """The claim has looked for its group in the queues up to this name. None: in all queues."""
+    visited: str = ""
+    """The claim has visited the queues up to this name after the group had joined all queues."""
+    empty: EmptyReason = EmptyReason.EMPTY
+    until: int | None = None
+
 
 class Claimed(msgspec.Struct):
-    """The answer to a claim. Without grants, `empty` says why and `until` when to look again."""
+    """Answer to a claim. Without grants, `empty` says why and `until` when to claim again."""
 
     group: str
     grants: list[Grant]
@@ -123,9 +139,11 @@ class Claimed(msgspec.Struct):
     empty: EmptyReason | None = None
     until: int | None = None
     prefetched: Any = None
-    """With auto-ack nothing holds the messages after the commit, so the store reads them inside it."""
+    """Segments of a claim with auto-ack. The turn reads them, because retention may remove them after the commit."""
     size: int = 0
-    """Upper bound of the bytes that reading the messages takes."""
+    """Upper bound of the bytes of the messages."""
+    more: ClaimProgress | None = None
+    """The turn ended before the claim was complete. Continue the claim with `core.commands.next_command`."""
 
     @property
     def lease_id(self) -> str:
@@ -136,17 +154,17 @@ class Claimed(msgspec.Struct):
         return sum(g.hi - g.lo for g in self.grants)
 
     @property
-    def ranges(self) -> list[tuple[int, int, int]]:
-        """(lane, lo, hi) of each grant."""
-        return [(g.lane, g.lo, g.hi) for g in self.grants]
+    def ranges(self) -> list[LaneRange]:
+        """The range of each grant."""
+        return [grant.range for grant in self.grants]
 
 
 class Settled(msgspec.Struct, omit_defaults=True):
-    """The answer for one settle entry: `count` messages were settled, the lease may have ended with it, or with what
-    was `already` settled.
+    """Answer to one settlement. `count` is the number of settled messages.
 
-    Of a range or a lease that failed, some may have died and some return: the verdict is `dead` only when all died.
-    `dead` without a reason means dropped: the queue keeps no dead letters.
+    `lease_ended` says that the lease ended in the same call or, if the verdict is `already`, in this or an earlier
+    call. If a range or a lease fails, some messages may die and others return. The verdict is `dead` only if all of
+    them died. `dead` without a reason means that the queue dropped the messages: it keeps no dead letters.
     """
 
     verdict: Verdict
@@ -155,22 +173,22 @@ class Settled(msgspec.Struct, omit_defaults=True):
     reason: Reason | None = None
     dead: int = 0
     failures: int = 0
-    """Of the last message settled: what the retry limit counts."""
+    """Failures of the last settled message, as the retry limit counts them."""
     dead_ids: list[str] = []
-    """The first dead letters that it made."""
+    """Ids of the first dead letters of this settlement."""
     unacked: bool = False
-    """Of an ack that is `already`: what it named did not end in an ack; it comes again, or is dead."""
+    """For an `already` ack: a message did not end in an ack. It is delivered again, or dead."""
     lease_id: str | None = None
-    """Which lease ended with it, for whoever named a transaction id and no lease."""
+    """The lease that ended, if the settlement named a transaction id."""
 
 
 class Extended(msgspec.Struct):
-    """`deadline` is the new one; None when the lease is gone (`verdict` says how)."""
+    """Answer to an extension: the new deadline. None if the lease ended. `verdict` says how."""
 
     verdict: Verdict | None
     deadline: int | None
     by_settling: bool = False
-    """Whether it is gone because its messages were settled one by one, and nothing of it was taken away."""
+    """Whether settlements ended the lease, and it lost no message before."""
 
 
 class TransactionDone(msgspec.Struct):
@@ -192,14 +210,27 @@ class QueueInfo(msgspec.Struct):
     partition_id: str | None = None
 
 
-class Counted(msgspec.Struct):
+class PurgePlace(msgspec.Struct, frozen=True):
+    """Place of the last dead letter that a purge has read. The purge continues after it in a later turn."""
+
+    until: int
+    """Instant of the purge's first turn. The purge removes no letter that died later."""
+    dead_at: int = 0
+    id: int = 0
+    count: int = 0
+    """Letters that the earlier turns removed."""
+
+
+class Counted(msgspec.Struct, omit_defaults=True):
     """How many rows or messages a command touched."""
 
     count: int
+    more: PurgePlace | None = None
+    """The turn ended before the purge was complete. Continue the purge with `core.commands.next_command`."""
 
 
 class Redriven(msgspec.Struct):
-    """Per dead letter: `redriven`, `replayed`, `duplicate`, `not_found`, or a refusal's code; and the copies pushed."""
+    """Result per dead letter: `redriven`, `replayed`, `duplicate`, `not_found` or an error code. Also the copies."""
 
     results: dict[str, str]
     copies: dict[str, Receipt] = {}
@@ -210,23 +241,22 @@ class Redriven(msgspec.Struct):
 
 
 class Swept(msgspec.Struct):
-    """What a sweep did, by duty; `more` when it stopped at its limit; `next_at` is when something is due again."""
+    """Counts of a sweep by duty. `more` says that it stopped at its limit."""
 
     done: dict[str, int]
     more: bool = False
-    next_at: int | None = None
 
 
 class Handed(msgspec.Struct):
-    """A claim with its messages, in the order of its grants."""
+    """A claim's answer with its messages, in the order of its grants."""
 
     claimed: Claimed
     messages: Sequence[Message]
 
 
-learn(Settled)
+prepare_types(Settled)
 
 
-def nothing(claim: Claim, why: EmptyReason) -> Handed:
-    """A claim's answer when it was not put to a store."""
+def empty_answer(claim: Claim, why: EmptyReason) -> Handed:
+    """The empty answer to a claim that did not reach a store."""
     return Handed(Claimed(claim.group, [], empty=why), ())

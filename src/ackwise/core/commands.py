@@ -1,32 +1,49 @@
-"""Everything a caller can ask to have written, as values. A store plans and applies them in one transaction."""
+"""Commands: every write as a value. A store applies the commands of a turn in one transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
 import msgspec
 
+from ackwise.core.answers import (
+    Claimed,
+    ClaimProgress,
+    Counted,
+    Extended,
+    PurgePlace,
+    QueueInfo,
+    Receipts,
+    Redriven,
+    Settled,
+    Swept,
+    TransactionDone,
+)
 from ackwise.core.messages import QUEUE_MODE, NewMessage, PlainBatch
 from ackwise.core.policy import Exclusivity, GroupPolicy, Order, QueuePolicy
 from ackwise.core.settlement import Outcome
-from ackwise.core.tags import spelled
+from ackwise.core.structs import Answer_co
 
 
-class Command(msgspec.Struct, kw_only=True, tag=spelled, forbid_unknown_fields=True):
-    """Base of all commands. Over the wire each says its name as `type`."""
+class Command(msgspec.Struct, Generic[Answer_co], kw_only=True, forbid_unknown_fields=True):
+    """Base of all commands: `Command[Answer]`. On the wire the field `type` carries the command's tag."""
 
 
-class Push(Command):
-    """Append messages; `create` is the policy for a queue that does not exist yet, None refuses it."""
+class AdminCommand(Command[Answer_co]):
+    """Base of the commands that `POST /v1/admin` accepts."""
+
+
+class Push(Command[Receipts], tag="push"):
+    """Append messages. `create` is the policy for a new queue. None refuses a queue that does not exist."""
 
     queue: str
     messages: list[NewMessage] | PlainBatch
     create: QueuePolicy | None = QueuePolicy()
 
 
-class Claim(Command):
-    """Take up to `most` messages under one lease (none with `auto_ack`)."""
+class Claim(Command[Claimed], tag="claim"):
+    """Claim up to `most` messages under one lease. With `auto_ack` the messages are acked at once, without a lease."""
 
     queue: str | None = None
     namespace: str | None = None
@@ -36,9 +53,9 @@ class Claim(Command):
     priorities: tuple[int, ...] | None = None
     most: int = 1
     most_bytes: int | None = None
-    """The bytes of payload at which the claim stops, 16 MiB if None. The claim takes at least one message."""
+    """Payload bytes at which the claim stops. None means 16 MiB. The claim takes at least one message."""
     together: int = 0
-    """Claims of one turn with the same number, unless it is 0, share `most_bytes`."""
+    """Claims of one turn with the same number share `most_bytes`. 0 shares nothing."""
     most_partitions: int | None = None
     lease: int | None = None
     exclusivity: Exclusivity | None = None
@@ -46,51 +63,53 @@ class Claim(Command):
     owner: str | None = None
     key: str | None = None
     takes_over: bool = True
-    """Whether it gets what is held under its key. One that waits for messages does not: whoever asked again since,
-    under the same key, may have it."""
+    """Whether the claim takes over the messages that its key already holds. A claim that waited does not, because a
+    newer call with the same key may hold them by now."""
     auto_ack: bool = False
     bulk: bool = False
     yields: bool = False
-    """A message that fails gives back, unspent, what the lease still holds of its partition."""
+    """A failure releases the messages that the lease still holds in the same partition. They cost no failure."""
     pushed_by: int | None = None
-    """Messages stored after this instant are left alone, unless they were handed out before."""
+    """Skip messages stored after this instant, unless they were delivered before."""
     start: Literal["all", "new"] | int = "all"
     create: QueuePolicy | None = None
+    progress: ClaimProgress | None = None
+    """Where a claim by namespace or task continues that an earlier turn began."""
 
 
-def each(claim: Claim, count: int) -> list[Claim]:
-    """The same claim so many times. Those of one with a key have keys of their own: `key/0`, `key/1` ..."""
+def copies_of(claim: Claim, count: int) -> list[Claim]:
+    """`count` copies of a claim. Copies of a claim with a key have the keys `key/0`, `key/1` ..."""
     if claim.key is None:
         return [claim] * count
     return [msgspec.structs.replace(claim, key=f"{claim.key}/{number}") for number in range(count)]
 
 
-def sharing_bytes(claims: Iterable[Claim], number: int) -> list[Claim]:
-    """Claims of one turn that together stop at `most_bytes`. `number` tells them from the turn's other claims."""
+def share_bytes(claims: Iterable[Claim], number: int) -> list[Claim]:
+    """Copies of claims that share one byte budget in their turn. `number` identifies the budget."""
     return [msgspec.structs.replace(claim, together=number) for claim in claims]
 
 
 class ByDelivery(msgspec.Struct, frozen=True, tag="delivery"):
-    """One attempt of one message."""
+    """Selects one delivery of one message."""
 
     delivery_id: str
 
 
 class ByTransaction(msgspec.Struct, frozen=True, tag="transaction"):
-    """A message by its partition's uuid and its transaction id. Without a lease: whoever holds it now."""
+    """Selects a message by its partition's uuid and its transaction id, under any lease unless `lease_id` names one."""
 
     partition_id: str
     transaction_id: str
     group: str | None = None
     lease_id: str | None = None
     unheld: bool = False
-    """Without a lease also a message that nobody holds now is settled, if it was handed out before."""
+    """Without `lease_id`: also settle a delivered message that no lease holds now."""
     fenced: bool = False
-    """With a lease: what it failed or gave back before, and has not ended, is `stale`, as if it were another's."""
+    """With `lease_id`: a message that this lease failed or released before is `stale` instead of `already`."""
 
 
 class ByRange(msgspec.Struct, frozen=True, tag="range"):
-    """Messages [lo, hi) of one lane of a lease. `whole` refuses it unless the lease holds every one of them."""
+    """Selects messages [lo, hi) of one lane of a lease. `whole` refuses the range unless the lease holds all of it."""
 
     lease_id: str
     lane: int
@@ -100,13 +119,13 @@ class ByRange(msgspec.Struct, frozen=True, tag="range"):
 
 
 class ByLease(msgspec.Struct, frozen=True, tag="lease"):
-    """Everything a lease still holds."""
+    """Selects all messages that a lease still holds."""
 
     lease_id: str
 
 
 class ByKey(msgspec.Struct, frozen=True, tag="key"):
-    """Everything that the claim of this key still holds."""
+    """Selects all messages that the claim with this key still holds."""
 
     queue: str
     key: str
@@ -125,35 +144,37 @@ class Settlement(msgspec.Struct, kw_only=True):
     error: str | None = None
     error_type: str | None = None
     trace: str | None = None
-    """Where it failed: the innermost lines of a traceback. The history keeps it of the newest failure."""
+    """The innermost lines of the traceback. The history keeps only the newest trace."""
     undecodable: bool = False
-    """With `reject`: nobody could read the message."""
+    """With `reject`: the payload could not be decoded."""
 
 
-class Settle(Command):
-    """Settle deliveries, all or nothing when `atomic`, else each for itself. With `strict` an ack of what ended before,
-    and not with an ack, is a reason for nothing, too."""
+class Settle(Command[list[Settled]], tag="settle"):
+    """Settle deliveries, each on its own or, with `atomic`, all or none.
+
+    With `strict`, an ack of a message that ended without an ack also undoes an atomic call.
+    """
 
     entries: list[Settlement]
     atomic: bool = False
     strict: bool = False
 
 
-def giving_back(lease_ids: Iterable[str]) -> Settle:
-    """Everything these leases still hold goes back unspent."""
-    return Settle(entries=[Settlement(selector=ByLease(one), outcome=Outcome.RELEASE) for one in lease_ids])
+def release_command(lease_ids: Iterable[str]) -> Settle:
+    """The command that releases all messages of these leases, without a failure."""
+    return Settle(entries=[Settlement(selector=ByLease(lease_id), outcome=Outcome.RELEASE) for lease_id in lease_ids])
 
 
-class Break(Command):
-    """The holder of these leases is lost: they end now, with a failure for each message, as if they had run out."""
+class Break(Command[Counted], tag="break"):
+    """End leases whose connection is lost. Each message counts a failure, as if the lease had expired."""
 
     lease_ids: list[str]
 
 
-class Extend(Command):
-    """Move a lease's deadline to now + `lease`, or by `add` from where it is. Never revives an expired lease.
+class Extend(Command[Extended], tag="extend"):
+    """Set a lease's deadline to now + `lease`, or move it by `add`. Never revives an expired lease.
 
-    With `keep_later` a deadline that is later already stays. A claim made under a key may be named by it instead.
+    `keep_later` keeps a deadline that is already later. `claim` names the lease by its claim key instead of its id.
     """
 
     lease_id: str = ""
@@ -163,23 +184,27 @@ class Extend(Command):
     keep_later: bool = False
 
 
-class Transaction(Command):
-    """Settlements and pushes that happen together or not at all."""
+class Transaction(Command[TransactionDone], tag="transaction"):
+    """Settlements and pushes in one step: all or none."""
 
     settlements: list[Settlement] = []
     pushes: list[Push] = []
     required_leases: tuple[str, ...] = ()
     on_duplicate: Literal["ok", "fail"] = "ok"
     on_already: Literal["ok", "acks", "fail"] = "ok"
-    """What a settlement that was done before means: part of a repeated call (for acks only, or for any), or a reason to
-    do nothing of it. An ack of what ended otherwise is part of no repeated call, except where only acks count."""
+    """Effect of an `already` settlement. `ok`: the call is a repetition and continues. `acks`: only an ack continues,
+    any other outcome rolls back. `fail`: the call rolls back. An ack of a message that ended without an ack rolls back,
+    except with `acks`."""
     repeatable: bool = False
-    """Found done before as a whole, every settlement and every push, it is done: it is the same call again."""
+    """Whether a call whose settlements and pushes are all done already succeeds, as a repetition."""
 
 
-class ConfigureQueue(Command):
-    """Create or change a queue. `policy` is laid over what is stored, or over `create` for a new queue and with
-    `replace`; a `partition` is made as well."""
+class ConfigureQueue(AdminCommand[QueueInfo], tag="configure_queue"):
+    """Create or change a queue.
+
+    `policy` changes fields of the stored policy. For a new queue, and with `replace`, it changes fields of `create`.
+    A `partition` is created as well.
+    """
 
     queue: str
     policy: dict[str, Any] = {}
@@ -191,21 +216,22 @@ class ConfigureQueue(Command):
     must_be_new: bool = False
 
 
-class DeleteQueue(Command):
+class DeleteQueue(AdminCommand[Counted], tag="delete_queue"):
     queue: str
 
 
-class PauseQueue(Command):
-    """Stop (or resume) handing out messages; pushes go on."""
+class PauseQueue(AdminCommand[QueueInfo], tag="pause_queue"):
+    """Stop or resume deliveries of a queue. Pushes continue."""
 
     queue: str
     paused: bool = True
 
 
-class ConfigureGroup(Command):
+class ConfigureGroup(AdminCommand[Counted], tag="configure_group"):
     """Create a group at a start (`all`, `new` or an instant), or change its policy.
 
-    `restart` notes the start of a group that exists as well: it moves no cursor, and is where a reset would put it.
+    `restart` also changes the stored start of an existing group. It moves no cursor. A later reset uses it. The answer
+    counts 1.
     """
 
     queue: str
@@ -215,8 +241,12 @@ class ConfigureGroup(Command):
     restart: bool = False
 
 
-class SeekGroup(Command):
-    """Move a group: to the `start`, the `end`, an instant, or (one partition) a seq. Begins a new epoch."""
+class SeekGroup(AdminCommand[Counted], tag="seek_group"):
+    """Move a group to the `start`, the `end`, an instant or, in one partition, a seq. Starts a new epoch.
+
+    All lanes move in one turn, so that no claim sees the group at two positions. The turn takes about 30 microseconds
+    for each lane, and other commands wait for it.
+    """
 
     queue: str
     group: str
@@ -225,10 +255,10 @@ class SeekGroup(Command):
     by: Literal["time", "seq"] = "time"
 
 
-class AdvanceGroup(Command):
-    """Count as acked, per lane, everything below a seq that the group was never handed: it was read without claiming.
+class AdvanceGroup(AdminCommand[Counted], tag="advance_group"):
+    """Ack, per lane, all unread messages below a seq, for a reader that does not claim.
 
-    A cursor never moves back, and what the group holds stays held. A group that does not exist starts at `all`.
+    A cursor never moves back. Delivered messages keep their state. A new group starts at `all`.
     """
 
     queue: str
@@ -236,51 +266,73 @@ class AdvanceGroup(Command):
     lanes: dict[int, int]
 
 
-class PruneQueue(Command):
-    """Remove, per lane, what lies below a seq and every group has finished: somebody keeps it elsewhere.
+class PruneQueue(AdminCommand[Counted], tag="prune_queue"):
+    """Remove, per lane, messages below a seq that every group has finished, after an archive has stored them.
 
-    It goes by whole segments and a bounded number of them; asked again it goes on. The answer counts messages.
+    Removes whole segments, a bounded number per call. Repeat the call to continue. The answer counts messages.
     """
 
     queue: str
     lanes: dict[int, int]
 
 
-class DeleteGroup(Command):
+class DeleteGroup(AdminCommand[Counted], tag="delete_group"):
+    """Delete a group with its cursors and leases, in one turn. The answer counts lanes."""
+
     queue: str
     group: str
 
 
-class Redrive(Command):
-    """Put dead letters back for their own group at their old place."""
+class Redrive(AdminCommand[Redriven], tag="redrive"):
+    """Return dead letters to their group at their old position."""
 
     ids: list[str]
 
 
-class Replay(Command):
-    """Push a copy of each dead letter, to `queue`/`partition` or where it came from, and remove the record."""
+class Replay(AdminCommand[Redriven], tag="replay"):
+    """Push a copy of each dead letter, to `queue` and `partition` or to its origin, and remove the dead letter."""
 
     ids: list[str]
     queue: str | None = None
     partition: str | None = None
 
 
-class PurgeDead(Command):
-    """Forget dead letters: the named ones, or all that match."""
+class PurgeDead(AdminCommand[Counted], tag="purge_dead"):
+    """Remove dead letters: the named ones, or all that match.
+
+    One turn reads a bounded number of letters. A broker continues the purge in later turns. The last answer counts all.
+    If a turn fails, the letters of the earlier turns stay removed. Repeat the command to remove the others.
+    """
 
     ids: list[str] | None = None
     queue: str | None = None
     group: str | None = None
+    behind: PurgePlace | None = None
+    """Where a purge continues that an earlier turn began."""
 
 
-class Sweep(Command):
-    """What time alone makes due. Each call does a bounded amount and says whether there is more."""
+LONG_COMMANDS = frozenset((Claim, PurgeDead))
+"""Commands that may need several turns."""
+
+
+def next_command(command: Command, answer: object) -> Claim | PurgeDead | None:
+    """The command that continues what a turn left undone. None if the answer is complete."""
+    if type(answer) is Claimed and answer.more is not None and isinstance(command, Claim):
+        # An earlier turn looked for the claim's key in vain. A newer call with the key may hold messages by now.
+        return msgspec.structs.replace(command, progress=answer.more, takes_over=False)
+    if type(answer) is Counted and answer.more is not None and isinstance(command, PurgeDead):
+        return msgspec.structs.replace(command, behind=answer.more)
+    return None
+
+
+class Sweep(Command[Swept], tag="sweep"):
+    """Run time-driven duties. Each call does a bounded amount and answers whether more is left."""
 
     duties: tuple[str, ...] = ("expire", "promote", "max_wait", "retain", "forget", "purge")
     limit: int = 1000
 
 
-class Beat(Command):
-    """A broker says it is alive. Leases of connections to brokers that are not are broken."""
+class Beat(Command[Counted], tag="beat"):
+    """Heartbeat of a broker. Ends the leases of connections to dead brokers."""
 
     instance: str

@@ -1,4 +1,4 @@
-"""Cursors of lists: the place behind a page's last row as opaque text."""
+"""Page cursors: the position after a page's last row as opaque text."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ LONGEST = 4096
 
 
 def text(place: object) -> str | None:
-    """The text that a client sends to read the next page. None at the end of a list."""
+    """The cursor that a client sends to read the next page. None at the end of a list."""
     return None if place is None else urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
 
 
-def parse(given: str, kind: type[T] | Any, what: str = "cursor") -> T:
-    """The place that a cursor names."""
+def parse(cursor: str, kind: type[T] | Any, what: str = "cursor") -> T:
+    """The position that a cursor names."""
     try:
-        if len(given) > LONGEST:
-            raise ValueError(given)
-        padded = given.encode("ascii") + b"=" * (-len(given) % 4)
+        if len(cursor) > LONGEST:
+            raise ValueError(cursor)
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         place: T = msgspec.json.decode(urlsafe_b64decode(padded), type=kind)
     except (ValueError, msgspec.DecodeError):
-        raise BadInput(f"{what} must be the cursor of the previous page, not {given!r:.60}") from None
+        raise BadInput(f"{what} must be the cursor of the previous page, not {cursor!r:.60}") from None
     return place

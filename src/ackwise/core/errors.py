@@ -1,4 +1,7 @@
-"""The one error tree. Each class has a stable `code`; its docstring is the message until a call gives a better one."""
+"""The error tree. Each class has a stable `code`.
+
+The docstring of a class is the default text of its error: users read it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 
 class AckwiseError(Exception):
-    """Something went wrong in Ackwise."""
+    """Ackwise could not run the call."""
 
     code: ClassVar[str] = "error"
 
@@ -19,7 +22,7 @@ class AckwiseError(Exception):
         return str(self.args[0])
 
     def again(self) -> Self:
-        """The same for another caller: what is raised gets a traceback, and perhaps notes, of its own."""
+        """A copy for another caller, because raising an error adds a traceback and notes to it."""
         twin = type(self)(self.message)
         twin.details = dict(self.details)
         twin.__cause__ = self.__cause__
@@ -27,19 +30,25 @@ class AckwiseError(Exception):
 
 
 class BadInput(AckwiseError, ValueError):
-    """The call is not well formed; nothing was changed."""
+    """The call is not well formed; correct it and send it again. Nothing was changed."""
 
     code = "bad_input"
 
 
 class PayloadTooLarge(BadInput):
-    """The payload is larger than the queue allows."""
+    """The payload is larger than the queue allows; send a smaller payload."""
 
     code = "payload_too_large"
 
 
+class MissingExtra(AckwiseError, ImportError):
+    """A package that this feature needs is not installed; install the extra of the feature."""
+
+    code = "missing_extra"
+
+
 class NotFound(AckwiseError, LookupError):
-    """There is no such thing."""
+    """The queue, group, message or other object does not exist; check its name."""
 
     code = "not_found"
 
@@ -57,19 +66,19 @@ class UnknownGroup(NotFound):
 
 
 class UnknownPartition(NotFound):
-    """The queue has no partition of that name; a partition is made by its first push."""
+    """The queue has no partition of that name; the first push creates it."""
 
     code = "unknown_partition"
 
 
 class MessageNotFound(NotFound):
-    """not_found: this group was never handed that message."""
+    """not_found: that message was never delivered to this group."""
 
     code = "message_not_found"
 
 
 class Conflict(AckwiseError):
-    """The call disagrees with what is stored."""
+    """The call contradicts the stored state; read the state again before you retry."""
 
     code = "conflict"
 
@@ -93,7 +102,7 @@ class RedriveRefused(Conflict):
 
 
 class LeaseLost(Conflict):
-    """invalid_lease: the lease is no longer held; the message may already be with somebody else."""
+    """invalid_lease: the lease is no longer held; another consumer may have the message."""
 
     code = "lease_lost"
 
@@ -111,25 +120,25 @@ class RolledBack(Conflict):
 
 
 class DataLost(Conflict):
-    """Messages were pruned before this reader came to them."""
+    """Messages were pruned before this reader read them."""
 
     code = "data_lost"
 
 
 class Overloaded(AckwiseError):
-    """Too much is waiting to be written; try again in a moment."""
+    """The broker is overloaded and refuses the call; try again in a second."""
 
     code = "overloaded"
 
 
 class AnswersFull(Overloaded):
-    """Answers that wait for slow readers fill the server's memory; nothing was delivered, try again in a second."""
+    """Answers to slow readers fill the server's memory; nothing was delivered, try again in a second."""
 
     code = "answers_full"
 
 
 class Draining(AckwiseError):
-    """The broker is shutting down and takes no new work."""
+    """The broker is shutting down and takes no new work; try again later or on another server."""
 
     code = "draining"
 
@@ -153,7 +162,7 @@ class StoreUnavailable(StoreError):
 
 
 class CircuitOpen(StoreUnavailable):
-    """The servers failed too often in a row and are left alone for a while; nothing was sent."""
+    """The circuit breaker is open after repeated failures; nothing was sent, try again later."""
 
     code = "circuit_open"
 

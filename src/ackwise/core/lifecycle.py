@@ -1,4 +1,4 @@
-"""The state machine of one message for one group, as one table. `docs/state_machine.md` is drawn from it."""
+"""State machine of a message for a group, as one table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class State(StrEnum):
-    """Where a message stands for a group."""
+    """State of a message for a group."""
 
     SCHEDULED = "scheduled"
     READY = "ready"
@@ -20,7 +20,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What can happen to it."""
+    """Event in the life of a message."""
 
     DUE = "due"
     CLAIM = "claim"
@@ -38,7 +38,7 @@ class Event(StrEnum):
 
 
 class Guard(StrEnum):
-    """Which way an event goes, decided by the policy."""
+    """Condition that selects the transition of an event."""
 
     ALWAYS = "always"
     AGAIN = "attempts left"
@@ -48,6 +48,8 @@ class Guard(StrEnum):
     DROPPED = "dead letters off"
     AHEAD = "target is at or before it"
     BEHIND = "target is after it"
+    UNREAD = "never delivered"
+    UNHELD = "settled without a lease"
 
 
 class Transition(NamedTuple):
@@ -63,8 +65,9 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(State.SCHEDULED, Event.DUE, Guard.ALWAYS, State.READY),
     Transition(State.WAITING, Event.DUE, Guard.ALWAYS, State.READY),
     Transition(State.READY, Event.CLAIM, Guard.ALWAYS, State.LEASED),
+    Transition(State.WAITING, Event.CLAIM, Guard.UNHELD, State.LEASED),
     Transition(State.READY, Event.AUTO_ACK, Guard.ALWAYS, State.ACKED),
-    Transition(State.READY, Event.ADVANCE, Guard.ALWAYS, State.ACKED),
+    Transition(State.READY, Event.ADVANCE, Guard.UNREAD, State.ACKED),
     Transition(State.LEASED, Event.ACK, Guard.ALWAYS, State.ACKED),
     Transition(State.LEASED, Event.RETRY, Guard.AGAIN, State.WAITING),
     Transition(State.LEASED, Event.RETRY, Guard.FINAL, State.DEAD),
@@ -79,8 +82,9 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(State.READY, Event.MAX_WAIT, Guard.DROPPED, State.EXPIRED),
     Transition(State.WAITING, Event.MAX_WAIT, Guard.KEPT, State.DEAD),
     Transition(State.WAITING, Event.MAX_WAIT, Guard.DROPPED, State.EXPIRED),
-    Transition(State.READY, Event.RETENTION, Guard.ALWAYS, State.EXPIRED),
+    Transition(State.READY, Event.RETENTION, Guard.UNREAD, State.EXPIRED),
     Transition(State.DEAD, Event.REDRIVE, Guard.ALWAYS, State.READY),
+    Transition(State.SKIPPED, Event.REDRIVE, Guard.ALWAYS, State.READY),
     *(Transition(state, Event.SEEK, Guard.AHEAD, State.READY) for state in _STORED if state is not State.READY),
     *(Transition(state, Event.SEEK, Guard.BEHIND, State.SKIPPED) for state in _STORED if state is not State.SKIPPED),
 )
@@ -89,8 +93,18 @@ _TARGETS = {(source, event, guard): target for source, event, guard, target in T
 
 
 def target(source: State, event: Event, guard: Guard = Guard.ALWAYS) -> State:
-    """The state that follows; KeyError when the table has no such row, which is a bug in the caller."""
+    """The next state. KeyError if the table has no such transition: a bug in the caller."""
     return _TARGETS[source, event, guard]
+
+
+def allows(source: State, event: Event, guard: Guard = Guard.ALWAYS) -> bool:
+    """Whether the table has this transition."""
+    return (source, event, guard) in _TARGETS
+
+
+def targets(event: Event, guard: Guard = Guard.ALWAYS) -> set[State]:
+    """All states that an event leads to, for code that moves messages without looking at their states."""
+    return {row.target for row in TRANSITIONS if (row.event, row.guard) == (event, guard)}
 
 
 def mermaid() -> str:

@@ -1,4 +1,4 @@
-"""Messages as they go in (`NewMessage`), as they are stored (`Message`) and as they are handed out (`Delivered`)."""
+"""`NewMessage`, `PlainBatch`, `Message`, `Extras`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_PARTITION = "Default"
 
 
 class NewMessage(msgspec.Struct):
-    """A message to push. `payload` is bytes; `delay` in microseconds."""
+    """A message to push. `delay` is in microseconds."""
 
     payload: bytes
     partition: str = DEFAULT_PARTITION
@@ -29,7 +29,7 @@ class NewMessage(msgspec.Struct):
 
 
 class PlainBatch(msgspec.Struct):
-    """Many messages of one kind for one partition, without options, as columns: the cheapest thing to push."""
+    """Messages for one lane, with one content type and no other options, as columns. The cheapest form to push."""
 
     payloads: list[bytes]
     transaction_ids: list[str] | None = None
@@ -39,7 +39,7 @@ class PlainBatch(msgspec.Struct):
 
     @classmethod
     def of(cls, messages: Sequence[NewMessage]) -> PlainBatch | None:
-        """None unless all go to one lane and none has an option: one pass over what is nearly always so."""
+        """The messages as one batch. None if they go to several lanes or one has options."""
         if not messages:
             return None
         partition, kind, priority = messages[0].partition, messages[0].content_type, messages[0].priority
@@ -66,7 +66,7 @@ class PlainBatch(msgspec.Struct):
 
 
 class MessageSource(Protocol):
-    """Where messages are packed; each part of one is read when it is looked at."""
+    """Packed messages. Unpacks a part of a message on access."""
 
     def id_int(self, seq: int) -> int: ...
 
@@ -78,14 +78,14 @@ class MessageSource(Protocol):
 
 
 class Extras(msgspec.Struct, omit_defaults=True, frozen=True):
-    """What few messages have."""
+    """Optional parts of a message that few messages have."""
 
     headers: dict[str, str] = {}
     content_type: str = JSON
 
 
 class Message:
-    """A stored message and its place."""
+    """A stored message with its lane and seq."""
 
     __slots__ = ("_source", "_stored_at", "lane", "seq")
 
@@ -94,7 +94,7 @@ class Message:
 
     @property
     def created_at(self) -> int:
-        """When it was pushed: its id knows, where a delay kept it out of its lane until later."""
+        """When the message was pushed. For a delayed message the id tells, because it was stored later."""
         return min(self._stored_at, ids.minted_at(self._source.id_int(self.seq)))
 
     @property
@@ -107,7 +107,7 @@ class Message:
 
     @property
     def txid(self) -> str:
-        """The transaction id as it was given, "" when none was."""
+        """The transaction id that the producer gave, or ""."""
         return self._source.txid(self.seq)
 
     @property
@@ -142,7 +142,7 @@ _FIELDS = ("lane", "seq", "id_int", "txid", "payload", "headers", "content_type"
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What became of one pushed message: `queued`, `scheduled` or `duplicate` (then the ids are the first one's)."""
+    """Result of one pushed message: `queued`, `scheduled`, or `duplicate` with the ids of the first one."""
 
     status: str
     message_id: str
@@ -152,8 +152,8 @@ class Receipt(msgspec.Struct, frozen=True):
     seq: int | None
 
 
-def shown(payload: bytes, content_type: str = JSON) -> Any:
-    """The payload for a face that speaks JSON: parsed, or {"$base64": ...} when it is not JSON."""
+def json_value(payload: bytes, content_type: str = JSON) -> Any:
+    """The payload as a JSON value. Bytes that are not JSON become {"$base64": ...}."""
     if content_type == JSON:
         try:
             return json.loads(payload)

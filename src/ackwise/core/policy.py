@@ -1,4 +1,4 @@
-"""What a queue promises its consumers: limits, exclusivity, order, backoff, retention."""
+"""Queue and group policy, backoff."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from ackwise.core import limits
+from ackwise.core import validation
 from ackwise.core.errors import BadInput
-from ackwise.core.learning import learn
+from ackwise.core.structs import prepare_types
 
 Exclusivity = Literal["partition", "queue", "none"]
 Order = Literal["strict", "relaxed"]
@@ -20,7 +20,7 @@ MAX_NOTES = 64
 
 
 class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How long a failed message waits: `fixed`, `exponential` with a cap, or a `schedule` whose last entry repeats."""
+    """Wait after a failure: `fixed`, `exponential` with a cap, or a `schedule` whose last entry repeats."""
 
     kind: Literal["none", "fixed", "exponential", "schedule"] = "none"
     seconds: float = 0.0
@@ -30,7 +30,7 @@ class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     jitter: float = 0.0
 
     def delay_micros(self, failures: int, roll: float) -> int:
-        """Delay before the next attempt after failure number `failures`; `roll` in [0, 1) is the caller's dice."""
+        """Delay before the next attempt after failure number `failures`. `roll` in [0, 1) decides the jitter."""
         match self.kind:
             case "none":
                 return 0
@@ -40,7 +40,7 @@ class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
                 base = self._exponential(failures)
             case "schedule":
                 base = self.delays[min(failures, len(self.delays)) - 1] if self.delays else 0.0
-        return round(base * (1.0 - self.jitter * roll) * limits.MICROS)
+        return round(base * (1.0 - self.jitter * roll) * validation.MICROS)
 
     def _exponential(self, failures: int) -> float:
         if self.seconds == 0.0:
@@ -52,7 +52,7 @@ class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     def check(self) -> None:
         for what, value in (("seconds", self.seconds), ("cap", self.cap), *(("delays", d) for d in self.delays)):
-            limits.micros(value, f"backoff {what}")
+            validation.micros(value, f"backoff {what}")
         if not math.isfinite(self.factor) or not 1.0 <= self.factor <= 100.0:
             raise BadInput("backoff factor must be between 1 and 100")
         if not 0.0 <= self.jitter <= 1.0:
@@ -62,7 +62,7 @@ class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class QueuePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The rules of one queue. Durations are seconds; `None` means never or no limit."""
+    """The rules of one queue. Durations are seconds. `None` means never or no limit."""
 
     lease_seconds: float = 30.0
     retry_limit: int | None = 3
@@ -75,15 +75,15 @@ class QueuePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     backoff: Backoff = Backoff()
     delay_seconds: float = 0.0
     window_seconds: float = 0.0
-    """A lane hands out fresh messages only when its newest is this old: bursts are gathered."""
+    """A lane delivers unread messages only when its newest message is this old. This gathers bursts."""
     dedupe_seconds: float = 7 * DAY
     retention_seconds: float | None = None
     completed_retention_seconds: float | None = 7 * DAY
     max_wait_seconds: float | None = None
     dead_letters: bool = True
-    max_payload_bytes: int = limits.DEFAULT_MAX_PAYLOAD
+    max_payload_bytes: int = validation.DEFAULT_MAX_PAYLOAD
     notes: tuple[tuple[str, Note], ...] = ()
-    """What a dialect's users set and the engine does not act upon; kept to be shown to them again."""
+    """Options of a protocol that the engine only stores and shows again."""
 
     @property
     def effective_order(self) -> Order:
@@ -96,7 +96,7 @@ class QueuePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         return self.delivery_limit
 
     def merged(self, changes: dict[str, Any]) -> QueuePolicy:
-        """This policy with `changes` laid over it; `notes` given as a mapping are laid over one by one."""
+        """This policy with changed fields. A mapping of `notes` changes single notes."""
         try:
             plain = msgspec.to_builtins(changes)
         except (TypeError, ValueError, OverflowError) as problem:
@@ -108,28 +108,28 @@ class QueuePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     def check(self) -> QueuePolicy:
         _check_types(self)
-        limits.lease_micros(self.lease_seconds)
+        validation.lease_micros(self.lease_seconds)
         for field in ("delay_seconds", "window_seconds", "dedupe_seconds"):
-            limits.micros(getattr(self, field), field)
+            validation.micros(getattr(self, field), field)
         for field in ("retention_seconds", "completed_retention_seconds", "max_wait_seconds"):
             if getattr(self, field) is not None:
-                limits.micros(getattr(self, field), field)
+                validation.micros(getattr(self, field), field)
         if self.retry_limit is not None:
-            limits.count(self.retry_limit, "retry_limit", least=0)
+            validation.count(self.retry_limit, "retry_limit", least=0)
         if self.delivery_limit is not None and self.delivery_limit != "auto":
-            limits.count(self.delivery_limit, "delivery_limit", least=1)
-        limits.count(self.max_payload_bytes, "max_payload_bytes", least=1, most=1 << 30)
-        limits.count(len(self.notes), "the number of notes", least=0, most=MAX_NOTES)
+            validation.count(self.delivery_limit, "delivery_limit", least=1)
+        validation.count(self.max_payload_bytes, "max_payload_bytes", least=1, most=1 << 30)
+        validation.count(len(self.notes), "the number of notes", least=0, most=MAX_NOTES)
         for name, value in self.notes:
-            limits.name(name, "a note's name")
+            validation.name(name, "a note's name")
             if isinstance(value, str):
-                limits.storable(value, name)
+                validation.storable(value, name)
         self.backoff.check()
         return self
 
 
 class GroupPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one group does differently from its queue; an absent field is the queue's."""
+    """Policy of one group. An absent field has the queue's value."""
 
     retry_limit: int | msgspec.UnsetType | None = msgspec.UNSET
     backoff: Backoff | msgspec.UnsetType = msgspec.UNSET
@@ -145,14 +145,14 @@ class GroupPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     def check(self) -> GroupPolicy:
         _check_types(self)
         if self.retry_limit is not msgspec.UNSET and self.retry_limit is not None:
-            limits.count(self.retry_limit, "retry_limit", least=0)
+            validation.count(self.retry_limit, "retry_limit", least=0)
         if self.backoff is not msgspec.UNSET:
             self.backoff.check()
         return self
 
 
 def _check_types(policy: QueuePolicy | GroupPolicy) -> None:
-    """A struct takes whatever it is given; its stored text would be refused on the way back."""
+    """Check the field types, which a struct does not check itself. Decoding the stored text would fail later."""
     try:
         msgspec.convert(msgspec.to_builtins(policy), type(policy))
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as problem:
@@ -161,21 +161,21 @@ def _check_types(policy: QueuePolicy | GroupPolicy) -> None:
 
 @lru_cache(maxsize=256)
 def checked(policy: QueuePolicy) -> QueuePolicy:
-    """The policy, checked once however often it is handed in."""
+    """The policy, checked once per value."""
     return policy.check()
 
 
 def order_for(exclusivity: Exclusivity) -> Order:
-    """Strict where somebody is excluded, relaxed for pools."""
+    """Default order: strict for exclusive claims, relaxed otherwise."""
     return "relaxed" if exclusivity == "none" else "strict"
 
 
 def parse_policy(fields: dict[str, Any]) -> QueuePolicy:
-    """A policy from plain values, or `BadInput` that names the field."""
+    """A policy from plain values. Raises `BadInput` that names the wrong field."""
     try:
         return msgspec.convert(fields, QueuePolicy).check()
     except msgspec.ValidationError as problem:
         raise BadInput(f"queue policy: {problem}") from None
 
 
-learn(QueuePolicy, GroupPolicy)
+prepare_types(QueuePolicy, GroupPolicy)

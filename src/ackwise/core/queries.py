@@ -1,56 +1,62 @@
-"""Everything that can be asked without touching anything, and the rows that come back."""
+"""Queries: every read as a value."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from functools import cache
+from typing import ClassVar, Generic
 
 import msgspec
 
-from ackwise.core import limits
+from ackwise.core import rows, validation
 from ackwise.core.answers import QueueInfo
-from ackwise.core.messages import QUEUE_MODE, Message
-from ackwise.core.tags import spelled
+from ackwise.core.messages import QUEUE_MODE
+from ackwise.core.structs import Answer_co
 
 _NAMES = ("queue", "group", "partition", "partition_id", "namespace", "task", "reason", "instance", "key_prefix")
 _INSTANTS = ("after_at", "before_at", "unfinished_since")
 
 
-T = TypeVar("T")
+class Query(msgspec.Struct, Generic[Answer_co], kw_only=True, forbid_unknown_fields=True):
+    """Base of all queries: `Query[Rows]`. On the wire the field `type` carries the query's tag."""
 
-
-class Page(list[T]):
-    """Rows of a list. `next` is the `after` of the following page, None at the end. Only the rows go over the wire."""
-
-    next: Any = None
-
-
-class Query(msgspec.Struct, kw_only=True, tag=spelled, forbid_unknown_fields=True):
-    """Base of all queries. Over the wire each says its name as `type`."""
+    LARGEST_LIMIT: ClassVar[int] = 1 << 31
+    """The largest `limit` that the query accepts."""
 
     def check(self) -> None:
-        """Refuse names and numbers that no store can look for."""
+        """Raise `BadInput` for names and numbers that no store can hold."""
         for field in self.__struct_fields__:
             value = getattr(self, field)
-            if value is None:
+            if value is None and field not in _required_fields(type(self)):
                 continue
             if field in _NAMES:
-                limits.name(value, field)
+                validation.name(value, field)
             elif field in _INSTANTS:
-                limits.instant(value, field)
+                validation.instant(value, field)
             elif field == "transaction_id":
-                limits.transaction_id(value)
-            elif field in ("limit", "offset"):
-                limits.count(value, field, least=0, most=1 << 31)
+                validation.transaction_id(value)
+            elif field == "limit":
+                validation.count(value, field, least=0, most=self.LARGEST_LIMIT)
+            elif field == "offset":
+                validation.count(value, field, least=0, most=1 << 31)
             elif field == "after":
-                for part in value if isinstance(value, tuple) else (value,):
-                    if isinstance(part, str):
-                        limits.storable(part, field)
-                    else:
-                        limits.count(part, field, least=-1, most=1 << 61)
+                _check_after(value)
 
 
-class ListQueues(Query):
-    """Queues by name, behind `after`. With `noted` only queues that carry notes of a dialect."""
+@cache
+def _required_fields(kind: type[Query]) -> frozenset[str]:
+    return frozenset(field.name for field in msgspec.structs.fields(kind) if field.required)
+
+
+def _check_after(after: str | int | tuple[str | int, ...]) -> None:
+    for part in after if isinstance(after, tuple) else (after,):
+        if isinstance(part, str):
+            validation.storable(part, "after")
+        else:
+            validation.count(part, "after", least=-1, most=1 << 61)
+
+
+class ListQueues(Query[list[QueueInfo]], tag="list_queues"):
+    """Queues by name, after the name `after`. With `noted` only queues with notes of a protocol."""
 
     namespace: str | None = None
     task: str | None = None
@@ -59,14 +65,14 @@ class ListQueues(Query):
     limit: int | None = None
 
 
-class GetQueue(Query):
+class GetQueue(Query[QueueInfo], tag="get_queue"):
     queue: str
 
 
-class Browse(Query):
-    """Messages in seq order, with their state for `group` when one is named.
+class Browse(Query[list[rows.BrowsedMessage]], tag="browse"):
+    """Messages by lane and seq, with their state for `group` if you name one.
 
-    A page also ends at `limits.ANSWER_BYTES` and at `limits.MOST_ROWS`: only an empty page is the end.
+    A page also ends at `validation.ANSWER_BYTES` and at `validation.MOST_ROWS`. Only an empty page is the end.
     """
 
     queue: str
@@ -76,17 +82,18 @@ class Browse(Query):
     limit: int = 100
 
 
-class FindMessage(Query):
-    """One message by its partition's uuid and its transaction id: stored, scheduled, or only a dead letter."""
+class FindMessage(Query[rows.FoundMessage], tag="find_message"):
+    """One message by its partition's uuid and its transaction id. It is stored, scheduled, or only a dead letter."""
 
     partition_id: str
     transaction_id: str
 
 
-class ListDead(Query):
-    """Dead letters, newest first. `before_at` and `after_at` bound dead_at, inclusive.
+class ListDead(Query[rows.DeadPage], tag="list_dead"):
+    """Dead letters, newest first. `before_at` and `after_at` bound `dead_at`, inclusive.
 
-    `after` is the `next` of the previous page. A page also ends at `limits.ANSWER_BYTES` and at `limits.MOST_ROWS`.
+    `after` is the `next` of the previous page. A page also ends at `validation.ANSWER_BYTES` and at
+    `validation.MOST_ROWS`.
     """
 
     queue: str | None = None
@@ -101,7 +108,7 @@ class ListDead(Query):
     after: tuple[int, int] | None = None
 
 
-class ListGroups(Query):
+class ListGroups(Query[list[rows.GroupStats]], tag="list_groups"):
     """Groups by queue and name. `after` is the queue and the group of the previous page's last row."""
 
     queue: str | None = None
@@ -110,17 +117,17 @@ class ListGroups(Query):
     limit: int | None = None
 
 
-class ListCursors(Query):
-    """Per lane, where a group stands."""
+class ListCursors(Query[list[rows.CursorRow]], tag="list_cursors"):
+    """The cursors of a group, one per lane."""
 
     queue: str
     group: str
 
 
-class ListPlaces(Query):
-    """Where groups stand in each partition: one row per queue, group and partition.
+class ListPlaces(Query[list[rows.Place]], tag="list_places"):
+    """Progress of groups, one row per queue, group and partition.
 
-    `unfinished_since` leaves out the places with nothing older unfinished; `last_done` reads the last finished message.
+    `unfinished_since` keeps only rows with an older unfinished message. `last_done` adds the last finished message.
     """
 
     group: str | None = None
@@ -132,32 +139,32 @@ class ListPlaces(Query):
     limit: int | None = None
 
 
-class ListGroupNames(Query):
-    """Names of groups over all queues, each once."""
+class ListGroupNames(Query[list[str]], tag="list_group_names"):
+    """Names of the groups of all queues, each once."""
 
     after: str = ""
     limit: int = 1000
 
 
-class ListPartitions(Query):
-    """Numbers of the partitions of one queue or of all. `after` is the queue and the partition of the previous row."""
+class ListPartitions(Query[list[rows.PartitionRow]], tag="list_partitions"):
+    """Counts per partition, of one queue or of all. `after` is the queue and the partition of the previous row."""
 
     queue: str | None = None
     after: tuple[str, str] | None = None
     limit: int | None = None
 
 
-class ListLanes(Query):
-    """The lanes of a queue, each with the seqs [start, head) it holds; with `settled` also how far all are done."""
+class ListLanes(Query[list[rows.LaneRow]], tag="list_lanes"):
+    """The lanes of a queue, each with its messages [start, head). `settled` adds how far all groups are done."""
 
     queue: str
     settled: bool = False
 
 
-class ListLeases(Query):
-    """Leases, newest first. `key_prefix` is what their claim keys begin with.
+class ListLeases(Query[list[rows.LeaseRow]], tag="list_leases"):
+    """Leases, newest first. `key_prefix` selects leases by the start of their claim keys.
 
-    A lease that ran out counts as live until the next turn ends it: its `deadline` says so before.
+    A lease past its deadline counts as live until a turn ends it. Compare its `deadline`.
     """
 
     queue: str | None = None
@@ -170,17 +177,28 @@ class ListLeases(Query):
     limit: int = 1000
 
 
-class ListHeld(Query):
-    """What a live lease still holds, by lane and seq; nothing of one that ended, ran out or is not known."""
+class ListOldestLeases(Query[list[rows.LeaseRow]], tag="list_oldest_leases"):
+    """Live leases, oldest first by `made_at`. A lease at or past its deadline is not live."""
+
+    LARGEST_LIMIT: ClassVar[int] = 1000
+
+    queue: str | None = None
+    after: tuple[int, str] | None = None
+    """The `made_at` and the id of the previous page's last lease."""
+    limit: int = 10
+
+
+class ListHeld(Query[list[rows.HeldRow]], tag="list_held"):
+    """Messages that a live lease holds, by lane and seq. Empty if the lease ended, expired or is unknown."""
 
     lease_id: str
 
 
-class ListDepths(Query):
-    """How many messages wait for a group, by priority, and who holds what; of a queue, or of every one by name.
+class ListDepths(Query[list[rows.Depth]], tag="list_depths"):
+    """Waiting messages of a group by priority, and its live leases, for one queue or for all queues by name.
 
-    It is so now: what a lease held that ran out waits, swept or not. A group that is not there yet waits for
-    everything. Of every queue those whose names come after `after` are shown, `limit` of them.
+    Messages of an expired lease count as waiting, also before a sweep. For a group that does not exist all messages
+    wait. `after` and `limit` select a page of queues.
     """
 
     queue: str | None = None
@@ -189,15 +207,15 @@ class ListDepths(Query):
     limit: int | None = None
 
 
-class IsHeld(Query):
-    """Whether anybody holds anything of a queue for a group, under a lease that has not run out."""
+class IsHeld(Query[bool], tag="is_held"):
+    """Whether a live lease of a group holds messages of a queue."""
 
     queue: str
     group: str = QUEUE_MODE
 
 
-class ReadLedger(Query):
-    """Minutes, oldest first. `after` is the minute, queue, group and outcome of the previous page's last row."""
+class ReadLedger(Query[list[rows.LedgerRow]], tag="read_ledger"):
+    """Ledger minutes, oldest first. `after` is the minute, queue, group and outcome of the previous page's last row."""
 
     queue: str | None = None
     group: str | None = None
@@ -207,297 +225,14 @@ class ReadLedger(Query):
     limit: int | None = None
 
 
-class QueueStats(Query):
+class QueueStats(Query[rows.Stats], tag="queue_stats"):
     queue: str
 
 
-class ListStats(Query):
-    """Queues in numbers, by name, behind `after`."""
+class ListStats(Query[list[rows.QueueSummary]], tag="list_stats"):
+    """Counts of queues by name, after the name `after`."""
 
     namespace: str | None = None
     task: str | None = None
     after: str = ""
     limit: int | None = None
-
-
-class BrowsedMessage(msgspec.Struct, frozen=True):
-    message: Message
-    partition: str
-    partition_id: str
-    priority: int
-    state: str | None
-
-
-class DeadLetter(msgspec.Struct, frozen=True):
-    """A message that will not be delivered again unless somebody redrives or replays it."""
-
-    id: str
-    queue: str
-    partition: str
-    partition_id: str
-    group: str
-    seq: int
-    message_id: str
-    transaction_id: str
-    reason: str
-    error: str
-    error_type: str
-    failures: int
-    deliveries: int
-    history: list[dict[str, object]]
-    payload: bytes
-    headers: dict[str, str]
-    content_type: str
-    created_at: int
-    dead_at: int
-
-
-class DeadPage(msgspec.Struct):
-    """`next` is the `after` of the following page, None at the end."""
-
-    letters: list[DeadLetter]
-    total: int
-    next: tuple[int, int] | None = None
-
-
-class GroupView(msgspec.Struct, frozen=True):
-    """How one group stands to a message: `scheduled`, `ready`, `leased`, `waiting`, `acked`, `dead`, `dropped` or
-    `skipped`. `error` is the text of its last failure."""
-
-    group: str
-    state: str
-    deadline: int | None = None
-    failures: int = 0
-    deliveries: int = 0
-    error: str | None = None
-
-
-class FoundMessage(msgspec.Struct, frozen=True):
-    """A message with everything that is known about it; `due_at` while it is scheduled."""
-
-    message: Message
-    queue: QueueInfo
-    partition: str
-    partition_id: str
-    priority: int
-    due_at: int | None
-    groups: list[GroupView]
-    dead: list[DeadLetter]
-
-
-class GroupStats(msgspec.Struct):
-    """A group's counts over its queue; lag = unread + held."""
-
-    queue: str
-    group: str
-    acked: int
-    dead: int
-    skipped: int
-    expired: int
-    held: int
-    unread: int
-    leases: int
-    oldest_unfinished_at: int | None
-    members: list[str]
-    leased: int
-    """Messages under a lease; the rest of what is held waits for its next attempt."""
-    partitions: int
-    partitions_behind: int
-    settled_at: int | None
-    """When the group last acked something."""
-    mode: str
-    """Where its subscription begins: `all`, `new` (when it was made) or `from` (an instant)."""
-    from_at: int | None
-    created_at: int
-
-    @property
-    def lag(self) -> int:
-        return self.unread + self.held
-
-
-class PlaceLease(msgspec.Struct, frozen=True):
-    """What a lease has to do with one partition: `granted` messages at first, `settled` of them by now."""
-
-    lease_id: str
-    owner: str
-    made_at: int
-    deadline: int
-    granted: int
-    settled: int
-
-
-class Place(msgspec.Struct):
-    """Where a group stands in a partition, over all its lanes; lag = unread + held.
-
-    `lease` is the newest of those that hold something here. `last_done_id` is the message before the first one that is
-    not finished, in the lane that was acked last: the next claim begins behind it. `last_settled_id` is the message
-    that the group acked or nacked last.
-    """
-
-    queue: str
-    group: str
-    partition: str
-    partition_id: str
-    acked: int = 0
-    dead: int = 0
-    skipped: int = 0
-    expired: int = 0
-    held: int = 0
-    unread: int = 0
-    leases: int = 0
-    lease: PlaceLease | None = None
-    settled_at: int | None = None
-    oldest_unfinished_at: int | None = None
-    last_done_id: str | None = None
-    last_done_created_at: int | None = None
-    nacked: int = 0
-    last_settled_at: int | None = None
-    last_settled_id: str | None = None
-    last_settled_created_at: int | None = None
-
-    @property
-    def lag(self) -> int:
-        return self.unread + self.held
-
-
-class PartitionRow(msgspec.Struct):
-    """A partition in numbers. Messages are pending, processing or completed for the group that is furthest behind in
-    the queue (the largest lag; without a group everything is pending): processing ones are under a lease, completed
-    ones are stored and neither unfinished nor dead for it. `dead` counts the dead letters of every group."""
-
-    queue: str
-    partition: str
-    partition_id: str
-    messages: int = 0
-    scheduled: int = 0
-    pending: int = 0
-    processing: int = 0
-    completed: int = 0
-    dead: int = 0
-    oldest_at: int | None = None
-    newest_at: int | None = None
-
-
-class CursorRow(msgspec.Struct):
-    partition: str
-    partition_id: str
-    priority: int
-    lane: int
-    start: int
-    head: int
-    epoch: int
-    first: int
-    next: int
-    held: int
-    acked: int
-    dead: int
-    skipped: int
-    expired: int
-    leased: int
-    ready_at: int | None
-
-
-class LaneRow(msgspec.Struct):
-    lane: int
-    partition: str
-    partition_id: str
-    priority: int
-    start: int
-    head: int
-    settled: int | None = None
-    """Every group has finished everything below it; where no group is there, nothing is."""
-
-
-class HeldRow(msgspec.Struct):
-    """Messages [lo, hi) of a lane with the same past."""
-
-    lane: int
-    lo: int
-    hi: int
-    failures: int
-    attempt: int
-
-
-class HeldLease(msgspec.Struct):
-    """A live lease with the messages (lane, priority, lo, hi) that it holds."""
-
-    lease_id: str
-    key: str | None
-    owner: str
-    made_at: int
-    deadline: int
-    held: list[tuple[int, int, int, int]]
-
-
-class Depth(msgspec.Struct):
-    """Messages that wait, by priority where there are any; live leases, oldest first; and how many ran out."""
-
-    queue: str
-    waiting: dict[int, int]
-    leases: list[HeldLease]
-    expired_leases: int
-
-
-class LeaseRow(msgspec.Struct):
-    lease_id: str
-    queue: str
-    group: str
-    owner: str
-    key: str | None
-    made_at: int
-    deadline: int
-    ended_at: int | None
-    end_kind: str | None
-    granted: int
-    held: int
-
-
-class LedgerRow(msgspec.Struct):
-    """One minute of one outcome; `latency` maps a bucket's upper bound in microseconds to its count."""
-
-    queue: str
-    group: str
-    minute: int
-    outcome: str
-    count: int
-    latency: dict[int, int]
-
-
-class Stats(msgspec.Struct):
-    """A queue in numbers."""
-
-    queue: str
-    partitions: int
-    lanes: int
-    messages: int
-    scheduled: int
-    dead: int
-    groups: list[GroupStats]
-
-    @property
-    def furthest_behind(self) -> GroupStats | None:
-        """The group with the largest lag, which says what is pending in the queue."""
-        return max(self.groups, key=lambda group: group.lag, default=None)
-
-    @property
-    def pending(self) -> int:
-        """Messages that the group furthest behind has yet to be handed, scheduled ones included."""
-        group = self.furthest_behind
-        return self.scheduled + (self.messages if group is None else group.lag - group.leased)
-
-    @property
-    def processing(self) -> int:
-        """Messages that the group furthest behind holds under a lease."""
-        group = self.furthest_behind
-        return 0 if group is None else group.leased
-
-    @property
-    def completed(self) -> int:
-        """Stored messages that the group furthest behind has finished."""
-        group = self.furthest_behind
-        return 0 if group is None else max(0, self.messages - group.lag - group.dead)
-
-
-class QueueSummary(msgspec.Struct):
-    info: QueueInfo
-    stats: Stats

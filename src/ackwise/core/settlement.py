@@ -1,4 +1,4 @@
-"""What becomes of a delivery when it ends. The only place that says when a failure is final."""
+"""Fate of a message by its outcome: retry, dead letter, release. Has the exceptions `Retry` and `Reject`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import msgspec
 from ackwise.core import lifecycle
 from ackwise.core.lifecycle import Event, Guard, State
 from ackwise.core.policy import QueuePolicy
+from ackwise.core.validation import Seconds
 
 
 class Outcome(StrEnum):
-    """What a consumer asks for."""
+    """Outcome: the settlement that a consumer requests for a message."""
 
     ACK = "ack"
     RETRY = "retry"
@@ -21,7 +22,7 @@ class Outcome(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What the engine answers: the first four settled, the last four refused."""
+    """Verdict: the answer of the engine. The first four verdicts settle, the last four refuse."""
 
     ACKED = "acked"
     RETRIED = "retried"
@@ -34,10 +35,19 @@ class Verdict(StrEnum):
 
     @property
     def settled(self) -> bool:
-        return self in _SETTLED
+        return self in SETTLING
 
 
-_SETTLED = frozenset({Verdict.ACKED, Verdict.RETRIED, Verdict.DEAD, Verdict.RELEASED})
+SETTLED_AS = {
+    Outcome.ACK: Verdict.ACKED,
+    Outcome.RETRY: Verdict.RETRIED,
+    Outcome.REJECT: Verdict.DEAD,
+    Outcome.RELEASE: Verdict.RELEASED,
+}
+"""Verdict of each outcome. A retry that reaches a limit answers `dead` instead."""
+RETURNED_AS = {outcome: Verdict.ACKED if outcome is Outcome.ACK else Verdict.RELEASED for outcome in Outcome}
+"""Verdict of each outcome for a message that an earlier failure of the same call returned, by rewinding the lane."""
+SETTLING = frozenset(SETTLED_AS.values())
 
 
 class Reason(StrEnum):
@@ -51,7 +61,7 @@ class Reason(StrEnum):
 
 
 class Fate(msgspec.Struct, frozen=True):
-    """The decision about one span of equal deliveries."""
+    """Decision about the messages of a span: their next state."""
 
     state: State
     failures: int
@@ -61,7 +71,7 @@ class Fate(msgspec.Struct, frozen=True):
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """What the decision needs to know about the delivery that ends."""
+    """The delivery that ends, as the decision sees it."""
 
     failures: int
     deliveries: int
@@ -71,7 +81,11 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 def failure_is_final(policy: QueuePolicy, failures: int) -> bool:
-    """Failure number max(1, retry_limit) is final; with `retries` counting, number retry_limit + 1; null: never."""
+    """Whether this number of failures reaches the retry limit.
+
+    Failure number max(1, retry_limit) is final. If the policy counts `retries`, number retry_limit + 1 is. Without a
+    limit no failure is final.
+    """
     if policy.retry_limit is None:
         return False
     last = max(1, policy.retry_limit) if policy.retry_counting == "failures" else policy.retry_limit + 1
@@ -79,7 +93,7 @@ def failure_is_final(policy: QueuePolicy, failures: int) -> bool:
 
 
 def on_retry(policy: QueuePolicy, attempt: Attempt, now: int, delay: int | None, roll: float) -> Fate:
-    """The consumer failed and said so."""
+    """Fate after a failure that the consumer reported."""
     failures = attempt.failures + 1
     if failure_is_final(policy, failures):
         return _final(policy, Event.RETRY, failures, Reason.RETRY_LIMIT)
@@ -91,7 +105,7 @@ def on_retry(policy: QueuePolicy, attempt: Attempt, now: int, delay: int | None,
 
 
 def on_expiry(policy: QueuePolicy, attempt: Attempt, now: int, roll: float) -> Fate:
-    """The lease ran out or its connection broke. A message is blamed for it only if it was alone."""
+    """Fate after the lease expired or its connection broke. A message dies for it only if it was alone in its lease."""
     failures = attempt.failures + (1 if policy.expiry_counts else 0)
     if _deliveries_spent(policy, attempt):
         return _final(policy, Event.LEASE_EXPIRY, failures, Reason.DELIVERY_LIMIT)
@@ -104,22 +118,22 @@ def on_expiry(policy: QueuePolicy, attempt: Attempt, now: int, roll: float) -> F
 
 
 def on_release(policy: QueuePolicy, attempt: Attempt, now: int) -> Fate:
-    """Handed back unspent: no failure. At the delivery limit it goes on probation instead of dying."""
+    """Fate after a release, which costs no failure. At the delivery limit the message goes on probation."""
     state = lifecycle.target(State.LEASED, Event.RELEASE)
     return Fate(state, attempt.failures, now, attempt.probation or _deliveries_spent(policy, attempt))
 
 
 def on_reject(policy: QueuePolicy, attempt: Attempt, *, undecodable: bool = False) -> Fate:
-    """The consumer says the message can never succeed."""
+    """Fate after the consumer rejected the message."""
     guard = Guard.KEPT if policy.dead_letters else Guard.DROPPED
     reason = Reason.UNDECODABLE if undecodable else Reason.REJECTED
     return Fate(lifecycle.target(State.LEASED, Event.REJECT, guard), attempt.failures, reason=reason)
 
 
-def on_max_wait(policy: QueuePolicy, failures: int) -> Fate:
-    """It waited too long to be worth doing."""
+def on_max_wait(policy: QueuePolicy, failures: int, state: State = State.READY) -> Fate:
+    """Fate of a ready or waiting message that exceeded the queue's max wait."""
     guard = Guard.KEPT if policy.dead_letters else Guard.DROPPED
-    return Fate(lifecycle.target(State.READY, Event.MAX_WAIT, guard), failures, reason=Reason.MAX_WAIT)
+    return Fate(lifecycle.target(state, Event.MAX_WAIT, guard), failures, reason=Reason.MAX_WAIT)
 
 
 def _deliveries_spent(policy: QueuePolicy, attempt: Attempt) -> bool:
@@ -130,3 +144,20 @@ def _deliveries_spent(policy: QueuePolicy, attempt: Attempt) -> bool:
 def _final(policy: QueuePolicy, event: Event, failures: int, reason: Reason) -> Fate:
     guard = Guard.FINAL if policy.dead_letters else Guard.FINAL_DROPPED
     return Fate(lifecycle.target(State.LEASED, event, guard), failures, reason=reason)
+
+
+class Retry(Exception):
+    """Raise this to retry a message after `delay` seconds or the queue's backoff. It counts a failure."""
+
+    def __init__(self, *, delay: Seconds | None = None, error: str | BaseException | None = None) -> None:
+        super().__init__("retry" if error is None else str(error))
+        self.delay = delay
+        self.error = error
+
+
+class Reject(Exception):
+    """Raise this to dead-letter a message now, because it can never succeed."""
+
+    def __init__(self, reason: str | BaseException = "rejected") -> None:
+        super().__init__(str(reason))
+        self.reason = reason

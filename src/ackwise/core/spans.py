@@ -1,18 +1,25 @@
-"""Lanes, cursors, spans and leases: how any number of messages is held in a few rows."""
+"""Lanes, cursors, spans and leases: a few rows that hold any number of messages."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-
 import msgspec
 
-_BEYOND = 1 << 62
+from ackwise.core.ids import GroupId, LaneId, LeaseNo, Micros
+from ackwise.core.lane_range import LaneRange, covers
+from ackwise.core.lifecycle import Event, Guard, State, target, targets
+
+SETTLED, RETURNED, BURIED = "settled", "returned", "buried"
+"""How settlements end a lease: message by message or by an ack, all returned at once, all dead at once."""
+_DUE = target(State.WAITING, Event.DUE)
+# `Cursor.restart` moves every message by its position alone.
+assert targets(Event.SEEK, Guard.AHEAD) == {State.READY}
+assert targets(Event.SEEK, Guard.BEHIND) == {State.SKIPPED}
 
 
 class Lane(msgspec.Struct):
-    """One priority of a partition: seqs [start, head) exist."""
+    """One priority of a partition. It holds messages [start, head)."""
 
-    id: int
+    id: LaneId
     part: int
     queue: int
     prio: int
@@ -21,10 +28,10 @@ class Lane(msgspec.Struct):
 
 
 class Cursor(msgspec.Struct):
-    """A group's place in a lane. next - first = acked + dead + skipped + expired + held."""
+    """A group's position in a lane. next - first = acked + dead + skipped + expired + held."""
 
-    lane: int
-    grp: int
+    lane: LaneId
+    grp: GroupId
     part: int
     prio: int
     epoch: int
@@ -42,46 +49,65 @@ class Cursor(msgspec.Struct):
     head: int
     start: int
     floor: int
-    """Where the epoch began. Below it only what was redriven from an earlier epoch is held; the rest was skipped."""
-    settled_at: int | None = None
-    """When the group last acked something here."""
+    """Seq at which the epoch started. Below it the group holds only redriven messages of earlier epochs."""
+    settled_at: Micros | None = None
+    """When the group last acked a message of this lane."""
     last_seq: int | None = None
-    """The message that the group acked or nacked last."""
-    last_at: int | None = None
+    """The message that the group acked or nacked last: the highest seq, if there are several at one instant."""
+    last_at: Micros | None = None
     """When the group acked or nacked that message."""
     nacked: int = 0
-    """How many failures the group reported in this lane."""
+    """Number of failures that the group reported in this lane."""
     largest: int = 0
-    """No message of the lane has more bytes."""
+    """Bytes of the largest message of the lane."""
 
-    def note_acked(self, last: int, now: int) -> None:
+    def finish(self, state: State, count: int) -> None:
+        """Count messages that reached a final state."""
+        if state is State.ACKED:
+            self.acked += count
+        elif state is State.DEAD:
+            self.dead += count
+        elif state is State.EXPIRED:
+            self.expired += count
+        else:
+            raise ValueError(f"{state.value} is not a final state")
+
+    def note_acked(self, last: int, now: Micros) -> None:
         """Record the newest ack."""
+        self.last_seq = last if self.last_at != now else max(last, self.last_seq or 0)
         self.settled_at = self.last_at = now
-        self.last_seq = last
 
-    def note_nacked(self, last: int, count: int, now: int) -> None:
+    def note_nacked(self, last: int, count: int, now: Micros) -> None:
         """Record the newest reported failure."""
+        self.last_seq = last if self.last_at != now else max(last, self.last_seq or 0)
         self.last_at = now
-        self.last_seq = last
         self.nacked += count
 
+    def restart(self, seq: int) -> None:
+        """Start a new epoch: messages before `seq` are skipped, the others are ready."""
+        self.epoch += 1
+        self.first = self.next = self.floor = min(max(seq, self.start), self.head)
+        self.held = self.acked = self.dead = self.skipped = self.expired = self.leased = self.exclusive = 0
+        self.exclusive_owner = None
+        self.last_seq = self.last_at = None
+        self.nacked = 0
+
     def balanced(self) -> bool:
-        """Promise 1, for this cursor."""
+        """Whether the counts of this cursor add up (promise 1)."""
         return self.next - self.first == self.acked + self.dead + self.skipped + self.expired + self.held
 
 
 class Span(msgspec.Struct):
-    """Messages [lo, hi) of a lane that a group was handed and has not finished."""
+    """Messages [lo, hi) of a lane that were delivered to a group and are not finished."""
 
-    lane: int
-    grp: int
+    lane: LaneId
+    grp: GroupId
     lo: int
     hi: int
-    lease: int | None = None
+    lease: LeaseNo | None = None
     fails: int = 0
     delivs: int = 0
     due_at: int = 0
-    last_owner: str | None = None
     probation: int = 0
     history: str = ""
     owner: str | None = None
@@ -89,87 +115,69 @@ class Span(msgspec.Struct):
     def __len__(self) -> int:
         return self.hi - self.lo
 
+    @property
+    def range(self) -> LaneRange:
+        return LaneRange(self.lane, self.lo, self.hi)
+
+    def state(self, now: int) -> State:
+        """State of the messages."""
+        if self.lease is not None:
+            return State.LEASED
+        return _DUE if self.due_at <= now else State.WAITING
+
     def part(self, lo: int, hi: int) -> Span:
         """A copy that covers [lo, hi) only."""
         return msgspec.structs.replace(self, lo=lo, hi=hi)
 
 
 class Lease(msgspec.Struct):
-    """One claim. `no` only ever rises, so it fences; `tag` makes guessed or foreign ids miss."""
+    """One claim's hold on messages. `no` only rises, so it fences. `tag` protects against guessed or foreign ids."""
 
-    no: int
+    no: LeaseNo
     tag: int
     queue: int
-    grp: int
+    grp: GroupId
     owner: str
     instance: str
     exclusivity: str
     bulk: int
     deadline: int
-    made_at: int
-    granted: list[tuple[int, int, int]]
+    made_at: Micros
+    granted: list[LaneRange]
     key: str | None = None
     fingerprint: str | None = None
-    ended_at: int | None = None
+    ended_at: Micros | None = None
     end_kind: str | None = None
-    lost: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
+    lost: list[LaneRange] = msgspec.field(default_factory=list)
     yields: int = 0
-    """Whether a failure gives back what the lease still holds of that partition."""
+    """Whether a failure releases the messages that the lease still holds in the same partition."""
     returned: int = 0
-    """Whether something of it went back because it said so."""
-    dropped: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
-    """What died under it where no dead letters are kept, which nothing else tells."""
+    """Whether a settlement of this lease returned a message."""
+    dropped: list[LaneRange] = msgspec.field(default_factory=list)
+    """Messages that died under the lease in a queue without dead letters. No other row records them."""
 
     def live(self, now: int) -> bool:
-        """Expired at equality: a lease is held only before its deadline."""
+        """Whether the lease holds its messages at `now`. At its deadline it has expired."""
         return self.ended_at is None and self.deadline > now
 
     @property
     def alone(self) -> bool:
-        """Whether it was granted exactly one message."""
+        """Whether the lease was granted exactly one message."""
         return sum(hi - lo for _, lo, hi in self.granted) == 1
 
-    def was_granted(self, lane: int, seq: int) -> bool:
-        return _inside(self.granted, lane, seq)
+    def was_granted(self, lane: LaneId, seq: int) -> bool:
+        return covers(self.granted, lane, seq)
 
-    def was_lost(self, lane: int, seq: int) -> bool:
-        return _inside(self.lost, lane, seq)
+    def was_lost(self, lane: LaneId, seq: int) -> bool:
+        return covers(self.lost, lane, seq)
 
-    def was_dropped(self, lane: int, seq: int) -> bool:
-        return _inside(self.dropped, lane, seq)
-
-
-def _inside(ranges: list[tuple[int, int, int]], lane: int, seq: int) -> bool:
-    """Whether sorted, disjoint (lane, lo, hi) ranges cover a message."""
-    at = bisect_right(ranges, (lane, seq, _BEYOND)) - 1
-    return at >= 0 and ranges[at][0] == lane and ranges[at][1] <= seq < ranges[at][2]
+    def was_dropped(self, lane: LaneId, seq: int) -> bool:
+        return covers(self.dropped, lane, seq)
 
 
 def cut(span: Span, lo: int, hi: int) -> tuple[Span | None, Span, Span | None]:
-    """`span` cut into what is before [lo, hi), the part inside it, and what is after."""
+    """Cut a span into the parts before, inside and after [lo, hi)."""
     lo, hi = max(lo, span.lo), min(hi, span.hi)
     before = span.part(span.lo, lo) if lo > span.lo else None
     after = span.part(hi, span.hi) if hi < span.hi else None
     return before, span.part(lo, hi), after
-
-
-def merge_ranges(ranges: list[tuple[int, int, int]], most: int) -> list[tuple[int, int, int]]:
-    """(lane, lo, hi) ranges joined where they touch; beyond `most` per list, gaps are covered, never holes made."""
-    joined: list[tuple[int, int, int]] = []
-    for lane, lo, hi in sorted(ranges):
-        if joined and joined[-1][0] == lane and (lo <= joined[-1][2] or len(joined) >= most):
-            joined[-1] = (lane, joined[-1][1], max(hi, joined[-1][2]))
-        else:
-            joined.append((lane, lo, hi))
-    return joined
-
-
-def joined(ranges: list[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
-    """Ranges [lo, hi) in order, those as one that are no further apart than `gap`."""
-    found: list[tuple[int, int]] = []
-    for lo, hi in sorted(ranges):
-        if found and lo - found[-1][1] <= gap:
-            found[-1] = (found[-1][0], max(hi, found[-1][1]))
-        else:
-            found.append((lo, hi))
-    return found

@@ -1,1 +1,1 @@
-"""A broker, a Spark pipeline and some poison, in a temporary folder."""
+"""Demo: a store in a temporary folder, and a Spark pipeline over orders. Some orders fail."""

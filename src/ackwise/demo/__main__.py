@@ -9,10 +9,10 @@ from ackwise.demo.run import MESSAGES, run
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="ackwise demo", description="A Spark pipeline over a pile of orders.")
-    parser.add_argument("--messages", type=int, default=MESSAGES, help=f"how many orders (default {MESSAGES})")
-    parser.add_argument("--seed", type=int, default=1, help="which orders are poison")
-    parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder of the report")
+    parser = argparse.ArgumentParser(prog="ackwise demo", description="Run a Spark pipeline over generated orders.")
+    parser.add_argument("--messages", type=int, default=MESSAGES, help=f"number of orders (default {MESSAGES})")
+    parser.add_argument("--seed", type=int, default=1, help="seed that decides which orders fail")
+    parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder for the report")
     options = parser.parse_args(arguments)
     if options.messages < 1:
         parser.error("--messages must be at least 1")

@@ -1,4 +1,4 @@
-"""The made-up world of the demo: orders, some of them poison, and the function that bills them."""
+"""Orders of the demo, and the function that bills them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ackwise.client import Item
-from ackwise.core.outcomes import Reject
+from ackwise.core.settlement import Reject
 
 if TYPE_CHECKING:
     from ackwise.spark.pipelines import Record
@@ -17,12 +17,12 @@ PARTITIONS = 16
 POISON = 0.01
 FLAKY = 0.01
 KILLERS = 5
-"""How many of the poisonous orders kill the process that works on them; the rest is cut short or cannot be billed."""
+"""Number of bad orders that kill their process. The other bad orders are truncated or cannot be billed."""
 RATES = {"EUR": 100, "USD": 92, "GBP": 117}
 
 
 def orders(count: int, seed: int) -> Iterator[Item]:
-    """`count` orders; exactly 1 % are poison of three kinds and never succeed, 1 % need more than one attempt."""
+    """Generate `count` orders. Exactly 1 % never succeed, for one of three reasons. 1 % need several attempts."""
     dice = random.Random(seed)  # noqa: S311
     poison = round(count * POISON)
     unlucky = dice.sample(range(count), min(count, poison + round(count * FLAKY)))
@@ -61,7 +61,7 @@ def _spoiled(order: dict[str, Any], at: int) -> dict[str, Any] | bytes:
 
 
 def bill(order: dict[str, Any], record: Record) -> dict[str, Any]:
-    """An order's invoice. What it raises decides what becomes of the order."""
+    """Make an order's invoice. Its exceptions decide the outcome of the order."""
     if order["customer"] == "segfault":
         os._exit(139)
     if "amount" not in order:

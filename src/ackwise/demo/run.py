@@ -1,27 +1,28 @@
-"""The demo itself: a Spark pipeline bills orders, and every invoice commits with the ack of its order."""
+"""Runs the demo: pushes orders, runs the pipeline, prints and writes the report."""
 
 from __future__ import annotations
 
 import json
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.table import Table
 
 from ackwise.client import Connection
 from ackwise.connect import connect
 from ackwise.core.policy import Backoff
 from ackwise.demo.orders import bill, orders
-from ackwise.demo.show import Report, print_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ackwise.spark.jobs.dead_letters import DeadLetterSummary
+    from ackwise.spark.jobs.dead_letter_report import DeadLetterSummary
     from ackwise.spark.pipelines import Totals
 
 MESSAGES = 20_000
@@ -30,8 +31,8 @@ PUSH = 500
 
 
 def run(messages: int, seed: int, out: Path) -> Report:
-    """Run it, show it, write the report; the last line printed is for programs."""
-    # Imported here: Spark is an extra, and whoever asks for help need not wait for it.
+    """Run the demo. The last printed line, `DEMO {…}`, is for programs."""
+    # Imported here: Spark is an extra, and `--help` must not wait for it.
     from ackwise.spark import session
     from ackwise.spark.reports.pages import write_dead_letter_report
 
@@ -74,7 +75,7 @@ def _pipeline(spark: SparkSession, url: str) -> Totals:
 
 
 def _dead_letters(spark: SparkSession, url: str) -> DeadLetterSummary:
-    from ackwise.spark.jobs.dead_letters import summarised
+    from ackwise.spark.jobs.dead_letter_report import summarised
     from ackwise.spark.jobs.tables import table
 
     letters = table(spark, url, "dead_letters", queue=QUEUE, group=GROUP)
@@ -95,3 +96,44 @@ def _report(queue: Connection, totals: Totals, took: float, letters: DeadLetterS
         partitions=stats.partitions,
         errors=[(row["reason"], row["error"], row["count"]) for row in letters.errors],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Result of the demo."""
+
+    seconds: float
+    pushed: int
+    acked: int
+    dead: int
+    retried: int
+    unfinished: int
+    outputs: int
+    partitions: int
+    errors: list[tuple[str, str, int]]
+    """Dead letters by (reason, error), with their count."""
+
+    def outcomes(self) -> list[tuple[str, int]]:
+        return [
+            ("pushed", self.pushed),
+            ("acked", self.acked),
+            ("dead-lettered", self.dead),
+            ("unfinished", self.unfinished),
+            ("retries on the way", self.retried),
+            ("results pushed with their ack", self.outputs),
+        ]
+
+
+def print_report(report: Report, path: Path) -> None:
+    console = Console()
+    outcomes = Table("outcome", "messages", title=f"{report.partitions} partitions, {report.seconds:.1f} s")
+    for name, count in report.outcomes():
+        outcomes.add_row(name, f"{count:,}")
+    outcomes.columns[1].justify = "right"
+    console.print(outcomes)
+    errors = Table("reason", "error", "messages", title="dead letters by error")
+    for reason, error, count in report.errors:
+        errors.add_row(reason, error, f"{count:,}")
+    errors.columns[2].justify = "right"
+    console.print(errors)
+    console.print(f"report: {path}", highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Messages and dead letters in the words of Queen, and what may be acknowledged."""
+"""Messages, acknowledgements and dead letters with Queen's names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 import msgspec
 
 from ackwise.client.payloads import Item
-from ackwise.client.rows import DeadLetter, DeadLetters
-from ackwise.client.settling import Target
+from ackwise.client.results import DeadLetter, DeadLetters
+from ackwise.client.settlements import Target
 from ackwise.core.commands import ByTransaction
 from ackwise.core.errors import BadInput, NotSettleable
-from ackwise.core.outcomes import Reject, Retry
-from ackwise.core.settlement import Outcome
+from ackwise.core.settlement import Outcome, Reject, Retry
 
 _ENVELOPE = ("data", "transaction_id", "delay_seconds", "headers", "priority")
 _ACK = ("transaction_id", "partition_id", "lease_id", "consumer_group", "status", "error")
@@ -27,68 +26,77 @@ def _read(content_type: str, payload: bytes) -> tuple[Any, Exception | None]:
     try:
         return msgspec.json.decode(payload), None
     except (ValueError, RecursionError) as problem:
-        # JSON allows for numbers that nobody can hold.
+        # JSON allows numbers that Python cannot hold.
         return payload, problem
 
 
 class Message:
-    """One delivery; `ack` and `nack` of the client take it as it is."""
+    """A received message. Pass it to the client's `ack` or `nack`."""
 
     __slots__ = ("data", "delivery", "problem")
 
     def __init__(self, delivery: Any) -> None:
         self.delivery = delivery
-        """The delivery of the client underneath."""
+        """The delivery of the underlying `ackwise.client` connection."""
         self.data: Any
-        """What was pushed; bytes if it was no JSON, or none that can be read."""
+        """The payload decoded from JSON, or the raw bytes if it is not JSON or cannot be decoded."""
         self.problem: Exception | None
-        """Why its JSON cannot be read."""
+        """The error if the JSON cannot be decoded."""
         self.data, self.problem = _read(delivery.content_type, delivery.payload)
 
     @property
     def id(self) -> str:
+        """The message id."""
         return str(self.delivery.message_id)
 
     @property
     def queue(self) -> str:
+        """The queue's name."""
         return str(self.delivery.queue)
 
     @property
     def transaction_id(self) -> str:
+        """The transaction id, or the message id if the message was pushed without a transaction id."""
         return str(self.delivery.transaction_id)
 
     @property
     def partition(self) -> str:
+        """The partition's name."""
         return str(self.delivery.partition)
 
     @property
     def partition_id(self) -> str:
+        """The partition's id."""
         return str(self.delivery.partition_id)
 
     @property
     def lease_id(self) -> str:
+        """The lease's id."""
         return str(self.delivery.lease_id)
 
     @property
     def consumer_group(self) -> str:
+        """The consumer group's name."""
         return str(self.delivery.group)
 
     @property
     def headers(self) -> dict[str, str]:
+        """The message's headers."""
         return dict(self.delivery.headers)
 
     @property
     def attempt(self) -> int:
-        """Which delivery of the message this is, from 1."""
+        """The number of this delivery of the message, from 1."""
         return int(self.delivery.attempt)
 
     @property
     def retry_count(self) -> int:
-        """How many failures the retry limit has counted."""
+        """The number of failures that count towards the retry limit."""
         return int(self.delivery.failures)
 
     @property
     def created_at(self) -> datetime:
+        """When the message was pushed."""
         at: datetime = self.delivery.created_at
         return at
 
@@ -101,6 +109,7 @@ Acked = Message | Mapping[str, Any]
 
 
 def target_of(acked: Acked) -> Target:
+    """The delivery or selector that an acknowledgement names. Raises `BadInput` if it is incomplete."""
     if isinstance(acked, Message):
         if not acked.lease_id:
             raise NotSettleable
@@ -121,7 +130,7 @@ def target_of(acked: Acked) -> Target:
 
 
 def outcome_of(acked: Acked) -> Outcome | Exception:
-    """What the status of an entry asks for; a message without one is done."""
+    """The outcome of an acknowledgement's `status`. Without one it is an ack."""
     status = acked.get("status", "completed") if isinstance(acked, Mapping) else "completed"
     error = acked.get("error") if isinstance(acked, Mapping) else None
     match status:
@@ -138,7 +147,7 @@ def outcome_of(acked: Acked) -> Outcome | Exception:
 
 
 def item_of(item: object, partition: str) -> Item:
-    """`{"data": ..., "transaction_id": ..., "delay_seconds": ...}`; only `data` is needed."""
+    """Convert `{"data": …, "transaction_id": …, "delay_seconds": …}` to an `Item`. Only `data` is required."""
     if not isinstance(item, Mapping) or "data" not in item:
         raise BadInput(f'an item is a mapping with "data", such as {{"data": {{"id": 1}}}}, not {item!r}')
     unknown = sorted(set(item) - set(_ENVELOPE))
@@ -158,21 +167,22 @@ Items = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 def items_of(items: object, partition: str) -> list[Item]:
+    """Convert a mapping, or a list of mappings, to items."""
     listed = [items] if isinstance(items, Mapping) else items
     if not isinstance(listed, Iterable):
         raise BadInput(f'push a mapping with "data", or a list of them, not {items!r}')
-    return [item_of(one, partition) for one in listed]
+    return [item_of(item, partition) for item in listed]
 
 
 @dataclass(frozen=True)
 class DeadMessage:
-    """A dead letter in the words of Queen."""
+    """A dead letter with Queen's names."""
 
     letter: DeadLetter
 
     @property
     def data(self) -> Any:
-        """What was pushed; bytes if it was no JSON, or none that can be read."""
+        """The payload decoded from JSON, or the raw bytes if it is not JSON or cannot be decoded."""
         return _read(self.letter.content_type, self.letter.payload)[0]
 
     @property
@@ -225,7 +235,7 @@ class DeadMessage:
 
 
 class DeadMessages:
-    """A page of them, newest first; `total` counts all that match."""
+    """A page of dead letters, newest first. `total` is the number of all that match."""
 
     def __init__(self, page: DeadLetters, limit: int, offset: int) -> None:
         self.messages = [DeadMessage(letter) for letter in page]

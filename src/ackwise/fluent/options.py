@@ -1,4 +1,4 @@
-"""What a chain of calls has said so far, and queue options in Queen's words."""
+"""Options of a call chain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from ackwise.core.commands import ByKey
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE
-from ackwise.core.queen_options import DEFAULT_OPTIONS, policy_changes
+from ackwise.wire.queen_options import DEFAULT_OPTIONS, policy_changes
 
 _QUEENS = {"".join(f"_{c.lower()}" if c.isupper() else c for c in name): name for name in DEFAULT_OPTIONS}
 """Queen's options in snake case."""
@@ -18,7 +18,7 @@ _RETENTIONS = ("retention_seconds", "completed_retention_seconds")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one queue: where to take from, how much, and how to keep it."""
+    """Options that a chain of calls has collected for one queue."""
 
     queue: str
     group: str | None = None
@@ -38,17 +38,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     config: dict[str, Any] = {}
 
     @property
-    def place(self) -> str:
+    def push_partition(self) -> str:
+        """The partition that a push goes to."""
         return DEFAULT_PARTITION if self.partition is None else self.partition
 
     def by_key(self, key: str) -> ByKey:
-        """What a claim under this key holds."""
+        """Selector of the messages that the claim with this key holds."""
         return ByKey(self.queue, key, QUEUE_MODE if self.group is None else self.group)
 
 
 def policy(config: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a queue's policy, from our own names or Queen's; `stored` are Queen's options of the queue as it is."""
-    # None is our word, for never; Queen's is 0.
+    """Convert `config`, in Ackwise's or Queen's names, to fields of a queue's policy.
+
+    `stored` are the Queen options of the existing queue.
+    """
+    # "Never" is None in Ackwise's options and 0 in Queen's: a value None is never Queen's.
     ours = {name: value for name, value in config.items() if name not in _QUEENS or value is None}
     queens = {_QUEENS[name]: _plain(name, value) for name, value in config.items() if name not in ours}
     changes = policy_changes(_with_retention(queens), stored)
@@ -58,12 +62,12 @@ def policy(config: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
                 changes.pop(name, None)
     for name, value in ours.items():
         if changes.get(name, value) != value:
-            raise BadInput(f"{name}={value!r} contradicts another option that means the same")
+            raise BadInput(f"{name}={value!r} contradicts a Queen option for the same field; keep one of them")
     return {name: value for name, value in {**changes, **ours}.items() if name != "notes" or value}
 
 
 def _with_retention(options: dict[str, Any]) -> dict[str, Any]:
-    """Whoever says for how long means that it is on."""
+    """Queen's options, with retention switched on if they have a retention time."""
     kept = any(name in options for name in map(_QUEENS.__getitem__, _RETENTIONS))
     return {"retentionEnabled": True, **options} if kept else options
 

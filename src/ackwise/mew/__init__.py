@@ -1,4 +1,4 @@
-"""MEW in Python: sessions over a graph whose nodes are watched, consumed and acknowledged.
+"""MEW in Python: sessions that change a graph, watch it, and consume and acknowledge its nodes.
 
 Usage::
 
@@ -6,12 +6,13 @@ Usage::
         session.run('node Job { payload: String }')
         session.run('SPAWN j: Job { payload = $payload }', payload="hello")
         for event in session.watch('WATCH j: Job [mode: consume] RETURN j', wait=0):
-            session.ack(event)
+            if event.type == "consumed":
+                session.ack(event)
 """
 
-from ackwise.core.graph.faults import GraphError as MewError
-from ackwise.dialects.mew.lines import Event, Note, Result
+from ackwise.graph.errors import GraphError as MewError
 from ackwise.mew.aio.session import AsyncSession
 from ackwise.mew.sync.session import Session
+from ackwise.protocols.mew.output_records import Event, Note, Result
 
 __all__ = ["AsyncSession", "Event", "MewError", "Note", "Result", "Session"]

@@ -1,1 +1,1 @@
-"""The server: every HTTP face over one broker."""
+"""Server: sockets, limits and routes of all protocols over one broker."""

@@ -1,45 +1,47 @@
-"""The ASGI application: routes that carry messages first, everything else behind them."""
+"""ASGI application: checks a request, finds its handler, and sends its answer or its error."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-
-from starlette.types import ASGIApp
+import time
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
 
 from ackwise.core.errors import AckwiseError, Draining, OutcomeUnknown
-from ackwise.dialects.handover import LARGE, AnswerMemory, Handover
-from ackwise.dialects.http import (
-    CLOSING,
-    EXCHANGE,
+from ackwise.core.events import EventPort, EventStream, RequestServed
+from ackwise.protocols.answer_memory import LARGE, AnswerMemory, PendingAnswer
+from ackwise.protocols.http_request import EXCHANGE, Call, ClientDisconnected, IncomingBytes, Receive, Scope, Send
+from ackwise.protocols.http_response import (
+    CLOSING_CODES,
     Answer,
-    Call,
+    ErrorWriter,
     ForbiddenOrigin,
-    Gone,
     Headers,
-    Intake,
     MethodNotAllowed,
     NoSuchRoute,
-    Receive,
-    Refuse,
     Route,
-    Scope,
-    Send,
-    Streamed,
-    refusal,
+    StreamedAnswer,
+    error_answer,
 )
 from ackwise.server.gates import Gate, is_navigation
-from ackwise.server.routing import Table
+from ackwise.server.route_table import RouteTable
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 log = logging.getLogger("ackwise.server")
 
 DEFAULT_MAX_BODY = 64 << 20
-_CUT_OFF = "the server was stopped before it could answer: it may or may not have happened"
+NO_ROUTE = "unknown"
+"""Route of a request that no handler serves."""
+CLIENT_LEFT = 499
+"""Status in events of a request whose client left before the answer. No client sees it."""
+_CUT_OFF = "the server stopped before it could answer; the request may or may not have happened"
 
 
 class Application:
-    """Finds the handler, runs it, turns whatever it raises into an answer; what it does not know goes to `pages`."""
+    """Runs the handler of a route and turns its exceptions into answers. `pages` answers paths without a route."""
 
     def __init__(
         self,
@@ -49,117 +51,153 @@ class Application:
         max_body: int = DEFAULT_MAX_BODY,
         gate: Gate | None = None,
         any_options: bool = False,
-        refusals: Mapping[str, Refuse] | None = None,
+        error_writers: Mapping[str, ErrorWriter] | None = None,
         sockets: Mapping[str, ASGIApp] | None = None,
         memory: AnswerMemory | None = None,
+        peer_share: float = 1.0,
+        events: EventPort | None = None,
     ) -> None:
-        """`routes` is asked at the first request: what they stand on begins with the application's lifespan.
+        """Calls `routes` at the first request, because handlers need the broker that the lifespan starts.
 
-        `refusals` are the spellings of errors of those faces that have their own, by the first segment of their paths;
-        `sockets` are WebSockets by their paths. `any_options` answers OPTIONS with 204 on unknown paths, too.
+        `error_writers` are protocols with their own form of errors, by the first segment of their paths. `sockets` are
+        WebSockets by path. `any_options` answers OPTIONS with 204 also on unknown paths. `peer_share` is the
+        share of the memory for bodies that one address gets.
         """
         self._routes = routes
-        self._table: Table | None = None
+        self._table: RouteTable | None = None
         self._pages, self._sockets = pages, sockets or {}
         self._max_body = max_body
-        self._intake = Intake()
+        self._incoming = IncomingBytes(share=peer_share, each=max_body)
         self._gate = gate or Gate()
         self._any_options = any_options
         self._memory = memory or AnswerMemory()
-        self._refusals = refusals or {}
+        self._error_writers = error_writers or {}
+        self._events = events or EventStream()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
         if self._table is None:
-            self._table = Table(self._routes())
+            self._table = RouteTable(self._routes())
         method = scope["method"]
         call: Call | None = None
+        route = NO_ROUTE
+        began = time.perf_counter()
         try:
             refused = self._gate.refusal(scope)
             if refused is not None and not self._leads_to_page(refused, scope):
                 raise refused
-            found = self._table.find(method, scope["raw_path"])
-            if isinstance(found, tuple):
-                call = Call(scope, receive, found[1], self._max_body, self._intake, self._memory)
-                call.taken = method == "DELETE"
-                reply = await found[0](call)
-            elif found:
-                reply = self._not_allowed(scope, method, found)
-            elif method == "OPTIONS" and self._any_options:
-                reply = Answer(b"", 204)
-            elif _face(scope) in self._refusals:
-                raise NoSuchRoute(path=scope["path"])
+            path = scope["raw_path"]
+            match = self._table.known.get((method, path)) or self._table.find(method, path)
+            if isinstance(match, tuple):
+                handler, params, route = match
+                call = Call(scope, receive, params, self._max_body, self._incoming, self._memory)
+                call.received = method == "DELETE"
+                reply = await handler(call)
+            elif (unrouted := self._unrouted(scope, method, match)) is not None:
+                reply = unrouted
             else:
-                await self._pages(scope, receive, send)
+                await self._serve_page(scope, receive, send, began)
                 return
-        except Gone:
-            if EXCHANGE in scope:
-                scope[EXCHANGE].abandon()
-            if call is not None and call.handover is not None:
-                call.handover.lost()
+        except ClientDisconnected:
+            _abandon(scope, call)
+            self._note_served(scope, route, CLIENT_LEFT, began)
             return
         except AckwiseError as problem:
-            reply = self._refuse(scope)(problem)
-            reply.close = problem.code in CLOSING
+            reply = self._error_writer(scope)(problem)
+            reply.close = problem.code in CLOSING_CODES
         except asyncio.CancelledError:
-            # Only a shutdown that waits no longer does this.
-            cut_off = OutcomeUnknown(_CUT_OFF) if call is not None and call.taken else Draining()
-            reply = self._refuse(scope)(cut_off)
+            # Only a shutdown whose grace is over cancels requests.
+            cut_off = OutcomeUnknown(_CUT_OFF) if call is not None and call.received else Draining()
+            reply = self._error_writer(scope)(cut_off)
         except Exception:
             log.exception("%s %s failed", method, scope["path"])
-            reply = self._refuse(scope)(None)
-        cors = self._gate.cors_headers(scope)
-        if isinstance(reply, Streamed):
+            reply = self._error_writer(scope)(None)
+        await self._send_reply(scope, call, reply, send)
+        self._note_served(scope, route, reply.status, began)
+
+    async def _serve_page(self, scope: Scope, receive: Receive, send: Send, began: float) -> None:
+        """Serves a path without a route of a protocol: a page, or 404."""
+        status = 500
+
+        async def note_status(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        await self._pages(scope, receive, note_status)
+        self._note_served(scope, NO_ROUTE if status == 404 else scope["path"], status, began)
+
+    def _note_served(self, scope: Scope, route: str, status: int, began: float) -> None:
+        if self._events.listening:
+            peer = scope["client"][0] if scope.get("client") else ""
+            seconds = time.perf_counter() - began
+            self._events.emit(RequestServed(scope["method"], route, status, seconds, peer))
+
+    def _unrouted(self, scope: Scope, method: str, allowed: frozenset[str]) -> Answer | None:
+        """Answer to a request without a handler. None: the pages answer it."""
+        if allowed:
+            return self._not_allowed(scope, method, allowed)
+        if method == "OPTIONS" and self._any_options:
+            return Answer(b"", 204)
+        if _first_segment(scope) in self._error_writers:
+            raise NoSuchRoute(path=scope["path"])
+        return None
+
+    async def _send_reply(self, scope: Scope, call: Call | None, reply: Answer, send: Send) -> None:
+        """Sends the answer. Releases its claims if the socket does not take it."""
+        cors = self._gate.cors_headers(scope) if self._gate.origins else ()
+        if isinstance(reply, StreamedAnswer):
             await self._stream(scope, call, reply, cors, send)
             return
-        handover = self._handover(call, reply)
+        pending = self._pending_answer(call, reply)
         try:
             exchange = scope.get(EXCHANGE)
             if exchange is None or not exchange.respond(reply, cors):
                 await self._send(reply, cors, send)
         except BaseException:
-            if handover is not None:
-                handover.lost()
+            if pending is not None:
+                pending.lost()
             raise
-        if handover is not None:
-            handover.delivered() if exchange is None else exchange.hand_over(handover)
+        if pending is not None:
+            pending.delivered() if exchange is None else exchange.track(pending)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check WebSockets at the same gate as requests. The pages handle the lifespan."""
+        """Serves WebSockets and the lifespan. The gate of requests checks WebSockets. Pages handle the lifespan."""
         if scope["type"] == "websocket":
             refused = self._gate.refusal(scope)
             if refused is not None:
                 await receive()
                 await send({"type": "websocket.close"})  # before accepting: the client gets 403
                 return
-        face = self._sockets.get(scope["path"]) if scope["type"] == "websocket" else None
-        await (face or self._pages)(scope, receive, send)
+        handler = self._sockets.get(scope["path"]) if scope["type"] == "websocket" else None
+        await (handler or self._pages)(scope, receive, send)
 
     def _leads_to_page(self, refused: AckwiseError, scope: Scope) -> bool:
         assert self._table is not None
         return isinstance(refused, ForbiddenOrigin) and is_navigation(scope) and self._table.is_page(scope["raw_path"])
 
-    def _handover(self, call: Call | None, reply: Answer) -> Handover | None:
-        """The handover of the answer until the socket has taken the answer. An error carries no messages."""
-        handover = None if call is None else call.handover
-        if handover is not None and reply.status >= 400:
-            handover.lost()
-        if handover is None and len(reply.body) > LARGE:
-            handover = Handover(self._memory, "" if call is None else call.host)
-        if handover is not None:
-            handover.built(len(reply.body))
-        return handover
+    def _pending_answer(self, call: Call | None, reply: Answer) -> PendingAnswer | None:
+        """The reply as a pending answer. None for a small reply without claims. An error releases the claims."""
+        pending = None if call is None else call.pending
+        if pending is not None and reply.status >= 400:
+            pending.lost()
+        if pending is None and len(reply.body) > LARGE:
+            pending = PendingAnswer(self._memory, "" if call is None else call.address)
+        if pending is not None:
+            pending.built(len(reply.body))
+        return pending
 
-    def _refuse(self, scope: Scope) -> Refuse:
-        return self._refusals.get(_face(scope), refusal)
+    def _error_writer(self, scope: Scope) -> ErrorWriter:
+        return self._error_writers.get(_first_segment(scope), error_answer)
 
-    def _not_allowed(self, scope: Scope, method: str, known: frozenset[str]) -> Answer:
-        allow = ((b"allow", ", ".join(sorted(known)).encode()),)
+    def _not_allowed(self, scope: Scope, method: str, allowed: frozenset[str]) -> Answer:
+        allow = ((b"allow", ", ".join(sorted(allowed)).encode()),)
         if method == "OPTIONS":
             return Answer(b"", 204, headers=allow)
-        reply = self._refuse(scope)(MethodNotAllowed(f"{method} is not allowed here"))
+        reply = self._error_writer(scope)(MethodNotAllowed(f"{method} is not allowed here"))
         reply.headers = allow
         return reply
 
@@ -173,10 +211,10 @@ class Application:
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if reply.status == 204 else reply.body})
 
-    async def _stream(self, scope: Scope, call: Call | None, reply: Streamed, cors: Headers, send: Send) -> None:
-        """Send piece by piece. `send` waits for a client that reads slowly. A client that left ends the reading.
+    async def _stream(self, scope: Scope, call: Call | None, reply: StreamedAnswer, cors: Headers, send: Send) -> None:
+        """Sends a streamed answer. `send` waits for a slow client. A disconnect ends the stream.
 
-        What the route reserved of the answers' memory is held until the end: it covers the page on its way.
+        The answer memory that the route reserved covers one page and is held until the end.
         """
         exchange = scope.get(EXCHANGE)
         headers = [*reply.headers, *cors, (b"content-type", reply.content_type)]
@@ -185,7 +223,7 @@ class Application:
             await send({"type": "http.response.body", "body": reply.body, "more_body": True})
             reply.body = b""
             async for piece in reply.rest:
-                if exchange is not None and exchange.gone:
+                if exchange is not None and exchange.disconnected:
                     exchange.abandon()
                     return
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
@@ -198,12 +236,20 @@ class Application:
                 return
             raise
         finally:
-            handover = None if call is None else call.handover
-            if handover is not None:
-                handover.delivered() if exchange is None else exchange.hand_over(handover)
+            pending = None if call is None else call.pending
+            if pending is not None:
+                pending.delivered() if exchange is None else exchange.track(pending)
 
 
-def _face(scope: Scope) -> str:
-    """The first segment of the path: which face it belongs to."""
+def _first_segment(scope: Scope) -> str:
+    """First segment of the path: it selects the protocol."""
     path: str = scope["path"]
     return path.strip("/").partition("/")[0]
+
+
+def _abandon(scope: Scope, call: Call | None) -> None:
+    """Sends no answer and releases the claims: the client has disconnected."""
+    if EXCHANGE in scope:
+        scope[EXCHANGE].abandon()
+    if call is not None and call.pending is not None:
+        call.pending.lost()

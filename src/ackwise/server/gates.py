@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable
 
 from ackwise.core.errors import AckwiseError, BadInput
-from ackwise.dialects.hosts import is_ip_literal
-from ackwise.dialects.http import BadHead, ForbiddenHost, ForbiddenOrigin, Headers, Scope
+from ackwise.core.validation import is_ip_literal
+from ackwise.protocols.http_request import TARGET, BadHead, Scope
+from ackwise.protocols.http_response import ForbiddenHost, ForbiddenOrigin, Headers
 
 log = logging.getLogger("ackwise.server")
 
@@ -25,10 +26,11 @@ _SAME_SITE = frozenset({b"none", b"same-origin"})
 _VERSIONS = frozenset({"1.0", "1.1"})
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.IGNORECASE)
 _ORIGIN = re.compile(r"(?P<scheme>https?)://(?P<host>[^/?#@\s]+)", re.IGNORECASE)
+_ABSOLUTE = re.compile(r"(?P<scheme>https?)://(?P<host>[^/?#]*)", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _ANY = "*"
 _LONGEST = 300
-"""Bytes of a Host or Origin; a longer value is refused and not remembered."""
+"""Bytes of a Host or Origin. A longer value is refused and not remembered."""
 
 
 def check_origins(origins: Iterable[str], *, insecure: bool) -> tuple[str, ...]:
@@ -71,8 +73,9 @@ class Gate:
     """Decides from a request's head whether the server may answer the request."""
 
     def __init__(self, *, origins: Iterable[str] = (), host_names: Iterable[str] = ()) -> None:
-        self._origins = frozenset(origins)
-        self._any_origin = _ANY in self._origins
+        self.origins = frozenset(origins)
+        """Origins that `--cors` names. Without any, answers have no CORS headers."""
+        self._any_origin = _ANY in self.origins
         names = frozenset(host_names)
         self._any_host = _ANY in names
         self._names = frozenset(name for name in names if not name.startswith("*."))
@@ -81,32 +84,30 @@ class Gate:
         self._logged: set[object] = set()
 
     def refusal(self, scope: Scope) -> AckwiseError | None:
-        """Why this request is refused, or None. A page may still answer a `ForbiddenOrigin` of `is_navigation`."""
+        """The error that refuses this request, or None.
+
+        A page may still answer a `ForbiddenOrigin` of `is_navigation`.
+        """
         if scope.get("http_version", "1.1") not in _VERSIONS:
             return BadHead("this server speaks HTTP/1.1 and HTTP/1.0")
-        host = origin = site = None
-        for name, value in scope["headers"]:
-            if name in _HEADERS:
-                if name == b"host":
-                    if host is not None:
-                        return BadHead("the request has two Host headers")
-                    host = value
-                elif name == b"origin":
-                    origin = value if origin is None else b"null"
-                elif name == b"sec-fetch-site":
-                    site = value if site is None else b"cross-site"
+        try:
+            host, origin, site = _read_headers(scope["headers"])
+        except BadHead as problem:
+            return problem
+        if TARGET in scope and not _names_host(scope[TARGET], host):
+            return BadHead("the request target names another host than the Host header")
         if scope["path"] in OPEN_PATHS:
             return None
         if not host:
             return BadHead("the request has no Host header")
         if host not in self._accepted and not self._accepts_host(host):
-            return self._told(ForbiddenHost(f"host {_shown(host)} is not allowed{_host_advice(host)}"), host)
+            return self._log_once(ForbiddenHost(f"host {_shown(host)} is not allowed{_host_advice(host)}"), host)
         if site is None and origin is None:
             return None
         if origin is not None and self.allows(origin):
             return None
         if origin is not None and not _same_origin(origin, host):
-            return self._told(
+            return self._log_once(
                 ForbiddenOrigin(f"origin {_shown(origin)} is not allowed{_origin_advice(origin)}"), origin
             )
         if site is not None and site not in _SAME_SITE:
@@ -115,11 +116,11 @@ class Gate:
 
     def allows(self, origin: bytes) -> bool:
         """Whether `--cors` names this origin."""
-        return self._any_origin or origin.decode("latin-1").lower() in self._origins
+        return self._any_origin or origin.decode("latin-1").lower() in self.origins
 
     def cors_headers(self, scope: Scope) -> Headers:
         """The headers that let the requesting page's scripts read the answer."""
-        if not self._origins:
+        if not self.origins:
             return ()
         origin = next((value for name, value in scope["headers"] if name == b"origin"), None)
         if origin is None or not self.allows(origin):
@@ -142,8 +143,8 @@ class Gate:
             self._accepted.add(host)
         return accepted
 
-    def _told(self, problem: AckwiseError, value: bytes) -> AckwiseError:
-        """Logs a refused value once."""
+    def _log_once(self, problem: AckwiseError, value: bytes) -> AckwiseError:
+        """Logs a refused value the first time and returns the error."""
         if (shown := value[:_LONGEST]) not in self._logged and len(self._logged) < MOST_REMEMBERED:
             self._logged.add(shown)
             log.warning("refused a request: %s", problem.message)
@@ -160,8 +161,29 @@ _CORS = (
 )
 
 
+def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bytes | None, bytes | None, bytes | None]:
+    """(Host, Origin, Sec-Fetch-Site). A repeated Origin or Sec-Fetch-Site counts as foreign."""
+    host = origin = site = None
+    for name, value in headers:
+        if name not in _HEADERS:
+            continue
+        if name == b"host":
+            if host is not None:
+                raise BadHead("the request has two Host headers")
+            host = value
+        elif name == b"origin":
+            origin = _single(origin, value, b"null")
+        elif name == b"sec-fetch-site":
+            site = _single(site, value, b"cross-site")
+    return host, origin, site
+
+
+def _single(previous: bytes | None, value: bytes, repeated: bytes) -> bytes:
+    return value if previous is None else repeated
+
+
 def is_navigation(scope: Scope) -> bool:
-    """Whether a browser follows a link, so that a page may answer though another site sent the person here."""
+    """Whether a browser follows a link. A page may answer such a request even if another site has the link."""
     if scope.get("method") != "GET":
         return False
     headers = dict(scope["headers"])
@@ -170,11 +192,20 @@ def is_navigation(scope: Scope) -> bool:
 
 
 def _same_origin(origin: bytes, host: bytes) -> bool:
-    """Whether an Origin names the Host. A proxy may have ended https, so the scheme only tells the default port."""
+    """Whether an Origin names the Host. Only the default port depends on the scheme: a proxy may terminate TLS."""
     match = _ORIGIN.fullmatch(origin.decode("latin-1"))
     return match is not None and _authority(match["host"], match["scheme"]) == _authority(
         host.decode("latin-1"), match["scheme"]
     )
+
+
+def _names_host(target: bytes, host: bytes | None) -> bool:
+    """Whether a target like `http://host/path` names the Host."""
+    match = _ABSOLUTE.match(target.decode("latin-1"))
+    if match is None or host is None:
+        return False
+    named = _authority(match["host"], match["scheme"])
+    return named is not None and named == _authority(host.decode("latin-1"), match["scheme"])
 
 
 def _authority(text: str, scheme: str) -> tuple[str, str] | None:
@@ -188,7 +219,7 @@ def _shown(value: bytes) -> str:
 
 
 def _host_advice(host: bytes) -> str:
-    """What the operator can do, where a flag can name this host."""
+    """Advice for the operator. Empty if no flag can name this host."""
     match = _HOST.fullmatch(host.decode("latin-1")) if len(host) <= _LONGEST else None
     if match is None or match["name"].startswith("["):
         return ""
@@ -196,6 +227,6 @@ def _host_advice(host: bytes) -> str:
 
 
 def _origin_advice(origin: bytes) -> str:
-    """What the operator can do, where a flag can name this origin."""
+    """Advice for the operator. Empty if no flag can name this origin."""
     match = _ORIGIN.fullmatch(origin.decode("latin-1")) if len(origin) <= _LONGEST else None
     return f"; start the server with --cors {_shown(origin)}" if match is not None else ""

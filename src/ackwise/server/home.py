@@ -1,9 +1,10 @@
-"""The page at `/`: says which server this is and where its health and its API are."""
+"""Page at `/`: name and version of the server, with a link to its health."""
 
 from __future__ import annotations
 
-from ackwise.dialects.http import Answer, Call, Route, answer
-from ackwise.server.about import VERSION
+from ackwise.protocols.http_request import Call
+from ackwise.protocols.http_response import Answer, Route, answer
+from ackwise.protocols.product_version import VERSION
 
 _HTML = f"""<!doctype html>
 <html lang="en">

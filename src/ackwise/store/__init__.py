@@ -1,1 +1,1 @@
-"""Where messages live: the port, what a turn does to the rows, and the two databases."""
+"""Stores: the port, the code that both databases share, and the SQLite and PostgreSQL stores."""

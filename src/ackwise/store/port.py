@@ -1,135 +1,130 @@
-"""The store port: one verb that writes, over typed commands, and the verbs that read. Each takes a batch or a page."""
+"""The store port: `prepare` and `transact` run commands, `ask` answers queries, `read` returns segments."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
-from ackwise.core import queries as q
-from ackwise.core.answers import QueueInfo
+from ackwise.clock import Clock
 from ackwise.core.commands import Command
-from ackwise.core.graph.commands import Asked, AskGraph, DescribeGraph, FindGraph, Found, IsSessionHere, TypeRow
-from ackwise.store.meter import Meter
-from ackwise.store.segment import Segment
+from ackwise.core.events import EventStream
+from ackwise.core.lane_range import LaneRange
+from ackwise.core.queries import Query
+from ackwise.engine.extensions import Extension, Extensions
+from ackwise.engine.segment import Segment
+from ackwise.engine.statement_meter import Meter
 
+R = TypeVar("R")
 Result = Any
-"""The answer that belongs to the command (see `core.answers`), or the `AckwiseError` that refuses it."""
-
+"""The answer that a command names, or the `AckwiseError` that refuses it. The commands of a turn name several types."""
 
 SHORT_READ = 1000
-"""A local store reads a claim of at most so many messages at once, whoever else is reading."""
+"""A local store reads a claim of at most this many messages without waiting for other readers."""
 
 
-class Prepared(Protocol):
-    """A turn that is planned and applied but not committed: `commit` is the fsync and may run in another thread."""
+class PreparedTurn(Protocol):
+    """A turn whose statements have run but are not committed. `commit` waits for the disk: call it in any thread."""
 
     @property
     def results(self) -> list[Result]: ...
 
     @property
     def woken(self) -> dict[str, int]:
-        """Queues in which something may have become claimable, with about how many messages."""
+        """Queues in which messages may have become claimable, with their approximate number."""
         ...
 
     @property
-    def light(self) -> bool:
-        """Nothing was written: committing it is over at once."""
+    def nothing_to_commit(self) -> bool:
+        """Whether `commit` returns at once: the turn wrote nothing, or is already committed."""
         ...
 
     def commit(self) -> None: ...
 
     def abandon(self) -> None:
-        """Let go of everything; nothing happens once `commit` was called, in whichever thread."""
+        """Roll back and free the writer. Does nothing after `commit` was called in any thread."""
         ...
 
 
 class Store(Protocol):
-    """A place where queues live. Safe to use from several threads."""
+    """A database with queues. Thread-safe."""
 
     shards: int
-    """How many turns may be under way at once."""
+    """How many turns may run at once."""
 
     local: bool
-    """No network in between: a turn's statements are short enough to run on an event loop."""
+    """Whether the store needs no network: an event loop may then run the statements of a turn itself."""
+
+    name: str
+    """The file or the database, without a password."""
+
+    events: EventStream
+    """Events of this store and its broker. Listeners subscribe to this stream."""
+
+    clock: Clock
+    """The time of the store. A store with a server follows the server's clock."""
+
+    instance: str
+    """Name of the broker that uses this store."""
+
+    on_change: Callable[[], None] | None
+    """Called in any thread after another process committed. A store without notifications never calls it."""
+
+    extensions: Extensions
+
+    def add(self, extension: Extension) -> None:
+        """Add the commands of an extension, and its tables if the database lacks them, before the first turn."""
+        ...
+
+    def has_tables(self, extension: str) -> bool:
+        """Whether the database has the tables of the extension with this name."""
+        ...
 
     @property
     def busy(self) -> bool:
-        """Another thread holds the writer, maybe through a slow fsync: an event loop must not wait for it."""
+        """Whether another thread holds the writer. An event loop must not wait for it: its fsync may be slow."""
         ...
 
     def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Result]:
-        """Plan, apply and commit. Refusals are answers; a store that fails raises and nothing was changed."""
-        ...
+        """Validate commands, run them in a turn and commit it: for callers without a broker.
 
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> Prepared: ...
-
-    def read(self, ranges: Sequence[tuple[int, int, int]]) -> list[list[Segment]]:
-        """The segments behind each (lane, lo, hi); what was pruned is missing."""
-        ...
-
-    def list_queues(self, query: q.ListQueues) -> list[QueueInfo]: ...
-
-    def get_queue(self, query: q.GetQueue) -> QueueInfo: ...
-
-    def browse(self, query: q.Browse) -> list[q.BrowsedMessage]: ...
-
-    def find_message(self, query: q.FindMessage) -> q.FoundMessage: ...
-
-    def list_dead(self, query: q.ListDead) -> q.DeadPage: ...
-
-    def list_groups(self, query: q.ListGroups) -> list[q.GroupStats]: ...
-
-    def list_group_names(self, query: q.ListGroupNames) -> list[str]: ...
-
-    def list_cursors(self, query: q.ListCursors) -> list[q.CursorRow]: ...
-
-    def list_places(self, query: q.ListPlaces) -> list[q.Place]: ...
-
-    def list_partitions(self, query: q.ListPartitions) -> list[q.PartitionRow]: ...
-
-    def list_lanes(self, query: q.ListLanes) -> list[q.LaneRow]: ...
-
-    def list_leases(self, query: q.ListLeases) -> list[q.LeaseRow]: ...
-
-    def list_held(self, query: q.ListHeld) -> list[q.HeldRow]: ...
-
-    def list_depths(self, query: q.ListDepths) -> list[q.Depth]: ...
-
-    def is_held(self, query: q.IsHeld) -> bool: ...
-
-    def read_ledger(self, query: q.ReadLedger) -> list[q.LedgerRow]: ...
-
-    def stats(self, query: q.QueueStats) -> q.Stats: ...
-
-    def list_stats(self, query: q.ListStats) -> list[q.QueueSummary]: ...
-
-    def ask_graph(self, query: AskGraph | FindGraph, meter: Meter, *, long: bool) -> Asked | tuple[Found, ...]:
-        """MATCH or INSPECT over the graph as it is committed, or the matching part of a statement that changes it.
-
-        A `long` query has separate connections. `Overrun` names the exceeded limit of the meter.
+        A refusal is a result. If the store fails, it raises and changes nothing.
         """
         ...
 
-    def describe_graph(self, query: DescribeGraph) -> list[TypeRow]: ...
+    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
+        """Run the statements of a turn. The broker has validated the commands (`core.command_checks`)."""
+        ...
 
-    def is_session_here(self, query: IsSessionHere) -> bool: ...
+    def read(self, ranges: Sequence[LaneRange]) -> list[list[Segment]]:
+        """The segments of each range (lane, lo, hi), without pruned segments."""
+        ...
+
+    def fitting_end(self, lane_range: LaneRange, room: int) -> int:
+        """The end of the part of a range whose segments fit `room` bytes. At least one segment fits."""
+        ...
+
+    def ask(self, query: Query[R], meter: Meter | None = None, *, long: bool = False) -> R:
+        """Answer a query on one snapshot of the committed state.
+
+        A `meter` bounds the query: `Overrun` names the exceeded limit. A `long` query has separate
+        connections.
+        """
+        ...
 
     def audit(self) -> list[str]:
-        """What is wrong with the stored state; an empty list when every promise holds."""
+        """Violated invariants of the stored state. Empty if all invariants hold."""
         ...
 
     def notes(self) -> list[str]:
         """Hints for the operator about maintenance of the store. A hint is not an error."""
         ...
 
-    def now(self) -> int: ...
-
     def changed(self) -> bool:
-        """Whether another process wrote since the last call; cheap enough to ask often."""
+        """Whether another process committed since the last call. Cheap enough to call often."""
         ...
 
     def maintain(self) -> None:
-        """Housekeeping of the database itself, between turns."""
+        """Maintain the database itself between turns, such as a checkpoint."""
         ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The app: handlers, fed from one URL."""
+"""The subscriber app: start, run, stop."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
-from ackwise.client.moments import moment, seconds
+from ackwise.clock import Clock, ManualClock
 from ackwise.connect import URL
 from ackwise.core.errors import BadInput, Draining
-from ackwise.core.limits import Seconds
-from ackwise.store.clock import Clock, ManualClock
+from ackwise.core.validation import Seconds
 from ackwise.subscriber import asyncapi, health, tracing
 from ackwise.subscriber.codecs import Codec, JSONCodec
 from ackwise.subscriber.consumer import Consumer
-from ackwise.subscriber.feeds.feed import Link
-from ackwise.subscriber.handling import Handling, Middleware
-from ackwise.subscriber.opening import open_link, shown
-from ackwise.subscriber.policies import CloudEvents, Undecodable
-from ackwise.subscriber.routing import Router
-from ackwise.subscriber.subscription import Subscription
+from ackwise.subscriber.feeds.port import TransportLink
+from ackwise.subscriber.handler_runner import HandlerRunner, Middleware
+from ackwise.subscriber.links import masked, open_link
+from ackwise.subscriber.router import Router
+from ackwise.subscriber.subscription import CloudEvents, Subscription, UndecodablePolicy
 from ackwise.subscriber.tracing import INSTALLED
+from ackwise.wire.timestamps import moment, seconds
 
 log = logging.getLogger("ackwise.subscriber")
 
@@ -36,7 +35,9 @@ START_PATIENCE = 15.0
 
 
 class App(Router):
-    """Usage::
+    """An app: handlers, publishers and the connection that feeds them.
+
+    Usage::
 
         app = App("sqlite:///app.db")
 
@@ -44,6 +45,13 @@ class App(Router):
         async def bill(order: Order): ...
 
     Run it with `ackwise run module:app`, `asyncio.run(app.run())`, or `async with app:` inside your own program.
+
+    - `url` is a store, a server, a list of servers, or a NATS server (`nats://…`).
+    - `codec` decodes and encodes payloads, by default JSON.
+    - `on_undecodable` decides about payloads that cannot be decoded: `"dead_letter"` or `"nak"`.
+    - `middleware` are functions around each handler call, the first one outermost.
+    - `lifespan` is an async context manager that surrounds the app's run.
+    - `start_patience` is how many seconds the app tries to connect at its start.
     """
 
     def __init__(
@@ -54,7 +62,7 @@ class App(Router):
         clock: Clock | None = None,
         codec: Codec | None = None,
         cloudevents: CloudEvents = "write",
-        on_undecodable: Undecodable = "dead_letter",
+        on_undecodable: UndecodablePolicy = "dead_letter",
         middleware: Sequence[Middleware] = (),
         lifespan: Lifespan | None = None,
         tracing: bool | None = None,
@@ -68,25 +76,25 @@ class App(Router):
         self.cloudevents = cloudevents
         self.middleware: list[Middleware] = list(middleware)
         self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
-        """What tests put in place of a dependency."""
+        """Replacements of dependencies, for tests."""
         self._lifespan = lifespan
         self._tracing = tracing
         self._patience = seconds(start_patience, "start_patience")
-        self._link: Link | None = None
+        self._link: TransportLink | None = None
         self._consumers: list[Consumer] = []
         self._draining: list[Consumer] = []
         self._stack: AsyncExitStack | None = None
-        self._over: asyncio.Event | None = None
-        """While it runs by itself: set when it shall end."""
+        self._end_requested: asyncio.Event | None = None
+        """While `run` is active: set to end the app."""
         self._stopped: asyncio.Event | None = None
-        """While it stops: set when that is done."""
+        """While the app stops: set when it has stopped."""
         self._stopper: asyncio.Task[Any] | None = None
         self._grace = GRACE
         self._exiting: asyncio.Task[None] | None = None
         self.started = False
-        """Latched when the app was up for the first time."""
+        """Whether the app has ever been up."""
         self.abandoned = 0
-        """How many handlers still worked in threads when the grace was over: nobody can cancel these."""
+        """Handlers that still ran in threads when the grace was over. A thread cannot be cancelled."""
 
     @property
     def source(self) -> str | None:
@@ -94,18 +102,18 @@ class App(Router):
 
     @property
     def traced(self) -> bool:
-        return tracing.wanted() if self._tracing is None else self._tracing
+        return tracing.is_configured() if self._tracing is None else self._tracing
 
-    def link(self) -> Link:
+    def link(self) -> TransportLink:
         if self._link is None:
             raise RuntimeError("the app is not started; use `async with app:` or `ackwise run`")
         return self._link
 
-    def handling(self, subscription: Subscription, executor: ThreadPoolExecutor | None) -> Handling:
-        return Handling(
+    def handler_runner(self, subscription: Subscription, executor: ThreadPoolExecutor | None) -> HandlerRunner:
+        return HandlerRunner(
             subscription,
-            middleware=[tracing.handling, *self.middleware] if self.traced else self.middleware,
-            instead=self.dependency_overrides,
+            middleware=[tracing.trace_handler, *self.middleware] if self.traced else self.middleware,
+            overrides=self.dependency_overrides,
             executor=executor,
             events=self.cloudevents,
             now=self._now,
@@ -115,33 +123,36 @@ class App(Router):
         return datetime.now(UTC) if self.clock is None else moment(self.clock.now())
 
     async def start(self) -> None:
-        """Connect, and begin to take messages."""
+        """Connect and start to consume."""
         await self.connect()
         try:
             for subscription in self.subscriptions:
                 consumer = Consumer(self, subscription, self.link().feed(subscription))
                 await consumer.start()
-                await self._refuse_if_stopped(consumer)
+                await self._check_not_stopped(consumer)
                 self._consumers.append(consumer)
         except BaseException:
             if self._stopped is not None:
                 await self._stopped.wait()
-            elif self._over is None or not self._over.is_set():
-                # Else `run` was told to stop, and knows how long that may take.
+            elif self._end_requested is None or not self._end_requested.is_set():
+                # If `run` ends the app, `run` stops it with its own grace.
                 await self._stop(0.0)
             raise
         self.started = True
 
-    async def _refuse_if_stopped(self, late: Consumer) -> None:
-        """A handler that runs already may have stopped the app meanwhile, and with it those that it had then."""
+    async def _check_not_stopped(self, late: Consumer) -> None:
+        """Stop the consumer and raise `Draining` if a handler stopped the app during the start.
+
+        `stop` did not stop this consumer, because the app's list did not have it yet.
+        """
         if self._stopped is not None or self._link is None:
-            late.stop_taking()
+            late.stop_feed()
             await late.stop(0.0)
             raise Draining("the app was stopped while it started")
 
     async def connect(self) -> None:
-        """Be able to publish, without taking messages."""
-        self.refuse_if_started()
+        """Connect without consuming, so that publishers work."""
+        self.check_not_started()
         async with AsyncExitStack() as stack:
             self._link = await open_link(self.url, self.clock, self._patience)
             stack.push_async_callback(self._disconnect)
@@ -150,9 +161,9 @@ class App(Router):
             self._stack = stack.pop_all()
         if isinstance(self.clock, ManualClock):
             loop = asyncio.get_running_loop()
-            self.clock.on_move(lambda: _tell(loop, self._look))
+            self.clock.on_move(lambda: _call_in_loop(loop, self._clock_moved))
 
-    def refuse_if_started(self) -> None:
+    def check_not_started(self) -> None:
         if self._link is not None or self._stopped is not None:
             raise RuntimeError("the app is started already")
 
@@ -161,33 +172,36 @@ class App(Router):
         if link is not None:
             await link.close()
 
-    def _look(self) -> None:
+    def _clock_moved(self) -> None:
         for consumer in (*self._consumers, *self._draining):
-            consumer.look()
+            consumer.clock_moved()
 
     async def stop(self, grace: Seconds = GRACE) -> None:
-        """Take nothing more, let handlers finish for `grace` seconds, give the rest back unspent.
+        """Stop the app.
 
-        If it stops already this waits for that, and the shorter grace counts; if this is cancelled the grace is over. A
-        handler that asks for it does not wait: it is one of those that finish first.
+        The app stops claiming. Running handlers have `grace` seconds to finish. Then the app cancels them and releases
+        their messages. A release costs no failure.
+
+        If the app stops already, `stop` waits for that. The shorter grace counts. If you cancel `stop`, the grace is
+        over. A handler may call `stop`: the call returns at once, because the app also waits for that handler.
         """
         waits = seconds(grace, "grace")
-        if self._over is not None:
-            self._over.set()
+        if self._end_requested is not None:
+            self._end_requested.set()
         await self._stop(waits)
 
     async def _stop(self, grace: float) -> None:
         inside = any(consumer.runs_caller for consumer in (*self._consumers, *self._draining))
         if self._stopped is not None:
             for consumer in self._draining:
-                consumer.hurry(grace)
+                consumer.shorten_grace(grace)
             if not inside and self._stopper is not asyncio.current_task():
                 await self._stopped.wait()
             return
         self._stopped = asyncio.Event()
         self._draining, self._consumers = self._consumers, []
         for consumer in self._draining:
-            consumer.stop_taking()
+            consumer.stop_feed()
         ending = self._end(grace, self._stopped)
         if inside:
             self._stopper = asyncio.create_task(ending, name="ackwise-stop")
@@ -216,92 +230,93 @@ class App(Router):
         try:
             outcomes = await asyncio.shield(ends)
         except asyncio.CancelledError:
-            # Nobody waits for it any more: what is held goes back. Cancelled again it does not even do that.
+            # The caller of `stop` was cancelled: end the grace and release what is held. A second one ends even that.
             for consumer in consumers:
-                consumer.hurry()
+                consumer.shorten_grace()
             await ends
             raise
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
-                log.error("the app did not stop as it should", exc_info=outcome)
+                log.error("the app did not stop cleanly", exc_info=outcome)
         self.abandoned = sum(consumer.in_threads for consumer in consumers)
         if self.abandoned:
-            log.warning("%s handlers work on in threads; their messages went back", self.abandoned)
+            log.warning("%s handlers still run in threads; their messages are released", self.abandoned)
 
-    def exits(self, problem: BaseException) -> None:
-        """A handler ends the program: when the others have finished."""
+    def exit_with(self, problem: BaseException) -> None:
+        """End the program with `problem`, a handler's SystemExit or KeyboardInterrupt, after the app has drained."""
 
         async def drained() -> None:
             await self.stop(self._grace)
             raise problem
 
         for consumer in self._consumers:
-            # Now: a worker that finds something waiting begins it before any other task has its turn.
-            consumer.stop_taking()
+            # Stop the feeds now: a worker may start a waiting message before any other task runs.
+            consumer.stop_feed()
         if self._exiting is None or self._exiting.done():
             self._exiting = asyncio.create_task(drained(), name="ackwise-exit")
-            # Out of a task it ends the loop, and whoever runs that: nobody needs to hear of it again.
+            # The exception leaves the task and ends the event loop. Reading it here avoids asyncio's second report.
             self._exiting.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def run(self, *, grace: Seconds = GRACE, health_port: int | None = None, host: str = "127.0.0.1") -> None:
-        """Run until SIGTERM or Ctrl-C, which drain; a second one ends the grace. So do `stop`, and cancelling it.
+        """Run the app until SIGTERM, Ctrl-C, `stop` or a cancellation, then drain it.
 
-        With a `health_port` it tells over HTTP how it is.
+        Running handlers have `grace` seconds to finish. A second signal ends the grace. With `health_port` the app
+        serves health endpoints over HTTP on `host`.
         """
         waits = seconds(grace, "grace")
-        self.refuse_if_started()
+        self.check_not_started()
         self._grace = waits
-        over = self._over = asyncio.Event()
+        over = self._end_requested = asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def told() -> None:
+        def on_signal() -> None:
             over.set()
             for consumer in self._draining:
-                consumer.hurry()
+                consumer.shorten_grace()
 
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, told)
+            loop.add_signal_handler(number, on_signal)
         try:
             async with health.serving(self, host, health_port) as where:
                 try:
-                    if await self._started_before(over):
+                    if await self._start_unless_ended(over):
                         health_at = "" if where is None else f", health at {where}/health/ready"
-                        log.info("%s subscribers run on %s%s", len(self.subscriptions), shown(self.url), health_at)
+                        log.info("%s subscribers run on %s%s", len(self.subscriptions), masked(self.url), health_at)
                         await over.wait()
                 finally:
                     await self.stop(waits)
         finally:
-            self._over = None
+            self._end_requested = None
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
 
-    async def _started_before(self, over: asyncio.Event) -> bool:
-        """Whether it came up; not when it is told to stop while it still tries."""
-        starting, told = asyncio.create_task(self.start()), asyncio.create_task(over.wait())
+    async def _start_unless_ended(self, over: asyncio.Event) -> bool:
+        """Start the app. Returns False if the end is requested before the start is done."""
+        starting, ending = asyncio.create_task(self.start()), asyncio.create_task(over.wait())
         try:
-            await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((starting, ending), return_when=asyncio.FIRST_COMPLETED)
             if not starting.done():
                 return False
             await starting
             return True
         finally:
-            for task in (starting, told):
+            for task in (starting, ending):
                 task.cancel()
-            await asyncio.gather(starting, told, return_exceptions=True)
+            await asyncio.gather(starting, ending, return_exceptions=True)
 
     @property
     def live(self) -> bool:
-        """Nothing in it has come to an end that should not have."""
+        """Whether all feeds and workers run."""
         return all(consumer.alive for consumer in self._consumers)
 
     async def ready(self) -> bool:
-        """It takes messages if it has handlers, and what it takes them from answers."""
+        """Whether the app consumes, if it has handlers, and its connection answers."""
         if not self.started or self._link is None or (self.subscriptions and not self._consumers):
             return False
         return await self._link.check()
 
     def asyncapi(self, *, title: str | None = None, version: str = "1.0.0") -> dict[str, Any]:
-        """What it receives and sends, as an AsyncAPI document."""
+        """Describe the app's queues and payloads as an AsyncAPI document."""
         return asyncapi.document(self, title or self.name, version)
 
     async def __aenter__(self) -> App:
@@ -314,6 +329,6 @@ class App(Router):
         await self.stop()
 
 
-def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
+def _call_in_loop(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(what)

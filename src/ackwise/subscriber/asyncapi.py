@@ -1,4 +1,4 @@
-"""What an app receives and sends, as an AsyncAPI 3.0 document."""
+"""AsyncAPI document."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ def document(app: App, title: str, version: str) -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     channels: dict[str, Any] = {}
     operations: dict[str, Any] = {}
-    for one in app.subscriptions:
-        message = _message(channels, one.queue, one.signature.kind, one.codec, schemas)
-        described = {"summary": _summary(one.handler.__doc__)} if one.handler.__doc__ else {}
-        operations[_free(operations, one.name, one.queue)] = {
+    for subscription in app.subscriptions:
+        message = _message(channels, subscription.queue, subscription.signature.kind, subscription.codec, schemas)
+        described = {"summary": _summary(subscription.handler.__doc__)} if subscription.handler.__doc__ else {}
+        operations[_free_name(operations, subscription.name, subscription.queue)] = {
             "action": "receive",
-            **_of(one.queue, message),
+            **_channel_of(subscription.queue, message),
             **described,
         }
-    for sends in app.publishers:
-        message = _message(channels, sends.queue, sends.kind, sends.codec, schemas)
-        told = {"action": "send", **_of(sends.queue, message)}
-        earlier = operations.setdefault(f"publish.{sends.queue}", told)
-        earlier["messages"] += [one for one in told["messages"] if one not in earlier["messages"]]
+    for publisher in app.publishers:
+        message = _message(channels, publisher.queue, publisher.kind, publisher.codec, schemas)
+        operation = {"action": "send", **_channel_of(publisher.queue, message)}
+        earlier = operations.setdefault(f"publish.{publisher.queue}", operation)
+        earlier["messages"] += [
+            reference for reference in operation["messages"] if reference not in earlier["messages"]
+        ]
     parts = urlsplit(app.url if isinstance(app.url, str) else app.url[0])
     return {
         "asyncapi": "3.0.0",
@@ -45,7 +47,7 @@ def document(app: App, title: str, version: str) -> dict[str, Any]:
     }
 
 
-def _of(queue: str, message: str) -> dict[str, Any]:
+def _channel_of(queue: str, message: str) -> dict[str, Any]:
     channel = f"#/channels/{_escaped(queue)}"
     return {"channel": {"$ref": channel}, "messages": [{"$ref": f"{channel}/messages/{_escaped(message)}"}]}
 
@@ -58,27 +60,27 @@ def _summary(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def _free(operations: dict[str, Any], name: str, queue: str) -> str:
-    """One function may be fed from several queues, for several groups."""
-    found, number = name, 1
-    while found in operations:
-        found = f"{name}.{queue}" if number == 1 else f"{name}.{queue}.{number}"
+def _free_name(operations: dict[str, Any], name: str, queue: str) -> str:
+    """A free operation name: one function may subscribe to several queues."""
+    free, number = name, 1
+    while free in operations:
+        free = f"{name}.{queue}" if number == 1 else f"{name}.{queue}.{number}"
         number += 1
-    return found
+    return free
 
 
 def _message(channels: dict[str, Any], queue: str, kind: Any, codec: Codec | None, schemas: dict[str, Any]) -> str:
     name = str(getattr(kind, "__name__", kind))
     channel = channels.setdefault(queue, {"address": queue, "messages": {}})
     content_type = JSON if codec is None else content_type_of(codec, kind)
-    told: dict[str, Any] = {"contentType": content_type}
+    message: dict[str, Any] = {"contentType": content_type}
     if kind is bytes:
-        told["payload"] = {"type": "string", "format": "binary"}
+        message["payload"] = {"type": "string", "format": "binary"}
     elif content_type == JSON:
-        # A codec of somebody's own may read what no schema can tell.
+        # A user's codec may decode types that have no schema.
         with suppress(TypeError, ValueError):
-            told["payload"] = _schema(kind, schemas)
-    channel["messages"][name] = {"name": name, **told}
+            message["payload"] = _schema(kind, schemas)
+    channel["messages"][name] = {"name": name, **message}
     return name
 
 
@@ -92,6 +94,6 @@ def _schema(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
             schemas[schema["title"]] = schema
             return {"$ref": _REF.format(schema["title"])}
         return schema
-    (found,), parts = msgspec.json.schema_components([kind], ref_template=_REF.format("{name}"))
+    (schema,), parts = msgspec.json.schema_components([kind], ref_template=_REF.format("{name}"))
     schemas.update(parts)
-    return found
+    return schema

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from ackwise.subscriber.handover import Undecodable
-from ackwise.subscriber.policies import CloudEvents
+from ackwise.subscriber.subscription import CloudEvents
+from ackwise.subscriber.transport_delivery import Undecodable
 
 VERSION = "1.0"
 _REQUIRED = ("ce-specversion", "ce-type", "ce-source", "ce-id")
 
 
 def attributes(kind: Any, source: str, content_type: str) -> dict[str, str]:
-    """Those of a new event."""
+    """The CloudEvents headers of a new event."""
     return {
         "ce-specversion": VERSION,
         "ce-type": getattr(kind, "__qualname__", str(kind)),
@@ -27,7 +27,7 @@ def attributes(kind: Any, source: str, content_type: str) -> dict[str, str]:
 
 
 def check(headers: Mapping[str, str], mode: CloudEvents) -> None:
-    """A message that says it is an event of another version is not understood; one that says nothing is fine."""
+    """Raise `Undecodable` for an event of another version, and in mode `require` for a message without the headers."""
     if mode == "off":
         return
     if mode == "require":

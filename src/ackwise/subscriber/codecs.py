@@ -1,4 +1,4 @@
-"""Payload types: bytes become what a handler asks for, and back."""
+"""Codecs: decode payloads to a handler's type and encode them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec.inspect
 from ackwise.client.payloads import as_json
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import JSON
-from ackwise.subscriber.handover import Undecodable
+from ackwise.subscriber.transport_delivery import Undecodable
 
 RAW = "application/octet-stream"
 Read = Callable[[bytes], Any]
@@ -21,7 +21,7 @@ _JSON_TYPES = (dict, list, str, int, float, bool, type(None))
 
 
 class Codec(Protocol):
-    """How payloads of one type are read and written; it is made once for each handler and publisher."""
+    """Decodes and encodes payloads. Readers and writers are made once per handler and publisher."""
 
     content_type: str
 
@@ -31,19 +31,21 @@ class Codec(Protocol):
 
 
 class JSONCodec:
-    """pydantic models by pydantic; dataclasses, structs, TypedDicts, lists and scalars by msgspec. Bytes stay as they
-    are."""
+    """JSON codec. pydantic handles its models. msgspec handles dataclasses, structs, TypedDicts and scalars.
+
+    Payloads of type bytes stay as they are.
+    """
 
     content_type = JSON
 
     def reader(self, kind: Any) -> Read:
-        """What it raises is `Undecodable`. A type that nothing could ever be read as is a `TypeError` here."""
+        """Make a decoder to `kind` that raises `Undecodable`. Raises TypeError if JSON cannot hold `kind`."""
         if kind is bytes:
             return _unchanged
         return _guarded(_adapter(kind).validate_json if is_pydantic(kind) else _decoder(kind).decode)
 
     def writer(self, kind: Any) -> Write:
-        """What it raises is `BadInput`: whatever it writes can be read as `kind` again."""
+        """Make an encoder of `kind` that raises `BadInput` if its result could not be decoded again."""
         if kind is bytes:
             return _plain
         if is_pydantic(kind):
@@ -96,23 +98,23 @@ def _checked(kind: Any, write: Write) -> Write:
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    for other in _others(msgspec.inspect.type_info(kind), set()):
-        if not any(issubclass(one, other) for one in _JSON_TYPES):
-            raise TypeError(f"JSON has nothing that could be read as {other.__qualname__}")
+    for other in _custom_types(msgspec.inspect.type_info(kind), set()):
+        if not any(issubclass(json_type, other) for json_type in _JSON_TYPES):
+            raise TypeError(f"JSON has no value that can be decoded as {other.__qualname__}")
     return msgspec.json.Decoder(kind)
 
 
-def _others(told: Any, seen: set[int]) -> Iterator[type]:
-    """The types inside a type that msgspec knows nothing about."""
-    if isinstance(told, tuple | list):
-        for one in told:
-            yield from _others(one, seen)
-    elif isinstance(told, msgspec.inspect.CustomType):
-        yield told.cls
-    elif isinstance(told, msgspec.inspect.Type | msgspec.inspect.Field) and id(told) not in seen:
-        seen.add(id(told))
-        for name in told.__struct_fields__:
-            yield from _others(getattr(told, name), seen)
+def _custom_types(info: Any, seen: set[int]) -> Iterator[type]:
+    """The types inside `info` that msgspec does not support."""
+    if isinstance(info, tuple | list):
+        for part in info:
+            yield from _custom_types(part, seen)
+    elif isinstance(info, msgspec.inspect.CustomType):
+        yield info.cls
+    elif isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field) and id(info) not in seen:
+        seen.add(id(info))
+        for name in info.__struct_fields__:
+            yield from _custom_types(getattr(info, name), seen)
 
 
 def _adapter(kind: Any) -> Any:
@@ -122,7 +124,7 @@ def _adapter(kind: Any) -> Any:
 
 
 def is_pydantic(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether a pydantic model is in it anywhere. Who has one has loaded pydantic."""
+    """Whether the type contains a pydantic model anywhere."""
     if "pydantic" not in sys.modules:
         return False
     if isinstance(kind, type) and hasattr(kind, "__pydantic_validator__"):
@@ -140,5 +142,5 @@ def is_pydantic(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
 
 
 def _is_constraint(part: Any) -> bool:
-    """`Annotated[int, Field(gt=0)]`: pydantic alone knows what is meant."""
+    """Whether `part` is a constraint such as `Field(gt=0)`, which only pydantic supports."""
     return type(part).__module__.partition(".")[0] in ("pydantic", "annotated_types")

@@ -1,4 +1,4 @@
-"""How an app is, over HTTP: alive, ready, started; and what it receives, as AsyncAPI."""
+"""Health endpoints of an app."""
 
 from __future__ import annotations
 
@@ -6,32 +6,35 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from ackwise.core.errors import BadInput
+from ackwise.core.extras import needed
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from ackwise.subscriber.app import App
 
 
 @asynccontextmanager
 async def serving(app: App, host: str, port: int | None) -> AsyncIterator[str | None]:
-    """Answers at the URL inside its block; without a port there is nothing."""
+    """Serve health endpoints while the block runs. Yields their URL, or None without a port."""
     if port is None:
         yield None
         return
+    with needed("client", "the health page of an app"):
+        from aiohttp import web
 
-    def told(up: bool) -> web.Response:
+    def answer(up: bool) -> web.Response:
         return web.json_response({"status": "UP" if up else "DOWN"}, status=200 if up else 503)
 
     async def live(request: web.Request) -> web.Response:
-        return told(app.live)
+        return answer(app.live)
 
     async def ready(request: web.Request) -> web.Response:
-        return told(await app.ready())
+        return answer(await app.ready())
 
     async def started(request: web.Request) -> web.Response:
-        return told(app.started)
+        return answer(app.started)
 
     async def document(request: web.Request) -> web.Response:
         return web.json_response(app.asyncapi())
@@ -48,7 +51,7 @@ async def serving(app: App, host: str, port: int | None) -> AsyncIterator[str | 
         try:
             await site.start()
         except OSError as problem:
-            raise BadInput(f"health cannot be served on {host}:{port}: {problem.strerror or problem}") from None
+            raise BadInput(f"cannot serve health endpoints on {host}:{port}: {problem.strerror or problem}") from None
         yield f"http://{host}:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()

@@ -1,4 +1,4 @@
-"""What an explicit handler holds: the payload, and the one settlement that its delivery will have."""
+"""Message that a handler settles, and the exceptions `Nak` and `Term`."""
 
 from __future__ import annotations
 
@@ -8,102 +8,109 @@ from collections.abc import Coroutine
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from ackwise.core import validation
 from ackwise.core.errors import NotSettleable
-from ackwise.core.limits import Seconds
-from ackwise.core.outcomes import Reject
-from ackwise.core.settlement import Outcome
-from ackwise.subscriber.handover import Ask, Handover
-from ackwise.subscriber.outcomes import Nak
+from ackwise.core.settlement import Outcome, Reject, Retry
+from ackwise.core.validation import Seconds
+from ackwise.subscriber.transport_delivery import Ask, TransportDelivery
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _GUARD = threading.Lock()
-"""Held for one comparison: whoever comes first settles, be it another task or another thread."""
+"""Held for one comparison: the first settlement wins, whether it comes from a task or from a thread."""
 
 
 class Message(Generic[T]):
-    """One attempt at one message. `ack`, `nak` and `term` answer True when they settled it, False when it was settled
-    already, or its time was over. The first call wins; a repeat never raises.
+    """A received message. Settle it with `ack`, `nak` or `term`.
 
-    From another thread use `ack_threadsafe` and its siblings.
+    These methods return True if they settled the message. They return False if it was settled before or its lease has
+    expired. The first call wins. A repeated call never raises. From another thread, use `ack_threadsafe`,
+    `nak_threadsafe`, `term_threadsafe` and `extend_threadsafe`.
     """
 
-    __slots__ = ("__weakref__", "_asking", "_handover", "_loop", "_settled", "payload")
+    __slots__ = ("__weakref__", "_asking", "_delivery", "_loop", "_settled", "payload")
 
-    def __init__(self, payload: T, handover: Handover, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, payload: T, delivery: TransportDelivery, loop: asyncio.AbstractEventLoop) -> None:
         self.payload = payload
-        self._handover, self._loop = handover, loop
+        self._delivery, self._loop = delivery, loop
         self._settled = self._asking = False
 
     @property
     def id(self) -> str:
-        """The message's own, the same for every attempt."""
-        return self._handover.id
+        """The message id, the same for every delivery of the message."""
+        return self._delivery.id
 
     @property
     def queue(self) -> str:
-        return self._handover.queue
+        """The queue's name. With NATS the subject."""
+        return self._delivery.queue
 
     @property
     def headers(self) -> dict[str, str]:
-        return self._handover.headers
+        """The message's headers."""
+        return self._delivery.headers
 
     @property
     def raw(self) -> bytes:
-        """The payload as it came."""
-        return self._handover.body
+        """The payload's bytes."""
+        return self._delivery.body
 
     @property
     def attempt(self) -> int:
-        """Which delivery of the message this is, from 1."""
-        return self._handover.attempt
+        """The number of this delivery of the message, from 1."""
+        return self._delivery.attempt
 
     @property
     def enqueued_at(self) -> datetime:
-        return self._handover.enqueued_at
+        """When the message was published."""
+        return self._delivery.enqueued_at
 
     @property
     def deadline(self) -> datetime | None:
-        """Until when it is held; None when it was acked at delivery."""
-        return self._handover.deadline
+        """When the lease expires. None if the message was acked at delivery."""
+        return self._delivery.deadline
 
     @property
     def settled(self) -> bool:
-        """Whether somebody settled it, or is about to."""
-        return self._settled or not self._handover.settleable
+        """Whether the message is settled, or a settlement is in flight."""
+        return self._settled or not self._delivery.settleable
 
     @property
     def unfinished(self) -> bool:
-        """Not settled, or the answer to that is not there yet."""
+        """Whether the message is not settled, or the settlement's answer is missing."""
         return self._asking or not self.settled
 
     async def ack(self) -> bool:
-        """Done: never delivered to this group again."""
+        """Ack the message: the group never gets it again."""
         return await self.settle(Outcome.ACK)
 
     async def nak(self, delay: Seconds | None = None, *, error: str | BaseException | None = None) -> bool:
-        """Failed: again after `delay` seconds, at once with 0, without one on the queue's schedule."""
+        """Record a failure: the message comes back after `delay` seconds, by default on the queue's schedule."""
         return await self.settle(Nak(delay, error=error))
 
     async def term(self, reason: str | BaseException | None = None) -> bool:
-        """It can never succeed: dead-letter it now."""
+        """Dead-letter the message now, for example because it can never succeed."""
         return await self.settle(Reject() if reason is None else Reject(reason))
 
     async def extend(self, seconds: Seconds | None = None) -> bool:
-        """Hold it for `seconds` from now, or as long as at first; False when it is no longer held."""
-        return False if self.settled else await self._handover.extend(seconds)
+        """Extend the lease to `seconds` from now, by default its first duration. False if the lease is lost."""
+        return False if self.settled else await self._delivery.extend(seconds)
 
     def ack_threadsafe(self) -> bool:
+        """`ack` for another thread than the event loop's."""
         return self._from_thread(self.ack())
 
     def nak_threadsafe(self, delay: Seconds | None = None, *, error: str | BaseException | None = None) -> bool:
+        """`nak` for another thread than the event loop's."""
         return self._from_thread(self.nak(delay, error=error))
 
     def term_threadsafe(self, reason: str | BaseException | None = None) -> bool:
+        """`term` for another thread than the event loop's."""
         return self._from_thread(self.term(reason))
 
     def extend_threadsafe(self, seconds: Seconds | None = None) -> bool:
+        """`extend` for another thread than the event loop's."""
         return self._from_thread(self.extend(seconds))
 
     def _from_thread(self, work: Coroutine[Any, Any, R]) -> R:
@@ -113,34 +120,37 @@ class Message(Generic[T]):
             running = None
         if running is self._loop:
             work.close()
-            raise RuntimeError("this is the event loop's own thread, which would wait for itself; await it instead")
+            raise RuntimeError(
+                "this is the event loop's own thread, which must not block; await the method without _threadsafe"
+            )
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def settle(self, ask: Ask) -> bool:
+        """Settle with an outcome or an exception. `ack`, `nak` and `term` use it."""
         if not self._take():
             return False
         self._asking = True
         try:
-            return await self._handover.settle(ask)
+            return await self._delivery.settle(ask)
         except BaseException:
-            # Nobody knows whether it was done: it may be tried again.
+            # The outcome is unknown: allow another try.
             self._settled = False
             raise
         finally:
             self._asking = False
 
     def settle_soon(self, ask: Ask) -> None:
-        """For the app itself, which does not wait for the answer."""
+        """Settle without waiting for the answer. The app itself uses it."""
         if self._take():
             try:
-                self._handover.settle_soon(ask)
+                self._delivery.settle_soon(ask)
             except BaseException:
                 self._settled = False
                 raise
 
     def _take(self) -> bool:
-        """Whether it is ours to settle; from now on it is nobody else's."""
-        if not self._handover.settleable:
+        """Reserve the settlement. Returns True for the first caller only."""
+        if not self._delivery.settleable:
             raise NotSettleable
         with _GUARD:
             first, self._settled = not self._settled, True
@@ -148,3 +158,15 @@ class Message(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} of {self.queue} attempt {self.attempt}>"
+
+
+class Nak(Retry):
+    """Raise this to retry the message after `delay` seconds, at once with 0, by default on the queue's schedule."""
+
+    def __init__(self, delay: Seconds | None = None, *, error: str | BaseException | None = None) -> None:
+        if delay is not None:
+            validation.micros(delay, "delay")
+        super().__init__(delay=delay, error=error)
+
+
+Term = Reject

@@ -1,27 +1,84 @@
-"""What a handler's signature says. The type of its parameter alone decides who settles."""
+"""Reads a handler's signature and its dependencies."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Annotated, Any, NamedTuple, NewType, TypeVar, Union, get_args, get_origin
 
-from ackwise.subscriber.depends import Depends, Needs
 from ackwise.subscriber.message import Message
+
+
+class Depends:
+    """A dependency: `make` is called once for each message, and its result is passed to the handler.
+
+    If `make` is a generator, the code after its `yield` runs when the handler has returned. `make` may have
+    dependencies itself, and may take the `Message`.
+    """
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        if not callable(make):
+            raise TypeError(f"Depends takes a function, not {make!r}")
+        self.make = make
+
+    def __repr__(self) -> str:
+        return f"Depends({getattr(self.make, '__qualname__', self.make)})"
+
+
+class Dependencies:
+    """The dependencies of one function, by parameter name."""
+
+    def __init__(self, depends: Mapping[str, tuple[Depends, Dependencies]], message: str | None = None) -> None:
+        self._depends, self._message = depends, message
+
+    def __bool__(self) -> bool:
+        return bool(self._depends) or self._message is not None
+
+    async def fill(
+        self, message: Message[Any], cache: dict[Any, Any], stack: AsyncExitStack, overrides: Mapping[Any, Any]
+    ) -> dict[str, Any]:
+        """Make the arguments for one message.
+
+        `cache` holds the values made for this message. `overrides` replaces dependencies in tests.
+        """
+        arguments: dict[str, Any] = {} if self._message is None else {self._message: message}
+        for name, (depends, dependencies) in self._depends.items():
+            if depends.make not in cache:
+                if depends.make in overrides:
+                    cache[depends.make] = await _make(overrides[depends.make], {}, stack)
+                else:
+                    inner = await dependencies.fill(message, cache, stack, overrides)
+                    cache[depends.make] = await _make(depends.make, inner, stack)
+            arguments[name] = cache[depends.make]
+        return arguments
+
+
+async def _make(make: Callable[..., Any], arguments: dict[str, Any], stack: AsyncExitStack) -> Any:
+    if inspect.isasyncgenfunction(make):
+        return await stack.enter_async_context(asynccontextmanager(make)(**arguments))
+    if inspect.isgeneratorfunction(make):
+        return stack.enter_context(contextmanager(make)(**arguments))
+    if inspect.iscoroutinefunction(make):
+        return await make(**arguments)
+    value = make(**arguments)
+    return await value if asyncio.isfuture(value) or inspect.isawaitable(value) else value
+
 
 log = logging.getLogger("ackwise.subscriber")
 
 
 class Signature(NamedTuple):
-    """`message`: what the handler takes and settles itself; None: it takes the payload, of type `kind`, alone."""
+    """Signature of a handler. `message` is the `Message` class that it takes. None if it takes only the payload."""
 
     parameter: str
     kind: Any
     message: type[Message[Any]] | None
-    needs: Needs
+    dependencies: Dependencies
     in_thread: bool
 
     @property
@@ -30,67 +87,73 @@ class Signature(NamedTuple):
 
 
 def read(handler: Callable[..., Any], in_thread: bool | None = None) -> Signature:
-    """Refuses, with a `TypeError` that names the function, what could only be misunderstood."""
+    """Read a handler's signature. Raises a `TypeError` with the function's name if the signature is ambiguous."""
     name = _name(handler)
     if not (inspect.isfunction(handler) or inspect.ismethod(handler)):
         raise TypeError(f"a subscriber is a function, not {handler!r}")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-        raise TypeError(f"{name} is a generator; a subscriber returns")
+        raise TypeError(f"{name} is a generator; a subscriber must be a plain or async function")
     hints = _hints(handler, name)
     payloads: list[tuple[str, Any]] = []
-    depends: dict[str, tuple[Depends, Needs]] = {}
+    depends: dict[str, tuple[Depends, Dependencies]] = {}
     for parameter in inspect.signature(handler).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-            raise TypeError(f"{name} takes {stars}{parameter.name}; name the parameters of a subscriber one by one")
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise TypeError(f"{name}: {parameter.name} can only be given by position; leave out the /")
-        if (found := _depends(hints.get(parameter.name))) is not None:
-            depends[parameter.name] = found, needs_of(found.make)
+        _check_parameter(parameter, name)
+        if (dependency := _depends(hints.get(parameter.name))) is not None:
+            depends[parameter.name] = dependency, dependencies_of(dependency.make)
         elif parameter.default is parameter.empty:
             if parameter.name not in hints:
-                raise TypeError(f"{name}: {parameter.name} has no type, and the type decides how it is settled")
+                raise TypeError(f"{name}: {parameter.name} has no type; the type decides who settles the message")
             payloads.append((parameter.name, hints[parameter.name]))
         elif _mentions_message(hints.get(parameter.name)):
-            raise TypeError(f"{name}: {parameter.name} has a default, and a Message is always there; leave it out")
+            raise TypeError(
+                f"{name}: {parameter.name} has a default, but a Message is always passed; leave the default out"
+            )
     if len(payloads) != 1:
-        raise TypeError(_not_one(name, [one for one, _ in payloads]))
+        raise TypeError(_payload_error(name, [parameter for parameter, _ in payloads]))
     ((takes, annotation),) = payloads
     kind, message = _kind(annotation, takes, name)
-    return Signature(takes, kind, message, Needs(depends), _in_thread(handler, in_thread, name))
+    return Signature(takes, kind, message, Dependencies(depends), _in_thread(handler, in_thread, name))
 
 
-def _in_thread(handler: Callable[..., Any], said: bool | None, name: str) -> bool:
-    """Whether it runs in a thread: a `def` does, if nothing else is said."""
+def _check_parameter(parameter: inspect.Parameter, name: str) -> None:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+        raise TypeError(f"{name} takes {stars}{parameter.name}; name the parameters of a subscriber one by one")
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise TypeError(f"{name}: {parameter.name} can only be given by position; leave out the /")
+
+
+def _in_thread(handler: Callable[..., Any], in_thread: bool | None, name: str) -> bool:
+    """Whether the handler runs in a thread: by default a `def` does."""
     if inspect.iscoroutinefunction(handler):
-        if said:
+        if in_thread:
             raise TypeError(f"{name} is an async def, which runs on the event loop; leave out in_thread=True")
         return False
-    if said is None and inspect.iscoroutinefunction(inspect.unwrap(handler)):
+    if in_thread is None and inspect.iscoroutinefunction(inspect.unwrap(handler)):
         log.warning(
             "%s is an async def behind a decorator that is not, and runs in a thread; say in_thread=True if the "
             "decorator runs it to its end, in_thread=False if it needs the event loop",
             name,
         )
-    return said is not False
+    return in_thread is not False
 
 
-def needs_of(make: Callable[..., Any], above: tuple[Any, ...] = ()) -> Needs:
-    """What a dependency needs itself."""
+def dependencies_of(make: Callable[..., Any], above: tuple[Any, ...] = ()) -> Dependencies:
+    """The dependencies of a dependency."""
     name = _name(make)
     if make in above:
         raise TypeError(f"{name} depends on itself")
     try:
         parameters = inspect.signature(make).parameters.values()
     except ValueError:
-        return Needs({})
+        return Dependencies({})
     hints = _hints(make, name) if any(p.default is p.empty for p in parameters) else {}
-    depends: dict[str, tuple[Depends, Needs]] = {}
+    depends: dict[str, tuple[Depends, Dependencies]] = {}
     message: str | None = None
     for parameter in parameters:
         annotation = hints.get(parameter.name)
-        if (found := _depends(annotation)) is not None:
-            depends[parameter.name] = found, needs_of(found.make, (*above, make))
+        if (dependency := _depends(annotation)) is not None:
+            depends[parameter.name] = dependency, dependencies_of(dependency.make, (*above, make))
         elif _is_message(annotation):
             message = parameter.name
         elif parameter.default is parameter.empty and parameter.kind not in (
@@ -98,10 +161,10 @@ def needs_of(make: Callable[..., Any], above: tuple[Any, ...] = ()) -> Needs:
             parameter.VAR_KEYWORD,
         ):
             raise TypeError(
-                f"{name}, a dependency, takes {parameter.name}, and nothing says where that comes from; "
+                f"{name}, a dependency, takes {parameter.name}, and Ackwise cannot provide it; "
                 "it may take a Message, or Annotated[..., Depends(...)]"
             )
-    return Needs(depends, message)
+    return Dependencies(depends, message)
 
 
 def _name(function: Any) -> str:
@@ -118,15 +181,15 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
             "not found under `from __future__ import annotations`"
         ) from None
     except Exception as problem:
-        # Annotations in quotes are expressions, and may raise anything.
+        # Annotations in quotes are expressions and may raise anything.
         raise TypeError(f"{name}: its annotations cannot be resolved ({problem})") from None
 
 
-def _not_one(name: str, found: list[str]) -> str:
-    if not found:
+def _payload_error(name: str, payloads: list[str]) -> str:
+    if not payloads:
         return f"{name} has no parameter for the payload; write {name}(order: Order) or {name}(msg: Message[Order])"
     return (
-        f"{name} has {len(found)} parameters for one payload ({', '.join(found)}); "
+        f"{name} has {len(payloads)} parameters for one payload ({', '.join(payloads)}); "
         "what is not the payload is Annotated[..., Depends(...)] or has a default"
     )
 
@@ -143,17 +206,15 @@ def _kind(annotation: Any, parameter: str, name: str) -> tuple[Any, type[Message
         origin = get_origin(bare) or bare
         kind = next(iter(get_args(bare)), _bound(origin))
         if isinstance(kind, TypeVar) or _mentions_message(kind):
-            raise TypeError(f"{name}: {parameter} is a {bare}; say which payload it has, such as Message[Order]")
+            raise TypeError(f"{name}: {parameter} is a {bare}; name its payload type, such as Message[Order]")
         return kind, origin
     if _mentions_message(bare):
-        raise TypeError(
-            f"{name}: {parameter} is {bare}; a Message is always there and comes alone, so write Message[...] itself"
-        )
+        raise TypeError(f"{name}: {parameter} is {bare}; a Message is always passed; write Message[...] alone")
     return annotation, None
 
 
 def _bare(annotation: Any) -> Any:
-    """Without what stands around it: `Annotated`, a new name for it, an alias."""
+    """Strip `Annotated`, `NewType` and type aliases."""
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
@@ -166,7 +227,7 @@ def _bare(annotation: Any) -> Any:
 
 
 def _bound(kind: type[Message[Any]]) -> Any:
-    """The payload's type of a class that is made from `Message[Order]`; bytes for `Message` itself."""
+    """The payload type of a subclass of `Message[Order]`, or bytes for `Message` itself."""
     for above in kind.__mro__:
         for base in getattr(above, "__orig_bases__", ()):
             if _is_message(base) and get_args(base):

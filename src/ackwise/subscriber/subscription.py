@@ -1,22 +1,51 @@
-"""What `@app.subscriber(...)` says, checked when it is said."""
+"""Options of one subscription, and its acknowledgement policy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from enum import StrEnum
+from typing import Any, Literal
 
 import msgspec
 
-from ackwise.client.policies import group_policy
-from ackwise.core import limits
+from ackwise.client.options import group_policy
+from ackwise.core import validation
 from ackwise.core.errors import BadInput
-from ackwise.core.limits import Seconds
 from ackwise.core.policy import Backoff
+from ackwise.core.validation import Seconds
 from ackwise.subscriber.codecs import Codec, Read
-from ackwise.subscriber.policies import AckPolicy, Undecodable
 from ackwise.subscriber.signatures import Signature
+
+
+class AckPolicy(StrEnum):
+    """When the app settles messages of a handler that takes only the payload."""
+
+    ON_SUCCESS = "on_success"
+    """Ack when the handler returns, retry when it raises."""
+    MANUAL = "manual"
+    """Never: the message comes back after its deadline."""
+    FIRST = "first"
+    """Ack at delivery: at most once."""
+
+
+UndecodablePolicy = Literal["dead_letter", "nak"]
+"""Policy for a payload that cannot be decoded. By default it is dead-lettered at once: a retry cannot help."""
+
+CloudEvents = Literal["write", "require", "off"]
+"""`write`: publishers write CloudEvents headers. `require`: a message without them is undecodable. `off`: neither."""
+
+
+def ack_policy(ack: AckPolicy | None, auto_ack: bool | None) -> AckPolicy | None:
+    """The policy that `ack` or `auto_ack` names. None if the caller sets neither."""
+    if auto_ack is None:
+        return None if ack is None else AckPolicy(ack)
+    spelled = AckPolicy.ON_SUCCESS if auto_ack else AckPolicy.MANUAL
+    if ack is not None and AckPolicy(ack) is not spelled:
+        raise TypeError(f"ack={AckPolicy(ack)} and auto_ack={auto_ack} contradict each other; use one of them")
+    return spelled
+
 
 Retries = int | msgspec.UnsetType | None
 Waits = Backoff | Sequence[Seconds] | msgspec.UnsetType
@@ -26,7 +55,7 @@ MAX_PENDING = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Subscription:
-    """One handler and the queue that it is fed from."""
+    """A handler, its queue and its options."""
 
     queue: str
     handler: Callable[..., Any]
@@ -41,9 +70,9 @@ class Subscription:
     lease: Seconds | None = None
     retry_limit: Retries = msgspec.UNSET
     backoff: Backoff | msgspec.UnsetType = msgspec.UNSET
-    undecodable: Undecodable | None = None
+    undecodable: UndecodablePolicy | None = None
     codec: Codec | None = None
-    """None, like `undecodable`, until somebody above has one."""
+    """None, like `undecodable`, until an including router or the app sets it."""
     read: Read | None = None
 
     @property
@@ -56,7 +85,7 @@ class Subscription:
 
     @property
     def by_app(self) -> bool:
-        """Whether the app settles what the handler returns or raises."""
+        """Whether the app settles the message by the handler's result."""
         return not self.explicit and self.ack is AckPolicy.ON_SUCCESS
 
     @property
@@ -64,26 +93,29 @@ class Subscription:
         return not self.explicit and self.ack is AckPolicy.FIRST
 
 
-def under(
-    subscription: Subscription, prefix: str, codec: Codec | None, undecodable: Undecodable | None
+def inherit_options(
+    subscription: Subscription, prefix: str, codec: Codec | None, undecodable: UndecodablePolicy | None
 ) -> Subscription:
-    """As it is inside something that has a prefix, and may have a codec: what it said itself stands."""
-    given = subscription
-    read, codec = given.read, given.codec or codec
+    """The subscription as part of a router: with its prefix, and with its options where the subscription has none."""
+    read, codec = subscription.read, subscription.codec or codec
     if read is None and codec is not None:
         try:
-            read = codec.reader(given.signature.kind)
+            read = codec.reader(subscription.signature.kind)
         except Exception as problem:
-            kind = given.signature.kind
-            raise TypeError(f"{given.name}: no payload can be read as {kind!r}: {problem}") from problem
+            kind = subscription.signature.kind
+            raise TypeError(f"{subscription.name}: no payload can be decoded as {kind!r}: {problem}") from problem
     return replace(
-        given, queue=prefix + given.queue, codec=codec, read=read, undecodable=given.undecodable or undecodable
+        subscription,
+        queue=prefix + subscription.queue,
+        codec=codec,
+        read=read,
+        undecodable=subscription.undecodable or undecodable,
     )
 
 
 @contextmanager
-def naming(name: str) -> Iterator[None]:
-    """Whatever is wrong with what a decorator says, the error tells of which function."""
+def prefix_errors(name: str) -> Iterator[None]:
+    """Put the function's name before the text of errors in a decorator's arguments."""
     try:
         yield
     except TypeError as problem:
@@ -93,10 +125,10 @@ def naming(name: str) -> Iterator[None]:
 
 
 def group_of(group: str | None, durable: str | None, ephemeral: bool) -> str | None:
-    """`durable` is a spelling of `group`."""
-    for given, what in ((group, "group"), (durable, "durable")):
-        if given is not None:
-            limits.name(given, what)
+    """The group's name from `group` or `durable`, which mean the same."""
+    for value, what in ((group, "group"), (durable, "durable")):
+        if value is not None:
+            validation.name(value, what)
     if group is not None and durable is not None and group != durable:
         raise TypeError(f"group={group!r} and durable={durable!r} contradict each other; they mean the same")
     named = durable if group is None else group
@@ -106,18 +138,18 @@ def group_of(group: str | None, durable: str | None, ephemeral: bool) -> str | N
 
 
 def check_numbers(concurrency: int, prefetch: int | None, max_pending: int, lease: Seconds | None) -> None:
-    limits.count(concurrency, "concurrency", most=MAX_CONCURRENCY)
-    limits.count(max_pending, "max_pending")
+    validation.count(concurrency, "concurrency", most=MAX_CONCURRENCY)
+    validation.count(max_pending, "max_pending")
     if prefetch is not None:
-        limits.count(prefetch, "prefetch", least=0)
+        validation.count(prefetch, "prefetch", least=0)
     if lease is not None:
-        limits.lease_micros(lease)
+        validation.lease_micros(lease)
 
 
-def schedule(backoff: Waits, retry_limit: Retries) -> Backoff | msgspec.UnsetType:
-    """Delays one after the other, the last repeats."""
+def backoff_policy(backoff: Waits, retry_limit: Retries) -> Backoff | msgspec.UnsetType:
+    """The backoff policy from a `Backoff`, or from a list of delays in seconds. The last delay repeats."""
     if not isinstance(backoff, Backoff | msgspec.UnsetType):
-        delays = tuple(limits.micros(one, "backoff") / limits.MICROS for one in backoff)
+        delays = tuple(validation.micros(delay, "backoff") / validation.MICROS for delay in backoff)
         backoff = Backoff(kind="schedule", delays=delays) if delays else Backoff()
     group_policy(retry_limit, backoff)
     return backoff

@@ -1,4 +1,4 @@
-"""Tests of an app without a server, on a clock that the test moves."""
+"""`TestApp`: runs an app's handlers in tests, step by step."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ from typing import Any
 
 from ackwise.client import AsyncConnection
 from ackwise.client.payloads import new_message
-from ackwise.client.rows import DeadLetters, GroupStats
-from ackwise.core.limits import Seconds
+from ackwise.client.results import DeadLetters, GroupStats
+from ackwise.clock import ManualClock
 from ackwise.core.messages import QUEUE_MODE
-from ackwise.store.clock import ManualClock
+from ackwise.core.validation import Seconds
 from ackwise.subscriber.app import App
-from ackwise.subscriber.feeds.broker import BrokerFeed, BrokerLink
-from ackwise.subscriber.handling import Handling
+from ackwise.subscriber.feeds.broker_feed import BrokerFeed, BrokerLink
+from ackwise.subscriber.handler_runner import HandlerRunner
 from ackwise.subscriber.subscription import Subscription
 
 MOST_ROUNDS = 1000
-"""More deliveries in a row than any test means: a message goes round and round."""
+"""Rounds of `deliver` after which a message is assumed to be retried for ever."""
 
 
 class TestApp:
-    """Usage::
+    """Runs an app in a test, on a real store, with a manual clock.
+
+    Usage::
 
         async with TestApp(app) as test:
             await test.publish("orders", {"id": 1})
             await test.deliver()
             assert await test.acked("orders") == 1
 
-    Every handler is called as in production, on the same engine, but only when the test says `deliver`, and the time is
-    what `advance` makes of it. With a `url` and the server's `clock` it speaks to a real server instead.
+    Handlers run as in production, but only when the test calls `deliver`. Time passes only with `advance`. With a
+    `url` and the server's `clock` the app uses a real server instead of a temporary store.
     """
 
     __test__ = False
@@ -44,11 +46,11 @@ class TestApp:
         self.clock = clock or ManualClock()
         self._kept = (app.url, app.clock)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._feeds: list[tuple[Subscription, BrokerFeed, Handling]] = []
+        self._feeds: list[tuple[Subscription, BrokerFeed, HandlerRunner]] = []
         self._threads = ThreadPoolExecutor(thread_name_prefix="ackwise-test")
 
     async def __aenter__(self) -> TestApp:
-        self.app.refuse_if_started()
+        self.app.check_not_started()
         url = self._url
         if url is None:
             self._folder = tempfile.TemporaryDirectory(prefix="ackwise-test-")
@@ -56,12 +58,12 @@ class TestApp:
         self.app.url, self.app.clock = url, self.clock
         try:
             await self.app.connect()
-            for said in self.app.subscriptions:
-                # What only NATS knows is not tested here.
-                subscription = replace(said, ephemeral=False, stream=None)
+            for declared in self.app.subscriptions:
+                # Options for NATS do not apply to the test's store.
+                subscription = replace(declared, ephemeral=False, stream=None)
                 feed = BrokerFeed(self.connection, subscription)
                 await feed.open()
-                self._feeds.append((subscription, feed, self.app.handling(subscription, self._threads)))
+                self._feeds.append((subscription, feed, self.app.handler_runner(subscription, self._threads)))
         except BaseException:
             await self._restore()
             raise
@@ -83,7 +85,7 @@ class TestApp:
 
     @property
     def connection(self) -> AsyncConnection:
-        """The engine itself, for whatever else a test wants to see."""
+        """The app's connection, for further checks."""
         link = self.app.link()
         assert isinstance(link, BrokerLink)
         return link.connection
@@ -91,7 +93,7 @@ class TestApp:
     async def publish(
         self, queue: str, payload: object, *, headers: Mapping[str, str] | None = None, delay: Seconds | None = None
     ) -> str:
-        """Anything at all: what no publisher would write as well."""
+        """Publish any payload, also one that the app's publishers would refuse. Returns the message id."""
         if hasattr(payload, "model_dump_json"):
             payload = payload.model_dump(mode="json", by_alias=True)  # type: ignore[attr-defined]
         new_message(payload)
@@ -99,36 +101,39 @@ class TestApp:
         return receipt.message_id
 
     async def deliver(self) -> int:
-        """Hand out what is due until nothing is; how many deliveries that were."""
+        """Deliver messages until none is due. Returns the number of deliveries."""
         total = 0
         for _ in range(MOST_ROUNDS):
-            count = sum([await self._round(*one) for one in self._feeds])
+            count = sum([await self._round(*feed) for feed in self._feeds])
             if not count:
                 return total
             total += count
-        raise AssertionError(f"{total} deliveries, and there is still more: is a message retried without delay?")
+        raise AssertionError(f"{total} deliveries, and more are due: is a message retried without delay?")
 
-    async def _round(self, subscription: Subscription, feed: BrokerFeed, handle: Handling) -> int:
-        handed = await feed.take(subscription.concurrency)
-        await asyncio.gather(*(handle(one) for one in handed))
+    async def _round(self, subscription: Subscription, feed: BrokerFeed, handle: HandlerRunner) -> int:
+        deliveries = await feed.take(subscription.concurrency)
+        await asyncio.gather(*(handle(delivery) for delivery in deliveries))
         await feed.flush()
-        return len(handed)
+        return len(deliveries)
 
     async def advance(self, seconds: float) -> int:
-        """Move the clock, and deliver what has become due."""
+        """Move the clock and deliver the messages that became due. Returns the number of deliveries."""
         self.clock.advance(seconds)
         return await self.deliver()
 
     async def stats(self, queue: str, group: str | None = None) -> GroupStats:
+        """Counts of a group. Without a group, of the queue's default group."""
         name = group or QUEUE_MODE
-        return next(one for one in (await self.connection.stats(queue)).groups if one.group == name)
+        return next(row for row in (await self.connection.stats(queue)).groups if row.group == name)
 
     async def acked(self, queue: str, group: str | None = None) -> int:
+        """Number of acked messages."""
         return (await self.stats(queue, group)).acked
 
     async def pending(self, queue: str, group: str | None = None) -> int:
-        """How many are not finished: never handed out, held, or waiting for another try."""
+        """Number of unfinished messages: unread, held, or waiting for a retry."""
         return (await self.stats(queue, group)).lag
 
     async def dead_letters(self, queue: str | None = None, **which: Any) -> DeadLetters:
+        """Dead letters. The arguments are those of `Connection.dead_letters`."""
         return await self.connection.dead_letters(queue, **which)

@@ -1,4 +1,4 @@
-"""OpenTelemetry, where it is installed: a span for each publish and each handling, joined by W3C headers."""
+"""OpenTelemetry spans of publishers and handlers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ackwise.subscriber.message import Message
 
 if TYPE_CHECKING:
-    from ackwise.subscriber.handling import Call
+    from ackwise.subscriber.handler_runner import Call
 
 try:
     from opentelemetry import propagate, trace
@@ -22,8 +22,8 @@ SYSTEM = "ackwise"
 
 
 @contextmanager
-def publishing(queue: str, headers: dict[str, str]) -> Iterator[None]:
-    """The headers carry this span, so that whoever handles the message hangs under it."""
+def trace_publish(queue: str, headers: dict[str, str]) -> Iterator[None]:
+    """Span of a publish. Its context goes into the headers, so that the handler's span becomes its child."""
     attributes = {
         "messaging.system": SYSTEM,
         "messaging.destination.name": queue,
@@ -35,8 +35,8 @@ def publishing(queue: str, headers: dict[str, str]) -> Iterator[None]:
         yield
 
 
-async def handling(msg: Message[Any], call_next: Call) -> Any:
-    """The outermost middleware of an app that is traced."""
+async def trace_handler(msg: Message[Any], call_next: Call) -> Any:
+    """Middleware that runs a handler in a span."""
     attributes: dict[str, str | int] = {
         "messaging.system": SYSTEM,
         "messaging.destination.name": msg.queue,
@@ -55,6 +55,6 @@ async def handling(msg: Message[Any], call_next: Call) -> Any:
         return await call_next(msg)
 
 
-def wanted() -> bool:
-    """Whether this program has set up OpenTelemetry; else spans would cost time and go nowhere."""
+def is_configured() -> bool:
+    """Whether the program has set up OpenTelemetry. Otherwise spans would only cost time."""
     return INSTALLED and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)

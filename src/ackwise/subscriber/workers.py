@@ -1,4 +1,4 @@
-"""The workers of one handler."""
+"""Concurrent workers of one handler."""
 
 from __future__ import annotations
 
@@ -10,52 +10,52 @@ from contextlib import suppress
 from contextvars import ContextVar
 
 from ackwise.core.settlement import Outcome
-from ackwise.subscriber.feeds.feed import Feed
-from ackwise.subscriber.handover import Handover
+from ackwise.subscriber.feeds.port import Feed
 from ackwise.subscriber.subscription import Subscription
+from ackwise.subscriber.transport_delivery import TransportDelivery
 
 log = logging.getLogger("ackwise.subscriber")
 
 AHEAD = 0.05
-"""Without a `prefetch` as much is claimed ahead as the workers will have done in so many seconds."""
+"""Without `prefetch`, claim ahead what the workers handle in this many seconds."""
 MOST_AHEAD = 256
 _WEIGHT = 0.05
-_LOOK_AGAIN = 0.02
-STUBBORN = 2.0
-"""So many seconds has a handler that is cancelled to come to its end."""
-_HANDLED: ContextVar[Handover | None] = ContextVar("ackwise_handled", default=None)
-"""What the handler works on in which this is asked, also in tasks and threads of its own."""
+_CHECK_EVERY = 0.02
+CANCEL_SECONDS = 2.0
+"""Seconds that a cancelled handler has to end."""
+_HANDLED: ContextVar[TransportDelivery | None] = ContextVar("ackwise_handled", default=None)
+"""The delivery that the current handler works on. Its tasks and threads inherit the variable."""
 
 
 class Workers:
-    """So many at once, fed in the order of the queue."""
+    """Runs a handler for up to `concurrency` deliveries at a time, in the order of the queue."""
 
     def __init__(
         self,
         subscription: Subscription,
         feed: Feed,
-        handle: Callable[[Handover, Callable[[Handover], bool]], Awaitable[None]],
-        left_in_threads: Callable[[], int],
-        exits: Callable[[BaseException], None],
+        handle: Callable[[TransportDelivery, Callable[[TransportDelivery], bool]], Awaitable[None]],
+        abandoned_threads: Callable[[], int],
+        on_exit: Callable[[BaseException], None],
     ) -> None:
         self._subscription, self._feed, self._handle = subscription, feed, handle
-        self._left_in_threads, self._exits = left_in_threads, exits
-        self._resting = 0
-        """So many take nothing more before a thread ends that nobody can stop."""
+        self._abandoned_threads, self._on_exit = abandoned_threads, on_exit
+        self._blocked = 0
+        """Number of workers that wait for an abandoned thread."""
         self._loop = asyncio.get_running_loop()
-        self._waiting: asyncio.Queue[Handover] = asyncio.Queue()
-        self._running: dict[Handover, asyncio.Task[None]] = {}
-        self._here: set[Handover] = set()
-        """What waits and what runs."""
-        self._lost: set[Handover] = set()
-        self._lasts: float | None = None
+        self._waiting: asyncio.Queue[TransportDelivery] = asyncio.Queue()
+        self._running: dict[TransportDelivery, asyncio.Task[None]] = {}
+        self._pending: set[TransportDelivery] = set()
+        """Deliveries that wait or run."""
+        self._lost: set[TransportDelivery] = set()
+        self._mean_duration: float | None = None
         self._idle, self._complete = asyncio.Event(), asyncio.Event()
         self._idle.set()
         self._grace: asyncio.Timeout | None = None
-        self._latest = math.inf
-        """When the grace is over at the latest."""
+        self._grace_end = math.inf
+        """Loop time at which the grace is over."""
         self._ending = self.over = False
-        """Drained: nothing will be settled by its handlers any more."""
+        """Whether the workers are drained: handlers settle nothing more."""
         self._tasks = [self._begin(f"{subscription.name}-{number}") for number in range(subscription.concurrency)]
 
     def _begin(self, name: str) -> asyncio.Task[None]:
@@ -67,138 +67,147 @@ class Workers:
 
     @property
     def runs_caller(self) -> bool:
-        """Whether whoever asks is a handler of ours, or part of one: it would wait for itself."""
+        """Whether the caller runs inside one of these handlers: then it must not wait for them."""
         return _HANDLED.get() in self._running
 
     @property
     def room(self) -> int:
-        free = self._subscription.concurrency - self._left_in_threads()
-        return free + self._ahead() - len(self._here) if free > 0 else 0
+        free = self._subscription.concurrency - self._abandoned_threads()
+        return free + self._ahead() - len(self._pending) if free > 0 else 0
 
     def _ahead(self) -> int:
-        given = self._subscription
-        if given.acked_first:
-            # Whatever is claimed is acked already: only what is begun at once.
+        subscription = self._subscription
+        if subscription.acked_first:
+            # Claimed messages are acked already: claim only what starts at once.
             return 0
-        if given.prefetch is not None:
-            return given.prefetch
-        if self._lasts is None:
+        if subscription.prefetch is not None:
+            return subscription.prefetch
+        if self._mean_duration is None:
             return 0
-        return min(MOST_AHEAD, int(given.concurrency * AHEAD / max(self._lasts, 1e-5)))
+        return min(MOST_AHEAD, int(subscription.concurrency * AHEAD / max(self._mean_duration, 1e-5)))
 
-    def put(self, handover: Handover) -> None:
+    def put(self, delivery: TransportDelivery) -> None:
         self._idle.clear()
-        self._here.add(handover)
-        self._waiting.put_nowait(handover)
-        if self._resting == self._subscription.concurrency:
-            self.give_back()
+        self._pending.add(delivery)
+        self._waiting.put_nowait(delivery)
+        if self._blocked == self._subscription.concurrency:
+            self.release_waiting()
 
-    def no_more(self) -> None:
-        """Nothing will be put any more."""
+    def end_of_input(self) -> None:
+        """Note that the feed puts nothing more."""
         self._complete.set()
 
-    def fed_no_more(self) -> None:
-        """Nobody is left who would put anything: those that wait need not."""
-        self.no_more()
+    def feed_ended(self) -> None:
+        """Cancel idle workers after the feed has ended."""
+        self.end_of_input()
         at_work = self._running.values()
         for task in self._tasks:
             if task not in at_work:
                 task.cancel()
 
-    def lost(self, handover: Handover) -> None:
-        if handover not in self._here:
+    def lost(self, delivery: TransportDelivery) -> None:
+        if delivery not in self._pending:
             return
-        self._lost.add(handover)
-        task = self._running.get(handover)
+        self._lost.add(delivery)
+        task = self._running.get(delivery)
         if task is not None:
-            stopped = "works on in its thread for nothing" if self._subscription.signature.in_thread else "is cancelled"
-            log.warning("%s lost the lease of %s and %s", self._subscription.name, handover.id, stopped)
+            stopped = (
+                "still runs in its thread without effect" if self._subscription.signature.in_thread else "is cancelled"
+            )
+            log.warning("%s lost the lease of %s and %s", self._subscription.name, delivery.id, stopped)
             task.cancel()
 
-    def cancels(self, handover: Handover) -> bool:
-        """Whether it is we who cancelled its handler."""
-        return self._ending or handover in self._lost
+    def cancels(self, delivery: TransportDelivery) -> bool:
+        """Whether these workers cancelled the delivery's handler."""
+        return self._ending or delivery in self._lost
 
     async def _work(self) -> None:
         task = asyncio.current_task()
         assert task is not None
-        # A handler may keep its cancellation to itself: it is meant for the worker all the same.
+        # A handler may swallow the cancellation of its worker, so check the flag as well.
         while not self._ending:
-            if self._left_in_threads() > self._resting:
-                await self._rested()
-            handover = await self._waiting.get()
-            if handover not in self._lost:
-                await self._run(handover, task)
-            self._gone(handover)
+            if self._abandoned_threads() > self._blocked:
+                await self._wait_for_thread()
+            delivery = await self._waiting.get()
+            if delivery not in self._lost:
+                await self._run(delivery, task)
+            self._remove(delivery)
             self._feed.wake()
             if task.cancelling() and not self._ending:
-                # For a lost lease; or by a task group of Python 3.11 that failed, which leaves that behind. Another
-                # goes on: whoever cancelled this very task, such as a loop that is closed, is not made to wait.
+                # The worker was cancelled for a lost lease, or a failed task group of Python 3.11 left the mark. A new
+                # task goes on, so that a caller that cancelled this task, such as a closing event loop, need not wait.
                 self._tasks[self._tasks.index(task)] = self._begin(task.get_name())
                 return
 
-    async def _rested(self) -> None:
-        """For each handler that is left in a thread one of us waits until that ends: what it took meanwhile it would
-        keep from others who could begin at once. So would all of us: then what waits goes back."""
-        self._resting += 1
-        if self._resting == self._subscription.concurrency:
-            self.give_back()
+    async def _wait_for_thread(self) -> None:
+        """Block this worker until an abandoned handler thread has ended.
+
+        One worker blocks per abandoned thread. A message that such a worker claimed would only wait. If all workers are
+        blocked, waiting messages are released to other consumers.
+        """
+        self._blocked += 1
+        if self._blocked == self._subscription.concurrency:
+            self.release_waiting()
         try:
-            while self._left_in_threads() >= self._resting:
-                await asyncio.sleep(_LOOK_AGAIN)
+            while self._abandoned_threads() >= self._blocked:
+                await asyncio.sleep(_CHECK_EVERY)
         finally:
-            self._resting -= 1
+            self._blocked -= 1
             self._feed.wake()
 
-    async def _run(self, handover: Handover, task: asyncio.Task[None]) -> None:
-        self._running[handover] = task
-        _HANDLED.set(handover)
+    async def _run(self, delivery: TransportDelivery, task: asyncio.Task[None]) -> None:
+        self._running[delivery] = task
+        _HANDLED.set(delivery)
         began = self._loop.time()
         try:
-            await self._handle(handover, self.cancels)
+            await self._handle(delivery, self.cancels)
         except asyncio.CancelledError:
-            if handover not in self._lost:
+            if delivery not in self._lost:
                 raise
         except GeneratorExit:
-            # The loop is gone.
+            # The event loop is closed.
             raise
         except (KeyboardInterrupt, SystemExit) as problem:
-            # It would be the end of the loop at once, if it got there: what is at work finishes before.
-            self._exits(problem)
+            # The exception would end the event loop at once. Let running handlers finish first.
+            self._on_exit(problem)
         except BaseException:
-            # Never the end of a worker; the message comes back at its deadline.
-            log.exception("%s: %s could not be handled", self._subscription.name, handover.id)
-            handover.let_go()
+            # A worker never ends by an error. The message comes back at its deadline.
+            log.exception("%s: %s could not be handled", self._subscription.name, delivery.id)
+            delivery.stop_keeping()
         finally:
             _HANDLED.set(None)
-            del self._running[handover]
+            del self._running[delivery]
             took = self._loop.time() - began
-            self._lasts = took if self._lasts is None else self._lasts + _WEIGHT * (took - self._lasts)
+            self._mean_duration = (
+                took if self._mean_duration is None else self._mean_duration + _WEIGHT * (took - self._mean_duration)
+            )
 
-    def _gone(self, handover: Handover) -> None:
-        self._lost.discard(handover)
-        self._here.discard(handover)
-        if not self._here:
+    def _remove(self, delivery: TransportDelivery) -> None:
+        self._lost.discard(delivery)
+        self._pending.discard(delivery)
+        if not self._pending:
             self._idle.set()
 
     async def drain(self, grace: float, unsettled: Callable[[], bool]) -> None:
-        """Give back what was not begun, let the rest finish for `grace` seconds, and what is still to be settled be
-        settled; cancel what is left."""
-        self.give_back()
-        self._latest = min(self._latest, self._loop.time() + grace)
+        """Release waiting deliveries and give running handlers `grace` seconds to finish. Then cancel the rest.
+
+        Messages that handlers left unsettled have the same time to be settled.
+        """
+        self.release_waiting()
+        self._grace_end = min(self._grace_end, self._loop.time() + grace)
         try:
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._latest) as self._grace:
+                async with asyncio.timeout_at(self._grace_end) as self._grace:
                     await self._complete.wait()
                     await self._idle.wait()
                     while unsettled():
-                        await asyncio.sleep(_LOOK_AGAIN)
-            self._tell_of_what_is_lost()
+                        await asyncio.sleep(_CHECK_EVERY)
+            self._log_unfinished()
         finally:
             self._cancel()
-        _, stubborn = await asyncio.wait(self._tasks, timeout=STUBBORN)
+        _, stubborn = await asyncio.wait(self._tasks, timeout=CANCEL_SECONDS)
         if stubborn:
-            log.warning("%s was cancelled and does not end", self._subscription.name)
+            log.warning("%s was cancelled and still runs", self._subscription.name)
         self.over = True
         self._feed.wake()
 
@@ -207,23 +216,23 @@ class Workers:
         for task in self._tasks:
             task.cancel()
 
-    def hurry(self, grace: float) -> None:
-        """The grace is over in so many seconds at the latest."""
-        self._latest = min(self._latest, self._loop.time() + grace)
+    def shorten_grace(self, grace: float) -> None:
+        """End the grace after at most `grace` seconds."""
+        self._grace_end = min(self._grace_end, self._loop.time() + grace)
         if self._grace is not None and not self._grace.expired() and not self._ending:
-            self._grace.reschedule(self._latest)
+            self._grace.reschedule(self._grace_end)
 
-    def give_back(self) -> None:
-        """What waits, to whoever can begin it."""
+    def release_waiting(self) -> None:
+        """Release the waiting deliveries, so that other consumers get them."""
         if self._subscription.acked_first:
-            # Nobody would ever have it again.
+            # Acked messages would be lost.
             return
         while not self._waiting.empty():
-            handover = self._waiting.get_nowait()
-            if handover not in self._lost:
-                handover.settle_soon(Outcome.RELEASE)
-            self._gone(handover)
+            delivery = self._waiting.get_nowait()
+            if delivery not in self._lost:
+                delivery.settle_soon(Outcome.RELEASE)
+            self._remove(delivery)
 
-    def _tell_of_what_is_lost(self) -> None:
-        for handover in self._here if self._subscription.acked_first else ():
-            log.warning("%s: %s was acked at delivery, and is not done", self._subscription.name, handover.id)
+    def _log_unfinished(self) -> None:
+        for delivery in self._pending if self._subscription.acked_first else ():
+            log.warning("%s: %s was acked at delivery and is not finished", self._subscription.name, delivery.id)

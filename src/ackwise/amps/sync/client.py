@@ -1,5 +1,5 @@
 # Generated from ../aio/client.py by tools/async_to_sync.py: do not edit, change the source and run it again.
-"""The client: connect, log on, publish, subscribe, ack."""
+"""AMPS client."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-from ackwise.amps.errors import CommandFailed, Disconnected
-from ackwise.amps.message import body_of
-from ackwise.amps.sync.connecting import Connecting
+from ackwise.amps.message import CommandFailed, Disconnected, body_of
+from ackwise.amps.sync.reconnect import ReconnectingClient
 from ackwise.amps.sync.subscription import Handler, OnError, Subscription
-from ackwise.core.amps.frames import packed
-from ackwise.core.amps.headers import Header
 from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.wire.amps import Header, packed
 
 TIMEOUT = 10.0
 
 
-class Client(Connecting):
-    """A connection to one of several servers, made again when it breaks.
+class Client(ReconnectingClient):
+    """A client for AMPS-style queues that reconnects to one of several servers.
 
-    any number of threads may share it.
-    `on_ack_error(problem)` hears of acks that could not be sent and that nobody waits for; they are tried again. It
-    also hears of a subscription that the server does not take again after a reconnect; that one has ended.
-    `on_disconnect(problem, dropped)` hears that the connection was lost, and how many acks with it.
+    The client calls `on_ack_error(problem)` when it cannot send batched acks. It sends them again later. It also
+    calls `on_ack_error` when the server refuses a subscription after a reconnect. That subscription has ended. It calls
+    `on_disconnect(problem, dropped)` when it lost the connection and with it `dropped` batched acks. `timeout` is how
+    many seconds the client waits for an answer.
+
+    Any number of threads may share it.
     """
 
     def __init__(
@@ -39,19 +39,22 @@ class Client(Connecting):
         self._last_sub = 0
 
     def publish(self, topic: str, data: object, *, expiration: float | None = None, confirm: bool = True) -> None:
-        """Publish bytes, text, or anything as JSON; when this returns it is stored, unless `confirm` is turned off."""
+        """Publish bytes, text, or any value as JSON. When `publish` returns, the message is stored.
+
+        With `confirm=False` it returns when the message is sent. `expiration` is in seconds.
+        """
         if not topic:
             raise CommandFailed("topic is required for publish")
         header = Header(c="p", t=topic, e=expiration)
-        link = self._reached()
+        connection = self._require_connection()
         if confirm:
-            link.command(header, self._timeout, body_of(data), "persisted")
+            connection.command(header, self._timeout, body_of(data), "persisted")
         else:
-            link.send(packed(header, body_of(data)))
+            connection.send(packed(header, body_of(data)))
 
     def flush(self) -> None:
-        """Until everything published so far is stored."""
-        self._reached().command(Header(c="flush"), self._timeout, kind="completed")
+        """Wait until the server has stored everything that was published so far."""
+        self._require_connection().command(Header(c="flush"), self._timeout, kind="completed")
 
     def subscribe(
         self,
@@ -64,54 +67,58 @@ class Client(Connecting):
         on_error: OnError = "wait",
         options: str = "",
     ) -> Subscription:
-        """Messages of a topic, to a handler or to be iterated over; `queue://name` is a queue.
+        """Subscribe to a topic. The topic of a queue is `queue://name`.
 
-        At most `max_backlog` messages are delivered ahead of their acks: twice the batch size unless given. A handler
-        that raises leaves its message to the end of its lease, or with `on_error="cancel"` gives it back at once.
+        With a `handler` the client calls it for each message. Without one, iterate over the returned subscription. The
+        server delivers at most `max_backlog` messages ahead of their acks, by default twice the ack batch size. If the
+        handler raises, the message comes back when its lease expires, or at once with `on_error="cancel"`.
         """
         if not topic:
             raise CommandFailed("topic is required for subscribe")
         if on_error not in ("wait", "cancel"):
             raise BadInput(f"on_error is wait or cancel, not {on_error!r}")
-        link = self._reached()
+        connection = self._require_connection()
         backlog = 2 * self.ack_batch_size if max_backlog is None else max_backlog
         parts = [f"max_backlog={backlog}", *([f"group={group}"] if group else []), *([options] if options else [])]
         name = self._name(sub_id)
-        made = Subscription(self, topic, name, ",".join(parts), handler, on_error)
-        self._subscriptions[name] = made
+        subscription = Subscription(self, topic, name, options=",".join(parts), handler=handler, on_error=on_error)
+        self._subscriptions[name] = subscription
         try:
-            self.granted(made, link.command(made.command(), self._timeout))
+            self.note_backlog(subscription, connection.command(subscription.command(), self._timeout))
         except BaseException:
             self._subscriptions.pop(name, None)
-            made.end()
-            # The server may have it all the same, or be about to.
+            subscription.end()
+            # The server may have made the subscription, or may still make it.
             with suppress(Disconnected):
-                link.send(packed(Header(c="unsubscribe", sub_id=name)))
+                connection.send(packed(Header(c="unsubscribe", sub_id=name)))
             raise
-        return made
+        return subscription
 
-    def _name(self, given: str | None) -> str:
+    def _name(self, sub_id: str | None) -> str:
         with self._guard:
             self._last_sub += 1
-            name = given or str(self._last_sub)
+            name = sub_id or str(self._last_sub)
         if name in self._subscriptions:
             raise CommandFailed(f"there is a subscription {name!r} already")
         return name
 
     def unsubscribe(self, subscription: Subscription | str) -> None:
-        """Send the acks that wait for it, then take nothing more; what was not handled goes back unspent."""
+        """End a subscription and send its batched acks.
+
+        The server releases the unhandled messages of the subscription. A release costs no failure.
+        """
         name = subscription if isinstance(subscription, str) else subscription.sub_id
-        found = self._subscriptions.pop(name, None)
-        if found is None:
+        removed = self._subscriptions.pop(name, None)
+        if removed is None:
             raise CommandFailed(f"there is no subscription {name!r}")
-        found.end()
-        found.join(self._timeout)
+        removed.end()
+        removed.join(self._timeout)
         try:
             self._acks.flush(lambda key: key[1] == name)
         finally:
-            self._acks.caps.pop((found.topic, name), None)
+            self._acks.caps.pop((removed.topic, name), None)
             self.dropped_acks += self._acks.drop(lambda key: key[1] == name)
-            self._reached().command(Header(c="unsubscribe", sub_id=name), self._timeout)
+            self._require_connection().command(Header(c="unsubscribe", sub_id=name), self._timeout)
 
     def __enter__(self) -> Client:
         return self

@@ -1,5 +1,5 @@
 # Generated from ../aio/subscription.py by tools/async_to_sync.py: do not edit, change the source and run it again.
-"""What a client subscribed to: messages for its handler, or for whoever iterates."""
+"""Subscription: messages for a handler or an iterator."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from ackwise.amps.message import Message
-from ackwise.client.beside.threads import Signal, Worker, call
-from ackwise.core.amps.headers import Header
+from ackwise.client.concurrency.threads import Signal, Worker, call
+from ackwise.wire.amps import Header
 
 if TYPE_CHECKING:
     from ackwise.amps.sync.client import Client
@@ -22,13 +22,20 @@ OnError = Literal["wait", "cancel"]
 
 
 class Subscription:
-    """Messages in the order of their arrival. Iterate over it unless it has a handler.
+    """A subscription's messages in the order of their arrival. Iterate over it unless it has a handler.
 
-    With auto-ack a message is acked when its handler returns, or when the one after it is asked for.
+    With auto-ack the client acks a message when its handler returns, or when you ask for the next message.
     """
 
     def __init__(
-        self, client: Client, topic: str, sub_id: str, options: str, handler: Handler | None, on_error: OnError
+        self,
+        client: Client,
+        topic: str,
+        sub_id: str,
+        *,
+        options: str,
+        handler: Handler | None,
+        on_error: OnError,
     ) -> None:
         self._client, self.topic, self.sub_id, self._options = client, topic, sub_id, options
         self._handler, self._on_error = handler, on_error
@@ -36,40 +43,42 @@ class Subscription:
         self._arrived = Signal()
         self._ended = False
         self.refusals = 0
-        """In a row, when it was to be made again."""
+        """Refusals in a row after reconnects."""
         self.current: Message | None = None
-        """What is being worked on."""
+        """The message that the handler or the loop works on."""
         self._worker = Worker(self._work, f"amps {topic}") if handler is not None else None
 
     def command(self) -> Header:
+        """The subscribe command."""
         return Header(c="subscribe", t=self.topic, sub_id=self.sub_id, opts=self._options or None)
 
-    # what comes in
+    # messages from the server
 
     def take(self, message: Message) -> None:
+        """Queue a message, unless the subscription has ended."""
         if not self._ended:
             self._messages.append(message)
             self._arrived.set()
 
     def clear(self) -> None:
-        """The connection is lost: what it brought will be delivered again."""
+        """Drop queued messages after a lost connection: the server delivers them again."""
         self._messages.clear()
 
     def end(self) -> None:
-        """Nothing more comes; whoever waits is told."""
+        """End the subscription: drop queued messages and wake the waiting consumer."""
         self._ended = True
         self._messages.clear()
         self._arrived.set()
 
     def join(self, timeout: float) -> None:
-        """Until its handler is done with the message it has."""
+        """Wait up to `timeout` seconds for the running handler."""
         if self._worker is not None:
             self._worker.join(timeout)
 
-    # what goes out
+    # messages to the handler or the loop
 
     def _next(self) -> Message | None:
-        """The next message; None at the end."""
+        """Wait for the next message. Returns None after the end."""
         while True:
             self._arrived.clear()
             if self._ended:
@@ -106,4 +115,5 @@ class Subscription:
             self.current = None
 
     def unsubscribe(self) -> None:
+        """End this subscription. See the client's `unsubscribe`."""
         self._client.unsubscribe(self)

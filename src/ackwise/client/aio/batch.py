@@ -1,4 +1,4 @@
-"""What one claim brought."""
+"""The deliveries of one claim."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from datetime import datetime
 from types import TracebackType
 from typing import overload
 
-from ackwise.client import settling
+from ackwise.client import settlements
 from ackwise.client.aio.delivery import AsyncDelivery
 from ackwise.client.aio.lease import AsyncLease
-from ackwise.client.moments import moment
 from ackwise.core.answers import Grant, Handed, Settled
-from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import ByLease, ByRange, Settlement
-from ackwise.core.limits import Seconds
+from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.messages import Message
 from ackwise.core.settlement import Outcome, Verdict
+from ackwise.core.validation import Seconds
+from ackwise.wire.timestamps import moment
 
 
 class AsyncBatch(Sequence[AsyncDelivery]):
-    """Deliveries under one lease; settling the batch settles everything it still holds in one step.
+    """The deliveries of one claim, under one lease. Settling the batch settles all deliveries that are not settled yet.
 
     Usage::
 
@@ -28,7 +28,7 @@ class AsyncBatch(Sequence[AsyncDelivery]):
             for delivery in batch:
                 handle(delivery.json())
 
-    acks what is left when the block ends, retries what is left when it raises.
+    When the block ends, the batch acks the deliveries that are not settled. When the block raises, it retries them.
     """
 
     __slots__ = ("_messages", "lease")
@@ -65,59 +65,61 @@ class AsyncBatch(Sequence[AsyncDelivery]):
 
     @property
     def lease_id(self) -> str:
-        """Empty when there is no lease: nothing was there, or it was claimed with `auto_ack`."""
+        """The lease's id. Empty if the batch has no lease because it is empty or was claimed with `auto_ack`."""
         return self.lease.claimed.lease_id
 
     @property
     def group(self) -> str:
+        """The consumer group's name."""
         return self.lease.claimed.group
 
     @property
     def deadline(self) -> datetime:
-        """When the lease runs out."""
+        """When the lease expires."""
         return moment(self.lease.deadline)
 
     @property
     def empty(self) -> EmptyReason | None:
-        """Why there is nothing: `empty`, `locked`, `delayed`, `paused`, `ended` or `draining`."""
+        """Why the batch is empty: `empty`, `locked`, `delayed`, `paused`, `ended`, `draining` or `unavailable`."""
         return self.lease.claimed.empty
 
     @property
     def until(self) -> datetime | None:
-        """When it is worth asking again, where an empty claim knows."""
+        """When the next message may become available. None if the claim's answer has no such time."""
         until = self.lease.claimed.until
         return None if until is None else moment(until)
 
     @property
     def selector(self) -> ByLease:
+        """Selects all deliveries of this batch that are not settled yet."""
         return ByLease(self.lease_id)
 
     async def ack(self) -> Verdict:
-        """Everything it still holds is done."""
+        """Ack all deliveries that are not settled yet."""
         return await self.lease.settle(Settlement(selector=self.selector, outcome=Outcome.ACK))
 
     async def retry(self, *, delay: Seconds | None = None, error: str | BaseException | None = None) -> Verdict:
-        """Everything it still holds failed."""
-        return await self.lease.settle(settling.retry(self.selector, delay, error))
+        """Record a failure for all deliveries that are not settled yet. They come back after `delay` seconds."""
+        return await self.lease.settle(settlements.retry(self.selector, delay, error))
 
     async def reject(self, reason: str | BaseException | None = None) -> Verdict:
-        """Dead-letter everything it still holds."""
-        return await self.lease.settle(settling.reject(self.selector, reason))
+        """Dead-letter all deliveries that are not settled yet."""
+        return await self.lease.settle(settlements.reject(self.selector, reason))
 
     async def release(self) -> Verdict:
-        """Hand everything it still holds back without spending a failure."""
+        """Return all deliveries that are not settled yet to the queue. A release costs no failure."""
         return await self.lease.settle(Settlement(selector=self.selector, outcome=Outcome.RELEASE))
 
     async def extend(self, duration: Seconds | None = None) -> datetime:
-        """Hold the lease longer: `duration` seconds from now, or as long as at first."""
+        """Extend the lease to `duration` seconds from now, by default its first duration. Returns the new deadline."""
         return await self.lease.extend(duration)
 
     def note(self, answer: Settled) -> None:
-        """Learn that it was settled elsewhere, in a `settle` call or a transaction."""
+        """Record the answer of a `settle` call or a transaction that settled this batch."""
         self.lease.note(self.selector, answer)
 
     def rest(self, index: int) -> list[ByRange]:
-        """What lies at `index` and after it, as ranges."""
+        """The deliveries from `index` to the end, as ranges."""
         if index >= len(self):
             return []
         first, grants = self._messages[index], self.lease.claimed.grants

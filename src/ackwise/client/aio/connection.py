@@ -1,33 +1,37 @@
-"""The whole API in one object."""
+"""`AsyncConnection`: the client's public object."""
 
 from __future__ import annotations
 
 import contextlib
 from types import TracebackType
 
-from ackwise.client.aio.consuming import AsyncConsumeVerbs
-from ackwise.client.aio.dead_letters import AsyncDeadLetterVerbs
-from ackwise.client.aio.groups import AsyncGroupVerbs
-from ackwise.client.aio.queues import AsyncQueueVerbs
-from ackwise.client.beside.aio import call
-from ackwise.client.moments import seconds
+from ackwise.client.aio.admin import AsyncDeadLetterVerbs, AsyncGroupVerbs, AsyncQueueVerbs
+from ackwise.client.aio.consume_loops import AsyncConsumeVerbs
+from ackwise.client.concurrency.aio import call
 from ackwise.core.errors import AckwiseError
-from ackwise.core.limits import Seconds
+from ackwise.core.validation import Seconds
+from ackwise.wire.timestamps import seconds
 
 
 class AsyncConnection(AsyncConsumeVerbs, AsyncQueueVerbs, AsyncGroupVerbs, AsyncDeadLetterVerbs):
-    """Everything a program does with Ackwise. Any number of tasks of one event loop may share it."""
+    """A connection to a store or a server: push, claim and settle messages, manage queues and groups.
+
+    Open one with `ackwise.connect_async`. Any number of tasks of one event loop may share it.
+    """
 
     async def stop_claims(self) -> None:
-        """Claim nothing more; polls that wait are answered now. Settlements and pushes go on."""
+        """Stop claiming: waiting claims return at once, new claims return nothing. You can still settle and push."""
         await call(self._transport.stop_claims)
 
     async def drain(self, grace: Seconds = 0) -> int:
-        """Claim nothing more, let holders finish for `grace` seconds, release the rest unspent; how many those were."""
+        """Stop claiming, wait up to `grace` seconds for settlements, release the rest. Returns how many it released.
+
+        A release costs no failure.
+        """
         return await self._transport.drain(seconds(grace, "grace"))
 
     async def close(self) -> None:
-        """Give back what this connection still holds, without spending a failure, and let go of the store."""
+        """Release the messages that this connection still holds, and close it. A release costs no failure."""
         try:
             release = self._held.release()
             if release is not None:

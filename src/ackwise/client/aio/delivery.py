@@ -1,4 +1,4 @@
-"""One message in hand."""
+"""One delivery and its settlement."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-from ackwise.client import settling
+from ackwise.client import settlements
 from ackwise.client.aio.lease import AsyncLease
-from ackwise.client.moments import moment
 from ackwise.core import ids
 from ackwise.core.answers import Grant, Settled
 from ackwise.core.commands import ByDelivery, Settlement
-from ackwise.core.limits import Seconds
 from ackwise.core.messages import Message
 from ackwise.core.settlement import Outcome, Verdict
+from ackwise.core.validation import Seconds
+from ackwise.wire.timestamps import moment
 
 T = TypeVar("T")
 
 
 class AsyncDelivery:
-    """One attempt at one message. It ends in exactly one settlement: ack, retry, reject or release.
+    """One delivery of one message. Settle it once: ack, retry, reject or release.
 
     Usage::
 
         async with delivery:
             handle(delivery.json())
 
-    acks when the block ends, records a retry when it raises (the exception goes on), and swallows
-    `ackwise.Retry` and `ackwise.Reject`, which choose the outcome.
+    When the block ends, the delivery is acked. When the block raises, the delivery is retried and the exception
+    propagates. `ackwise.Retry` and `ackwise.Reject` choose the outcome, and the block suppresses them.
     """
 
     __slots__ = ("_grant", "_message", "lease", "verdict")
@@ -38,10 +38,11 @@ class AsyncDelivery:
     def __init__(self, message: Message, grant: Grant, lease: AsyncLease) -> None:
         self._message, self._grant, self.lease = message, grant, lease
         self.verdict: Verdict | None = None if lease.claimed.lease_no else Verdict.ACKED
-        """How it ended, once it was settled through this object."""
+        """The verdict of the settlement. None until this delivery is settled."""
 
     @property
     def payload(self) -> bytes:
+        """The payload's bytes."""
         return self._message.payload
 
     @overload
@@ -49,101 +50,116 @@ class AsyncDelivery:
     @overload
     def json(self, kind: type[T]) -> T: ...
     def json(self, kind: Any = Any) -> Any:
-        """The payload parsed as JSON, into `kind` (a dataclass, a Struct, a TypedDict ...) when one is given."""
+        """Decode the payload as JSON, into `kind` (a dataclass, a Struct, a TypedDict …) if you give one."""
         return msgspec.json.decode(self._message.payload, type=kind)
 
     @property
     def headers(self) -> dict[str, str]:
+        """The message's headers."""
         return self._message.headers
 
     @property
     def content_type(self) -> str:
+        """The payload's content type."""
         return self._message.content_type
 
     @property
     def queue(self) -> str:
+        """The queue's name."""
         return self._grant.queue
 
     @property
     def partition(self) -> str:
+        """The partition's name."""
         return self._grant.partition
 
     @property
     def partition_id(self) -> str:
+        """The partition's id."""
         return self._grant.partition_id
 
     @property
     def priority(self) -> int:
+        """The message's priority."""
         return self._grant.priority
 
     @property
     def seq(self) -> int:
-        """The place in its lane, without gaps."""
+        """The message's number in its lane. Numbers have no gaps."""
         return self._message.seq
 
     @property
     def id(self) -> str:
-        """The delivery id: of this attempt, not of the message."""
+        """The delivery id. A message gets a new one with each delivery. See `message_id`."""
         claimed, message = self.lease.claimed, self._message
         return ids.delivery_id(claimed.lease_no, claimed.tag, message.lane, message.seq)
 
     @property
     def message_id(self) -> str:
+        """The message id, the same for every delivery of the message."""
         return self._message.id
 
     @property
     def transaction_id(self) -> str:
+        """The transaction id, or the message id if the message was pushed without a transaction id."""
         return self._message.transaction_id
 
     @property
     def group(self) -> str:
+        """The consumer group's name."""
         return self.lease.claimed.group
 
     @property
     def lease_id(self) -> str:
+        """The id of the batch's lease."""
         return self.lease.claimed.lease_id
 
     @property
     def attempt(self) -> int:
-        """Which delivery of the message this is, from 1."""
+        """The number of this delivery of the message, from 1."""
         return self._grant.attempt
 
     @property
     def failures(self) -> int:
-        """How many failures the retry limit has counted so far."""
+        """The number of failures that count towards the retry limit."""
         return self._grant.failures
 
     @property
     def created_at(self) -> datetime:
+        """When the message was pushed."""
         return moment(self._message.created_at)
 
     @property
     def deadline(self) -> datetime:
-        """When the lease runs out."""
+        """When the lease expires."""
         return moment(self.lease.deadline)
 
     @property
     def selector(self) -> ByDelivery:
+        """Selects this delivery in a settlement."""
         return ByDelivery(self.id)
 
     async def ack(self) -> Verdict:
-        """Done: never delivered to this group again."""
+        """Ack the message: the group never gets it again."""
         return await self._settle(Settlement(selector=self.selector, outcome=Outcome.ACK))
 
     async def retry(self, *, delay: Seconds | None = None, error: str | BaseException | None = None) -> Verdict:
-        """Failed: again after `delay` or the queue's backoff, or `dead` when this was the last failure allowed."""
-        return await self._settle(settling.retry(self.selector, delay, error))
+        """Record a failure: the message comes back after `delay` seconds or the queue's backoff.
+
+        After the last allowed failure the message becomes a dead letter, and the verdict is `dead`.
+        """
+        return await self._settle(settlements.retry(self.selector, delay, error))
 
     async def reject(self, reason: str | BaseException | None = None) -> Verdict:
-        """It can never succeed: dead-letter it now."""
-        return await self._settle(settling.reject(self.selector, reason))
+        """Dead-letter the message now, for example because it can never succeed."""
+        return await self._settle(settlements.reject(self.selector, reason))
 
     async def release(self) -> Verdict:
-        """Hand it back without spending a failure."""
+        """Return the message to the queue. A release costs no failure."""
         return await self._settle(Settlement(selector=self.selector, outcome=Outcome.RELEASE))
 
     async def extend(self, duration: Seconds | None = None) -> datetime:
-        """Hold the whole lease longer: `duration` seconds from now, or as long as at first."""
+        """Extend the lease of the whole batch to `duration` seconds from now, by default its first duration."""
         return await self.lease.extend(duration)
 
     async def _settle(self, settlement: Settlement) -> Verdict:
@@ -152,7 +168,7 @@ class AsyncDelivery:
         return verdict
 
     def note(self, answer: Settled) -> None:
-        """Learn that it was settled elsewhere, in a `settle` call or a transaction."""
+        """Record the answer of a `settle` call or a transaction that settled this delivery."""
         self.lease.note(self.selector, answer)
         self.verdict = self.verdict or (answer.verdict if answer.verdict.settled else None)
 

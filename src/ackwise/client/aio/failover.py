@@ -1,30 +1,33 @@
-"""Several servers of one store, as if they were one."""
+"""Failover between several servers of one store."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 
-from ackwise.client.breaking import FAILING, PROBE_WITHIN, Breaker, Resilience
-from ackwise.client.servers import code_of
-from ackwise.client.wires.reply import AsyncWire, Broken, Reply, Unsent
+from ackwise.client.http_adapters.reply import AsyncHTTPAdapter, Broken, Reply, Unsent
+from ackwise.client.resilience import FAILING_STATUSES, PROBE_SECONDS, CircuitBreaker, Resilience
+from ackwise.client.server_url import code_of
 from ackwise.core.errors import CircuitOpen, Draining, StoreLocked, StoreUnavailable
 
 _NOTHING_DONE = (Draining.code, StoreUnavailable.code, StoreLocked.code)
-"""Refusals of a server that did nothing: another one may be asked at once."""
+"""Error codes of a server that did nothing with the request: the next server may get it at once."""
 
 
 class AsyncFailover:
-    """Stays with the server that works. One that was not reached is passed over at once; one that failed in the middle
-    is not asked next time; one that fails again and again is left alone for a while."""
+    """HTTP adapter over several servers: stays with the server that works.
+
+    If a server cannot be reached, the request goes to the next one. After a lost answer, the next request goes to the
+    next server. Each server has a circuit breaker.
+    """
 
     def __init__(
         self,
-        wires: Sequence[tuple[str, AsyncWire]],
+        adapters: Sequence[tuple[str, AsyncHTTPAdapter]],
         resilience: Resilience,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._wires = [(base, wire, Breaker(resilience, clock)) for base, wire in wires]
+        self._adapters = [(base, adapter, CircuitBreaker(resilience, clock)) for base, adapter in adapters]
         self._clock = clock
         self._first = 0
 
@@ -32,14 +35,14 @@ class AsyncFailover:
         unsent: Unsent | None = None
         refused: Reply | None = None
         first = self._first
-        for step in range(len(self._wires)):
-            at = (first + step) % len(self._wires)
-            base, wire, breaker = self._wires[at]
-            if not breaker.allows() or (breaker.on_trial and not await self._works(wire, breaker)):
+        for step in range(len(self._adapters)):
+            at = (first + step) % len(self._adapters)
+            base, adapter, breaker = self._adapters[at]
+            if not breaker.allows() or (breaker.needs_probe and not await self._works(adapter, breaker)):
                 continue
             began = self._clock()
             try:
-                reply = await wire.request(method, path, body, timeout)
+                reply = await adapter.request(method, path, body, timeout)
             except Unsent as problem:
                 breaker.failed(began)
                 unsent = Unsent(f"{base}: {problem}")
@@ -48,7 +51,7 @@ class AsyncFailover:
                 breaker.failed(began)
                 self._first = at + 1
                 raise
-            if reply.status not in FAILING:
+            if reply.status not in FAILING_STATUSES:
                 breaker.worked()
                 self._first = at
                 return reply
@@ -61,29 +64,29 @@ class AsyncFailover:
             return refused
         if unsent is not None:
             raise unsent
-        names = ", ".join(base for base, _, _ in self._wires)
+        names = ", ".join(base for base, _, _ in self._adapters)
         raise CircuitOpen(f"circuit breaker is open: {names} failed too often in a row; nothing was sent")
 
-    async def _works(self, wire: AsyncWire, breaker: Breaker) -> bool:
-        """Ask a server that rested whether it works again: any other call might wait long for its answer."""
+    async def _works(self, adapter: AsyncHTTPAdapter, breaker: CircuitBreaker) -> bool:
+        """Probe a server whose breaker was open. A normal call might wait much longer for its answer."""
         try:
-            works = (await wire.request("GET", "/v1", b"", PROBE_WITHIN)).status not in FAILING
+            works = (await adapter.request("GET", "/v1", b"", PROBE_SECONDS)).status not in FAILING_STATUSES
         except (Unsent, Broken):
             works = False
         if works:
             breaker.worked()
         else:
-            breaker.failed_trial()
+            breaker.probe_failed()
         return works
 
-    async def tell(self, path: str, body: bytes, timeout: float) -> None:
-        for _, wire, breaker in self._wires:
+    async def broadcast(self, path: str, body: bytes, timeout: float) -> None:
+        for _, adapter, breaker in self._adapters:
             if not breaker.open:
-                await wire.tell(path, body, timeout)
+                await adapter.broadcast(path, body, timeout)
 
     async def sleep(self, seconds: float) -> None:
-        await self._wires[0][1].sleep(seconds)
+        await self._adapters[0][1].sleep(seconds)
 
     async def close(self) -> None:
-        for _, wire, _ in self._wires:
-            await wire.close()
+        for _, adapter, _ in self._adapters:
+            await adapter.close()

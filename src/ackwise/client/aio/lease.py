@@ -1,69 +1,76 @@
-"""The lease behind a batch and its deliveries."""
+"""Lease of a batch: settles and extends it, and tracks whether it is held."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from ackwise.client.held import Held
-from ackwise.client.moments import moment
-from ackwise.client.settling import at_exit, deadline_of, is_settled, verdict_of
+from ackwise.client.settlements import HeldLeases, at_exit, deadline_of, is_settled, verdict_of
 from ackwise.client.transport import AsyncTransport
-from ackwise.core.answers import Claimed, Settled
+from ackwise.core.answers import Claimed, Extended, Settled
 from ackwise.core.commands import Extend, Selector, Settle, Settlement
 from ackwise.core.errors import AckwiseError, LeaseLost
-from ackwise.core.limits import MICROS, Seconds, lease_micros
-from ackwise.core.outcomes import Reject, Retry
-from ackwise.core.settlement import Verdict
+from ackwise.core.settlement import Reject, Retry, Verdict
+from ackwise.core.validation import Seconds, lease_micros
+from ackwise.wire.timestamps import moment
 
 
 class AsyncLease:
-    """What one claim holds, and the one place where it is settled and extended."""
+    """The lease of one claim: settles and extends it, and tracks whether it is still held."""
 
-    __slots__ = ("_held", "_lasts", "_transport", "claimed", "deadline", "doubted", "ended")
+    __slots__ = ("_held", "_transport", "claimed", "deadline", "duration", "ended", "in_doubt")
 
-    def __init__(self, transport: AsyncTransport, held: Held, claimed: Claimed, keyed: bool = False) -> None:
+    def __init__(self, transport: AsyncTransport, held: HeldLeases, claimed: Claimed, keyed: bool = False) -> None:
         self._transport, self._held, self.claimed = transport, held, claimed
         self.deadline = claimed.deadline
         self.ended = not claimed.lease_no
-        """Nothing is left to settle: all of it was, or there never was a lease (auto-ack, empty)."""
-        self.doubted = False
-        """Something of it turned out not to be ours any more; perhaps nothing is."""
+        """Whether nothing is left to settle: all messages are settled, or the claim had no lease."""
+        self.in_doubt = False
+        """Whether a settlement was refused: the lease may be lost."""
         now = transport.now() if claimed.lease_no else 0
-        self._lasts = max(claimed.deadline - now, 1000)
-        # A claim with a key outlives its connection: whoever repeats the key takes it over.
+        self.duration = max(claimed.deadline - now, 1000)
+        """Microseconds that the lease lasted at first. An extension lasts as long."""
+        # A claim with a key outlives its connection: a later claim with the same key takes the lease over.
         if claimed.lease_no and not keyed:
             held.add(claimed, now)
 
-    @property
-    def lasts(self) -> float:
-        """How many seconds it was given at first, and is given again when it is extended."""
-        return self._lasts / MICROS
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.claimed.lease_id}>"
 
     @property
-    def ends_itself(self) -> bool:
-        """Whether it has ended, or something of it is being settled just now, and who does that will hear what is still
-        ours: it is not lost then, even if it cannot be extended."""
-        return self.ended or self._held.is_asked(self.claimed.lease_id)
+    def is_ending(self) -> bool:
+        """Whether the lease has ended or a settlement of it is in flight.
+
+        A failed extension then does not mean that the lease is lost. The answer to the settlement decides.
+        """
+        return self.ended or self._held.is_being_settled(self.claimed.lease_id)
+
+    def remaining(self, now: int) -> int:
+        """Microseconds until the deadline."""
+        return self.deadline - now
 
     async def settle(self, settlement: Settlement) -> Verdict:
-        """Ask for one outcome; a refusal is raised, `already` is answered."""
+        """Send one settlement. Returns its verdict, also `already`. Raises if it is refused."""
         if not self.claimed.lease_no:
             return Verdict.ALREADY
-        asked = self._held.ask((settlement,))
+        leases = self._held.begin_settling((settlement,))
         try:
             (answer,) = await self._transport.send(Settle(entries=[settlement]))
         finally:
-            self._held.answered(asked)
+            self._held.end_settling(leases)
         self.note(settlement.selector, answer)
         return verdict_of(answer)
 
     def note(self, selector: Selector, answer: Settled) -> None:
+        """Update the lease's state from the answer to a settlement."""
         self.ended = self.ended or answer.lease_ended
-        self.doubted = self.doubted or answer.verdict is Verdict.STALE or answer.unacked
+        self.in_doubt = self.in_doubt or answer.verdict is Verdict.STALE or answer.unacked
         self._held.note(selector, answer)
 
     async def settle_at_exit(self, selector: Selector, problem: BaseException | None) -> bool:
-        """Settle as leaving a `with` block means; True when the exception was only the way to say so."""
+        """Settle at the end of a `with` block.
+
+        Returns True for `Retry` and `Reject`: True suppresses the exception.
+        """
         if self.ended:
             return False
         chosen = isinstance(problem, Retry | Reject)
@@ -76,20 +83,30 @@ class AsyncLease:
         return chosen
 
     async def extend(self, duration: Seconds | None = None) -> datetime:
-        """Hold it for `duration` seconds from now, or for as long as at first."""
-        lasts = self._lasts if duration is None else lease_micros(duration)
+        """Extend the lease to `duration` seconds from now, by default its first duration. Returns the new deadline."""
+        micros = self.duration if duration is None else lease_micros(duration)
+        answer: Extended | LeaseLost
         try:
-            self.deadline = deadline_of(await self._transport.send(Extend(lease_id=self.claimed.lease_id, lease=lasts)))
+            answer = await self._transport.send(Extend(lease_id=self.claimed.lease_id, lease=micros))
+        except LeaseLost as problem:
+            answer = problem
+        self.note_extension(answer)
+        return moment(self.deadline)
+
+    def extension(self) -> Extend:
+        """The command that extends the lease by its first duration. Never shortens a lease that you extended longer."""
+        return Extend(lease_id=self.claimed.lease_id, lease=self.duration, keep_later=True)
+
+    def note_extension(self, answer: Extended | AckwiseError) -> None:
+        """Update the lease's state from the answer to an extension. Raises if the lease is not extended."""
+        try:
+            if isinstance(answer, AckwiseError):
+                raise answer
+            self.deadline = deadline_of(answer)
         except LeaseLost as problem:
             if is_settled(problem):
                 self.ended = True
                 self._held.drop(self.claimed.lease_id)
             raise
-        self.doubted = False
+        self.in_doubt = False
         self._held.extended(self.claimed.lease_id, self.deadline)
-        return moment(self.deadline)
-
-    async def keep_alive(self) -> None:
-        """Extend when half of the time has gone, or to see whether it is still ours when that is in doubt."""
-        if not self.ended and (self.doubted or self._transport.now() > self.deadline - self._lasts // 2):
-            await self.extend()

@@ -1,38 +1,37 @@
-"""Putting messages in, taking them out, settling them."""
+"""Methods of a connection that push, claim and settle messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from ackwise.client import settling
+from ackwise.client import settlements as client_settlements
 from ackwise.client.aio.batch import AsyncBatch
 from ackwise.client.aio.lease import AsyncLease
 from ackwise.client.aio.transaction import AsyncTransaction
-from ackwise.client.claims import Start, claim_command
-from ackwise.client.held import Held
-from ackwise.client.moments import moment, seconds
+from ackwise.client.options import Start, claim_command
 from ackwise.client.payloads import new_message, new_messages
-from ackwise.client.settling import Entry, Target
+from ackwise.client.settlements import Entry, HeldLeases, Target
 from ackwise.client.transport import AsyncTransport
 from ackwise.core.answers import Handed, Receipts, Settled
 from ackwise.core.commands import ByLease, Claim, Extend, Push, Settle, Settlement
-from ackwise.core.limits import Seconds, lease_micros
 from ackwise.core.messages import DEFAULT_PARTITION, Receipt
 from ackwise.core.policy import Exclusivity, Order
 from ackwise.core.settlement import Outcome, Verdict
+from ackwise.core.validation import Seconds, lease_micros
+from ackwise.wire.timestamps import moment, seconds
 
 
 class AsyncMessageVerbs:
-    """The verbs about messages."""
+    """Push, claim, settle, extend, release, transaction."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
-        self._held = Held()
+        self._held = HeldLeases()
 
     @property
     def transport(self) -> AsyncTransport:
-        """What it stands on, for whoever speaks in commands."""
+        """The transport under this connection, for code that sends commands itself."""
         return self._transport
 
     async def push(
@@ -47,20 +46,30 @@ class AsyncMessageVerbs:
         delay: Seconds | None = None,
         content_type: str | None = None,
     ) -> Receipt:
-        """Append one message; when this returns it is on disk. An unknown queue is made with the default policy.
+        """Append one message to a queue. When `push` returns, the message is on disk.
 
-        Bytes go as they are, anything else as JSON. The same `transaction_id` again answers `duplicate`.
+        The payload is stored as it is if it is bytes, otherwise as JSON. A queue that does not exist is created with
+        the default policy. A second push with the same `transaction_id` stores nothing. Its receipt says `duplicate`.
+        `delay` is in seconds: the message becomes visible after it.
         """
-        message = new_message(payload, partition, priority, transaction_id, headers, delay, content_type)
-        receipts: Receipts = await self._transport.send(Push(queue=queue, messages=[message]))
+        message = new_message(
+            payload,
+            partition,
+            priority,
+            transaction_id=transaction_id,
+            headers=headers,
+            delay=delay,
+            content_type=content_type,
+        )
+        receipts = await self._transport.send(Push(queue=queue, messages=[message]))
         return receipts[0]
 
     async def push_many(
         self, queue: str, payloads: Iterable[object], *, partition: str = DEFAULT_PARTITION, priority: int = 0
     ) -> Receipts:
-        """Append many in one commit, all or none; an `Item` among them has options of its own."""
+        """Append many messages in one commit, all or none. Use an `Item` for a message with its own options."""
         messages = new_messages(payloads, partition, priority)
-        receipts: Receipts = await self._transport.send(Push(queue=queue, messages=messages))
+        receipts = await self._transport.send(Push(queue=queue, messages=messages))
         return receipts
 
     async def claim(
@@ -84,11 +93,15 @@ class AsyncMessageVerbs:
         auto_ack: bool = False,
         start: Start = "all",
     ) -> AsyncBatch:
-        """Take up to `max` messages under one lease, waiting up to `wait` seconds for the first.
+        """Claim up to `max` messages under one lease, waiting up to `wait` seconds for the first message.
 
-        The batch stops at `max_bytes` of payload, 16 MiB by default, and has at least one message.
-        An empty batch says why. With a `key` the same call again gives the same messages, as far as they are
-        not settled. With `auto_ack` there is no lease and nothing to settle.
+        - `max_bytes` bounds the payload of the batch, 16 MiB by default. A larger single message is still delivered.
+        - `lease` is the lease's duration in seconds, by default the queue's.
+        - `key` makes the claim idempotent: the same call returns the same messages, except those settled meanwhile.
+        - `auto_ack` acks the messages at delivery: the batch has no lease and needs no settlement.
+        - `start` is where a new group begins: `"all"`, `"new"` or a datetime.
+
+        If there is no message, the batch is empty and `batch.empty` is the reason.
         """
         command = claim_command(
             queue,
@@ -108,44 +121,49 @@ class AsyncMessageVerbs:
             auto_ack=auto_ack,
             start=start,
         )
-        return self.batch(await self._transport.claim(command, seconds(wait, "wait")), command)
+        # Most claims do not wait. The integer 0 needs no check.
+        waits = 0.0 if type(wait) is int and not wait else seconds(wait, "wait")
+        return self.batch(await self._transport.claim(command, waits), command)
 
     def batch(self, handed: Handed, command: Claim) -> AsyncBatch:
-        """What a claim that the transport carried brought, to be settled and given back like any other."""
+        """Build the batch of a claim that you sent through the transport. `close` releases it like any other batch."""
         return AsyncBatch(
             handed, AsyncLease(self._transport, self._held, handed.claimed, keyed=command.key is not None)
         )
 
     async def settle(self, entries: Iterable[Entry], *, atomic: bool = False, strict: bool = False) -> list[Settled]:
-        """Settle many: pairs of (delivery, batch or id) and an outcome: a word, or an exception.
+        """Settle many deliveries in one call. Returns one verdict per entry, refusals included.
 
-        Answers a verdict each, refusals included. With `atomic` any refusal but `already` undoes the whole call;
-        with `strict` besides an ack of what ended before does, if that was no ack.
+        Each entry is a pair (target, outcome). The target is a delivery, a batch, or the id of either. The outcome is
+        `"ack"`, `"retry"`, `"reject"`, `"release"`, or an exception: `Retry`, `Reject`, any other means a retry.
+
+        With `atomic`, one refused entry undoes the whole call. The verdict `already` is no refusal. With `strict`, an
+        ack of a delivery that ended before in another way undoes it, too.
         """
-        given = list(entries)
-        settlements = [settling.entry(one) for one in given]
-        asked = self._held.ask(settlements)
+        entry_list = list(entries)
+        settlements = [client_settlements.as_settlement(entry) for entry in entry_list]
+        leases = self._held.begin_settling(settlements)
         try:
             command = Settle(entries=settlements, atomic=atomic, strict=strict)
-            answers: list[Settled] = await self._transport.send(command)
+            answers = await self._transport.send(command)
         finally:
-            self._held.answered(asked)
-        targets: list[Target] = [one.selector if isinstance(one, Settlement) else one[0] for one in given]
-        settling.note_all(self._held, targets, settlements, answers)
+            self._held.end_settling(leases)
+        targets: list[Target] = [entry.selector if isinstance(entry, Settlement) else entry[0] for entry in entry_list]
+        client_settlements.note_all(self._held, targets, settlements, answers)
         return answers
 
     async def extend(self, lease_id: str, duration: Seconds) -> datetime:
-        """Hold a lease until `duration` seconds from now; its new deadline."""
+        """Extend a lease to `duration` seconds from now. Returns its new deadline."""
         answer = await self._transport.send(Extend(lease_id=lease_id, lease=lease_micros(duration)))
-        deadline = settling.deadline_of(answer)
+        deadline = client_settlements.deadline_of(answer)
         self._held.extended(lease_id, deadline)
         return moment(deadline)
 
     async def release(self, lease_id: str) -> Verdict:
-        """Hand everything a lease still holds back without spending a failure."""
+        """Release all messages that a lease still holds. A release costs no failure."""
         (answer,) = await self.settle([Settlement(selector=ByLease(lease_id), outcome=Outcome.RELEASE)])
-        return settling.verdict_of(answer)
+        return client_settlements.verdict_of(answer)
 
     def transaction(self) -> AsyncTransaction:
-        """Collect settlements and pushes that happen together or not at all."""
+        """Begin a transaction: settlements and pushes that are committed together or not at all."""
         return AsyncTransaction(self._transport, self._held)

@@ -1,34 +1,38 @@
 # Generated from ../aio/connection.py by tools/async_to_sync.py: do not edit, change the source and run it again.
-"""The whole API in one object."""
+"""`Connection`: the client's public object."""
 
 from __future__ import annotations
 
 import contextlib
 from types import TracebackType
 
-from ackwise.client.beside.threads import call
-from ackwise.client.moments import seconds
-from ackwise.client.sync.consuming import ConsumeVerbs
-from ackwise.client.sync.dead_letters import DeadLetterVerbs
-from ackwise.client.sync.groups import GroupVerbs
-from ackwise.client.sync.queues import QueueVerbs
+from ackwise.client.concurrency.threads import call
+from ackwise.client.sync.admin import DeadLetterVerbs, GroupVerbs, QueueVerbs
+from ackwise.client.sync.consume_loops import ConsumeVerbs
 from ackwise.core.errors import AckwiseError
-from ackwise.core.limits import Seconds
+from ackwise.core.validation import Seconds
+from ackwise.wire.timestamps import seconds
 
 
 class Connection(ConsumeVerbs, QueueVerbs, GroupVerbs, DeadLetterVerbs):
-    """Everything a program does with Ackwise. any number of threads may share it."""
+    """A connection to a store or a server: push, claim and settle messages, manage queues and groups.
+
+    Open one with `ackwise.connect`. Any number of threads may share it.
+    """
 
     def stop_claims(self) -> None:
-        """Claim nothing more; polls that wait are answered now. Settlements and pushes go on."""
+        """Stop claiming: waiting claims return at once, new claims return nothing. You can still settle and push."""
         call(self._transport.stop_claims)
 
     def drain(self, grace: Seconds = 0) -> int:
-        """Claim nothing more, let holders finish for `grace` seconds, release the rest unspent; how many those were."""
+        """Stop claiming, wait up to `grace` seconds for settlements, release the rest. Returns how many it released.
+
+        A release costs no failure.
+        """
         return self._transport.drain(seconds(grace, "grace"))
 
     def close(self) -> None:
-        """Give back what this connection still holds, without spending a failure, and let go of the store."""
+        """Release the messages that this connection still holds, and close it. A release costs no failure."""
         try:
             release = self._held.release()
             if release is not None:

@@ -1,4 +1,4 @@
-"""Ack here and push there, together or not at all."""
+"""Fluent transactions: acks, nacks and pushes in one commit."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from ackwise.core.answers import TransactionDone
 from ackwise.core.commands import ByTransaction
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import DEFAULT_PARTITION
-from ackwise.core.outcomes import Retry
-from ackwise.core.settlement import Outcome
+from ackwise.core.settlement import Outcome, Retry
 from ackwise.fluent.messages import Acked, Items, items_of, target_of
 
 
 class AsyncFluentTransaction:
-    """Usage::
+    """Collects acks, nacks and pushes and commits them together, or none of them.
 
-    await client.transaction().ack(message).queue("next").partition("p").push([{"data": 1}]).commit()
+    Usage::
+
+        await client.transaction().ack(message).queue("next").partition("p").push([{"data": 1}]).commit()
     """
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -25,32 +26,38 @@ class AsyncFluentTransaction:
         self._count = 0
 
     def ack(self, message: Acked) -> AsyncFluentTransaction:
+        """Ack a message."""
         self._steps.settle(target_of(message), Outcome.ACK)
         self._count += 1
         return self
 
     def nack(self, message: Acked, error: str | BaseException | None = None) -> AsyncFluentTransaction:
-        """By its ids only with its `lease_id`: else a commit could not be told from its repeat, and would fail whoever
-        holds the message by then."""
+        """Record a failure of a message.
+
+        If you name the message by ids, give its `lease_id`, too. Without it, a repeated commit could fail the delivery
+        of another consumer, which has the message by then.
+        """
         target = target_of(message)
         if isinstance(target, ByTransaction) and target.lease_id is None:
-            raise BadInput("a nack in a transaction names a message, or has a lease_id beside its ids")
+            raise BadInput("a nack in a transaction needs a message, or ids with a lease_id")
         self._steps.settle(target, Retry(error=error))
         self._count += 1
         return self
 
     def queue(self, name: str) -> AsyncFluentTransaction:
-        """Where the next pushes go."""
+        """Send the next pushes to this queue."""
         self._queue, self._partition = name, DEFAULT_PARTITION
         return self
 
     def partition(self, name: str) -> AsyncFluentTransaction:
+        """Send the next pushes to this partition of the queue."""
         self._partition = name
         return self
 
     def push(self, items: Items) -> AsyncFluentTransaction:
+        """Push one item or a list of items to the queue named last."""
         if self._queue is None:
-            raise BadInput("say where to push to: .queue(name) comes before .push(items)")
+            raise BadInput("the push has no queue; call .queue(name) before .push(items)")
         for item in items_of(items, self._partition):
             self._steps.push(
                 self._queue,
@@ -65,8 +72,11 @@ class AsyncFluentTransaction:
         return self
 
     async def commit(self) -> TransactionDone:
-        """All of it, once. It raises `RolledBack` when something of it was done by somebody else; after an
-        `OutcomeUnknown` it may be repeated, and is done once."""
+        """Commit all steps, once.
+
+        Raises `RolledBack` if another consumer settled one of the messages. After `OutcomeUnknown` you may repeat the
+        commit: its steps are done once.
+        """
         if not self._count:
             raise BadInput("the transaction has no operations to commit")
         return await self._steps.commit(strict=True)

@@ -1,5 +1,5 @@
 # Generated from ../aio/queue.py by tools/async_to_sync.py: do not edit, change the source and run it again.
-"""A queue, described call by call."""
+"""Queue builder: a chain of calls that describes a consumer."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ackwise.client.claims import started_at
-from ackwise.client.moments import seconds
-from ackwise.client.rows import QueueInfo
-from ackwise.core import limits
+from ackwise.client.options import start_position
+from ackwise.client.results import QueueInfo
+from ackwise.core import validation
 from ackwise.core.errors import UnknownQueue
-from ackwise.core.limits import Seconds
 from ackwise.core.messages import Receipt
-from ackwise.core.queen_options import DEFAULT_OPTIONS, options_of
+from ackwise.core.validation import Seconds
 from ackwise.fluent.messages import Items, Message, items_of
 from ackwise.fluent.options import Options, policy
 from ackwise.fluent.sync.consumer import Consumer
+from ackwise.wire.queen_options import DEFAULT_OPTIONS, options_of
+from ackwise.wire.timestamps import seconds
 
 if TYPE_CHECKING:
     from ackwise.fluent.sync.client import Client
 
 
 class Queue:
-    """Each call answers a new description, so that one may be kept and varied."""
+    """A queue with the options of a call chain.
+
+    Each method that sets an option returns a new object, so that you can keep one and vary it.
+    """
 
     def __init__(self, client: Client, options: Options) -> None:
         self._client, self._options = client, options
@@ -34,66 +37,68 @@ class Queue:
         return Queue(self._client, msgspec.structs.replace(self._options, **changes))
 
     def group(self, name: str) -> Queue:
-        """Consume as this group; without one all consumers share the messages."""
-        return self._with(group=limits.name(name, "group"))
+        """Consume as this group. Each group gets every message. Consumers without a group share the messages."""
+        return self._with(group=validation.name(name, "group"))
 
     def partition(self, name: str) -> Queue:
-        return self._with(partition=limits.name(name, "partition"))
+        """Push to and consume from this partition only."""
+        return self._with(partition=validation.name(name, "partition"))
 
     def batch(self, count: int) -> Queue:
-        """How many are claimed at once. More than one are handed over as a list, unless `each`."""
-        return self._with(batch=limits.count(count, "batch"))
+        """Claim up to `count` messages at once. Above 1, the handler gets a list, unless you call `each`."""
+        return self._with(batch=validation.count(count, "batch"))
 
     def max_bytes(self, count: int) -> Queue:
-        """Stop a batch at this many bytes of payload, 16 MiB by default. A batch has at least one message."""
-        return self._with(max_bytes=limits.claim_bytes(count))
+        """Bound a batch's payload to this many bytes, 16 MiB by default. A batch has at least one message."""
+        return self._with(max_bytes=validation.claim_bytes(count))
 
     def concurrency(self, count: int) -> Queue:
-        """How many batches are worked on side by side."""
-        return self._with(concurrency=limits.count(count, "concurrency", most=1000))
+        """Handle up to `count` batches concurrently."""
+        return self._with(concurrency=validation.count(count, "concurrency", most=1000))
 
     def auto_ack(self, on: bool) -> Queue:
-        """True: acked when delivered, and lost if the handler fails. The default is False."""
+        """Ack messages at delivery: a message is lost if its handler fails. The default is False."""
         return self._with(auto_ack=bool(on))
 
     def each(self) -> Queue:
-        """Hand messages over one by one, however many are claimed at once."""
+        """Call the handler with single messages, however many are claimed at once."""
         return self._with(each=True)
 
     def renew_lease(self, on: bool, every: Seconds | None = None) -> Queue:
-        """Leases are renewed while a handler runs, when half of their time has gone or `every` so many seconds."""
+        """Renew leases while a handler runs: when half of their time is over, or every `every` seconds."""
         return self._with(renew=bool(on), renew_every=None if every is None else max(0.001, seconds(every, "every")))
 
     def lease(self, duration: Seconds) -> Queue:
-        return self._with(lease=limits.lease_micros(duration) / limits.MICROS)
+        """Claim with leases of this many seconds, by default the queue's."""
+        return self._with(lease=validation.lease_micros(duration) / validation.MICROS)
 
     def wait(self, duration: Seconds) -> Queue:
-        """How long one poll waits."""
+        """Wait this many seconds for messages in one poll."""
         return self._with(wait=seconds(duration, "wait"))
 
     def limit(self, count: int) -> Queue:
-        """Stop after so many messages."""
-        return self._with(limit=limits.count(count, "limit"))
+        """Stop the consumer after `count` messages."""
+        return self._with(limit=validation.count(count, "limit"))
 
     def idle(self, duration: Seconds) -> Queue:
-        """Stop when nothing has come for so long."""
+        """Stop the consumer when no message has come for this many seconds."""
         return self._with(idle=seconds(duration, "idle"))
 
     def subscription_mode(self, start: Literal["all", "new"]) -> Queue:
-        """Where a group that is new begins."""
-        started_at(start)
+        """Where a new group begins: at all messages, or at new ones only."""
+        start_position(start)
         return self._with(start=start)
 
     def config(self, **options: Any) -> Queue:
-        """What `create` makes of it: the fields of a queue's policy, or Queen's options in snake case.
+        """Set the options that `create` stores: the fields of a queue's policy, or Queen's options in snake case.
 
-        As in Queen 0 is off, `retry_delay` is in milliseconds, and dead letters are kept unless `dead_letter_queue` and
-        `dlq_after_max_retries` are both False.
+        Queen's options keep their meaning: 0 is off, `retry_delay` is in milliseconds. Dead letters are kept unless
+        `dead_letter_queue` and `dlq_after_max_retries` are both False.
         """
         return self._with(config={**self._options.config, **options})
 
     def create(self) -> QueueInfo:
-        """Make the queue, or change it to what `config` said."""
+        """Create the queue, or change it to the options of `config`."""
         connection, name = self._client.connection, self._options.queue
         try:
             stored = options_of((connection.queue(name)).policy)
@@ -102,19 +107,20 @@ class Queue:
         return connection.configure_queue(name, **policy(self._options.config, stored))
 
     def delete(self) -> None:
+        """Delete the queue with all its messages."""
         self._client.connection.delete_queue(self._options.queue)
 
     def push(self, items: Items) -> list[Receipt]:
-        """`[{"data": ..., "transaction_id": ..., "delay_seconds": ...}]`, all or none."""
-        wanted = items_of(items, self._options.place)
-        return list(self._client.connection.push_many(self._options.queue, wanted))
+        """Push items `[{"data": …, "transaction_id": …, "delay_seconds": …}]` in one commit, all or none."""
+        messages = items_of(items, self._options.push_partition)
+        return list(self._client.connection.push_many(self._options.queue, messages))
 
     def pop(self) -> list[Message]:
-        """What is there, up to a batch, after waiting for the first."""
+        """Claim up to one batch of messages, waiting for the first. Acknowledge them yourself."""
         options = self._options
         batch = self._client.claim(options, options.batch, options.wait)
         return [Message(delivery) for delivery in batch]
 
     def consume(self, handler: Callable[..., Any]) -> Consumer:
-        """Run `handler` for every message. Await what this answers, or `run` it."""
+        """Build a consumer that calls `handler` for every message. Await the consumer or call its `run`."""
         return Consumer(self._client, self._options, handler)

@@ -1,5 +1,5 @@
 # Generated from ../aio/session.py by tools/async_to_sync.py: do not edit, change the source and run it again.
-"""A session: text in, results and events out."""
+"""Sessions of the Python API."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from ackwise.client.servers import is_server
+from ackwise.client.server_url import is_server
+from ackwise.clock import Clock
 from ackwise.core.errors import BadInput
-from ackwise.core.graph.budget import DEFAULT_LIMITS, lower_limits
-from ackwise.core.graph.faults import GraphError
-from ackwise.core.graph.watching import MOST_WATCHES
-from ackwise.dialects.mew.lines import Emit, Event, Line, Note, Result, error_from
-from ackwise.dialects.mew.talk import BLOCKED_FOR
-from ackwise.dialects.mew.talk import Session as Talk
-from ackwise.mew.reaching import Reach
-from ackwise.mew.sync.desks import Desk, LocalDesk, RemoteDesk
-from ackwise.store.clock import Clock
+from ackwise.engine.statement_limits import DEFAULT_LIMITS, lower_limits
+from ackwise.graph.errors import GraphError
+from ackwise.graph.watch_options import MOST_WATCHES
+from ackwise.mew.connections import LocalBroker
+from ackwise.mew.sync.backends import Backend, LocalBackend, RemoteBackend
+from ackwise.protocols.mew.output_records import Emit, Event, Line, Note, Result, error_from
+from ackwise.protocols.mew.session import BLOCKED_FOR
+from ackwise.protocols.mew.session import MewSession as SessionState
 
 FOR_EVER = 3600.0 * 24 * 365
 MOST_NOTICES = 1000
 
 
 class Session:
-    """A connection to a graph: in a store of this process, or at a server. It opens when it is first used.
+    """A connection to a graph, in a store of this process or on a server. It opens at first use.
 
-    `actor` is the id of the node that acts (`#self`, `current_actor()`). Leaving a `with` block in which something was
-    raised counts as a lost connection; `close` is a clean end and gives back what was handed over, unspent.
-    `limits` lowers what one statement may use: `{"seconds": 1, "rows": 1000, "bytes": 1 << 20, "changes": 100}`.
+    `actor` is the id of the node that `#self` and `current_actor()` stand for. `close` ends the session cleanly and
+    releases its deliveries. An exception that leaves a `with` block counts as a lost connection.
+    `limits` lowers the limits of one statement: `{"seconds": 1, "rows": 1000, "bytes": 1 << 20, "changes": 100}`.
     """
 
     def __init__(
@@ -48,45 +48,45 @@ class Session:
             raise BadInput("clock, max_watches and blocked_for are for a store of this process: a server has its own")
         self._url, self._clock, self._limits = url, clock, limits
         lower = lower_limits(limits)
-        self._talk = Talk(
+        self._state = SessionState(
             session,
             actor=actor,
             most_watches=MOST_WATCHES if max_watches is None else max_watches,
             blocked_for=BLOCKED_FOR if blocked_for is None else blocked_for,
             limits=DEFAULT_LIMITS.lowered(lower),
         )
-        self._desk: Desk | None = None
+        self._backend: Backend | None = None
         self.notices: deque[Note] = deque(maxlen=MOST_NOTICES)
-        """What the watches had to say besides events, such as E8003."""
+        """The latest notices of watches, such as E8003."""
 
     @property
     def id(self) -> str:
-        return self._talk.id
+        return self._state.id
 
     @property
     def names(self) -> dict[str, str]:
-        """What the session's names stand for."""
-        return self._talk.names
+        """Ids of entities by the session's names."""
+        return self._state.names
 
-    def _opened(self) -> Desk:
-        if self._desk is None:
+    def _opened(self) -> Backend:
+        if self._backend is None:
             if is_server(self._url):
-                options: dict[str, Any] = {"actor": self._talk.actor} if self._talk.actor is not None else {}
+                options: dict[str, Any] = {"actor": self._state.actor} if self._state.actor is not None else {}
                 if self._limits is not None:
                     options["limits"] = dict(self._limits)
-                self._desk = RemoteDesk(self._url, self.id, options, self.names)
+                self._backend = RemoteBackend(self._url, self.id, options, self.names)
             else:
-                broker = Reach.broker(self._url, self._clock)
-                self._desk = LocalDesk(broker, self._talk, owned=True)
-        return self._desk
+                broker = LocalBroker.open(self._url, self._clock)
+                self._backend = LocalBackend(broker, self._state, owned=True)
+        return self._backend
 
     def another(self, *, actor: str | None = None) -> Session:
-        """Another session on the same store."""
-        desk = self._opened()
-        made = Session(self._url, actor=actor, clock=self._clock, limits=self._limits)
-        if isinstance(desk, LocalDesk):
-            made._desk = LocalDesk(desk.broker, made._talk, owned=False)
-        return made
+        """Open another session on the same store or server."""
+        backend = self._opened()
+        session = Session(self._url, actor=actor, clock=self._clock, limits=self._limits)
+        if isinstance(backend, LocalBackend):
+            session._backend = LocalBackend(backend.broker, session._state, owned=False)
+        return session
 
     def __enter__(self) -> Session:
         self._opened()
@@ -98,9 +98,10 @@ class Session:
         self.close(lost=problem is not None)
 
     def close(self, *, lost: bool = False) -> None:
-        if self._desk is not None:
-            desk, self._desk = self._desk, None
-            desk.close(lost=lost)
+        """End the session. With `lost` it ends as after a lost connection."""
+        if self._backend is not None:
+            backend, self._backend = self._backend, None
+            backend.close(lost=lost)
 
     # text
 
@@ -114,12 +115,12 @@ class Session:
         keep_going: bool = False,
         events: int = 0,
     ) -> bool:
-        """Run a text, calling `emit` with each line as it comes; False when something failed."""
-        desk = self._opened()
-        return desk.run(text, params or {}, emit, above=above, keep_going=keep_going, events=events)
+        """Run a text, and pass each line to `emit` as it comes. Returns False after any error."""
+        backend = self._opened()
+        return backend.run(text, params or {}, emit, above=above, keep_going=keep_going, events=events)
 
     def run(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
-        """Run a text; the first statement that fails raises `MewError`, and those before it stay done."""
+        """Run a text. The first statement that fails raises `MewError`. Those before it keep their effect."""
         lines: list[Line] = []
         self.stream(text, lines.append, {**(params or {}), **named})
         self._note(lines)
@@ -129,7 +130,7 @@ class Session:
         return [line for line in lines if isinstance(line, Result)]
 
     def query(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[dict[str, Any]]:
-        """The rows of the text's last statement, by column."""
+        """Run a text. Returns the rows of its last statement as dictionaries by column."""
         results = self.run(text, params, **named)
         return results[-1].records if results else []
 
@@ -137,63 +138,63 @@ class Session:
         return (self.run("ACK $delivery", {"delivery": _id(delivery)}))[-1]
 
     def nack(self, delivery: Event | str, *, retry: bool = True) -> Result:
-        """Failed: again, or (without `retry`) a dead letter at once."""
+        """Report a failure: the item is delivered again or, without `retry`, becomes a dead letter."""
         text = "NACK $delivery" if retry else "NACK $delivery [no_retry]"
         return (self.run(text, {"delivery": _id(delivery)}))[-1]
 
     # events
 
     def fetch(self, most: int = 100, *, watch: str | None = None, wait: float = 0.0) -> list[Line]:
-        """Events and notices in the order they came, waiting up to `wait` seconds for the first."""
+        """Fetch events and notices in order. Waits up to `wait` seconds for the first."""
         lines: list[Line] = []
         (self._opened()).fetch(most, watch, wait, lines.append)
         return lines
 
     def describe(self, what: str, emit: Emit) -> None:
-        """`dt` tells the types, `dg` how much there is of each."""
+        """Emit the types (`dt`), or the number of entities of each (`dg`)."""
         (self._opened()).describe(what, emit)
 
     def events(self, most: int = 100, *, watch: str | None = None, wait: float = 0.0) -> list[Event]:
-        """Events of the session's watches (or of one, by its handle), waiting up to `wait` seconds for the first."""
+        """Fetch events of all watches, or of one by its handle. Waits up to `wait` seconds for the first."""
         lines = self.fetch(most, watch=watch, wait=wait)
         self._note(lines)
         return [line for line in lines if isinstance(line, Event)]
 
     def watch(
         self, text: str, params: Mapping[str, Any] | None = None, /, *, wait: float | None = None, **named: Any
-    ) -> Watching:
-        """Run a WATCH and go through its events, one handed over at a time.
+    ) -> WatchStream:
+        """Run a WATCH and iterate over its events. Each step fetches one event.
 
-        It ends when none comes for `wait` seconds (None: never), or with its own `cancel`; when the watch is cancelled
-        otherwise that is E8002.
+        The iteration ends after `wait` seconds without an event (None: never), or after `cancel`. If the watch is
+        cancelled otherwise, it raises E8002.
         """
-        return Watching(self, text, {**(params or {}), **named}, wait)
+        return WatchStream(self, text, {**(params or {}), **named}, wait)
 
     def _note(self, lines: list[Line]) -> None:
         self.notices.extend(line for line in lines if isinstance(line, Note) and line.kind == "notice")
 
 
-class Watching:
-    """The events of one watch. `handle` is known once it is entered or gone through."""
+class WatchStream:
+    """The events of one watch. `handle` is set by `start`, by a `with` block, or by the first event."""
 
     def __init__(self, session: Session, text: str, params: Mapping[str, Any], wait: float | None) -> None:
         self._session, self._text, self._params, self._wait = session, text, params, wait
         self.handle = ""
         self._id = ""
-        """The session may use the handle's name for something else."""
-        self._over = False
+        """The id of the watch: the session may give the handle's name to another entity."""
+        self._is_over = False
 
-    def start(self) -> Watching:
-        """Make the watch, once."""
+    def start(self) -> WatchStream:
+        """Create the watch, once."""
         if not self.handle:
             results = self._session.run(self._text, self._params)
-            made = next((result for result in reversed(results) if result.handle), None)
-            if made is None:
+            watch = next((result for result in reversed(results) if result.handle), None)
+            if watch is None:
                 raise GraphError("constraint", "the text has no WATCH")
-            self.handle, self._id = made.handle or "", made.done.handle or ""
+            self.handle, self._id = watch.handle or "", watch.done.handle or ""
         return self
 
-    def __enter__(self) -> Watching:
+    def __enter__(self) -> WatchStream:
         return self.start()
 
     def __exit__(
@@ -202,34 +203,34 @@ class Watching:
         self.cancel()
 
     def cancel(self) -> None:
-        self._over = True
+        self._is_over = True
         if self.handle:
             self._session.run(f'CANCEL WATCH #"{self._id}"')
 
-    def _ended(self) -> bool:
-        """By its own `cancel`, maybe while it waited."""
-        return self._over
+    def _is_cancelled(self) -> bool:
+        """Whether `cancel` was called, maybe during a wait."""
+        return self._is_over
 
-    def __iter__(self) -> Watching:
+    def __iter__(self) -> WatchStream:
         return self
 
     def __next__(self) -> Event:
         self.start()
         end = time.monotonic() + (FOR_EVER if self._wait is None else self._wait)
-        while not self._over:
+        while not self._is_over:
             left = max(0.0, end - time.monotonic())
             try:
                 lines = self._session.fetch(1, watch=self._id, wait=left)
             except GraphError:
-                if self._ended():
+                if self._is_cancelled():
                     break
                 raise
             self._session._note(lines)
             for line in lines:
                 if isinstance(line, Event):
                     return line
-                # A notice is no end, except that of a watch that was cancelled for its full buffer.
-                self._over = self._over or (isinstance(line, Note) and line.code == "E8005")
+                # E8005 is the last notice: the watch was cancelled because its buffer was full.
+                self._is_over = self._is_over or (isinstance(line, Note) and line.code == "E8005")
             if not lines:
                 break
         raise StopIteration
@@ -238,6 +239,8 @@ class Watching:
 def _id(delivery: Event | str) -> str:
     if isinstance(delivery, Event):
         if delivery.delivery_id is None:
-            raise GraphError("constraint", f"a {delivery.type} event is not a delivery: there is nothing to settle")
+            raise GraphError(
+                "constraint", f"an event of type {delivery.type} is no delivery; settle only events of type consumed"
+            )
         return delivery.delivery_id
     return delivery

@@ -1,4 +1,4 @@
-"""What jobs read, and their rows as plain Python."""
+"""Tables of a store as DataFrames, for jobs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
-from ackwise.client.moments import moment
 from ackwise.core.queries import GetQueue
-from ackwise.spark.reach import absolute, reach
+from ackwise.spark.connections import absolute, open_connection
 from ackwise.spark.source import schemas
+from ackwise.wire.timestamps import moment
 
 Row = dict[str, Any]
 
@@ -26,16 +26,16 @@ def table(
     group: str | None = None,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """A table of the store or server at `url`; only `columns` of it are read, where they are named.
+    """Read a table of the store or server at `url`. With `columns` it reads only these columns.
 
-    What is not there is refused here, not in one of Spark's tasks.
+    A missing store or queue raises here, not later in a Spark task.
     """
-    here = reach(absolute(url), duties=False)
+    connection = open_connection(absolute(url), duties=False)
     try:
         if queue is not None:
-            here.transport.ask(GetQueue(queue=queue))
+            connection.transport.ask(GetQueue(queue=queue))
     finally:
-        here.close()
+        connection.close()
     reader = spark.read.format("ackwise").option("url", absolute(url)).option("table", name)
     for option, value in (("queue", queue), ("group", group)):
         if value is not None:
@@ -46,7 +46,7 @@ def table(
 
 
 def collected(frame: DataFrame) -> list[Row]:
-    """Every row. Spark hands out instants in the machine's own timezone; here they are in UTC and say so."""
+    """All rows as dicts. Instants are UTC datetimes. Spark would return them in the machine's timezone."""
     instants = {field.name for field in frame.schema if isinstance(field.dataType, TimestampType)}
     columns = [F.unix_micros(name).alias(name) if name in instants else F.col(name) for name in frame.columns]
     return [

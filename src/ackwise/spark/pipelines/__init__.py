@@ -1,8 +1,8 @@
-"""A pipeline: records of a queue through a function or a DataFrame, every one acked, retried or dead-lettered."""
+"""Pipelines: run a function or a DataFrame over the records of a queue, and ack, retry or dead-letter each record."""
 
-from ackwise.spark.pipelines.building import Consuming, Pipeline, pipeline
-from ackwise.spark.pipelines.expecting import expect
-from ackwise.spark.pipelines.records import Record
-from ackwise.spark.pipelines.running import Running, Totals
+from ackwise.spark.pipelines.builder import NewPipeline, Pipeline, pipeline
+from ackwise.spark.pipelines.query import RunningPipeline, Totals
+from ackwise.spark.pipelines.record_handler import Record
+from ackwise.spark.pipelines.transform_task import expect
 
-__all__ = ["Consuming", "Pipeline", "Record", "Running", "Totals", "expect", "pipeline"]
+__all__ = ["NewPipeline", "Pipeline", "Record", "RunningPipeline", "Totals", "expect", "pipeline"]

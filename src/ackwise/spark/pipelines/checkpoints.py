@@ -1,4 +1,4 @@
-"""What a pipeline keeps in its checkpoint beside Spark's own files: who it is, and what it reads."""
+"""Identity of a pipeline: a file in its checkpoint."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import uuid
 import msgspec
 
 from ackwise.core.errors import Conflict
-from ackwise.spark.folders import Folder
+from ackwise.spark.hadoop_files import HadoopFolder
 
 FILE = "ackwise.json"
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """The nonce is there before the first claim is made, so whoever starts from the checkpoint can take over any."""
+    """Identity of a query. The nonce is stored before the first claim, so a restart can take over every claim."""
 
     nonce: str
     queue: str
@@ -21,30 +21,33 @@ class Identity(msgspec.Struct, frozen=True):
     claim_name: str
 
 
-def identity(folder: Folder, queue: str, group: str, claim_name: str) -> Identity:
-    """The identity in a checkpoint, made when there is none."""
-    mine = Identity(uuid.uuid4().hex, queue, group, claim_name)
+def identity(folder: HadoopFolder, queue: str, group: str, claim_name: str) -> Identity:
+    """Read the identity from a checkpoint, or create it."""
+    expected = Identity(uuid.uuid4().hex, queue, group, claim_name)
     if not folder.exists(FILE):
-        if not folder.create(FILE, msgspec.json.encode(mine).decode()):
-            raise Conflict(f"somebody else starts from the checkpoint {folder.url} at this moment")
-        return mine
+        if not folder.create(FILE, msgspec.json.encode(expected).decode()):
+            raise Conflict(f"another pipeline starts from the checkpoint {folder.url} now; use another checkpoint")
+        return expected
     try:
-        found = msgspec.json.decode(folder.text(FILE), type=Identity)
+        stored = msgspec.json.decode(folder.text(FILE), type=Identity)
     except msgspec.DecodeError as problem:
-        raise Conflict(f"{folder.url}/{FILE} is not a pipeline's: {problem}") from None
+        raise Conflict(f"{folder.url}/{FILE} is not the file of a pipeline: {problem}") from None
     for what in ("queue", "group", "claim_name"):
-        if getattr(found, what) != getattr(mine, what):
+        if getattr(stored, what) != getattr(expected, what):
             raise Conflict(
-                f"the checkpoint {folder.url} belongs to {what} {getattr(found, what)!r}, and this pipeline has "
-                f"{getattr(mine, what)!r}; give each pipeline a checkpoint of its own"
+                f"the checkpoint {folder.url} belongs to {what} {getattr(stored, what)!r}, and this pipeline has "
+                f"{getattr(expected, what)!r}; give each pipeline a checkpoint of its own"
             )
     _remove_drafts(folder)
-    return found
+    return stored
 
 
-def _remove_drafts(folder: Folder) -> None:
-    """Spark that was killed while it wrote its first offset would refuse what it left behind, for ever."""
-    found = folder.names("offsets")
-    if all(name.startswith(".") for name in found):
-        for name in found:
+def _remove_drafts(folder: HadoopFolder) -> None:
+    """Remove the draft of the first offset that a killed Spark left.
+
+    Spark cannot start from a checkpoint that has only this draft.
+    """
+    names = folder.names("offsets")
+    if all(name.startswith(".") for name in names):
+        for name in names:
             folder.remove(f"offsets/{name}")

@@ -1,4 +1,4 @@
-"""What a pipeline does, as values."""
+"""Plan of a pipeline, as values."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 
-class Mapped(msgspec.Struct, frozen=True):
-    """A function per record."""
+class MapStep(msgspec.Struct, frozen=True):
+    """`.map`: a function per record."""
 
     function: Callable[..., Any]
     returns: StructType | None
     timeout: float | None
 
 
-class Transformed(msgspec.Struct, frozen=True):
-    """DataFrames, one after the other."""
+class TransformStep(msgspec.Struct, frozen=True):
+    """`.transform`: functions from DataFrame to DataFrame, applied in order."""
 
     functions: tuple[Callable[[DataFrame], DataFrame], ...]
 
 
 class Write(msgspec.Struct, frozen=True):
-    """Where Spark writes what comes out."""
+    """`.write`: where Spark writes the results, and in which format."""
 
     format: str
     path: str | None
     options: dict[str, str]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. `lease` is in microseconds."""
+class PipelinePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Whole plan of a pipeline. `lease` is in microseconds."""
 
     url: str
     queue: str
@@ -44,6 +44,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     lease: int
     claim_name: str | None
     max_partitions: int | None
-    step: Mapped | Transformed | None = None
+    step: MapStep | TransformStep | None = None
     produce: str | None = None
     write: Write | None = None

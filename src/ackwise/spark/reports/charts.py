@@ -1,6 +1,6 @@
-"""Charts as inline SVG, drawn here. Widths are shares of the page, so that text keeps its size on a phone.
+"""Inline SVG charts.
 
-Every chart has a title and a description for those who do not see it; the numbers themselves are in a table beside it.
+Each chart has a title and a description for screen readers. A table beside it has the numbers.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from zlib import crc32
 
 from markupsafe import Markup
 
-from ackwise.spark.reports.cells import number as number_of
+from ackwise.spark.reports.columns import number as number_of
 
 COLOURS = 8
-"""As many as the pages' style names: `c0`, `c1`, … for areas, `l0`, `l1`, … for lines."""
+"""Number of colours in the pages' style: `c0`, `c1`, … for areas, `l0`, `l1`, … for lines."""
 _LEFT, _WIDTH = 9.0, 90.0
-"""Where a plot over time begins and how wide it is, in percent."""
+"""Left edge and width of a plot over time, in percent."""
 _TOP, _HEIGHT = 12, 180
 _ROW, _BAR = 36, 12
 _LONGEST_BAR = 88.0
@@ -27,7 +27,7 @@ Series = Mapping[str, Sequence[float | None]]
 
 
 def bars(title: str, rows: Sequence[tuple[str, float]], *, longest: int = 70) -> Markup:
-    """A bar per row, its label above it."""
+    """Bar chart: one bar per row, with its label above."""
     most = max((value for _, value in rows), default=0) or 1
     shapes = []
     for number, (label, value) in enumerate(rows):
@@ -46,7 +46,7 @@ def bars(title: str, rows: Sequence[tuple[str, float]], *, longest: int = 70) ->
 
 
 def stacked(title: str, starts: Sequence[datetime], step: float, series: Series) -> Markup:
-    """A column per step of time, each series on top of the one before."""
+    """Stacked column chart: one column per time step."""
     totals = [sum(values[at] or 0 for values in series.values()) for at in range(len(starts))]
     most = max(totals, default=0)
     top = _nice(most)
@@ -74,7 +74,7 @@ def stacked(title: str, starts: Sequence[datetime], step: float, series: Series)
 
 
 def lines(title: str, times: Sequence[datetime], series: Series, *, unit: str = "") -> Markup:
-    """A line per series; a gap where there is no value."""
+    """Line chart: one line per series, with a gap for a missing value."""
     most = max((value for values in series.values() for value in values if value is not None), default=0)
     top = _nice(most)
     shapes = [*_grid(top), *_times(times, 0)]
@@ -95,7 +95,7 @@ def lines(title: str, times: Sequence[datetime], series: Series, *, unit: str = 
 
 
 def _tag(name: str, *inside: Markup | str, **attributes: object) -> Markup:
-    """An element; every text and value in it is escaped."""
+    """SVG element. Escapes all texts and values."""
     given = Markup().join(
         Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items()
     )
@@ -123,7 +123,7 @@ def _legend(series: Series, kind: str) -> Markup:
 
 
 def _grid(top: float) -> list[Markup]:
-    """Lines across, with their values in the margin."""
+    """Horizontal grid lines with their values."""
     found = []
     for value in (0, top / 4, top / 2, top * 3 / 4, top):
         y = _y(value, top)
@@ -133,7 +133,7 @@ def _grid(top: float) -> list[Markup]:
 
 
 def _times(times: Sequence[datetime], step: float) -> list[Markup]:
-    """What the axis of time says: at both ends, and twice between."""
+    """Four labels of the time axis."""
     if not times:
         return []
     span = times[-1] + timedelta(seconds=step) - times[0]
@@ -167,7 +167,7 @@ def _y(value: float, top: float) -> float:
 
 
 def _nice(most: float) -> float:
-    """The end of an axis: the next of 1, 2, 4, 6, 8 or 10 times a power of ten."""
+    """Upper end of an axis: the next 1, 2, 4, 6, 8 or 10 times a power of ten."""
     if most <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(most))
@@ -175,7 +175,7 @@ def _nice(most: float) -> float:
 
 
 def _tick(value: float) -> str:
-    """Short enough for the margin."""
+    """Short text of a grid value: 1.5k, 20M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.3g}{letter}"

@@ -1,21 +1,24 @@
-"""The pages: what the jobs found, as HTML files that stand by themselves."""
+"""HTML pages from templates."""
 
 from __future__ import annotations
 
+import functools
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ackwise.spark.jobs.dead_letters import DeadLetterSummary
-from ackwise.spark.jobs.measuring import FAILED, OUTCOMES
+from ackwise.core.errors import BadInput
+from ackwise.spark.java import make_private
+from ackwise.spark.jobs.dead_letter_report import DeadLetterSummary
+from ackwise.spark.jobs.metrics_job import FAILED, OUTCOMES
 from ackwise.spark.jobs.tables import Row
 from ackwise.spark.reports import charts, columns
-from ackwise.spark.reports.cells import NOTHING, Column, duration
-from ackwise.spark.reports.rendering import write
+from ackwise.spark.reports.columns import NOTHING, Column, Kind, cell, duration, moment
 
 MOST_BARS = 12
 MOST_LINES = 6
@@ -23,7 +26,7 @@ MOST_ROWS = 500
 NO_MESSAGE = "(no message)"
 
 
-class Table(NamedTuple):
+class ReportTable(NamedTuple):
     caption: str
     columns: tuple[Column, ...]
     rows: Sequence[Row]
@@ -32,7 +35,7 @@ class Table(NamedTuple):
 def write_dead_letter_report(
     path: Path, summary: DeadLetterSummary, *, outcomes: Sequence[tuple[str, object]] = ()
 ) -> None:
-    """The page of `ackwise dlq report --html`. `outcomes` are names and numbers to begin with."""
+    """Write the page of `ackwise dlq report --html`. `outcomes` are names and numbers for its top."""
     total = summary.total
     named = sum(row["count"] for row in summary.errors)
     context: dict[str, Any] = {
@@ -50,14 +53,14 @@ def write_dead_letter_report(
                 ("last", max(row["last_at"] for row in summary.reasons)),
             ],
             "when": _over_time(summary.times, summary.step),
-            "times": Table("Dead letters over time", columns.TIMES, summary.times[-MOST_ROWS:]),
+            "times": ReportTable("Dead letters over time", columns.TIMES, summary.times[-MOST_ROWS:]),
             "top": charts.bars("The most frequent errors", _bars(summary.errors, "error", NO_MESSAGE)),
-            "errors": Table("Dead letters by error, the most frequent first", columns.ERRORS, summary.errors),
+            "errors": ReportTable("Dead letters by error, the most frequent first", columns.ERRORS, summary.errors),
             "more": total - named,
             "by_reason": charts.bars("Dead letters by reason", _bars(summary.reasons, "reason", NOTHING)),
-            "reasons": Table("Dead letters by reason", columns.REASONS, summary.reasons[:MOST_ROWS]),
+            "reasons": ReportTable("Dead letters by reason", columns.REASONS, summary.reasons[:MOST_ROWS]),
             "by_type": charts.bars("Dead letters by type of error", _bars(summary.error_types, "error_type", "(none)")),
-            "types": Table("Dead letters by type of error", columns.TYPES, summary.error_types[:MOST_ROWS]),
+            "types": ReportTable("Dead letters by type of error", columns.TYPES, summary.error_types[:MOST_ROWS]),
             "hint": _hint(summary),
         }
     write(path, "dead_letters.html.j2", context)
@@ -66,7 +69,7 @@ def write_dead_letter_report(
 def write_metrics_report(
     path: Path, rows: Sequence[Row], made_at: datetime, *, queue: str | None = None, group: str | None = None
 ) -> None:
-    """The page of `ackwise metrics --html`; `rows` are those of the job."""
+    """Write the page of `ackwise metrics --html`. `rows` come from the job."""
     context: dict[str, Any] = {"scope": _scope(queue, group), "made_at": made_at, "rows": rows}
     if rows:
         acked = sum(row["acked"] for row in rows)
@@ -82,7 +85,7 @@ def write_metrics_report(
             ],
             "settled": _settled(rows, starts, step),
             "latencies": _latencies(rows, step),
-            "windows": Table("Every queue, group and window", columns.WINDOWS, rows[-MOST_ROWS:]),
+            "windows": ReportTable("Every queue, group and window", columns.WINDOWS, rows[-MOST_ROWS:]),
         }
     write(path, "metrics.html.j2", context)
 
@@ -90,7 +93,7 @@ def write_metrics_report(
 def write_lag_report(
     path: Path, rows: Sequence[Row], made_at: datetime, *, queue: str | None = None, group: str | None = None
 ) -> None:
-    """The page of `ackwise lag --html`; `rows` are those of the job, per group or per partition."""
+    """Write the page of `ackwise lag --html`. `rows` come from the job, per group or per partition."""
     context: dict[str, Any] = {"scope": _scope(queue, group), "made_at": made_at, "rows": rows}
     if rows:
         apart = "partition" in rows[0]
@@ -102,7 +105,7 @@ def write_lag_report(
                 ("oldest", duration(max(behind)) if behind else NOTHING),
             ],
             "chart": charts.bars("Lag", [(_named(row), row["lag"]) for row in rows[:MOST_BARS]]),
-            "groups": Table(
+            "groups": ReportTable(
                 "Lag, the largest first", columns.PARTITIONS if apart else columns.GROUPS, rows[:MOST_ROWS]
             ),
             "estimated": not apart,
@@ -115,7 +118,7 @@ def _named(row: Row) -> str:
 
 
 def _totals(rows: Sequence[Row], key: str) -> list[tuple[str, int]]:
-    """Over all queues and groups, the most frequent first."""
+    """Totals over all queues and groups, the most frequent first."""
     totals: dict[str, int] = {}
     for row in rows:
         totals[row[key]] = totals.get(row[key], 0) + row["count"]
@@ -127,7 +130,7 @@ def _bars(rows: Sequence[Row], key: str, unnamed: str) -> list[tuple[str, float]
 
 
 def _over_time(times: Sequence[Row], step: int) -> Markup:
-    """Every step from the first to the last, also those in which nothing died."""
+    """Chart of all time steps from the first to the last, also the empty ones."""
     first, last = times[0]["at"], times[-1]["at"]
     starts = _steps(first, last, step)
     counts = {reason: dict.fromkeys(starts, 0) for reason, _ in _totals(times, "reason")}
@@ -142,7 +145,7 @@ def _steps(first: datetime, last: datetime, step: float) -> list[datetime]:
 
 
 def _settled(rows: Sequence[Row], starts: Sequence[datetime], step: float) -> Markup:
-    """Summed over queues and groups; windows in which nothing was settled are there as well."""
+    """Chart of settlements, summed over queues and groups, with empty windows."""
     every = _steps(starts[0], starts[-1], step)
     series = {}
     for name in OUTCOMES:
@@ -155,7 +158,7 @@ def _settled(rows: Sequence[Row], starts: Sequence[datetime], step: float) -> Ma
 
 
 def _latencies(rows: Sequence[Row], step: float) -> list[tuple[str, Markup]]:
-    """A chart for each of the busiest groups."""
+    """One chart for each of the busiest groups."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["queue"], row["group"]), []).append(row)
@@ -171,7 +174,7 @@ def _latencies(rows: Sequence[Row], step: float) -> list[tuple[str, Markup]]:
 
 
 def _hint(summary: DeadLetterSummary) -> str:
-    """The command for the most frequent reason."""
+    """Redrive command for the most frequent reason."""
     (most, _), *_ = _totals(summary.reasons, "reason")
     where = f"reason = '{most}'"
     parts = ["ackwise", "dlq", "redrive", *(("--queue", summary.queue) if summary.queue else ())]
@@ -182,3 +185,29 @@ def _hint(summary: DeadLetterSummary) -> str:
 def _scope(queue: str | None, group: str | None) -> str:
     whose = " and ".join([f"Queue {queue}" if queue else "All queues", f"group {group}" if group else "all groups"])
     return f"{whose}."
+
+
+_CLASSES: dict[Kind, str] = {"number": "n", "share": "n", "duration": "n", "moment": "t", "error": "e"}
+
+
+@functools.cache
+def _templates() -> Environment:
+    """Template environment. It escapes everything, because dead letters hold untrusted data."""
+    found = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"moment": moment, "cell": cell, "cell_class": lambda kind: _CLASSES.get(kind, "")}
+    return found
+
+
+def write(path: Path, template: str, context: Mapping[str, Any]) -> None:
+    text = _templates().get_template(template).render(context)
+    try:
+        make_private(path.parent)
+        path.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise BadInput(f"the report cannot be written to {path}: {problem.strerror or problem}") from None

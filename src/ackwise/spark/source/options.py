@@ -1,4 +1,4 @@
-"""The options of the source, checked before anything is opened. Every refusal names the option."""
+"""Options of the source, validated."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Literal
 
 import msgspec
 
-from ackwise.core import limits
+from ackwise.core import validation
 from ackwise.core.errors import BadInput
-from ackwise.core.native import instants
-from ackwise.spark.reach import absolute
+from ackwise.spark.connections import absolute
+from ackwise.wire import timestamps
 
 Mode = Literal["lease", "log"]
 Table = Literal["messages", "dead_letters", "leases", "ledger", "groups"]
@@ -41,7 +41,7 @@ _KNOWN = (
 
 
 class SourceOptions(msgspec.Struct, frozen=True):
-    """What a reader is told."""
+    """Validated options of the source."""
 
     url: str
     queue: str | None
@@ -51,7 +51,7 @@ class SourceOptions(msgspec.Struct, frozen=True):
     claim_name: str
     rows_per_trigger: int
     bytes_per_trigger: int
-    """A claim hands out places only, and tasks read payloads in pages: without the option there is no bound."""
+    """Unbounded unless the option is set: a claim returns ranges without payloads, and tasks read payloads in pages."""
     lease: int
     """In microseconds."""
     partitions: int
@@ -60,6 +60,11 @@ class SourceOptions(msgspec.Struct, frozen=True):
     fail_on_data_loss: bool
     unsettled: Unsettled
     nonce: str | None
+
+    def check_stream(self) -> None:
+        """Reject the option `table`: a stream reads messages only."""
+        if self.table != "messages":
+            raise BadInput(f"option table is {self.table!r}: tables are read as batches, with spark.read")
 
     @property
     def needed_queue(self) -> str:
@@ -75,12 +80,12 @@ class SourceOptions(msgspec.Struct, frozen=True):
 
 
 def check_known(given: Iterable[str], known: tuple[str, ...], where: str) -> None:
-    """A misspelt option must not be passed over: it would do what nobody asked for."""
+    """Reject unknown options with a hint, because Spark ignores a misspelt option silently."""
     spelled = {name.lower(): name for name in known}
     for name in given:
         if name.lower() not in spelled:
-            begun = [one for one in spelled if one.startswith(name.lower())]
-            close = begun or get_close_matches(name.lower(), spelled, 1)
+            prefixed = [option for option in spelled if option.startswith(name.lower())]
+            close = prefixed or get_close_matches(name.lower(), spelled, 1)
             hint = f"; did you mean {spelled[close[0]]}?" if close else f"; it has {', '.join(known)}"
             raise BadInput(f"the {where} has no option {name!r:.60}{hint}")
 
@@ -93,10 +98,10 @@ def url_of(given: Mapping[str, str]) -> str:
 
 
 def one_of(given: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
-    found = given.get(name, default)
-    if found not in allowed:
-        raise BadInput(f"option {name} is {found!r:.60}; it is one of {', '.join(allowed)}")
-    return found
+    value = given.get(name, default)
+    if value not in allowed:
+        raise BadInput(f"option {name} is {value!r:.60}; it must be one of {', '.join(allowed)}")
+    return value
 
 
 def count_of(given: Mapping[str, str], name: str, default: int, most: int) -> int:
@@ -104,7 +109,7 @@ def count_of(given: Mapping[str, str], name: str, default: int, most: int) -> in
     if text is None:
         return default
     try:
-        return limits.count(int(text), f"option {name}", most=most)
+        return validation.count(int(text), f"option {name}", most=most)
     except ValueError as problem:
         if isinstance(problem, BadInput):
             raise
@@ -112,14 +117,14 @@ def count_of(given: Mapping[str, str], name: str, default: int, most: int) -> in
 
 
 def _name_of(given: Mapping[str, str], name: str) -> str | None:
-    found = given.get(name)
-    return None if found is None else limits.name(found, f"option {name}")
+    value = given.get(name)
+    return None if value is None else validation.name(value, f"option {name}")
 
 
 def _lease_of(given: Mapping[str, str]) -> int:
     text = given.get("leaseSeconds")
     try:
-        return limits.lease_micros(LEASE_SECONDS if text is None else float(text))
+        return validation.lease_micros(LEASE_SECONDS if text is None else float(text))
     except ValueError as problem:
         why = problem if isinstance(problem, BadInput) else "it is not a number"
         raise BadInput(f"option leaseSeconds is {text!r:.60}: {why}") from None
@@ -128,19 +133,19 @@ def _lease_of(given: Mapping[str, str]) -> int:
 def _bytes_of(given: Mapping[str, str], mode: str) -> int:
     if mode == "log" and "maxBytesPerTrigger" in given:
         raise BadInput("option maxBytesPerTrigger is for mode=lease; in mode=log use maxRowsPerTrigger")
-    return count_of(given, "maxBytesPerTrigger", limits.MAX_CLAIM_BYTES, limits.MAX_CLAIM_BYTES)
+    return count_of(given, "maxBytesPerTrigger", validation.MAX_CLAIM_BYTES, validation.MAX_CLAIM_BYTES)
 
 
 def start_at(text: str, what: str) -> Literal["all", "new"] | int:
     if text == "all" or text == "new":
         return "all" if text == "all" else "new"
     try:
-        return instants.parse(text, what)
+        return timestamps.parse(text, what)
     except BadInput as problem:
         raise BadInput(f"{problem} (it is all, new or an ISO time)") from None
 
 
-def parsed(given: Mapping[str, str]) -> SourceOptions:
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
     check_known(given, _KNOWN, "ackwise source")
     mode = one_of(given, "mode", ("lease", "log"), "lease")
     table = one_of(given, "table", TABLES, "messages")
@@ -155,7 +160,7 @@ def parsed(given: Mapping[str, str]) -> SourceOptions:
         mode="lease" if mode == "lease" else "log",
         table=TABLES[TABLES.index(table)],
         claim_name=claim_name,
-        rows_per_trigger=count_of(given, "maxRowsPerTrigger", ROWS_PER_TRIGGER, limits.MAX_BATCH),
+        rows_per_trigger=count_of(given, "maxRowsPerTrigger", ROWS_PER_TRIGGER, validation.MAX_BATCH),
         bytes_per_trigger=_bytes_of(given, mode),
         lease=_lease_of(given),
         partitions=count_of(given, "maxPartitions", os.cpu_count() or 1, 100_000),

@@ -1,4 +1,4 @@
-"""The columns that the source has, and what a user's schema may ask of them."""
+"""Columns of the source."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ STREAM = _struct(
         "created_at": _TIME,
     }
 )
-"""What a stream hands out."""
+"""Columns of a stream."""
 
-STRETCHES = _struct(
+RANGES = _struct(
     {
         "lane": _LONG,
         "queue": _TEXT,
@@ -60,7 +60,7 @@ STRETCHES = _struct(
         "lease_tag": _LONG,
     }
 )
-"""What a stream hands out to whoever asks for exactly this: where messages are, instead of them."""
+"""Columns of a stream of lane ranges. A query that asks for exactly this schema gets ranges instead of messages."""
 
 TABLES = {
     "messages": _struct(
@@ -147,32 +147,38 @@ TABLES = {
         }
     ),
 }
-"""What can be read as a batch. Where the seed's SQL tables have a name for a column, it is theirs."""
+"""Columns of each table that a batch reads. A column has the name that Queen's SQL tables give it, if they have it."""
+
+
+def of_payload(options: SourceOptions) -> StructType | None:
+    """Schema of the option `payloadSchema`, None without the option."""
+    text = options.payload_schema
+    return None if text is None else from_ddl(text, "option payloadSchema")
 
 
 def full(base: StructType, options: SourceOptions) -> StructType:
-    """All columns there are, those of the payload included."""
-    if options.payload_schema is None:
-        return base
-    if "payload" not in base.names:
+    """The columns of `base`, then those of `payloadSchema` and `_corrupt`."""
+    if options.payload_schema is not None and "payload" not in base.names:
         raise BadInput(f"option payloadSchema: the table {options.table} has no payload")
-    parsed = from_ddl(options.payload_schema, "option payloadSchema")
+    parsed = of_payload(options)
+    if parsed is None:
+        return base
     for name in (*parsed.names, CORRUPT):
         if name in base.names or (name == CORRUPT and name in parsed.names):
             raise BadInput(f"option payloadSchema: the source has a column {name!r} already; rename the field")
-    # Where a payload does not fit they are all null, whatever it should have been.
+    # A payload that does not fit has null in each of these columns, also in those that are not nullable.
     inside = [StructField(field.name, field.dataType) for field in parsed.fields]
     return StructType([*base.fields, *inside, StructField(CORRUPT, _TEXT)])
 
 
-def pruned(asked: StructType, known: StructType) -> StructType:
-    """A user's schema says which columns are read; it cannot change what they are."""
+def pruned(wanted: StructType, known: StructType) -> StructType:
+    """Check the user's schema: it may choose columns, not change their types."""
     kinds = {field.name: field.dataType for field in known.fields}
-    for field in asked.fields:
+    for field in wanted.fields:
         kind = kinds.get(field.name)
         if kind is None:
             raise BadInput(f"schema: the source has no column {field.name!r}; it has {', '.join(kinds)}")
         if field.dataType != kind:
-            told, real = field.dataType.simpleString(), kind.simpleString()
-            raise BadInput(f"schema: the column {field.name!r} is {real}, not {told}")
-    return asked
+            expected, actual = field.dataType.simpleString(), kind.simpleString()
+            raise BadInput(f"schema: the column {field.name!r} is {actual}, not {expected}")
+    return wanted

@@ -1,7 +1,8 @@
-"""Opening connections: settings a store relies on, and PostgreSQL's errors in our words."""
+"""Opens connections, sets what the store relies on, translates errors."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,13 +13,14 @@ from psycopg import errors as pg
 from psycopg.types.numeric import Int8Dumper
 
 from ackwise.core import errors
-from ackwise.store.url import StoreURL
+from ackwise.core.events import ConnectionLost, ConnectionRestored, EventPort, EventStream
+from ackwise.wire.store_url import StoreURL
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 OLDEST_SERVER = 15
 CONNECT_SECONDS = 10
-OTHERS_IN_THE_WAY = "others keep changing the same rows; nothing was changed, try again"
+CONFLICT = "other transactions keep changing the same rows; nothing was changed, try again"
 IDLE_IN_TRANSACTION = "60s"
 _SQLSTATES: dict[str, type[errors.StoreError]] = {
     "53100": errors.StoreFull,
@@ -31,11 +33,12 @@ _LOST = ("08", "57P", "25P03")
 _AGAIN = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
 
 
-class Server:
-    """How to reach one database, without saying the password to anybody."""
+class Database:
+    """One database: opens its connections and translates its errors. `where` names it without the password."""
 
-    def __init__(self, url: StoreURL) -> None:
-        self.url = url
+    def __init__(self, url: StoreURL, events: EventPort | None = None) -> None:
+        self.url, self._events = url, events or EventStream()
+        self._lost_at: float | None = None
         try:
             self._options = conninfo.conninfo_to_dict(url.target)
         except psycopg.ProgrammingError as problem:
@@ -50,21 +53,35 @@ class Server:
         self.where = f"{host}:{port}/{self.database}"
 
     def connect(self) -> Connection:
-        """A connection without a transaction of its own making, with every setting the store relies on."""
+        """Open a connection in autocommit mode, with all settings that the store relies on."""
         try:
             connection = psycopg.connect(**self._options, autocommit=True)  # type: ignore[arg-type]
         except psycopg.Error as problem:
+            self.note_lost(problem)
             raise self._unreachable(problem) from problem
         try:
-            with self.our_errors():
-                self._settle_in(connection)
+            with self.translated_errors():
+                self._configure(connection)
         except BaseException:
             connection.close()
             raise
+        self._note_connected()
         return connection
 
-    def _settle_in(self, connection: Connection) -> None:
-        """PostgreSQL guesses a parameter's type from its value: an int is always a bigint here, so plans are shared."""
+    def note_lost(self, problem: Exception) -> None:
+        """Emit an event for the first of the connections that break together."""
+        if self._lost_at is None:
+            self._lost_at = time.monotonic()
+            if self._events.listening:
+                self._events.emit(ConnectionLost(self.where, " ".join(str(problem).split())))
+
+    def _note_connected(self) -> None:
+        lost_at, self._lost_at = self._lost_at, None
+        if lost_at is not None and self._events.listening:
+            self._events.emit(ConnectionRestored(self.where, time.monotonic() - lost_at))
+
+    def _configure(self, connection: Connection) -> None:
+        """Set the session's parameters. Every int is sent as bigint, so that all values of a statement share a plan."""
         connection.adapters.register_dumper(int, Int8Dumper)
         connection.prepare_threshold = 2
         connection.prepared_max = 400
@@ -74,7 +91,7 @@ class Server:
             "synchronous_commit": synchronous,
             "lock_timeout": f"{max(1, round(self.url.busy_timeout * 1000))}ms",
             "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION,
-            # Plans are kept, and some are made while a table is still empty.
+            # PostgreSQL keeps plans, and makes some of them while a table is still empty.
             "enable_seqscan": "off",
             "jit": "off",
         }
@@ -84,19 +101,19 @@ class Server:
         connection.execute(statement)
 
     def _check(self, connection: Connection) -> str:
-        """Refuse a server that cannot keep the store's promises; say which synchronous_commit to use."""
-        row = connection.execute(
+        """Refuse a server that cannot keep messages safe. Returns the value for `synchronous_commit`."""
+        rows = connection.execute(
             "SELECT current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in_recovery(),"
             " current_setting('server_version_num')::int, current_setting('server_encoding')"
         ).fetchall()
-        fsync, synchronous, standby, version, encoding = row[0]
+        fsync, synchronous, standby, version, encoding = rows[0]
         if version < OLDEST_SERVER * 10000:
             raise errors.StoreUnavailable(
                 f"PostgreSQL at {self.where} is version {version // 10000}; Ackwise needs {OLDEST_SERVER} or newer"
             )
         if encoding != "UTF8":
             raise errors.StoreUnavailable(
-                f"the database {self.where} is encoded in {encoding}; make one with ENCODING 'UTF8'"
+                f"the database {self.where} is encoded in {encoding}; create one with ENCODING 'UTF8'"
             )
         if standby:
             raise errors.StoreReadOnly(f"{self.where} is a standby and cannot be written; give the primary's address")
@@ -107,48 +124,49 @@ class Server:
         return "remote_apply" if synchronous == "remote_apply" else "on"
 
     def _unreachable(self, problem: psycopg.Error) -> errors.StoreError:
-        """Why nobody answered, and what to do about it, with the server's own words."""
+        """The error of a failed connection: the cause, what to do, and the server's own text."""
         words = " ".join(str(problem).split())
         if "password" in words or "authentication failed" in words or "pg_hba.conf" in words:
             advice = f"it refused user {self.user!r}; check user and password in the store URL, and pg_hba.conf"
         elif "does not exist" in words and "database" in words:
             advice = f"there is no database {self.database!r}; create it (createdb {self.database}) or correct the URL"
         elif "too many clients" in words or "connection slots" in words:
-            advice = "it has no connection to spare; raise max_connections or lower shards in the store URL"
+            advice = "it has no free connection; raise max_connections or lower shards in the store URL"
         else:
             advice = "it cannot be reached; is it running, and are host and port right?"
         return errors.StoreUnavailable(f"PostgreSQL at {self.where}: {advice} ({words})")
 
-    def translated(self, problem: Exception) -> Exception:
-        """PostgreSQL's error as ours, with what to do about it."""
+    def translate_error(self, problem: Exception) -> Exception:
+        """The store error for a psycopg error. Its text says what to do."""
         if isinstance(problem, UnicodeEncodeError):
             return errors.BadInput("text must be valid Unicode (it has a lone surrogate)")
         if not isinstance(problem, psycopg.Error):
             return problem
         words = " ".join(str(problem).split())
-        ours = _SQLSTATES.get(problem.sqlstate or "")
-        if ours is not None:
-            return ours(f"{(ours.__doc__ or '').strip()} ({self.where}: {words})")
+        store_error = _SQLSTATES.get(problem.sqlstate or "")
+        if store_error is not None:
+            return store_error(f"{(store_error.__doc__ or '').strip()} ({self.where}: {words})")
         if isinstance(problem, psycopg.DataError):
             return errors.BadInput(f"PostgreSQL cannot store this value; nothing was changed ({words})")
-        if again(problem):
-            return errors.StoreUnavailable(f"{OTHERS_IN_THE_WAY} ({self.where}: {words})")
-        if lost(problem):
+        if is_conflict(problem):
+            return errors.StoreUnavailable(f"{CONFLICT} ({self.where}: {words})")
+        if is_connection_lost(problem):
+            self.note_lost(problem)
             return errors.StoreUnavailable(
-                f"PostgreSQL at {self.where} broke off; nothing was changed, try again. Is it running? ({words})"
+                f"PostgreSQL at {self.where} disconnected; nothing was changed, try again. Is it running? ({words})"
             )
         return errors.StoreError(f"{self.where}: {words}")
 
     @contextmanager
-    def our_errors(self) -> Iterator[None]:
+    def translated_errors(self) -> Iterator[None]:
         try:
             yield
         except (psycopg.Error, UnicodeEncodeError) as problem:
-            raise self.translated(problem) from problem
+            raise self.translate_error(problem) from problem
 
 
-def lost(problem: BaseException) -> bool:
-    """Whether the connection, not the statement, is what failed."""
+def is_connection_lost(problem: BaseException) -> bool:
+    """Whether the connection failed, and not the statement."""
     if not isinstance(problem, psycopg.Error):
         return False
     if problem.sqlstate is None:
@@ -156,6 +174,6 @@ def lost(problem: BaseException) -> bool:
     return problem.sqlstate.startswith(_LOST)
 
 
-def again(problem: BaseException) -> bool:
-    """Whether another transaction got in the way and the same commands may well succeed now."""
+def is_conflict(problem: BaseException) -> bool:
+    """Whether another transaction caused the error, so that a retry may succeed."""
     return isinstance(problem, _AGAIN)

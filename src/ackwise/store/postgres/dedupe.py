@@ -1,16 +1,16 @@
-"""Transaction ids in one plain table, found and added under the partition's lock, so without a unique index."""
+"""Transaction ids in one table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ackwise.store.session import Session
+from ackwise.engine.ports import Session
 
 CHUNK = 10_000
 
 
 class TableDedupe:
-    """What a turn adds is kept in memory until its last statement: one insert per turn."""
+    """Keys of a turn stay in memory. The last statement of the turn inserts them together."""
 
     asks = True
 
@@ -19,7 +19,7 @@ class TableDedupe:
         self.begin()
 
     def begin(self) -> None:
-        self._asked: dict[int, list[int]] = {}
+        self._looked_up: dict[int, list[int]] = {}
         self._forget_turn()
 
     def _forget_turn(self) -> None:
@@ -29,27 +29,27 @@ class TableDedupe:
         self._mark = 0
 
     def expect(self, hashes: list[int]) -> None:
-        """Ask the database about all of these at once; under the locks that are held its answer stays true."""
-        self._asked.update((h, []) for h in hashes)
+        """Look up all these keys with one statement. The locks of the turn keep the answer valid."""
+        self._looked_up.update((h, []) for h in hashes)
         for h, pos in self._used(hashes):
-            self._asked[h].append(pos)
+            self._looked_up[h].append(pos)
 
     def _used(self, hashes: list[int]) -> Iterator[tuple[int, int]]:
-        """Hashes and the places where they were used, oldest first."""
+        """Hashes and the places (message positions) where they were used, oldest first."""
         rows = self._session.rows("dedupe_find", {"hashes": _array(sorted(set(hashes)))})
         rows.sort(key=lambda row: (row[2], row[1]))
         return ((h, pos) for h, pos, _ in rows)
 
     def find(self, hashes: list[int]) -> dict[int, list[int]]:
-        unasked = [h for h in hashes if h not in self._asked]
-        found = {h: list(places) for h in hashes if (places := self._asked.get(h))}
-        if unasked:
-            for h, pos in self._used(unasked):
-                found.setdefault(h, []).append(pos)
+        others = [h for h in hashes if h not in self._looked_up]
+        matches = {h: list(places) for h in hashes if (places := self._looked_up.get(h))}
+        if others:
+            for h, pos in self._used(others):
+                matches.setdefault(h, []).append(pos)
         if self._turn:
             for h in set(hashes).intersection(self._turn):
-                found[h] = [*found.get(h, ()), *self._turn[h]]
-        return found
+                matches[h] = [*matches.get(h, ()), *self._turn[h]]
+        return matches
 
     def add(self, hashes: list[int], place: int) -> None:
         self._remember(hashes, list(range(place, place + len(hashes))))
@@ -73,9 +73,9 @@ class TableDedupe:
         self._remember(hashes, places)
 
     def write(self, now: int) -> None:
-        """Before the commit."""
+        """Insert the keys of the turn before the commit."""
         if self._hashes:
-            # In order they are written to neighbouring pages of the index.
+            # Sorted keys go to neighbouring pages of the index.
             hashes, places = zip(*sorted(zip(self._hashes, self._places, strict=True)), strict=True)
             keys = {"hashes": _array(hashes), "places": _array(places)}
             self._session.run("dedupe_add", {**keys, "now": now})
@@ -85,5 +85,5 @@ class TableDedupe:
 
 
 def _array(numbers: Sequence[int]) -> str:
-    """As PostgreSQL writes arrays: psycopg would pack thousands of numbers one by one."""
+    """The text of a PostgreSQL array. psycopg would convert thousands of numbers one by one."""
     return f"{{{','.join(map(str, numbers))}}}"

@@ -1,4 +1,4 @@
-"""A few connections that only read, beside the writers."""
+"""Pool of read connections."""
 
 from __future__ import annotations
 
@@ -10,41 +10,44 @@ from typing import TypeVar
 import psycopg
 
 from ackwise.core.errors import StoreUnavailable
-from ackwise.store.postgres.connection import Server, lost
+from ackwise.store.postgres.connection import Database, is_connection_lost
 from ackwise.store.postgres.session import PostgresSession
 
 T = TypeVar("T")
 _SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
-class Readers:
-    """At most `most` connections at once; one that broke is replaced."""
+class ReaderPool:
+    """At most `most` read connections. The pool replaces broken ones."""
 
-    def __init__(self, server: Server, most: int) -> None:
-        self._server = server
+    def __init__(self, database: Database, most: int) -> None:
+        self._database = database
         self._free: list[PostgresSession] = []
         self._room = threading.Semaphore(most)
         self._lock = threading.Lock()
         self._closed = False
 
-    def ask(self, verb: Callable[[PostgresSession], T], *, snapshot: bool = True) -> T:
-        """Run `verb`, all of whose statements see the same instant unless it has only one that matters."""
-        with self._server.our_errors():
-            try:
-                return self._ask(verb, snapshot)
-            except psycopg.Error as problem:
-                if not lost(problem):
-                    raise
-            self._forget_idle()
-            return self._ask(verb, snapshot)
+    def run(self, job: Callable[[PostgresSession], T], *, snapshot: bool = True) -> T:
+        """Run a job that reads. With `snapshot`, all its statements see the same state of the database.
 
-    def _ask(self, verb: Callable[[PostgresSession], T], snapshot: bool) -> T:
+        After a lost connection the job runs once more.
+        """
+        with self._database.translated_errors():
+            try:
+                return self._run(job, snapshot)
+            except psycopg.Error as problem:
+                if not is_connection_lost(problem):
+                    raise
+            self._close_idle()
+            return self._run(job, snapshot)
+
+    def _run(self, job: Callable[[PostgresSession], T], snapshot: bool) -> T:
         with self._use() as session:
             if not snapshot:
-                return verb(session)
+                return job(session)
             session.begin(_SNAPSHOT)
             try:
-                return verb(session)
+                return job(session)
             finally:
                 if not session.connection.closed:
                     session.end(b"ROLLBACK")
@@ -52,7 +55,7 @@ class Readers:
     @contextmanager
     def _use(self) -> Iterator[PostgresSession]:
         with self._room:
-            session = self._take() or PostgresSession(self._server.connect())
+            session = self._take() or PostgresSession(self._database.connect())
             try:
                 yield session
             finally:
@@ -65,15 +68,15 @@ class Readers:
             return self._free.pop() if self._free else None
 
     def _put(self, session: PostgresSession) -> None:
-        """One that comes back after the store was closed is closed, too."""
+        """Return a session to the pool. A closed pool closes it."""
         with self._lock:
             if not self._closed and not session.connection.closed:
                 self._free.append(session)
                 return
         session.connection.close()
 
-    def _forget_idle(self) -> None:
-        """After a restart of the server every idle connection is dead, not only the one that noticed."""
+    def _close_idle(self) -> None:
+        """Close all idle connections. After a restart of the server all of them are broken."""
         with self._lock:
             free, self._free = self._free, []
         for session in free:
@@ -82,4 +85,4 @@ class Readers:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-        self._forget_idle()
+        self._close_idle()

@@ -8,7 +8,7 @@ CREATE TABLE queue (
 CREATE UNIQUE INDEX queue_name ON queue (name) WHERE deleted_at IS NULL;
 CREATE INDEX queue_buried ON queue (id) WHERE deleted_at IS NOT NULL;
 
--- A partition's row is what a turn locks before it touches the partition's lanes, cursors and spans.
+-- A turn locks the partition's row before it changes the partition's lanes, cursors and spans.
 CREATE TABLE part (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, uuid text COLLATE "C" NOT NULL UNIQUE, queue bigint NOT NULL,
   name text COLLATE "C" NOT NULL, UNIQUE (queue, name));
@@ -58,7 +58,7 @@ CREATE TABLE span (
 CREATE INDEX span_lease ON span (lease, lane) WHERE lease IS NOT NULL;
 CREATE INDEX span_due ON span (lane, grp, due_at) WHERE lease IS NULL;
 
--- Drawn after the partitions are locked, so that a later grant of a message always has the higher number.
+-- A turn draws a number after it locked the partitions, so that a later grant of a message has a higher number.
 CREATE SEQUENCE lease_no;
 CREATE TABLE lease (
   no bigint PRIMARY KEY, tag bigint NOT NULL, queue bigint NOT NULL, grp bigint NOT NULL, owner text COLLATE "C" NOT NULL,

@@ -6,16 +6,16 @@ CREATE TABLE ackwise.dropped (
   lane bigint NOT NULL, grp bigint NOT NULL, lo bigint NOT NULL, hi bigint NOT NULL,
   PRIMARY KEY (lane, grp, hi));
 
--- No message of the lane is larger. Of older lanes only the largest segment is known, which says the same.
+-- Upper bound of message sizes in the lane. For older lanes it is the size of the largest segment.
 ALTER TABLE ackwise.lane ADD COLUMN largest bigint NOT NULL DEFAULT 0;
 UPDATE ackwise.lane SET largest = coalesce((
   SELECT max(length(s.body)) FROM ackwise.segment AS s
   WHERE s.pos >= lane.id << 40 AND s.pos < (lane.id + 1) << 40), 0);
 
--- Lists by namespace and by task are read in pages, in the order of names.
+-- Lists by namespace and by task are paged by name.
 CREATE INDEX queue_ns ON ackwise.queue (ns, name) WHERE deleted_at IS NULL;
 CREATE INDEX queue_task ON ackwise.queue (task, name) WHERE deleted_at IS NULL;
--- Sweeps and dialects look at the queues that have a rule, never at all of them.
+-- Sweeps and protocols read only the queues that have a rule, never all queues.
 CREATE INDEX queue_max_wait ON ackwise.queue (id)
   WHERE deleted_at IS NULL AND (policy::jsonb ->> 'max_wait_seconds') IS NOT NULL;
 CREATE INDEX queue_noted ON ackwise.queue (name) WHERE deleted_at IS NULL AND (policy::jsonb ->> 'notes') IS NOT NULL;

@@ -1,4 +1,4 @@
-"""Named statements on a psycopg connection, and the locks that let several brokers share one database."""
+"""Named statements and row locks on psycopg."""
 
 from __future__ import annotations
 
@@ -8,38 +8,50 @@ from typing import TypeVar
 
 from psycopg import errors as pg
 
-from ackwise.store import statements
-from ackwise.store.memory import CATALOGUE, Memory
-from ackwise.store.meter import Meter
+from ackwise.engine.extensions import Extension
+from ackwise.engine.ports import Outdated, Params, Row
+from ackwise.engine.statement_meter import Meter
+from ackwise.store import sql_files
+from ackwise.store.caches import CATALOG_STATEMENTS, RowCache
 from ackwise.store.postgres.connection import Connection
-from ackwise.store.session import Outdated, Params, Row
 
-STATEMENTS = {
-    name: statements.for_psycopg(text).encode()
-    for name, text in statements.with_lists(
-        statements.load(*statements.shared(), ("ackwise.store.postgres", "postgres.sql")),
-        "= ANY(CAST(translate(:ids, '[]', '{}') AS bigint[]))",
-    ).items()
-}
+
+def _load(*files: tuple[str, str]) -> dict[str, bytes]:
+    statements = sql_files.with_lists(sql_files.load(*files), "= ANY(CAST(translate(:ids, '[]', '{}') AS bigint[]))")
+    return {name: sql_files.for_psycopg(text).encode() for name, text in statements.items()}
+
+
+STATEMENTS = _load(*sql_files.shared(), ("ackwise.store.postgres", "postgres.sql"))
 _GROUP_LOCKS = 0x41434B57 << 32
 _INSTANCE_LOCKS = 0x41434B49 << 32
 _NONE: Params = {}
-MOST_NAMES = 50_000
+MOST_PARTITIONS = 50_000
 T = TypeVar("T")
 FEW = 32
-"""Up to this many rows come at once, by a prepared statement. More rows are streamed, so that the meter counts them."""
+"""Up to this many rows come at once, by a prepared statement. More are streamed, so that the meter counts them."""
 CHUNK = 50
 NEAR = 0.9
-"""A timeout is set anew when the time left has shrunk below this part of it."""
+"""A statement timeout is set again when the remaining time is below this part of it."""
+
+
+def add_statements(extension: Extension) -> None:
+    """Add the named statements of an extension, for all stores of this process."""
+    STATEMENTS.update(_load((extension.tables, "statements.sql"), (extension.tables, "postgres.sql")))
 
 
 def instance_lock(instance: str) -> dict[str, int]:
-    """What a broker holds as long as its connection for news lives, which is known to end when its process does."""
+    """Key of the advisory lock that marks a broker as alive.
+
+    The notifier's connection holds the lock. The connection ends with the broker's process.
+    """
     return {"key": _INSTANCE_LOCKS | zlib.crc32(instance.encode())}
 
 
 class PostgresSession:
-    """One connection. A row lock lasts until the transaction ends, or the savepoint it was taken after is undone."""
+    """Statements and row locks on one connection.
+
+    A row lock lasts until the transaction ends, or until a rollback to an earlier savepoint.
+    """
 
     works_here = False
 
@@ -49,90 +61,101 @@ class PostgresSession:
         self._groups: dict[int, bool] = {}
         self._owned: set[int] = set()
         self._owned_before: set[int] = set()
-        self._left_some = False
-        self._memory = Memory(CATALOGUE - {"part_by_id"} | {"lane_of_part"}, ("lane_",))
-        """For one turn. A lane's row is only read when its partition is owned, so nobody else changes it either."""
-        self._names: dict[int, Row] = {}
-        """What partitions are called, for ever: an id is never used again."""
+        self._skipped_leases = False
+        self._row_cache = RowCache(CATALOG_STATEMENTS - {"part_by_id"} | {"lane_of_part"}, ("lane_",))
+        """Rows of one turn. A turn reads a lane's row only while it locks the partition, so the row cannot change."""
+        self._partitions: dict[int, Row] = {}
+        """Rows of partitions by id. They stay valid, because ids are never reused."""
         self._timeout = 0.0
-        """Seconds after which PostgreSQL stops a statement of this transaction; 0: never."""
+        """Seconds after which PostgreSQL stops a statement of this transaction. 0 means never."""
         self._timeouts: list[float] = []
         """The timeout at each savepoint."""
 
-    def begin(self, how: bytes = b"BEGIN") -> None:
-        self._memory.forget()
+    def begin(self, statement: bytes = b"BEGIN") -> None:
+        self._row_cache.rows.clear()
         self._timeout = 0.0
         self._timeouts.clear()
         self._owned.clear()
         self._groups.clear()
-        self._left_some = False
-        self._cursor.execute(how)
+        self._skipped_leases = False
+        self._cursor.execute(statement)
 
-    def end(self, how: bytes = b"COMMIT") -> str:
-        """Commit or roll back, and say which of the two PostgreSQL did."""
-        return self._cursor.execute(how).statusmessage or ""
+    def end(self, statement: bytes = b"COMMIT") -> str:
+        """Commit or roll back. Returns the command tag of PostgreSQL.
+
+        A COMMIT of a failed transaction returns ROLLBACK.
+        """
+        return self._cursor.execute(statement).statusmessage or ""
 
     @property
     def passed_over(self) -> int:
-        return 1 + len(self._owned) if self._left_some else 0
+        return 1 + len(self._owned) if self._skipped_leases else 0
 
-    def wait_at_most(self, seconds: float) -> None:
-        """Wait no longer for each lock, until the transaction ends."""
+    def set_lock_timeout(self, seconds: float) -> None:
+        """Bound the wait for each lock until the transaction ends."""
         self.rows("lock_timeout", {"timeout": f"{max(1, round(seconds * 1000))}ms"})
 
     def rows(self, name: str, params: Params = _NONE) -> list[Row]:
-        found = self._cursor.execute(STATEMENTS[name], params).fetchall()
-        if found and name in ("leases_expired", "leases_expired_in_group"):
-            return self._own_expired([row[0] for row in found], params)
-        return found
+        rows = self._cursor.execute(STATEMENTS[name], params).fetchall()
+        if rows and name in ("leases_expired", "leases_expired_in_group"):
+            return self._lock_expired([row[0] for row in rows], params)
+        return rows
 
-    def _own_expired(self, leases: list[int], params: Params) -> list[Row]:
-        """Those leases that nobody else works on, partitions before leases as everybody locks them, without waiting."""
+    def _lock_expired(self, leases: list[int], params: Params) -> list[Row]:
+        """Lock expired leases without waiting. Skips leases in partitions that another turn holds.
+
+        Every turn locks partitions before leases.
+        """
         parts: dict[int, set[int]] = {lease: set() for lease in leases}
         for lease, part in self.rows("leases_parts", {"leases": leases}):
             parts[lease].add(part)
         owned = self.lock_parts(sorted(set().union(*parts.values())), skip=True)
-        ours = [lease for lease in leases if parts[lease] <= owned]
-        found = self.rows("leases_expired_lock", {"leases": ours, "now": params["now"]}) if ours else []
-        self._left_some = self._left_some or len(found) < len(leases)
-        return found
+        free = [lease for lease in leases if parts[lease] <= owned]
+        rows = self.rows("leases_expired_lock", {"leases": free, "now": params["now"]}) if free else []
+        self._skipped_leases = self._skipped_leases or len(rows) < len(leases)
+        return rows
 
     def row(self, name: str, params: Params = _NONE) -> Row | None:
         if name == "part_by_id":
-            return self._name(params)
-        keeps = self._memory.keeps(name)
-        known = self._memory.get(name, params) if keeps else None
+            return self._partition(params)
+        cache = self._row_cache
+        cached = name in cache.names
+        known = cache.rows.get((name, *params.values())) if cached else None
         if known is not None:
             return known
-        found = self._cursor.execute(STATEMENTS[name], params).fetchall()
-        if found and keeps:
-            self._memory.put(name, params, found[0])
-        return found[0] if found else None
+        if not cached and cache.changes[name]:
+            cache.rows.clear()
+        rows = self._cursor.execute(STATEMENTS[name], params).fetchall()
+        if rows and cached:
+            cache.put(name, params, rows[0])
+        return rows[0] if rows else None
 
-    def _name(self, params: Params) -> Row | None:
+    def _partition(self, params: Params) -> Row | None:
         part = params["id"]
-        if part not in self._names:
-            found = self.rows("part_by_id", params)
-            if not found:
+        if part not in self._partitions:
+            rows = self.rows("part_by_id", params)
+            if not rows:
                 return None
-            if len(self._names) >= MOST_NAMES:
-                self._names.clear()
-            self._names[part] = found[0]
-        return self._names[part]
+            if len(self._partitions) >= MOST_PARTITIONS:
+                self._partitions.clear()
+            self._partitions[part] = rows[0]
+        return self._partitions[part]
 
-    def remember(self, name: str, params: Params, row: Row) -> None:
-        """A row that was read together with others."""
-        self._memory.put(name, params, row)
+    def cache_row(self, name: str, params: Params, row: Row) -> None:
+        """Cache a row as if the statement `name` had returned it."""
+        self._row_cache.put(name, params, row)
 
     def run(self, name: str, params: Params = _NONE) -> int:
-        self._memory.keeps(name)
+        if self._row_cache.changes[name]:
+            self._row_cache.rows.clear()
         return self._cursor.execute(STATEMENTS[name], params).rowcount
 
     def many(self, name: str, params: Iterable[Params]) -> int:
         rows = list(params)
         if not rows:
             return 0
-        self._memory.keeps(name)
+        if self._row_cache.changes[name]:
+            self._row_cache.rows.clear()
         if len(rows) == 1:
             self._cursor.execute(STATEMENTS[name], rows[0])
         else:
@@ -140,13 +163,13 @@ class PostgresSession:
         return self._cursor.rowcount
 
     def look(self, text: str, params: Params, shape: Callable[[Row], T], meter: Meter | None) -> list[T]:
-        query = statements.for_psycopg(text).encode()
+        query = sql_files.for_psycopg(text).encode()
         if meter is None:
             return list(map(shape, self._cursor.execute(query, params).fetchall()))
         try:
-            # A connection that streams runs nothing else, so all rows must arrive before the first is evaluated.
+            # A connection that streams cannot run another statement, so all rows must arrive before one is evaluated.
             with meter.interruptible(self.connection.cancel_safe):
-                self._stop_after(meter.left)
+                self._set_statement_timeout(meter.left)
                 few = self._cursor.execute(b"SELECT * FROM (%b) AS few LIMIT %d" % (query, FEW + 1), params).fetchall()
                 if len(few) <= FEW:
                     return [_counted(row, shape, meter) for row in few]
@@ -162,7 +185,7 @@ class PostgresSession:
         """Nothing to do: autovacuum frees pages."""
         return 0
 
-    def _stop_after(self, seconds: float) -> None:
+    def _set_statement_timeout(self, seconds: float) -> None:
         if not 0 < self._timeout * NEAR <= seconds:
             self._timeout = max(0.001, seconds)
             self._cursor.execute(b"SET LOCAL statement_timeout = %d" % _millis(self._timeout))
@@ -189,25 +212,22 @@ class PostgresSession:
         self.connection.execute(b"RELEASE ackwise; SET LOCAL statement_timeout = %d" % _millis(self._timeout))
 
     def undo(self) -> None:
-        """Undo also restores the timeout of the savepoint."""
+        """Roll back to the savepoint and restore its timeout."""
         self._timeout = self._timeouts.pop()
         self._cursor.execute(b"ROLLBACK TO ackwise")
         self._cursor.execute(b"RELEASE ackwise")
         self._owned = self._owned_before
-        self._memory.forget()
+        self._row_cache.rows.clear()
 
     # locks
 
-    def lock_graph(self) -> None:
-        self.rows("lock_graph")
-
     def lock_queue(self, queue: int) -> None:
-        self._memory.forget()  # what was read before may have been changed by who had the lock
+        self._row_cache.rows.clear()  # the turn that held the lock may have changed cached rows
         if not self.rows("lock_queue", {"queues": [queue]}):
             raise Outdated("the queue was deleted meanwhile")
 
     def lock_queues(self, queues: list[int]) -> None:
-        self._memory.forget()
+        self._row_cache.rows.clear()
         self.rows("lock_queue", {"queues": queues})
 
     def lock_queue_parts(self, queue: int) -> None:
@@ -232,9 +252,6 @@ class PostgresSession:
 
     def lock_lease(self, no: int) -> Row | None:
         return self.row("lease_by_no", {"no": no})
-
-    def owns(self, part: int) -> bool:
-        return part in self._owned
 
 
 def _counted(row: Row, shape: Callable[[Row], T], meter: Meter) -> T:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from psycopg import sql
 
-from ackwise.store.postgres.connection import Server
+from ackwise.store.postgres.connection import Database
 from ackwise.store.sqlite.vacuum import Compacted
-from ackwise.store.url import StoreURL
+from ackwise.wire.store_url import StoreURL
 
 _SIZE = (
     "SELECT coalesce(sum(pg_total_relation_size(format('ackwise.%I', tablename)::regclass)), 0)::bigint"
@@ -18,14 +18,15 @@ _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'ackwise' ORDER BY
 
 
 def vacuum(url: StoreURL, progress: Callable[[], None] = lambda: None) -> Compacted:
-    """Servers may keep running: VACUUM locks no rows. Freed space stays with the tables unless it is at their end."""
-    server = Server(url)
-    with server.our_errors(), server.connect() as connection:
+    """Run VACUUM on each table. Servers may keep running, because VACUUM locks no rows.
+
+    Freed space stays with a table unless it is at the end of the table.
+    """
+    database = Database(url)
+    with database.translated_errors(), database.connect() as connection:
         connection.autocommit = True
         before = connection.execute(_SIZE).fetchall()[0][0]
-        tables = connection.execute(
-            "SELECT tablename FROM pg_tables WHERE schemaname = 'ackwise' ORDER BY 1"
-        ).fetchall()
+        tables = connection.execute(_TABLES).fetchall()
         for (table,) in tables:
             progress()
             connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(sql.Identifier("ackwise", table)))

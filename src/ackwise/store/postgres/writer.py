@@ -1,34 +1,38 @@
-"""A connection that writes, one turn at a time. Brokers give each queue its own, so no queue waits for another."""
+"""One writing connection, one turn at a time."""
 
 from __future__ import annotations
 
 import random
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import psycopg
+from psycopg import errors as pg
 
 from ackwise.core.commands import Command
 from ackwise.core.errors import OutcomeUnknown, StoreError, StoreUnavailable
+from ackwise.engine import runner
+from ackwise.engine.extensions import Extensions
+from ackwise.engine.ports import Outdated
+from ackwise.engine.turn import Turn
 from ackwise.store.port import Result
 from ackwise.store.postgres import locks
-from ackwise.store.postgres.connection import OTHERS_IN_THE_WAY, Server, again, lost
+from ackwise.store.postgres.connection import CONFLICT, Database, is_conflict, is_connection_lost
 from ackwise.store.postgres.dedupe import TableDedupe
 from ackwise.store.postgres.session import PostgresSession
-from ackwise.store.session import Outdated
-from ackwise.store.turn import engine
-from ackwise.store.turn.context import Tally, Turn, added
+from ackwise.store.turn_runner import LedgerCounts, Patience
 
-LEDGER_EVERY = 1_000_000
 TRIES = 12
+STORE_BOUND = nullcontext()
 
 
 class Writer:
-    """`lock` is held from the first statement of a turn to its commit."""
+    """Runs the turns of one shard. A turn holds `lock` from its first statement to its commit."""
 
     def __init__(
         self,
-        server: Server,
+        database: Database,
         *,
         name: str,
         instance: str,
@@ -37,45 +41,43 @@ class Writer:
         now: Callable[[PostgresSession], int],
         lanes: locks.LaneParts,
         rounds: dict[str, int],
+        announce: Callable[[set[str]], None],
+        extensions: Extensions,
     ) -> None:
         self.lock = threading.Lock()
-        self._server, self._name, self._instance, self._seed = server, name, instance, seed
+        self._database, self._instance, self._seed = database, instance, seed
         self._dice, self._now, self._lanes, self._rounds = dice, now, lanes, rounds
+        self.announce, self._extensions = announce, extensions
         self._session: PostgresSession | None = None
-        self._tally: Tally = {}
-        self._ledger_at = 0
+        self.counts = LedgerCounts(name)
         self._last_id = 0
+        self.closed = False
 
-    @property
-    def counting(self) -> bool:
-        """Whether counts wait in memory to be written."""
-        return bool(self._tally)
+    def run_turn(self, commands: Sequence[Command], patience: float | None) -> tuple[Turn, list[Result]]:
+        """Run the statements of a turn. A single command tries again after a conflict with another transaction.
 
-    def count_now(self) -> None:
-        """The next turn writes the counts."""
-        self._ledger_at = 0
-
-    def attempt(self, commands: Sequence[Command], patience: float | None = None) -> tuple[Turn, list[Result]]:
-        """Run the turn's statements. Whoever is alone in its turn tries again when others got in the way.
-
-        `patience` bounds the wait for each lock where the store's own bound is too long.
+        `patience` bounds the wait for each lock, in seconds. Without it the store's own bound applies.
         """
+        if self.closed:
+            raise StoreUnavailable("the store is closed")
         for _ in range(TRIES - 1):
             try:
                 return self._run(commands, patience)
             except (Outdated, psycopg.Error) as problem:
-                if len(commands) > 1 or not (again(problem) or isinstance(problem, Outdated)):
+                if len(commands) > 1 or not (is_conflict(problem) or isinstance(problem, Outdated)):
                     raise
                 self.roll_back()
         try:
             return self._run(commands, patience)
         except Outdated as problem:
-            raise StoreUnavailable(f"{OTHERS_IN_THE_WAY} ({problem})") from problem
+            raise StoreUnavailable(f"{CONFLICT} ({problem})") from problem
 
     def _run(self, commands: Sequence[Command], patience: float | None) -> tuple[Turn, list[Result]]:
         session, dedupe = self._begin()
         if patience is not None:
-            session.wait_at_most(patience)
+            session.set_lock_timeout(patience)
+        for statement in self._extensions.locks(commands):
+            session.rows(statement)  # first, so that no turn waits for an extension while it holds a partition
         leases = locks.lock(session, commands, self._lanes)
         turn = Turn(
             session,
@@ -85,51 +87,54 @@ class Writer:
             seed=self._seed,
             instance=self._instance,
             rounds=self._rounds,
+            extensions=self._extensions,
         )
         turn.last_id = self._last_id
-        turn.know_leases(leases)
-        results = engine.run(turn, commands)
-        self._finish(turn, dedupe)
+        turn.preload_leases(leases)
+        results = runner.run(turn, commands)
+        dedupe.write(turn.now)
+        self.counts.write_if_due(turn)
         return turn, results
 
     def _begin(self) -> tuple[PostgresSession, TableDedupe]:
-        """A new transaction; a connection that died while nobody used it is replaced."""
+        """Begin a transaction. Replaces a connection that broke while it was idle."""
         if self._session is not None:
             try:
                 self._session.begin()
             except psycopg.Error:
                 self.drop()
         if self._session is None:
-            self._session = PostgresSession(self._server.connect())
+            self._session = PostgresSession(self._database.connect())
             self._session.begin()
         return self._session, TableDedupe(self._session)
 
-    def _finish(self, turn: Turn, dedupe: TableDedupe) -> None:
-        """The last statements of a turn: dedupe keys, and the ledger once a second."""
-        dedupe.write(turn.now)
-        if turn.now - self._ledger_at >= LEDGER_EVERY and (self._tally or turn.tally):
-            engine.write_ledger(turn.session, added(self._tally, turn.tally), self._name)
-            turn.tally = {}
-            turn.ledger_written = True
-
     def commit(self, turn: Turn) -> None:
-        """Make it durable, then known. A commit whose answer is lost is said to be unknown."""
+        """Commit, then update the memory of the writer. A commit whose answer is lost raises `OutcomeUnknown`."""
         session = self._session
         if session is None:
             raise StoreUnavailable("the turn has no connection")
         try:
-            done = session.end()
+            status = session.end()
         except psycopg.Error as problem:
             self.drop()
-            if not lost(problem):
-                raise self._server.translated(problem) from problem
-            raise OutcomeUnknown(f"{OutcomeUnknown.__doc__} ({self._server.where}: {problem})") from problem
-        if done != "COMMIT":
-            raise StoreError(f"{self._server.where} rolled the turn back; nothing was changed")
+            if not is_connection_lost(problem):
+                raise self._database.translate_error(problem) from problem
+            raise OutcomeUnknown(f"{OutcomeUnknown.__doc__} ({self._database.where}: {problem})") from problem
+        if status != "COMMIT":
+            raise StoreError(f"{self._database.where} rolled the turn back; nothing was changed")
         self._last_id = turn.last_id
-        if turn.ledger_written:
-            self._tally, self._ledger_at = {}, turn.now
-        self._tally = added(self._tally, turn.tally)
+        self.counts.committed(turn)
+
+    def is_hopeless(self, problem: Exception) -> bool:
+        return self.closed or is_connection_lost(problem) or isinstance(problem, StoreUnavailable)
+
+    def translate_error(self, problem: Exception) -> Exception:
+        return self._database.translate_error(problem)
+
+    def patience_after(self, problem: Exception) -> Callable[[Command], Patience]:
+        if isinstance(problem, pg.LockNotAvailable):
+            return locks.LockBudget(self._database.url.busy_timeout).limit
+        return lambda command: STORE_BOUND
 
     def roll_back(self) -> None:
         if self._session is not None:
@@ -139,7 +144,7 @@ class Writer:
                 self.drop()
 
     def drop(self) -> None:
-        """Close the connection; the next turn opens another."""
+        """Close the connection. The next turn opens another."""
         session, self._session = self._session, None
         if session is not None:
             session.connection.close()

@@ -1,4 +1,4 @@
-"""The embedded default: one file, one writer, readers beside it."""
+"""The SQLite store: one file, one writer, several readers. It is the default."""
 
 from ackwise.store.sqlite.store import SQLiteStore
 

@@ -1,4 +1,4 @@
-"""Opening the file: pragmas that are read back, errors in our words, migrations."""
+"""Opens the file: pragmas, error translation, migrations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from pathlib import Path
 import apsw
 
 from ackwise.core import errors
-from ackwise.store.url import StoreURL
+from ackwise.core.events import EventPort, StoreMigrated
+from ackwise.engine.extensions import Extension
+from ackwise.wire.store_url import StoreURL
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 INCREMENTAL = 2
-"""The `auto_vacuum` of a file that can give free pages back."""
+"""Value of `auto_vacuum` for a file that can return free pages to the file system."""
 _APPLICATION_ID = 0x41434B57
 _CODES: tuple[tuple[type[apsw.Error], type[errors.StoreError]], ...] = (
     (apsw.FullError, errors.StoreFull),
@@ -32,74 +34,81 @@ _CODES: tuple[tuple[type[apsw.Error], type[errors.StoreError]], ...] = (
 )
 
 
-def translated(problem: apsw.Error, path: str) -> errors.StoreError:
-    """apsw's error as ours, with what to do about it."""
-    for theirs, ours in _CODES:
-        if isinstance(problem, theirs):
-            return ours(f"{(ours.__doc__ or '').strip()} ({path}: {problem})")
+def translate_error(problem: apsw.Error, path: str) -> errors.StoreError:
+    """The store error for an apsw error. Its text says what to do."""
+    for apsw_error, store_error in _CODES:
+        if isinstance(problem, apsw_error):
+            return store_error(f"{(store_error.__doc__ or '').strip()} ({path}: {problem})")
     return errors.StoreError(f"{path}: {problem}")
 
 
-NAP = 0.0005
-LONGEST_NAP = 0.005
+FIRST_SLEEP = 0.0005
+LONGEST_SLEEP = 0.005
 
 
 @contextmanager
-def our_errors(path: str) -> Iterator[None]:
+def translated_errors(path: str) -> Iterator[None]:
     try:
         yield
     except apsw.Error as problem:
-        raise translated(problem, path) from problem
+        raise translate_error(problem, path) from problem
 
 
-def open_writer(url: StoreURL, vfs: str | None = None) -> apsw.Connection:
-    """The connection that writes; makes the file and its tables when they are not there."""
+def open_writer(url: StoreURL, vfs: str | None = None, events: EventPort | None = None) -> apsw.Connection:
+    """Open the writing connection. Creates the file and its tables if they do not exist."""
     path = url.target
     folder = Path(path).resolve().parent
     if not folder.is_dir():
         raise errors.StoreUnavailable(f"the folder {folder} does not exist; create it or correct the store URL")
     _create_private(path)
-    with our_errors(path):
+    with translated_errors(path):
         connection = apsw.Connection(path, vfs=vfs, statementcachesize=256)
-        _prepare_once(connection)
-        connection.set_busy_handler(_patience(url.busy_timeout))
-        refuse_foreign(connection, path)
+        _plan_once(connection)
+        connection.set_busy_handler(busy_handler(url.busy_timeout))
+        check_owner(connection, path)
         if connection.pragma("page_count") == 0:
             # Only an empty file accepts this setting. `ackwise vacuum` converts a file that has tables.
             list(connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}"))
-        _pragma(connection, "journal_mode", "wal")
-        _pragma(connection, "synchronous", "2" if url.durability == "full" else "1")
-        _pragma(connection, "wal_autocheckpoint", "0")
-        _pragma(connection, "foreign_keys", "0")
-        _pragma(connection, "cache_size", "-12288")
-        _pragma(connection, "temp_store", "2")
+        _set_pragma(connection, "journal_mode", "wal")
+        _set_pragma(connection, "synchronous", "2" if url.durability == "full" else "1")
+        _set_pragma(connection, "wal_autocheckpoint", "0")
+        _set_pragma(connection, "foreign_keys", "0")
+        _set_pragma(connection, "cache_size", "-12288")
+        _set_pragma(connection, "temp_store", "2")
         if os.access(path, os.F_OK) and not os.access(path, os.W_OK):
             raise errors.StoreReadOnly(f"{path} cannot be written; check its permissions")
-        _migrate(connection, path)
+        before = _migrate(connection, path)
+    if before != SCHEMA_VERSION and events is not None and events.listening:
+        events.emit(StoreMigrated(path, before, SCHEMA_VERSION))
     return connection
 
 
 def _create_private(path: str) -> None:
-    """Create a new store's file for its owner alone. SQLite gives the WAL the file's mode. An existing file keeps its
-    mode. SQLite itself reports a file that cannot be created."""
+    """Create the file with mode 0600. SQLite gives the WAL the mode of the file. An existing file keeps its mode.
+
+    SQLite itself reports a file that cannot be created.
+    """
     with suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def open_reader(url: StoreURL, vfs: str | None = None) -> apsw.Connection:
-    with our_errors(url.target):
+    with translated_errors(url.target):
         connection = apsw.Connection(url.target, vfs=vfs, statementcachesize=256)
-        _prepare_once(connection)
-        connection.set_busy_handler(_patience(url.busy_timeout))
-        _pragma(connection, "wal_autocheckpoint", "0")
-        _pragma(connection, "query_only", "1")
-        _pragma(connection, "cache_size", "-4096")
+        _plan_once(connection)
+        connection.set_busy_handler(busy_handler(url.busy_timeout))
+        _set_pragma(connection, "wal_autocheckpoint", "0")
+        _set_pragma(connection, "query_only", "1")
+        _set_pragma(connection, "cache_size", "-4096")
     return connection
 
 
-def _patience(seconds: float) -> Callable[[int], bool]:
-    """Wait for another process's turn, which takes a few milliseconds: SQLite's own handler soon sleeps for 25 and
-    more between its tries, so that two busy processes would mostly sleep."""
+def busy_handler(seconds: float) -> Callable[[int], bool]:
+    """Waits while another process holds the write lock, in short sleeps.
+
+    A turn takes a few milliseconds. SQLite's own handler sleeps for 25 ms and more between its tries, so two busy
+    processes would mostly sleep.
+    """
     end = 0.0
 
     def wait(tries: int) -> bool:
@@ -108,54 +117,59 @@ def _patience(seconds: float) -> Callable[[int], bool]:
         end = now + seconds if tries == 0 else end
         if now >= end:
             return False
-        time.sleep(min(LONGEST_NAP, NAP * (tries + 1), end - now))
+        time.sleep(min(LONGEST_SLEEP, FIRST_SLEEP * (tries + 1), end - now))
         return True
 
     return wait
 
 
-def _prepare_once(connection: apsw.Connection) -> None:
-    """Where SQLite is built with STAT4, a statement is compiled anew whenever a value is bound to an indexed column,
-    which costs far more than the look-up itself. The planner's stability guarantee turns that off."""
+def _plan_once(connection: apsw.Connection) -> None:
+    """Make SQLite compile each statement only once, by its query planner stability guarantee.
+
+    Otherwise a SQLite built with STAT4 compiles a statement again whenever a value is bound to an indexed column. That
+    costs far more than the look-up.
+    """
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
-def _pragma(connection: apsw.Connection, name: str, value: str) -> None:
-    """Set, then read back: SQLite ignores what it does not like without a word."""
+def _set_pragma(connection: apsw.Connection, name: str, value: str) -> None:
+    """Set a pragma and read it back, because SQLite ignores values that it does not accept."""
     list(connection.execute(f"PRAGMA {name} = {value}"))
-    now = str(connection.pragma(name))
-    if now != value:
+    current = str(connection.pragma(name))
+    if current != value:
         raise errors.StoreUnavailable(
-            f"SQLite refused {name} = {value} (it says {now}); is the file on a network share?"
+            f"SQLite refused {name} = {value} (it says {current}); is the file on a network share?"
         )
 
 
-def refuse_foreign(connection: apsw.Connection, path: str) -> None:
-    """Before anything is changed in it: the file is empty, or ours and of a schema we know."""
-    alone = not connection.in_transaction
-    if alone:
+def check_owner(connection: apsw.Connection, path: str) -> None:
+    """Check before the first change that the file is empty, or a store with a known schema."""
+    begins = not connection.in_transaction
+    if begins:
         list(connection.execute("BEGIN"))
     try:
         owner, version = connection.pragma("application_id"), connection.pragma("user_version")
         tables = list(connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1"))
     finally:
-        if alone:
+        if begins:
             list(connection.execute("ROLLBACK"))
     if owner != _APPLICATION_ID and tables:
         raise errors.StoreCorrupt(f"{path} is a SQLite database, but not one of Ackwise; choose another file")
     if version > SCHEMA_VERSION:
         raise errors.SchemaTooNew(
-            f"{path} has schema {version}, this Ackwise knows {SCHEMA_VERSION}: upgrade it to open the file"
+            f"{path} has schema {version}, this Ackwise knows {SCHEMA_VERSION}; upgrade Ackwise to open the file"
         )
 
 
-def _migrate(connection: apsw.Connection, path: str) -> None:
-    """Bring an older schema up to date, refuse a newer one and a file that is not ours."""
+def _migrate(connection: apsw.Connection, path: str) -> int:
+    """Create the tables or migrate an older schema. Refuses a newer schema and a file of another program.
+
+    Returns the version before. 0 is a new store.
+    """
     if connection.pragma("user_version") == SCHEMA_VERSION:
-        return
-    list(connection.execute("BEGIN IMMEDIATE"))
-    try:
-        refuse_foreign(connection, path)
+        return SCHEMA_VERSION
+    with _transaction(connection):
+        check_owner(connection, path)
         version = connection.pragma("user_version")
         for number in range(version + 1, SCHEMA_VERSION + 1):
             _apply(connection, f"schema_{number:04d}.sql")
@@ -163,6 +177,32 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
             list(connection.execute("INSERT INTO meta VALUES ('seed', ?)", (secrets.token_hex(16),)))
             list(connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}"))
         list(connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}"))
+    return int(version)
+
+
+def add_tables(connection: apsw.Connection, path: str, extension: Extension) -> None:
+    """Create the tables of an extension or migrate them. Refuses a newer schema of the extension."""
+    if _extension_version(connection, extension) == extension.schema_version:
+        return
+    with _transaction(connection):
+        version = _extension_version(connection, extension)
+        extension.check_version(version, path)
+        for number in range(version + 1, extension.schema_version + 1):
+            _apply(connection, f"sqlite_{number:04d}.sql", extension.tables)
+        row = (extension.meta_key, str(extension.schema_version))
+        list(connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row))
+
+
+def _extension_version(connection: apsw.Connection, extension: Extension) -> int:
+    rows = connection.execute("SELECT value FROM meta WHERE key = ?", (extension.meta_key,)).fetchall()
+    return int(str(rows[0][0])) if rows else 0
+
+
+@contextmanager
+def _transaction(connection: apsw.Connection) -> Iterator[None]:
+    list(connection.execute("BEGIN IMMEDIATE"))
+    try:
+        yield
         list(connection.execute("COMMIT"))
     except BaseException:
         if connection.in_transaction:
@@ -170,6 +210,6 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
         raise
 
 
-def _apply(connection: apsw.Connection, file: str) -> None:
-    for _ in connection.execute(resources.files("ackwise.store.sqlite").joinpath(file).read_text("utf-8")):
+def _apply(connection: apsw.Connection, file: str, package: str = "ackwise.store.sqlite") -> None:
+    for _ in connection.execute(resources.files(package).joinpath(file).read_text("utf-8")):
         pass

@@ -1,4 +1,4 @@
-"""Named statements on an apsw connection. Cursors are always exhausted: an open one pins the WAL."""
+"""Named statements on apsw."""
 
 from __future__ import annotations
 
@@ -7,24 +7,32 @@ from typing import TypeVar
 
 import apsw
 
-from ackwise.store import instances, statements
-from ackwise.store.memory import Memory
-from ackwise.store.meter import Meter
-from ackwise.store.session import Params, Row
+from ackwise.engine.extensions import Extension
+from ackwise.engine.ports import Params, Row
+from ackwise.engine.statement_meter import Meter
+from ackwise.store import broker_instances, sql_files
+from ackwise.store.caches import RowCache
 from ackwise.store.sqlite import vacuum
 
-STATEMENTS = statements.with_lists(
-    statements.load(*statements.shared(), ("ackwise.store.sqlite", "sqlite.sql")),
-    "IN (SELECT value FROM json_each(:ids))",
-)
+
+def _load(*files: tuple[str, str]) -> dict[str, str]:
+    return sql_files.with_lists(sql_files.load(*files), "IN (SELECT value FROM json_each(:ids))")
+
+
+STATEMENTS = _load(*sql_files.shared(), ("ackwise.store.sqlite", "sqlite.sql"))
 _NONE: Params = {}
 T = TypeVar("T")
 STEPS = 10_000
-"""SQLite asks the meter after this many of its own instructions, several times a millisecond."""
+"""SQLite calls the meter after this many virtual machine instructions, several times a millisecond."""
+
+
+def add_statements(extension: Extension) -> None:
+    """Add the named statements of an extension, for all stores of this process."""
+    STATEMENTS.update(_load((extension.tables, "statements.sql")))
 
 
 class SQLiteSession:
-    """A session in a single-writer database: locks are implied."""
+    """Statements on one connection. Lock methods do nothing: SQLite has one writer."""
 
     passed_over = 0
     works_here = True
@@ -37,33 +45,33 @@ class SQLiteSession:
         return self._execute(STATEMENTS[name], params).fetchall()
 
     def row(self, name: str, params: Params = _NONE) -> Row | None:
-        found = self._execute(STATEMENTS[name], params).fetchall()
-        return found[0] if found else None
+        rows = self._execute(STATEMENTS[name], params).fetchall()
+        return rows[0] if rows else None
 
     def run(self, name: str, params: Params = _NONE) -> int:
         self._execute(STATEMENTS[name], params).fetchall()
         return self.connection.changes()
 
     def many(self, name: str, params: Iterable[Params]) -> int:
-        statement, changed = STATEMENTS[name], self.connection.total_changes()
-        for one in params:
-            self._execute(statement, one).fetchall()
-        return self.connection.total_changes() - changed
+        statement, before = STATEMENTS[name], self.connection.total_changes()
+        for row_params in params:
+            self._execute(statement, row_params).fetchall()
+        return self.connection.total_changes() - before
 
     def look(self, text: str, params: Params, shape: Callable[[Row], T], meter: Meter | None) -> list[T]:
-        """Only a SELECT may be interrupted: SQLite rolls the whole transaction back when it interrupts a write."""
+        """Run a SELECT under a meter. Only a SELECT may be interrupted: an interrupted write ends the transaction."""
         if meter is None:
             return [shape(row) for row in self._execute(text, params)]
         cursor: apsw.Cursor | None = None
         self.connection.set_progress_handler(meter.is_over, STEPS)
         try:
-            kept: list[T] = []
+            shaped: list[T] = []
             count = meter.row
             cursor = self._execute(text, params)
             for row in cursor:
                 count(row)
-                kept.append(shape(row))
-            return kept
+                shaped.append(shape(row))
+            return shaped
         except apsw.InterruptError:
             meter.expire()
         finally:
@@ -72,7 +80,7 @@ class SQLiteSession:
                 cursor.close(True)
 
     def release_pages(self) -> int:
-        return vacuum.release(self.connection)
+        return vacuum.release_pages(self.connection)
 
     def stopped(self, problem: BaseException) -> bool:
         return False
@@ -87,9 +95,6 @@ class SQLiteSession:
         self._execute("ROLLBACK TO ackwise").fetchall()
         self._execute("RELEASE ackwise").fetchall()
 
-    def lock_graph(self) -> None:
-        pass
-
     def lock_queue(self, queue: int) -> None:
         pass
 
@@ -100,7 +105,7 @@ class SQLiteSession:
         pass
 
     def gone(self, instance: str) -> bool:
-        return instances.gone_here(instance)
+        return broker_instances.is_dead(instance)
 
     def lock_parts(self, parts: list[int], *, skip: bool = False) -> set[int]:
         return set(parts)
@@ -110,30 +115,34 @@ class SQLiteSession:
 
 
 class WriterSession(SQLiteSession):
-    """The writer's session: it is the only one that changes the catalogue, so it remembers rows of it between turns."""
+    """The writer's session. It caches catalog rows between turns, because only the writer changes them."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(connection)
-        self._memory = Memory()
+        self._row_cache = RowCache()
 
     def row(self, name: str, params: Params = _NONE) -> Row | None:
-        if not self._memory.keeps(name):
+        cache = self._row_cache
+        if name not in cache.names:
+            if cache.changes[name]:
+                cache.rows.clear()
             return super().row(name, params)
-        found = self._memory.get(name, params)
-        if found is None:
-            found = super().row(name, params)
-            if found is not None:
-                self._memory.put(name, params, found)
-        return found
+        row = cache.rows.get((name, *params.values()))
+        if row is None:
+            row = super().row(name, params)
+            if row is not None:
+                cache.put(name, params, row)
+        return row
 
     def run(self, name: str, params: Params = _NONE) -> int:
-        self._memory.keeps(name)
+        if self._row_cache.changes[name]:
+            self._row_cache.rows.clear()
         return super().run(name, params)
 
     def undo(self) -> None:
-        self._memory.forget()
+        self.clear_cache()
         super().undo()
 
-    def forget(self) -> None:
-        """Another process wrote, or a turn was rolled back."""
-        self._memory.forget()
+    def clear_cache(self) -> None:
+        """Clear the cache after a rollback, or after another process wrote."""
+        self._row_cache.rows.clear()

@@ -1,4 +1,4 @@
-"""Free pages of a SQLite file: given back in small slices, or all at once by `ackwise vacuum`."""
+"""Returns free pages of a SQLite file: a few per turn, or all of them by `ackwise vacuum`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import apsw
 import msgspec
 
 from ackwise.core import errors
-from ackwise.store.sqlite.connection import INCREMENTAL, our_errors, refuse_foreign
-from ackwise.store.url import StoreURL
+from ackwise.store.sqlite.connection import INCREMENTAL, check_owner, translated_errors
+from ackwise.wire.store_url import StoreURL
 
 KEPT = 1024
 """Free pages that stay in the file: the next messages need them."""
 KEPT_SHARE = 10
 """Share of the file that stays free: one page in this many."""
 SLICE = 200
-"""Pages that one turn gives back."""
+"""Pages that one turn returns."""
 _OPERATIONS = 1_000_000
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """Bytes of a store before and after a vacuum. `converted`: the file could not give pages back before."""
+    """Bytes of a store before and after a vacuum. `converted`: the file could not return pages before."""
 
     before: int
     after: int
@@ -36,8 +36,8 @@ def free_pages(connection: apsw.Connection) -> int:
     return free - max(KEPT, connection.pragma("page_count") // KEPT_SHARE) if free > KEPT else 0
 
 
-def release(connection: apsw.Connection, most: int = SLICE) -> int:
-    """Give some free pages back inside the transaction of a turn and return their number."""
+def release_pages(connection: apsw.Connection, most: int = SLICE) -> int:
+    """Return some free pages inside the transaction of a turn. The result is their number."""
     if (free := free_pages(connection)) <= 0 or connection.pragma("auto_vacuum") != INCREMENTAL:
         return 0
     return len(connection.execute(f"PRAGMA incremental_vacuum({min(most, free)})").fetchall())
@@ -48,7 +48,7 @@ def notes(connection: apsw.Connection, path: str) -> list[str]:
     command = f"run: ackwise vacuum --url sqlite:///{path}"
     hints = []
     if connection.pragma("auto_vacuum") != INCREMENTAL:
-        hints.append(f"the file cannot give free pages back: an older Ackwise made it; stop its server and {command}")
+        hints.append(f"the file cannot return free pages: an older Ackwise created it; stop its server and {command}")
     free, pages = connection.pragma("freelist_count"), connection.pragma("page_count")
     if free > KEPT and 4 * free > pages:
         size = free * connection.pragma("page_size") >> 20
@@ -57,17 +57,17 @@ def notes(connection: apsw.Connection, path: str) -> list[str]:
 
 
 def vacuum(url: StoreURL, progress: Callable[[], None] = lambda: None) -> Compacted:
-    """Rewrite the file without its free pages, so that it can give pages back from now on. Needs exclusive access."""
+    """Rewrite the file without its free pages, so that it can return pages from now on. Needs exclusive access."""
     path = url.target
     before = _size(path)
-    with our_errors(path):
+    with translated_errors(path):
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            refuse_foreign(connection, path)
+            check_owner(connection, path)
             converted = connection.pragma("auto_vacuum") != INCREMENTAL
-            connection.set_progress_handler(_told(progress), _OPERATIONS)
+            connection.set_progress_handler(_as_progress_handler(progress), _OPERATIONS)
             # Leaving WAL mode requires exclusive access to the file. VACUUM itself does not require it.
-            _alone(connection, path)
+            _leave_wal_mode(connection, path)
             list(connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}"))
             list(connection.execute("VACUUM"))
             list(connection.execute("PRAGMA journal_mode = wal"))
@@ -76,7 +76,7 @@ def vacuum(url: StoreURL, progress: Callable[[], None] = lambda: None) -> Compac
     return Compacted(before, _size(path), converted)
 
 
-def _told(progress: Callable[[], None]) -> Callable[[], bool]:
+def _as_progress_handler(progress: Callable[[], None]) -> Callable[[], bool]:
     def call() -> bool:
         progress()
         return False
@@ -84,7 +84,7 @@ def _told(progress: Callable[[], None]) -> Callable[[], bool]:
     return call
 
 
-def _alone(connection: apsw.Connection, path: str) -> None:
+def _leave_wal_mode(connection: apsw.Connection, path: str) -> None:
     try:
         mode = connection.execute("PRAGMA journal_mode = delete").fetchall()[0][0]
     except apsw.BusyError:

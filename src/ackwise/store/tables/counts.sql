@@ -1,32 +1,32 @@
--- name: count_lanes: partitions, lanes and messages of each of some queues
+-- name: count_lanes: partitions, lanes and messages of each given queue
 SELECT queue, count(DISTINCT part), count(*), sum(head - start) FROM lane WHERE queue IN (:ids) GROUP BY queue;
 
--- name: count_scheduled: how many messages wait for their time in each of some queues
+-- name: count_scheduled: scheduled messages of each given queue
 SELECT queue, count(*) FROM scheduled WHERE queue IN (:ids) GROUP BY queue;
 
--- name: count_dead: how many dead letters each of some queues has
+-- name: count_dead: dead letters of each given queue
 SELECT queue, count(*) FROM dead WHERE queue IN (:ids) GROUP BY queue;
 
--- name: groups_of_queues: the groups of some queues
+-- name: groups_of_queues: the groups of given queues
 SELECT id, queue, name, policy, created_at FROM grp WHERE queue IN (:ids) ORDER BY queue, name;
 
--- name: count_groups: some groups' counts over their lanes, their partitions, those with something left, their last ack
+-- name: count_groups: counts of given groups: sums over their lanes, partitions, unfinished partitions, last ack
 SELECT c.grp, sum(c.acked), sum(c.dead), sum(c.skipped), sum(c.expired), sum(c.held), sum(l.head - c.next),
   count(DISTINCT l.part), count(DISTINCT CASE WHEN c.held > 0 OR c.next < l.head THEN l.part END), max(c.settled_at)
 FROM grp AS g JOIN lane AS l ON l.queue = g.queue JOIN cursor AS c ON c.lane = l.id AND c.grp = g.id
 WHERE g.id IN (:ids) GROUP BY c.grp;
 
--- name: count_subscriptions: where the subscriptions of some groups begin
+-- name: count_subscriptions: where the subscriptions of given groups begin
 SELECT id, mode, from_at FROM grp WHERE id IN (:ids);
 
--- name: count_holders: how many leases each owner holds in some groups
+-- name: count_holders: leases per owner in given groups
 SELECT grp, owner, count(*) FROM lease WHERE grp IN (:ids) AND ended_at IS NULL GROUP BY grp, owner;
 
--- name: count_leased: how many messages are leased in some groups
+-- name: count_leased: leased messages of given groups
 SELECT l.grp, sum(s.hi - s.lo) FROM lease AS l JOIN span AS s ON s.lease = l.no
 WHERE l.grp IN (:ids) AND l.ended_at IS NULL GROUP BY l.grp;
 
--- name: count_oldest: when the oldest message was made that each of some groups has not finished
+-- name: count_oldest: creation time of the oldest unfinished message of each given group
 SELECT c.grp, min((
   SELECT s.created_at FROM segment AS s
   WHERE s.pos >= (c.lane << 40) + coalesce(
@@ -35,10 +35,10 @@ SELECT c.grp, min((
 FROM grp AS g JOIN lane AS l ON l.queue = g.queue JOIN cursor AS c ON c.lane = l.id AND c.grp = g.id
 WHERE g.id IN (:ids) AND (c.held > 0 OR c.next < l.head) GROUP BY c.grp;
 
--- name: old_lanes: those of some queues that have a lane whose oldest message is at or before the cutoff
+-- name: old_lanes: given queues with a lane whose oldest message was created at or before the cutoff
 SELECT q.id FROM queue AS q
 WHERE q.id IN (:ids) AND EXISTS (SELECT 1 FROM lane AS l WHERE l.queue = q.id AND l.start_at <= :cutoff);
 
--- name: old_husks: those of some queues that have a husk made at or before the cutoff
+-- name: old_husks: given queues with a husk created at or before the cutoff
 SELECT q.id FROM queue AS q
 WHERE q.id IN (:ids) AND EXISTS (SELECT 1 FROM husk AS h WHERE h.queue = q.id AND h.created_at <= :cutoff);

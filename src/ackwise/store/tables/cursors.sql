@@ -1,9 +1,9 @@
--- name: cursors_for_lane: a new lane starts at its beginning for every group of its queue
+-- name: cursors_for_lane: creates the cursors of all groups for a new lane, at its start
 INSERT INTO cursor (lane, grp, part, prio, epoch, first, next, floor, held, acked, dead, skipped, expired, leased, exclusive)
 SELECT :lane, id, :part, :prio, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM grp WHERE queue = :queue
 ON CONFLICT DO NOTHING;
 
--- name: cursors_for_group: a new group at the start or the end of every lane of its queue
+-- name: cursors_for_group: creates the cursors of a new group, at the start or the end of each lane
 INSERT INTO cursor (lane, grp, part, prio, epoch, first, next, floor, held, acked, dead, skipped, expired, leased, exclusive,
   ready_at)
 SELECT id, :grp, part, prio, 0, CASE WHEN :at_end = 1 THEN head ELSE start END,
@@ -12,46 +12,46 @@ SELECT id, :grp, part, prio, 0, CASE WHEN :at_end = 1 THEN head ELSE start END,
 FROM lane WHERE queue = :queue
 ON CONFLICT DO NOTHING;
 
--- name: cursor_get: one group's place in one lane
+-- name: cursor_get: the cursor of a group in a lane
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
   c.settled_at, c.last_seq, c.last_at, c.nacked, l.largest
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.lane = :lane AND c.grp = :grp;
 
--- name: cursors_of_part: a group's places in a partition, most urgent lane first
+-- name: cursors_of_part: cursors of a group in a partition, most urgent lane first
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
   c.settled_at, c.last_seq, c.last_at, c.nacked, l.largest
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.part = :part AND c.grp = :grp ORDER BY c.prio;
 
--- name: cursors_beside: a group's places in the partition of a lane
+-- name: cursors_beside: cursors of a group in the partition of a lane
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
   c.settled_at, c.last_seq, c.last_at, c.nacked, l.largest
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane
 WHERE c.part = (SELECT part FROM lane WHERE id = :lane) AND c.grp = :grp;
 
--- name: cursors_of_lane: every group's place in a lane
+-- name: cursors_of_lane: cursors of all groups in a lane
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
   c.settled_at, c.last_seq, c.last_at, c.nacked, l.largest
 FROM cursor AS c JOIN lane AS l ON l.id = c.lane WHERE c.lane = :lane ORDER BY c.grp;
 
--- name: cursors_of_group: every place of a group
+-- name: cursors_of_group: all cursors of a group
 SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
   c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
   c.settled_at, c.last_seq, c.last_at, c.nacked, l.largest
 FROM lane AS l JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp
 WHERE l.queue = (SELECT g.queue FROM grp AS g WHERE g.id = :grp) ORDER BY c.lane;
 
--- name: cursor_update: the whole row
+-- name: cursor_update: updates all columns of a cursor
 UPDATE cursor SET epoch = :epoch, first = :first, next = :next, floor = :floor, held = :held, acked = :acked, dead = :dead,
   skipped = :skipped, expired = :expired, leased = :leased, exclusive = :exclusive,
   exclusive_owner = :exclusive_owner, ready_at = :ready_at, settled_at = :settled_at,
   last_seq = :last_seq, last_at = :last_at, nacked = :nacked
 WHERE lane = :lane AND grp = :grp;
 
--- name: cursor_wake: a push makes empty, free lanes claimable
+-- name: cursor_wake: makes empty, free lanes claimable after a push
 UPDATE cursor SET ready_at = :at
 WHERE lane = :lane AND exclusive = 0 AND (ready_at IS NULL OR (:relaxed = 1 AND ready_at > :at));
 
@@ -65,10 +65,10 @@ SELECT lane, part, prio, ready_at FROM cursor
 WHERE grp = :grp AND prio = :prio AND ready_at IS NOT NULL AND ready_at <= :now
 ORDER BY ready_at, lane LIMIT :limit OFFSET :skip;
 
--- name: cursors_next_due: when the next lane that is not yet claimable becomes so
+-- name: cursors_next_due: when the next lane becomes claimable
 SELECT min(ready_at) FROM cursor WHERE grp = :grp AND ready_at IS NOT NULL AND ready_at > :now;
 
--- name: cursors_look_again: after a change of rules every lane with something in it is looked at again
+-- name: cursors_look_again: makes all lanes with messages claimable after a change of policy, so that claims check them
 UPDATE cursor SET ready_at = :now
 WHERE exclusive = 0 AND lane IN (SELECT id FROM lane WHERE queue = :queue)
   AND (held > 0 OR next < (SELECT l.head FROM lane AS l WHERE l.id = cursor.lane));
@@ -80,14 +80,14 @@ WHERE grp = :grp AND exclusive_owner = :owner ORDER BY prio, lane;
 -- name: cursors_next_ready: when the next lane of a group becomes claimable
 SELECT min(ready_at) FROM cursor WHERE grp = :grp AND ready_at IS NOT NULL;
 
--- name: cursors_delete: all places of a group
+-- name: cursors_delete: deletes all cursors of a group
 DELETE FROM cursor WHERE grp = :grp
   AND lane IN (SELECT l.id FROM lane AS l JOIN grp AS g ON g.queue = l.queue WHERE g.id = :grp);
 
--- name: cursor_exclusive: whether any lane of a group is exclusively held by somebody else
+-- name: cursor_exclusive: whether another owner holds a lane of a group exclusively
 SELECT 1 FROM cursor WHERE grp = :grp AND exclusive_owner IS NOT NULL AND exclusive_owner <> :owner LIMIT 1;
 
--- name: places_of_group: where a group stands in each lane of a page of partitions: its first undone seq, and when the oldest undone was made
+-- name: places_of_group: per lane of a page of partitions: first unfinished seq of a group, and its creation time
 SELECT p.id, p.name, p.uuid, l.id, l.head, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired, c.settled_at,
   c.last_seq, c.last_at, c.nacked,
   coalesce((SELECT x.lo FROM span AS x WHERE x.lane = c.lane AND x.grp = c.grp ORDER BY x.hi LIMIT 1), c.next),
@@ -101,12 +101,12 @@ WHERE p.queue = :queue AND p.id IN (
   SELECT x.id FROM part AS x WHERE x.queue = :queue AND x.name > :after ORDER BY x.name LIMIT :limit)
 ORDER BY p.name, l.prio;
 
--- name: lanes_settled: per lane of a queue with groups, the place below which every group has finished everything
+-- name: lanes_settled: per lane of a queue with groups: the seq below which all groups have finished
 SELECT l.id, min(coalesce(
   (SELECT x.lo FROM span AS x WHERE x.lane = c.lane AND x.grp = c.grp ORDER BY x.hi LIMIT 1), c.next))
 FROM lane AS l JOIN cursor AS c ON c.lane = l.id WHERE l.queue = :queue GROUP BY l.id;
 
--- name: partition_lanes: the lanes of a page of partitions with the age of what is in them, and how far a group has come
+-- name: partition_lanes: lanes of a page of partitions with the age of their messages and the progress of a group
 SELECT p.id, p.name, p.uuid, l.id, l.head, l.start, l.start_at,
   (SELECT s.created_at FROM segment AS s WHERE s.pos = (l.id << 40) + l.head - 1), c.next, c.held, c.dead,
   (SELECT count(*) FROM scheduled AS s WHERE s.queue = p.queue AND s.part = p.id),

@@ -1,82 +1,82 @@
--- name: lease_last: the newest lease number; tombstones of the newest are never removed
+-- name: lease_last: the highest lease number; the tombstone with that number is never deleted
 SELECT max(no) FROM lease;
 
--- name: lease_next: a number above every other
+-- name: lease_next: the next lease number
 SELECT max(coalesce(max(no), 0), :after) + 1 FROM lease;
 
--- name: lease_insert: a new claim
+-- name: lease_insert: inserts the lease of a claim
 INSERT INTO lease (no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
   yields)
 VALUES (:no, :tag, :queue, :grp, :owner, :instance, :exclusivity, :bulk, :deadline, :made_at, :granted, :key, :fingerprint,
   :yields);
 
--- name: lease_by_no: a lease, living or not
+-- name: lease_by_no: a lease, live or ended
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
   ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE no = :no;
 
--- name: lease_by_key: the claim that used this key
+-- name: lease_by_key: the lease of a claim key
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
   ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE grp = :grp AND key = :key;
 
--- name: lease_end: a tombstone from now on
+-- name: lease_end: ends a lease; its row stays as a tombstone
 UPDATE lease SET ended_at = :ended_at, end_kind = :end_kind, lost = :lost, returned = :returned, dropped = :dropped
 WHERE no = :no;
 
--- name: lease_lives_on: without what was taken from it, went back or was dropped
+-- name: lease_lives_on: updates a lease that lost messages: settled, returned or dropped
 UPDATE lease SET lost = :lost, returned = :returned, dropped = :dropped WHERE no = :no;
 
--- name: lease_deadline: extended
+-- name: lease_deadline: extends a lease
 UPDATE lease SET deadline = :deadline WHERE no = :no;
 
--- name: lease_unkey: its claim key belongs to its successor
+-- name: lease_unkey: removes the claim key, which now belongs to a newer lease
 UPDATE lease SET key = NULL WHERE no = :no;
 
--- name: leases_of_group: leases of a group that have not ended
+-- name: leases_of_group: live leases of a group
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
   ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE grp = :grp AND ended_at IS NULL;
 
--- name: leases_expired_in_group: leases of a group that ran out and were not ended
+-- name: leases_expired_in_group: leases of a group past their deadline that are not ended
 SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_at, granted, key, fingerprint,
   ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE grp = :grp AND ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit;
 
--- name: leases_count_expired: one more lease of a group ran out
+-- name: leases_count_expired: adds one expired lease to the count of a group
 UPDATE grp SET expired_leases = expired_leases + 1 WHERE id = :grp;
 
--- name: leases_expired_ever: how many leases of a group ran out
+-- name: leases_expired_ever: number of expired leases of a group
 SELECT expired_leases FROM grp WHERE id = :grp;
 
--- name: leases_of_connections: what connections to one broker hold
+-- name: leases_of_connections: leases of connections to one broker
 SELECT no FROM lease
 WHERE ended_at IS NULL AND instance = :instance
   AND substr(owner, 1, length(CAST(:prefix AS text))) = CAST(:prefix AS text) ORDER BY no;
 
--- name: lease_other: the last to run out of a group's leases of other owners
+-- name: lease_other: the lease of another owner in a group with the latest deadline
 SELECT no, deadline FROM lease
 WHERE grp = :grp AND ended_at IS NULL AND deadline > :now AND owner <> :owner ORDER BY deadline DESC LIMIT 1;
 
--- name: lease_whole_queue: the lease that excludes everybody else from the queue
+-- name: lease_whole_queue: the lease that excludes other owners from the queue
 SELECT no, deadline, owner FROM lease
 WHERE grp = :grp AND ended_at IS NULL AND exclusivity = 'queue' AND deadline > :now AND owner <> :owner
 ORDER BY deadline DESC LIMIT 1;
 
--- name: lease_any_whole_queue: whether any lease of a group excludes others from the whole queue
+-- name: lease_any_whole_queue: whether a lease of a group excludes other owners from the whole queue
 SELECT 1 FROM lease WHERE grp = :grp AND ended_at IS NULL AND exclusivity = 'queue' LIMIT 1;
 
--- name: lease_owner_in_lane: who holds something in a lane, other than the asker
+-- name: lease_owner_in_lane: another owner that holds messages in a lane
 SELECT l.owner FROM span AS s JOIN lease AS l ON l.no = s.lease
 WHERE s.lane = :lane AND s.grp = :grp AND s.lease IS NOT NULL AND l.owner <> :owner LIMIT 1;
 
--- name: leases_next_deadline: the nearest deadline of a group
+-- name: leases_next_deadline: the nearest deadline in a group
 SELECT min(deadline) FROM lease WHERE grp = :grp AND ended_at IS NULL;
 
--- name: lease_next_deadline: the nearest deadline of all
+-- name: lease_next_deadline: the nearest deadline of all leases
 SELECT min(deadline) FROM lease WHERE ended_at IS NULL;
 
--- name: leases_list: leases with what they hold, newest first, below a number
+-- name: leases_list: leases with their held messages, newest first, below a number
 SELECT l.no, l.tag, q.name, g.name, l.owner, l.key, l.made_at, l.deadline, l.ended_at, l.end_kind, l.granted,
   (SELECT sum(s.hi - s.lo) FROM span AS s WHERE s.lease = l.no)
 FROM lease AS l JOIN queue AS q ON q.id = l.queue JOIN grp AS g ON g.id = l.grp
@@ -88,7 +88,7 @@ WHERE l.no < :below
     OR substr(l.key, 1, length(CAST(:key_prefix AS text))) = CAST(:key_prefix AS text))
 ORDER BY l.no DESC LIMIT :limit;
 
--- name: leases_living: those of them that have not ended
+-- name: leases_living: live leases with their held messages, newest first, below a number
 SELECT l.no, l.tag, q.name, g.name, l.owner, l.key, l.made_at, l.deadline, l.ended_at, l.end_kind, l.granted,
   (SELECT sum(s.hi - s.lo) FROM span AS s WHERE s.lease = l.no)
 FROM lease AS l JOIN queue AS q ON q.id = l.queue JOIN grp AS g ON g.id = l.grp
@@ -100,7 +100,19 @@ WHERE l.ended_at IS NULL AND l.deadline > 0 AND l.no < :below
     OR substr(l.key, 1, length(CAST(:key_prefix AS text))) = CAST(:key_prefix AS text))
 ORDER BY l.no DESC LIMIT :limit;
 
--- name: audit_leases: ended leases of living groups that still hold spans
+-- name: leases_oldest: live leases with their held messages, oldest first, behind an instant and a number
+SELECT l.no, l.tag, l.queue, l.grp, l.owner, l.key, l.made_at, l.deadline, l.ended_at, l.end_kind, l.granted,
+  (SELECT sum(s.hi - s.lo) FROM span AS s WHERE s.lease = l.no)
+FROM (
+  SELECT l.no, l.tag, q.name AS queue, g.name AS grp, l.owner, l.key, l.made_at, l.deadline, l.ended_at, l.end_kind,
+    l.granted
+  FROM lease AS l JOIN queue AS q ON q.id = l.queue JOIN grp AS g ON g.id = l.grp
+  WHERE l.ended_at IS NULL AND l.deadline > :now AND (l.made_at, l.no) > (:made_at, :no)
+    AND (CAST(:queue AS text) IS NULL OR q.name = CAST(:queue AS text))
+  ORDER BY l.made_at, l.no LIMIT :limit) AS l
+ORDER BY l.made_at, l.no;
+
+-- name: audit_leases: ended leases of existing groups that still hold spans
 SELECT l.no, count(*) FROM span AS s JOIN lease AS l ON l.no = s.lease JOIN grp AS g ON g.id = s.grp
 JOIN queue AS q ON q.id = g.queue
 WHERE l.ended_at IS NOT NULL AND q.deleted_at IS NULL GROUP BY l.no;

@@ -1,13 +1,13 @@
--- name: ledger_get: one minute of one outcome, as this instance counted it
+-- name: ledger_get: count of one outcome in one minute by this broker
 SELECT n, latency FROM ledger
 WHERE queue = :queue AND grp = :grp AND minute = :minute AND outcome = :outcome AND instance = :instance;
 
--- name: ledger_put: the new count and sketch
+-- name: ledger_put: writes a count and its latency sketch
 INSERT INTO ledger (queue, grp, minute, outcome, instance, n, latency)
 VALUES (:queue, :grp, :minute, :outcome, :instance, :n, :latency)
 ON CONFLICT (queue, grp, minute, outcome, instance) DO UPDATE SET n = excluded.n, latency = excluded.latency;
 
--- name: ledger_list: minutes of a queue and group behind a row, oldest first
+-- name: ledger_list: minutes of a queue and group after a row, oldest first
 SELECT queue, grp, minute, outcome, n, latency FROM ledger
 WHERE (CAST(:queue AS text) IS NULL OR queue = CAST(:queue AS text))
   AND (CAST(:grp AS text) IS NULL OR grp = CAST(:grp AS text))
@@ -15,26 +15,28 @@ WHERE (CAST(:queue AS text) IS NULL OR queue = CAST(:queue AS text))
   AND (minute > :last_minute OR (queue, grp, outcome) > (:last_queue, :last_grp, :last_outcome))
 ORDER BY minute, queue, grp, outcome LIMIT :limit;
 
--- name: ledger_forget: minutes too old to matter
+-- name: ledger_forget: deletes old minutes
 DELETE FROM ledger WHERE (queue, grp, minute, outcome, instance) IN (
   SELECT queue, grp, minute, outcome, instance FROM ledger WHERE minute < :before ORDER BY minute LIMIT :limit);
 
--- name: meta_get: a fact about the database
+-- name: meta_get: a value of the meta table
 SELECT value FROM meta WHERE key = :key;
 
--- name: instance_beat: a broker is alive
+-- name: meta_extensions: keys of the schema versions of extensions
+SELECT key FROM meta WHERE substr(key, 1, 7) = 'schema:';
+
+-- name: instance_beat: records the heartbeat of a broker
 INSERT INTO instance (id, started_at, heartbeat_at) VALUES (:id, :now, :now)
 ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at;
 
--- name: instance_get: a broker that was heard of
+-- name: instance_get: the last heartbeat of a broker
 SELECT started_at, heartbeat_at FROM instance WHERE id = :id;
 
--- name: instances_other: every other broker, and when it was last heard of
+-- name: instances_other: all other brokers with their last heartbeats
 SELECT id, heartbeat_at FROM instance WHERE id <> :id ORDER BY id;
 
--- name: instance_delete: a broker that is dead; while sessions of it may come back it is remembered since when
-DELETE FROM instance WHERE id = :id AND NOT EXISTS (
-  SELECT 1 FROM mew_session AS s WHERE s.instance = :id AND s.ended_at IS NULL);
+-- name: instance_delete: deletes a dead broker
+DELETE FROM instance WHERE id = :id;
 
--- name: instance_forget: brokers not heard of for long
+-- name: instance_forget: deletes brokers without heartbeats for a long time
 DELETE FROM instance WHERE heartbeat_at < :before;

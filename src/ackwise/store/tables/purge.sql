@@ -1,39 +1,39 @@
--- name: purge_lane_next: a lane of a deleted queue
+-- name: purge_lane_next: one lane of a deleted queue
 SELECT id, part FROM lane WHERE queue = :queue ORDER BY id LIMIT 1;
 
--- name: purge_segments: some messages of a lane
+-- name: purge_segments: deletes some segments of a lane
 DELETE FROM segment WHERE pos IN (
   SELECT pos FROM segment WHERE pos >= :lo_pos AND pos < :end_pos ORDER BY pos LIMIT :limit);
 
--- name: purge_husks: what dedupe kept of a lane
+-- name: purge_husks: deletes some husks of a lane
 DELETE FROM husk WHERE pos IN (
   SELECT pos FROM husk WHERE pos >= :lo_pos AND pos < :end_pos ORDER BY pos LIMIT :limit);
 
--- name: purge_spans: some spans of a lane
+-- name: purge_spans: deletes some spans of a lane
 DELETE FROM span WHERE (lane, grp, hi) IN (
   SELECT lane, grp, hi FROM span WHERE lane = :lane ORDER BY lane, grp, hi LIMIT :limit);
 
--- name: purge_dropped: some dropped ranges of a lane
+-- name: purge_dropped: deletes some dropped ranges of a lane
 DELETE FROM dropped WHERE (lane, grp, hi) IN (
   SELECT lane, grp, hi FROM dropped WHERE lane = :lane ORDER BY lane, grp, hi LIMIT :limit);
 
--- name: purge_cursors: every group's place in a lane
+-- name: purge_cursors: deletes the cursors of a lane
 DELETE FROM cursor WHERE lane = :lane;
 
--- name: purge_lane: the lane
+-- name: purge_lane: deletes a lane
 DELETE FROM lane WHERE id = :lane;
 
 -- name: purge_parts_next: some partitions of a deleted queue
 SELECT id FROM part WHERE queue = :queue ORDER BY name LIMIT :limit;
 
--- name: purge_part: a partition
+-- name: purge_part: deletes a partition
 DELETE FROM part WHERE id = :part;
 
--- name: purge_dead: some dead letters of a queue
+-- name: purge_dead: deletes some dead letters of a queue
 DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE queue = :queue LIMIT :limit);
 
--- name: purge_scheduled: some scheduled messages of a queue
+-- name: purge_scheduled: deletes some scheduled messages of a queue
 DELETE FROM scheduled WHERE no IN (SELECT no FROM scheduled WHERE queue = :queue LIMIT :limit);
 
--- name: purge_groups: some groups of a queue
+-- name: purge_groups: deletes some groups of a queue
 DELETE FROM grp WHERE id IN (SELECT id FROM grp WHERE queue = :queue LIMIT :limit);

@@ -1,1 +1,1 @@
-"""Where messages come from: our own broker, embedded or behind a server, and NATS."""
+"""Feeds: messages from Ackwise, embedded or behind a server, and from NATS JetStream."""

@@ -1,5 +1,8 @@
-"""Fed from NATS JetStream. Settlements are passed straight through; what they mean there, JetStream decides."""
+"""Feed from NATS JetStream. Settlements are passed to JetStream, which decides about retries."""
 
-from ackwise.subscriber.feeds.jetstream.link import NATSLink
+from ackwise.core.extras import needed
+
+with needed("nats", "a nats:// URL"):
+    from ackwise.subscriber.feeds.jetstream.connection import NATSLink
 
 __all__ = ["NATSLink"]

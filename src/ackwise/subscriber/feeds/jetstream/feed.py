@@ -1,53 +1,57 @@
-"""The messages of one subscription: asked for ahead of its workers, kept alive and answered."""
+"""Feed of one JetStream subscription."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NATSError
 
+from ackwise.client.aio.lease_keeper import AsyncLeaseKeeper
 from ackwise.core.errors import StoreUnavailable
 from ackwise.core.settlement import Outcome
-from ackwise.subscriber.feeds.feed import Sink
+from ackwise.subscriber.feeds.held_deliveries import HeldDeliveries
 from ackwise.subscriber.feeds.jetstream.consumer import PullConsumer
-from ackwise.subscriber.feeds.jetstream.handover import NATSHandover
-from ackwise.subscriber.feeds.jetstream.held import Held
+from ackwise.subscriber.feeds.jetstream.delivery import NATSDelivery, monotonic_micros
+from ackwise.subscriber.feeds.port import DeliverySink
 from ackwise.subscriber.subscription import Subscription
 
 if TYPE_CHECKING:
-    from ackwise.subscriber.feeds.jetstream.link import NATSLink
+    from ackwise.subscriber.feeds.jetstream.connection import NATSLink
+
 
 log = logging.getLogger("ackwise.subscriber")
 
-LOOK_EVERY = 1.0
+CHECK_EVERY = 1.0
 PAUSE_AFTER_FAILURE = 1.0
 FLUSH_WITHIN = 2
 
 
 class NATSFeed:
-    """It asks for messages, and is the desk at which they are answered."""
+    """Pulls the messages of one subscription and sends their settlements."""
 
     def __init__(self, link: NATSLink, subscription: Subscription) -> None:
         self._link, self._subscription = link, subscription
         self._consumer = PullConsumer(link, subscription, self)
         self._acked_first = subscription.acked_first
-        self._held = Held()
-        self._sink: Sink | None = None
-        self._answers: deque[tuple[NATSHandover, bytes]] = deque()
+        # JetStream does not answer an extension. A third leaves time for a second one if the first is lost.
+        keeper: AsyncLeaseKeeper[NATSDelivery] = AsyncLeaseKeeper(monotonic_micros, self._extend, fraction=1 / 3)
+        self._held: HeldDeliveries[NATSDelivery, NATSDelivery] = HeldDeliveries(keeper, self._lose)
+        self._sink: DeliverySink | None = None
+        self._answers: deque[tuple[NATSDelivery, bytes]] = deque()
         self._wake, self._answered = asyncio.Event(), asyncio.Event()
         self._stopped, self._closed = asyncio.Event(), asyncio.Event()
-        self._trouble: str | None = None
+        self._problem: str | None = None
 
     async def open(self) -> None:
         await self._consumer.bind()
 
-    # answering
+    # settlements
 
     def wait_of(self, attempt: int) -> float | None:
         return self._consumer.wait_of(attempt)
@@ -58,34 +62,37 @@ class NATSFeed:
         except NATSError as problem:
             raise StoreUnavailable(f"{self._link.url}: {problem}") from problem
 
-    def send_soon(self, handover: NATSHandover, answer: bytes) -> None:
-        self.over(handover)
-        self._answers.append((handover, answer))
+    def send_soon(self, delivery: NATSDelivery, answer: bytes) -> None:
+        self.settled(delivery)
+        self._answers.append((delivery, answer))
         self._answered.set()
 
-    def over(self, handover: NATSHandover) -> None:
-        self._held.over(handover)
+    def settled(self, delivery: NATSDelivery) -> None:
+        self._held.forget(delivery, delivery)
         self.wake()
 
-    def leave(self, handover: NATSHandover) -> None:
-        self._held.leave(handover)
+    def leave(self, delivery: NATSDelivery) -> None:
+        if delivery.ended:
+            self._held.forget(delivery, delivery)
+        else:
+            self._held.leave(delivery, delivery)
         self.wake()
 
     async def flush(self) -> None:
         while self._answers:
-            handover, answer = self._answers[0]
-            await self.send(handover.reply, answer)
+            delivery, answer = self._answers[0]
+            await self.send(delivery.reply, answer)
             self._answers.popleft()
         if self._stopped.is_set():
             with suppress(NATSError, TimeoutError):
                 await self._link.client.flush(FLUSH_WITHIN)
 
-    async def _answering(self) -> None:
+    async def _send_answers(self) -> None:
         while True:
             await self._answered.wait()
             self._answered.clear()
             if self._stopped.is_set():
-                # What goes back now must not come to this app again.
+                # The pull must be closed first, so that released messages do not come to this app again.
                 await self._closed.wait()
             try:
                 await self.flush()
@@ -94,31 +101,28 @@ class NATSFeed:
                 await asyncio.sleep(PAUSE_AFTER_FAILURE)
                 self._answered.set()
 
-    async def _keeping(self) -> None:
-        while True:
-            await asyncio.sleep(self._consumer.shortest_wait / 3)
-            for handover in list(self._held.working):
-                if handover.until <= time.monotonic():
-                    self._lose(handover)
-                elif handover.awaited and self._link.client.is_connected:
-                    # Else it would only be kept here for later.
-                    with suppress(StoreUnavailable):
-                        await handover.in_progress()
+    async def _extend(self, leases: Sequence[NATSDelivery]) -> list[None]:
+        for delivery in leases:
+            # Without a connection, nats-py would only buffer the message.
+            if self._link.client.is_connected:
+                with suppress(StoreUnavailable):
+                    await delivery.in_progress()
+        return [None] * len(leases)
 
-    def _lose(self, handover: NATSHandover) -> None:
-        """JetStream was not told in time, and gives it to somebody else."""
-        handover.lost = True
-        self.over(handover)
+    def _lose(self, delivery: NATSDelivery) -> None:
+        """Mark a delivery as lost after its ack wait. JetStream delivers the message again."""
+        delivery.lost = True
+        self.wake()
         if self._sink is not None:
-            self._sink.lost(handover)
+            self._sink.lost(delivery)
 
-    # taking
+    # pull requests
 
     def wake(self) -> None:
         self._wake.set()
 
-    def look(self) -> None:
-        """JetStream has its own clock."""
+    def clock_moved(self) -> None:
+        """Nothing to do: JetStream has its own clock."""
 
     def stop(self) -> None:
         self._stopped.set()
@@ -126,79 +130,79 @@ class NATSFeed:
 
     @property
     def fed(self) -> bool:
-        """Its consumer is there, as far as is known."""
-        return self._trouble is None
+        """Whether the consumer works, as far as the app knows."""
+        return self._problem is None
 
     def reconnected(self) -> None:
         if self._sink is not None:
             self._consumer.pull.forget()
             self.wake()
 
-    async def run(self, sink: Sink) -> None:
+    async def run(self, sink: DeliverySink) -> None:
         self._sink = sink
-        async with asyncio.TaskGroup() as group:
-            beside = [group.create_task(self._answering())]
-            if not self._acked_first:
-                beside.append(group.create_task(self._keeping()))
-            await self._taking(sink)
-            await self._consumer.pull.close()
-            sink.no_more()
-            self._closed.set()
-            while self._held.working:
-                # Handlers may take their time to finish: what they work on stays theirs.
-                self._wake.clear()
-                await self._wake.wait()
-            for task in beside:
-                task.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                answers = group.create_task(self._send_answers())
+                await self._pull_messages(sink)
+                await self._consumer.pull.close()
+                sink.end_of_input()
+                self._closed.set()
+                while self._held.working:
+                    # Running handlers may need time; the keeper extends their messages.
+                    self._wake.clear()
+                    await self._wake.wait()
+                answers.cancel()
+        finally:
+            await self._held.keeper.close()
 
-    async def _taking(self, sink: Sink) -> None:
+    async def _pull_messages(self, sink: DeliverySink) -> None:
         while not self._stopped.is_set():
             self._wake.clear()
-            if self._trouble is not None:
-                await self._begin_again(self._trouble)
+            if self._problem is not None:
+                await self._recover(self._problem)
                 continue
             count = self._wanted(sink)
             if count:
                 try:
-                    await self._consumer.pull.ask(count)
+                    await self._consumer.pull.request(count)
                 except Exception as problem:
-                    self.failed(str(problem) or type(problem).__name__)
+                    self.on_failure(str(problem) or type(problem).__name__)
                     continue
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), LOOK_EVERY)
+                await asyncio.wait_for(self._wake.wait(), CHECK_EVERY)
 
-    def _wanted(self, sink: Sink) -> int:
-        """How many to ask for. While nobody is idle a few are not worth an ask."""
-        working, asked = len(self._held.working), self._consumer.pull.asked
+    def _wanted(self, sink: DeliverySink) -> int:
+        """Number of messages to request. While all workers are busy, 0 until the request is large enough."""
+        working, outstanding = self._held.working, self._consumer.pull.outstanding
         room = min(sink.room, self._subscription.max_pending - len(self._held))
-        count = max(0, room - asked)
-        idle = working + asked < self._subscription.concurrency
+        count = max(0, room - outstanding)
+        idle = working + outstanding < self._subscription.concurrency
         return count if idle or 4 * count >= working + room else 0
 
-    def came(self, msg: Msg) -> None:
-        handover = NATSHandover(msg, self)
-        self._consumer.note(handover.sequence)
+    def on_message(self, msg: Msg) -> None:
+        delivery = NATSDelivery(msg, self)
+        self._consumer.note(delivery.sequence)
         if self._acked_first:
-            self._put(handover)
+            self._put(delivery)
         elif self._stopped.is_set():
-            handover.settle_soon(Outcome.RELEASE)
+            delivery.settle_soon(Outcome.RELEASE)
         else:
-            self._held.begin(handover)
-            self._put(handover)
+            self._held.hold(delivery, delivery)
+            self._put(delivery)
 
-    def _put(self, handover: NATSHandover) -> None:
+    def _put(self, delivery: NATSDelivery) -> None:
         assert self._sink is not None
-        self._sink.put(handover)
+        self._sink.put(delivery)
 
-    def ended(self) -> None:
+    def on_request_end(self) -> None:
         self.wake()
 
-    def failed(self, why: str) -> None:
-        self._trouble = why
+    def on_failure(self, why: str) -> None:
+        self._problem = why
         self.wake()
 
-    async def _begin_again(self, why: str) -> None:
-        """Whatever it was: feeding goes on. A consumer that is gone is made again."""
+    async def _recover(self, why: str) -> None:
+        """Pause, then bind the consumer again, which creates it if it is gone."""
         log.warning("%s: %s; trying again", self._subscription.queue, why)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopped.wait(), PAUSE_AFTER_FAILURE)
@@ -207,6 +211,6 @@ class NATSFeed:
         try:
             await self.open()
         except Exception as problem:
-            self.failed(str(problem) or type(problem).__name__)
+            self.on_failure(str(problem) or type(problem).__name__)
         else:
-            self._trouble = None
+            self._problem = None

@@ -1,0 +1,5 @@
+"""`python -m ackwise`: the command line."""
+
+from ackwise.cli import main
+
+main()

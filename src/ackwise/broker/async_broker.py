@@ -1,0 +1,363 @@
+"""asyncio driver: turns on the loop, commit in a thread.
+
+The statements of a turn run on the event loop, so that no other thread takes the interpreter from them. Only the
+commit, which waits for the disk, runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from ackwise.broker import maintenance
+from ackwise.broker.async_shard import AsyncShard, finish_future
+from ackwise.broker.background_flows import run_duties, watch_store
+from ackwise.broker.broker_state import BrokerState
+from ackwise.broker.claim_flow import ClaimFlow, ClaimOptions
+from ackwise.broker.deliveries import Gate, deliver, is_short
+from ackwise.broker.long_polls import LongPoll
+from ackwise.broker.metered_reads import LONG_THREADS, TOOK_LONGER, RunningStatements, run_statement, short_meter
+from ackwise.broker.steps import Ask, Background, Flow, Join, Maintain, Park, Read, Release, Sleep, Step, Submit
+from ackwise.broker.turn_queue import Submission, refused, shard_of, with_refusals
+from ackwise.broker.write_health import BEAT_EVERY, SILENT_AFTER, Pulse
+from ackwise.core.answers import Claimed, Handed, Settled
+from ackwise.core.command_checks import CheckedCommands
+from ackwise.core.commands import LONG_COMMANDS, Beat, Claim, Command, Settle, next_command
+from ackwise.core.errors import AckwiseError, Draining
+from ackwise.core.queries import Query
+from ackwise.engine.metered_query import MeteredQuery
+from ackwise.engine.statement_meter import Meter
+from ackwise.store.port import PreparedTurn, Store
+
+A = TypeVar("A")
+
+
+class AsyncBroker(BrokerState):
+    """Broker for the callers on one event loop: commands, claims with long polls, queries, maintenance and drain."""
+
+    repeats = 0
+    """How often a call may be repeated. Never: in one process no answer is lost."""
+
+    def __init__(self, store: Store, *, background: bool = True) -> None:
+        super().__init__(store)
+        self.loop = asyncio.get_running_loop()
+        self.pulse = Pulse()
+        self._beaten = asyncio.Event()
+        self._claims = ClaimFlow(self)
+        self._shards = [AsyncShard(self, number) for number in range(store.shards)]
+        # Separate pools: a commit holds locks and must not wait for a query.
+        self._turns = ThreadPoolExecutor(max_workers=store.shards, thread_name_prefix="ackwise-turn")
+        self._helpers = ThreadPoolExecutor(max_workers=store.shards + 2, thread_name_prefix="ackwise")
+        self._long = ThreadPoolExecutor(max_workers=LONG_THREADS, thread_name_prefix="ackwise-long")
+        self._statements = RunningStatements()
+        self._running_claims = 0
+        self._no_claims = asyncio.Event()
+        self._no_claims.set()
+        self._pauses: set[asyncio.Future[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.follow_store(self._retry_parked_soon)
+        if background:
+            self.start_task(self._run_beats())
+            self.start_task(
+                self._drive(run_duties(self, maintenance.Schedule(time.monotonic(), store.extensions.duties)))
+            )
+            self.start_task(self._drive(watch_store(self)))
+
+    @classmethod
+    async def start(cls, store: Store, *, background: bool = True) -> AsyncBroker:
+        return cls(store, background=background)
+
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task and keep a reference to it until it ends. The event loop keeps only a weak one."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def in_thread(self, work: Callable[..., A], *args: object) -> A:
+        return await self.loop.run_in_executor(self._helpers, work, *args)
+
+    async def prepare_in_thread(self, commands: Sequence[Command], shard: int) -> PreparedTurn:
+        """Prepare a turn in a thread. If the caller is cancelled, the finished turn is abandoned."""
+        future = self._turns.submit(self.store.prepare, commands, shard)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            future.add_done_callback(_abandon)
+            raise
+
+    async def commit_in_thread(self, prepared: PreparedTurn) -> None:
+        await self.loop.run_in_executor(self._turns, prepared.commit)
+
+    async def send(self, command: Command[A]) -> A:
+        """Run one command and return its answer. Raises the refusal. A long command continues in later turns."""
+        answer: A = (await self._submit([command])).answers()[0]
+        while type(command) in LONG_COMMANDS and (rest := next_command(command, answer)) is not None:
+            answer = (await self._submit([rest])).answers()[0]
+        return answer
+
+    async def send_all(self, commands: Sequence[Command[A]]) -> list[A | AckwiseError]:
+        """Run several commands in one turn. Returns one answer per command. A refusal is an answer too."""
+        submission = await self._submit(commands)
+        if submission.error is not None:
+            raise submission.error
+        assert submission.results is not None
+        return submission.results
+
+    async def _submit(self, commands: Sequence[Command]) -> Submission:
+        """Validate commands and run the valid ones in a turn."""
+        if self.closed:
+            raise Draining("the broker is closed")
+        checked = CheckedCommands(commands, self.store.events)
+        if not checked.valid:
+            return refused(checked)
+        shard = self._shards[shard_of(checked.valid, len(self._shards))]
+        submission = await shard.submit(checked.valid)
+        return with_refusals(submission, checked) if checked.refusals else submission
+
+    async def claim(
+        self,
+        command: Claim,
+        wait: float = 0.0,
+        stopped: asyncio.Future[None] | None = None,
+        *,
+        gate: Gate | None = None,
+        on_park: Callable[[], None] | None = None,
+    ) -> Handed:
+        """Claim messages and wait up to `wait` seconds for them. The future `stopped` ends the wait earlier.
+
+        A stopped claim still returns messages that it was granted meanwhile. If the caller is cancelled instead, the
+        broker releases the messages. An auto-ack is final, so its messages are lost.
+        The `gate` runs before the messages are read. The gate may wait or refuse the claim.
+        `on_park` runs each time that the claim has found nothing and begins to wait.
+        """
+        options = ClaimOptions(time.monotonic() + wait, stopped, gate, on_park)
+        return await self._run_claim(self._claims.claim(command, options))
+
+    async def settle_and_claim(
+        self, settle: Settle | None, claim: Claim, wait: float = 0.0, gate: Gate | None = None
+    ) -> tuple[list[Settled], Handed]:
+        """Settle one batch and claim the next in the same turn.
+
+        If the claim fails after the settlement is committed, the call returns the settlement and an empty claim.
+        """
+        options = ClaimOptions(time.monotonic() + wait, gate=gate)
+        return await self._run_claim(self._claims.settle_and_claim(settle, claim, options))
+
+    async def claim_ahead(
+        self, settle: Settle | None, claim: Claim, count: int, gate: Gate | None = None
+    ) -> tuple[list[Settled], list[Handed]]:
+        """Settle and claim up to `count` batches in one turn. Each batch has its own lease. Never waits.
+
+        The batches share the claim's `most_bytes`.
+        """
+        return await self._run_claim(self._claims.claim_ahead(settle, claim, count, gate))
+
+    async def claim_each(self, claims: Sequence[Claim]) -> list[Handed]:
+        """Run the claims of several consumers in one turn, in order. Returns one answer per claim. Never waits.
+
+        The claims share the `most_bytes` of the first claim.
+        """
+        return await self._run_claim(self._claims.claim_each(claims))
+
+    def release_soon(self, claims: Sequence[Claimed]) -> None:
+        """Release claims whose messages did not reach their caller. The release costs no failure."""
+        if any(claimed.lease_no for claimed in claims):
+            self.start_task(self._drive(self._claims.release(claims)))
+
+    def release_cancelled(self, submission: Submission) -> None:
+        """Release what a turn grants to a caller that was cancelled. The release costs no failure."""
+        self.start_task(self._drive(self._claims.release_cancelled(submission)))
+
+    async def _run_claim(self, flow: Flow[A]) -> A:
+        """Drive the flow of a claim. `close` waits until each running claim has delivered or released its messages."""
+        self._running_claims += 1
+        self._no_claims.clear()
+        try:
+            return await self._drive(flow)
+        finally:
+            self._running_claims -= 1
+            if not self._running_claims:
+                self._no_claims.set()
+
+    async def _drive(self, flow: Flow[A]) -> A:
+        """Execute the steps of a flow and return its result. The flow gets the error of a step."""
+        try:
+            step = next(flow)
+            while True:
+                try:
+                    answer = await self._execute(step)
+                except BaseException as problem:
+                    step = flow.throw(problem)
+                else:
+                    step = flow.send(answer)
+        except StopIteration as stop:
+            result: A = stop.value
+            return result
+
+    def _execute(self, step: Step) -> Awaitable[Any]:
+        match step:
+            case Submit(commands):
+                return self._submit(commands)
+            case Read(claimed, gate):
+                return self._read(claimed, gate)
+            case Park():
+                return self._park(step)
+            case Release(command):
+                return self._shards[shard_of([command], len(self._shards))].submit([command])
+            case Join(submission):
+                return finish_future(submission, self.loop)
+            case Background(flow):
+                return self._run_in_background(flow)
+            case Sleep(seconds):
+                return self._closed_within(seconds)
+            case Ask(query):
+                return self.ask(query)
+            case Maintain():
+                return self.in_thread(self.store.maintain)
+
+    async def _run_in_background(self, flow: Flow[None]) -> None:
+        self.start_task(self._drive(flow))
+
+    async def _read(self, claimed: Claimed, gate: Gate | None) -> Handed:
+        if gate is not None and (room := gate(claimed.size, bool(claimed.lease_no))) is not None:
+            await room
+        if self.store.local and is_short(claimed):
+            return deliver(self.store, claimed)
+        return await self.in_thread(deliver, self.store, claimed)
+
+    async def _park(self, step: Park) -> None:
+        poll, stopped = step.poll, step.stopped
+        done: asyncio.Future[None] = self.loop.create_future()
+        poll.wake = partial(_set_done, done)
+        if not self.long_polls.park(poll, step.seen):
+            return
+        timer = self.loop.call_later(step.seconds, self._leave, poll)
+
+        def leave(_: object) -> None:
+            self._leave(poll)
+
+        if stopped is not None:
+            stopped.add_done_callback(leave)
+        try:
+            await done
+        finally:
+            timer.cancel()
+            if stopped is not None:
+                stopped.remove_done_callback(leave)
+
+    def _leave(self, poll: LongPoll) -> None:
+        """End the wait of a parked claim. If a turn has the claim, that turn wakes it."""
+        if self.long_polls.leave(poll):
+            poll.finish()
+
+    def _retry_parked_soon(self) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.retry_parked)
+
+    async def ask(self, query: Query[A]) -> A:
+        """Run a query in a thread, so that a long query does not block the loop."""
+        if not isinstance(query, MeteredQuery):
+            return await self.in_thread(lambda: self.store.ask(query))
+        if query.TRIES_SHORT:
+            short = short_meter(query)
+            with self._statements.metered(short):
+                answer: A = await self._run_statement(query, short, long=False)
+            if answer is not TOOK_LONGER:
+                return answer
+        meter = Meter(query.limits)
+        with self._statements.long(meter, query.caller):
+            answer = await self._run_statement(query, meter, long=True)
+            return answer
+
+    async def _run_statement(self, query: MeteredQuery, meter: Meter, *, long: bool) -> Any:
+        """Run a statement in a thread. Cancelling the caller stops the statement."""
+        pool = self._long if long else self._helpers
+        future = pool.submit(run_statement, self.store, query, meter, long=long)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            meter.cancelled = True
+            with suppress(RuntimeError):  # a closed broker has already cancelled the statement
+                self._helpers.submit(meter.cancel)  # in a thread: the cancellation may wait for the database
+            raise
+
+    def now(self) -> int:
+        return self.store.clock.now()
+
+    # maintenance
+
+    async def first_beat(self) -> None:
+        """Return when the first heartbeat was tried, or after `SILENT_AFTER` seconds."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._beaten.wait(), SILENT_AFTER)
+
+    async def _run_beats(self) -> None:
+        """Send heartbeats from a separate task: a long sweep must not make the broker look dead."""
+        command = Beat(instance=self.store.instance)
+        while not self.closed:
+            try:
+                await self.send(command)
+                self.pulse.wrote()
+            except Exception as problem:
+                if not self.closed:
+                    self.pulse.failed(problem)
+                    maintenance.log_failure("heartbeat", problem)
+            self._beaten.set()
+            await self._closed_within(BEAT_EVERY)
+
+    async def _closed_within(self, seconds: float) -> bool:
+        """Sleep, and return whether the broker is closed. `close` ends the sleep.
+
+        A future and a timer cost less here than a task that waits for an event: the loop calls this 20 times a second.
+        """
+        if not self.closed:
+            pause: asyncio.Future[None] = self.loop.create_future()
+            self._pauses.add(pause)
+            timer = self.loop.call_later(seconds, _set_done, pause)
+            try:
+                await pause
+            finally:
+                timer.cancel()
+                self._pauses.discard(pause)
+        return self.closed
+
+    # shutdown
+
+    async def drain(self, grace: float = 0.0) -> int:
+        """Stop claims, wait `grace` seconds for leases to end, release the rest. A release costs no failure."""
+        return await self._drive(self._claims.drain(grace))
+
+    async def close(self) -> None:
+        """Finish running calls and close the store. Leases keep their deadlines unless `drain` released them."""
+        if self.closed:
+            return
+        self.closed = True
+        for pause in self._pauses:
+            _set_done(pause)
+        self.stop_claims()
+        await self.in_thread(self._statements.close)
+        end = time.monotonic() + maintenance.CLOSE_PATIENCE
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._no_claims.wait(), maintenance.CLOSE_PATIENCE)
+        while self._tasks and time.monotonic() < end:
+            # A task releases each cancelled claim. Such a task may start while `close` waits for the others.
+            await asyncio.wait(self._tasks, timeout=end - time.monotonic())
+        await self.in_thread(self.close_store)
+        self._long.shutdown(cancel_futures=True)
+        self._turns.shutdown()
+        self._helpers.shutdown()
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _abandon(future: Future[PreparedTurn]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        future.result().abandon()

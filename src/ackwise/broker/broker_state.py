@@ -1,0 +1,62 @@
+"""State of a broker: the store, parked claims, listeners, and whether the broker drains or is closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from ackwise.broker.long_polls import LongPoll, LongPolls
+from ackwise.broker.notifications import Listeners
+from ackwise.clock import ManualClock
+from ackwise.core.events import BrokerStarted, BrokerStopped
+from ackwise.store.port import Store
+
+
+class BrokerState:
+    """Base of both brokers. Only `close_store` waits."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.long_polls = LongPolls()
+        self.listeners = Listeners()
+        self.draining = False
+        """Whether claims return empty. Settlements and pushes still work."""
+        self.closed = False
+        if store.events.listening:
+            store.events.emit(BrokerStarted(store.instance, store.name))
+
+    def close_store(self) -> None:
+        self.store.close()
+        if self.store.events.listening:
+            self.store.events.emit(BrokerStopped(self.store.instance))
+
+    def follow_store(self, retry: Callable[[], None]) -> None:
+        """Call `retry` when another process may have committed, and when a test moves the clock."""
+        if isinstance(self.store.clock, ManualClock):
+            self.store.clock.on_move(retry)
+        self.store.on_change = retry
+
+    @property
+    def has_waiters(self) -> bool:
+        """Whether a claim or a listener waits for a commit."""
+        return bool(len(self.long_polls) or len(self.listeners))
+
+    def retry_parked(self) -> None:
+        """Wake every parked claim and every listener, because another process may have committed."""
+        wake(self.long_polls.unpark_all())
+        self.listeners.notify_all()
+
+    def retry_scouts(self) -> None:
+        """Wake some parked claims in case a wake-up was missed."""
+        wake(self.long_polls.unpark_scouts(time.monotonic()))
+
+    def stop_claims(self) -> None:
+        """Stop claims: parked ones return empty at once. Settlements and pushes still work."""
+        self.draining = True
+        self.retry_parked()
+
+
+def wake(polls: Sequence[LongPoll]) -> None:
+    """Wake the callers of unparked claims."""
+    for poll in polls:
+        poll.finish()

@@ -1,0 +1,200 @@
+"""Thread driver: a waiting caller leads the turn."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ackwise.broker import maintenance
+from ackwise.broker.background_flows import run_duties, watch_store
+from ackwise.broker.broker_state import BrokerState
+from ackwise.broker.claim_flow import ClaimFlow, ClaimOptions
+from ackwise.broker.deliveries import deliver
+from ackwise.broker.metered_reads import TOOK_LONGER, RunningStatements, run_statement, short_meter
+from ackwise.broker.steps import Ask, Background, Flow, Join, Maintain, Park, Read, Release, Sleep, Step, Submit
+from ackwise.broker.thread_shard import ThreadShard
+from ackwise.broker.turn_queue import Submission, refused, shard_of, with_refusals
+from ackwise.core.answers import Handed, Settled
+from ackwise.core.command_checks import CheckedCommands
+from ackwise.core.commands import LONG_COMMANDS, Claim, Command, Settle, next_command
+from ackwise.core.errors import AckwiseError, Draining
+from ackwise.core.queries import Query
+from ackwise.engine.metered_query import MeteredQuery
+from ackwise.engine.statement_meter import Meter
+from ackwise.store.port import Store
+
+A = TypeVar("A")
+
+
+class Broker(BrokerState):
+    """Broker for callers on any thread: commands, claims with long polls, queries, maintenance and drain."""
+
+    def __init__(self, store: Store, *, background: bool = True) -> None:
+        super().__init__(store)
+        self._claims = ClaimFlow(self)
+        self._statements = RunningStatements()
+        self._shards = [ThreadShard(self, number) for number in range(store.shards)]
+        self._close_lock = threading.Lock()
+        self._closing = threading.Event()
+        """Ends the pauses of the background threads."""
+        self._running_claims = 0
+        self._no_claims = threading.Condition()
+        self.follow_store(self.retry_parked)
+        self._threads: list[threading.Thread] = []
+        if background:
+            schedule = maintenance.Schedule(time.monotonic(), store.extensions.duties, store.instance)
+            for name, flow in (("duties", run_duties(self, schedule)), ("watch", watch_store(self))):
+                thread = threading.Thread(target=self._drive, args=(flow,), name=f"ackwise-{name}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+
+    def send(self, command: Command[A]) -> A:
+        """Run one command and return its answer. Raises the refusal. A long command continues in later turns."""
+        answer: A = self._submit([command]).answers()[0]
+        while type(command) in LONG_COMMANDS and (rest := next_command(command, answer)) is not None:
+            answer = self._submit([rest]).answers()[0]
+        return answer
+
+    def send_all(self, commands: Sequence[Command[A]]) -> list[A | AckwiseError]:
+        """Run several commands in one turn. Returns one answer per command. A refusal is an answer too."""
+        submission = self._submit(commands)
+        if submission.error is not None:
+            raise submission.error
+        assert submission.results is not None
+        return submission.results
+
+    def _submit(self, commands: Sequence[Command]) -> Submission:
+        """Validate commands and run the valid ones in a turn."""
+        if self.closed:
+            raise Draining("the broker is closed")
+        checked = CheckedCommands(commands, self.store.events)
+        if not checked.valid:
+            return refused(checked)
+        shard = self._shards[shard_of(checked.valid, len(self._shards))]
+        submission = shard.submit(checked.valid)
+        return with_refusals(submission, checked) if checked.refusals else submission
+
+    def claim(self, command: Claim, wait: float = 0.0) -> Handed:
+        """Claim messages and wait up to `wait` seconds for them."""
+        return self._run_claim(self._claims.claim(command, ClaimOptions(time.monotonic() + wait)))
+
+    def settle_and_claim(self, settle: Settle | None, claim: Claim, wait: float = 0.0) -> tuple[list[Settled], Handed]:
+        """Settle one batch and claim the next in the same turn.
+
+        If the claim fails after the settlement is committed, the call returns the settlement and an empty claim.
+        """
+        options = ClaimOptions(time.monotonic() + wait)
+        return self._run_claim(self._claims.settle_and_claim(settle, claim, options))
+
+    def claim_ahead(self, settle: Settle | None, claim: Claim, count: int) -> tuple[list[Settled], list[Handed]]:
+        """Settle and claim up to `count` batches in one turn. Each batch has its own lease. Never waits.
+
+        The batches share the claim's `most_bytes`.
+        """
+        return self._run_claim(self._claims.claim_ahead(settle, claim, count))
+
+    def _run_claim(self, flow: Flow[A]) -> A:
+        """Drive the flow of a claim. `close` waits until each running claim has delivered or released its messages."""
+        with self._no_claims:
+            self._running_claims += 1
+        try:
+            return self._drive(flow)
+        finally:
+            with self._no_claims:
+                self._running_claims -= 1
+                self._no_claims.notify_all()
+
+    def _drive(self, flow: Flow[A]) -> A:
+        """Execute the steps of a flow and return its result. The flow gets the error of a step."""
+        try:
+            step = next(flow)
+            while True:
+                try:
+                    answer = self._execute(step)
+                except BaseException as problem:
+                    step = flow.throw(problem)
+                else:
+                    step = flow.send(answer)
+        except StopIteration as stop:
+            result: A = stop.value
+            return result
+
+    def _execute(self, step: Step) -> Any:
+        match step:
+            case Submit(commands):
+                return self._submit(commands)
+            case Read(claimed):
+                return deliver(self.store, claimed)
+            case Park():
+                return self._park(step)
+            case Release(command):
+                return self._shards[shard_of([command], len(self._shards))].submit([command])
+            case Join(submission):
+                return _join(submission)
+            case Background(flow):
+                return self._drive(flow)
+            case Sleep(seconds):
+                return self._closing.wait(seconds)
+            case Ask(query):
+                return self.ask(query)
+            case Maintain():
+                return self.store.maintain()
+
+    def _park(self, step: Park) -> None:
+        poll, gate = step.poll, threading.Lock()
+        gate.acquire()
+        poll.wake = gate.release
+        parked = self.long_polls.park(poll, step.seen)
+        if parked and not gate.acquire(timeout=step.seconds) and not self.long_polls.leave(poll):
+            gate.acquire()
+
+    def ask(self, query: Query[A]) -> A:
+        if not isinstance(query, MeteredQuery):
+            return self.store.ask(query)
+        if query.TRIES_SHORT:
+            short = short_meter(query)
+            with self._statements.metered(short):
+                answer: A = run_statement(self.store, query, short, long=False)
+            if answer is not TOOK_LONGER:
+                return answer
+        meter = Meter(query.limits)
+        with self._statements.long(meter, query.caller):
+            answer = run_statement(self.store, query, meter, long=True)
+            return answer
+
+    def in_thread(self, work: Callable[..., A], *args: object) -> A:
+        """Run `work` in the caller's thread. `AsyncBroker` has the same method and uses another thread."""
+        return work(*args)
+
+    def now(self) -> int:
+        return self.store.clock.now()
+
+    def drain(self, grace: float = 0.0) -> int:
+        """Stop claims, wait `grace` seconds for leases to end, release the rest. A release costs no failure."""
+        return self._drive(self._claims.drain(grace))
+
+    def close(self) -> None:
+        """Finish running calls and close the store. Leases keep their deadlines unless `drain` released them."""
+        with self._close_lock:
+            if self.closed:
+                return
+            self.draining = True
+            self.closed = True
+        self._closing.set()
+        self.retry_parked()
+        self._statements.close()
+        with self._no_claims:
+            self._no_claims.wait_for(lambda: not self._running_claims, maintenance.CLOSE_PATIENCE)
+        for thread in self._threads:
+            thread.join(timeout=30)
+        self.close_store()
+
+
+def _join(submission: Submission) -> None:
+    """Wait for a turn that has the claim of an interrupted caller. No turn has a claim that was not yet parked."""
+    finished = threading.Event()
+    submission.wake = finished.set
+    if not submission.finished:
+        finished.wait(maintenance.CLOSE_PATIENCE)

@@ -1,0 +1,186 @@
+"""Queue of the commands for the next turn, with bounds on count and bytes."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from zlib import crc32
+
+from ackwise.core.command_checks import CheckedCommands
+from ackwise.core.commands import Break, Command, Extend, Push, Settle, Transaction
+from ackwise.core.errors import AckwiseError, OutcomeUnknown, Overloaded
+from ackwise.core.messages import PlainBatch
+
+TURN_SECONDS = 0.005
+TURN_BYTES = 4 << 20
+TURN_COMMANDS = 2000
+LEAST_COMMANDS = 64
+WAITING_BYTES = 64 << 20
+_NEVER_DEFERRED = (Settle, Break, Extend, Transaction)
+
+
+class Submission:
+    """Commands of one caller that run in the same turn.
+
+    The turn sets `results` or `error`. Then `finish` wakes the caller.
+    """
+
+    __slots__ = ("commands", "error", "finished", "leads", "results", "size", "urgent", "wake")
+
+    def __init__(self, commands: Sequence[Command], wake: Callable[[], None]) -> None:
+        self.commands = commands
+        self.wake = wake
+        self.results: list[Any] | None = None
+        self.error: BaseException | None = None
+        self.leads = False
+        """Whether the caller's thread runs the next turn of its shard."""
+        self.finished = False
+        self.size = sum(map(payload_bytes, commands))
+        self.urgent = any(isinstance(command, _NEVER_DEFERRED) for command in commands)
+
+    @property
+    def done(self) -> bool:
+        return self.results is not None or self.error is not None
+
+    def finish(self) -> None:
+        """Wake the caller. Further calls do nothing."""
+        if not self.finished:
+            self.finished = True
+            self.wake()
+
+    def answers(self) -> list[Any]:
+        """Return the answers. Raises the error of the turn, or the first command's refusal."""
+        if self.error is not None:
+            raise self.error
+        assert self.results is not None
+        for result in self.results:
+            if isinstance(result, AckwiseError):
+                raise result
+        return self.results
+
+
+def payload_bytes(command: Command) -> int:
+    """Payload bytes that a command writes."""
+    if isinstance(command, Push):
+        messages = command.messages
+        payloads = messages.payloads if isinstance(messages, PlainBatch) else [message.payload for message in messages]
+        return sum(map(len, payloads))
+    if isinstance(command, Transaction):
+        return sum(map(payload_bytes, command.pushes))
+    return 0
+
+
+class TurnQueue:
+    """Submissions of one shard in arrival order. The queue takes no lock: its shard does."""
+
+    def __init__(self) -> None:
+        self._submissions: deque[Submission] = deque()
+        self._bytes = 0
+        self._seconds_per_command = 0.0
+
+    def __len__(self) -> int:
+        return len(self._submissions)
+
+    def add(self, submission: Submission) -> None:
+        if self._bytes + submission.size > WAITING_BYTES and self._submissions:
+            raise Overloaded(f"{self._bytes >> 20} MiB wait to be written; try again in a second", retry_after=1)
+        self._submissions.append(submission)
+        self._bytes += submission.size
+
+    def first(self) -> Submission:
+        return self._submissions[0]
+
+    def remove(self, submission: Submission) -> None:
+        """Remove a submission whose caller left. Does nothing if a turn has already taken the submission."""
+        if submission in self._submissions:
+            self._submissions.remove(submission)
+            self._bytes -= submission.size
+
+    def take(self) -> list[Submission]:
+        """Remove and return the submissions of the next turn.
+
+        The bounds on commands and bytes leave the rest for a later turn. Settlements are never left for later.
+        """
+        most = TURN_COMMANDS
+        if self._seconds_per_command:
+            # The lower bound keeps group commit working after a single slow turn.
+            most = max(LEAST_COMMANDS, min(most, int(TURN_SECONDS / self._seconds_per_command)))
+        taken: list[Submission] = []
+        later: deque[Submission] = deque()
+        commands = size = 0
+        for submission in self._submissions:
+            fits = not taken or (commands < most and size + submission.size <= TURN_BYTES)
+            if fits or (submission.urgent and not submission.size):
+                taken.append(submission)
+                commands += len(submission.commands)
+                size += submission.size
+            else:
+                later.append(submission)
+        self._submissions = later
+        self._bytes = sum(submission.size for submission in later)
+        return taken
+
+    def record_duration(self, commands: int, started: float) -> None:
+        """Update the moving average of seconds per command, which bounds the next turn."""
+        seconds = (time.perf_counter() - started) / max(1, commands)
+        average = self._seconds_per_command
+        self._seconds_per_command = seconds if not average else 0.8 * average + 0.2 * seconds
+
+
+def shard_of(commands: Sequence[Command], shards: int) -> int:
+    """The shard that runs the commands: a hash of the first queue name, so that a queue always has the same shard."""
+    if shards == 1:
+        return 0
+    for command in commands:
+        name: str | None = getattr(command, "queue", None)
+        if name is not None:
+            return crc32(name.encode()) % shards
+    return crc32(repr(commands[0]).encode("utf-8", "replace")) % shards if commands else 0
+
+
+def refused(checked: CheckedCommands) -> Submission:
+    """The answer to commands that are all invalid. They join no turn."""
+    submission = Submission((), lambda: None)
+    submission.results = checked.answers([])
+    return submission
+
+
+def with_refusals(submission: Submission, checked: CheckedCommands) -> Submission:
+    """Add the refusals of invalid commands to the results of the valid ones."""
+    if submission.results is not None:
+        submission.results = checked.answers(submission.results)
+    return submission
+
+
+def commands_of(submissions: Iterable[Submission]) -> list[Command]:
+    """The commands of all submissions, in order."""
+    return [command for submission in submissions for command in submission.commands]
+
+
+def assign_results(submissions: Sequence[Submission], results: Sequence[Any]) -> None:
+    """Give each submission the results of its own commands. `results` has one entry per command of the turn."""
+    start = 0
+    for submission in submissions:
+        submission.results = list(results[start : start + len(submission.commands)])
+        start += len(submission.commands)
+
+
+def fail(submissions: Iterable[Submission], problem: BaseException, leader: Submission | None = None) -> None:
+    """Finish the submissions of a failed turn. A submission without results gets the error.
+
+    The leader gets `problem` itself and needs no wake-up. If `problem` is an interrupt, the other callers get
+    `OutcomeUnknown`.
+    """
+    for submission in submissions:
+        if submission.results is None:
+            interrupted = submission is not leader and not isinstance(problem, Exception)
+            submission.error = _interruption() if interrupted else problem
+        if submission is not leader:
+            submission.finish()
+
+
+def _interruption() -> OutcomeUnknown:
+    """Error of the callers whose turn ended because its leader was cancelled or received a signal."""
+    return OutcomeUnknown("the turn was interrupted; its commands may or may not have been committed")

@@ -1,0 +1,49 @@
+"""Settings from a TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from ackwise.core.errors import BadInput
+
+DEFAULT_FILE = "ackwise.toml"
+
+
+def load(file: Path | None, root: Any) -> dict[str, Any]:
+    """Defaults for the commands under `root`. A file named by the user must exist. `ackwise.toml` need not."""
+    where = file or Path(DEFAULT_FILE)
+    if file is None and not where.exists():
+        return {}
+    try:
+        settings = tomllib.loads(where.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        raise BadInput(f"{where}: {problem}") from None
+    url = settings.pop("url", None)
+    serve = settings.pop("serve", {})
+    unknown = sorted(settings)
+    if unknown or not isinstance(serve, dict):
+        raise BadInput(f"{where}: {unknown[0] if unknown else 'serve'} is unknown; the file may have url and [serve]")
+    defaults = _url_everywhere(root, url) if url is not None else {}
+    defaults["serve"] = {
+        **({"store": url} if url is not None else {}),
+        **_checked(where, serve, root.commands["serve"]),
+    }
+    return defaults
+
+
+def _checked(where: Path, given: dict[str, Any], command: Any) -> dict[str, Any]:
+    known = {param.name for param in command.params}
+    named = {name.replace("-", "_"): value for name, value in given.items()}
+    unknown = sorted(set(named) - known)
+    if unknown:
+        raise BadInput(f"{where}: [serve] has no setting {unknown[0]!r}; see ackwise serve --help")
+    return named
+
+
+def _url_everywhere(command: Any, url: str) -> dict[str, Any]:
+    return {
+        name: _url_everywhere(sub, url) if hasattr(sub, "commands") else {"url": url}
+        for name, sub in command.commands.items()
+    }

@@ -1,0 +1,171 @@
+"""Methods of a connection that claim in a loop."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+
+from ackwise.client.aio.batch import AsyncBatch
+from ackwise.client.aio.delivery import AsyncDelivery
+from ackwise.client.aio.lease_keeper import extend_due
+from ackwise.client.aio.messages import AsyncMessageVerbs
+from ackwise.client.kept_lease import is_due
+from ackwise.client.options import Start, claim_command, poll_seconds
+from ackwise.client.settlements import verdict_of
+from ackwise.core import validation
+from ackwise.core.commands import Claim, Settle, Settlement
+from ackwise.core.errors import AckwiseError, LeaseLost
+from ackwise.core.lane_selection import EmptyReason
+from ackwise.core.policy import Exclusivity, Order
+from ackwise.core.settlement import Outcome
+from ackwise.core.validation import Seconds
+
+
+class AsyncConsumeVerbs(AsyncMessageVerbs):
+    """Consume loops: `consume` yields deliveries, `batches` yields batches."""
+
+    async def consume(
+        self,
+        queue: str,
+        *,
+        group: str | None = None,
+        max: int = 100,
+        max_bytes: int | None = None,
+        wait: Seconds | None = None,
+        stop_when_empty: bool = False,
+        lease: Seconds | None = None,
+        partitions: Sequence[str] | None = None,
+        priorities: Sequence[int] | None = None,
+        exclusivity: Exclusivity | None = None,
+        order: Order | None = None,
+        owner: str | None = None,
+        start: Start = "all",
+    ) -> AsyncGenerator[AsyncDelivery, None]:
+        """Yield deliveries one by one. You settle each delivery yourself, for example with `with delivery:`.
+
+        The loop claims up to `max` messages at a time, at most `max_bytes` of payload (16 MiB by default). Between two
+        deliveries it extends the lease if half of the lease's time is over. When you leave the loop, it releases the
+        deliveries that it has not yielded. The loop ends when the broker drains, or with `stop_when_empty` when there
+        is no message. `wait` is how many seconds one claim waits.
+        """
+        waits = poll_seconds(wait, stop_when_empty)
+        command = claim_command(
+            queue,
+            group=group,
+            max=max,
+            max_bytes=max_bytes,
+            lease=lease,
+            partitions=partitions,
+            priorities=priorities,
+            exclusivity=exclusivity,
+            order=order,
+            owner=owner,
+            start=start,
+        )
+        while True:
+            batch = self.batch(await self._transport.claim(command, waits), command)
+            if not batch and (stop_when_empty or batch.empty is EmptyReason.DRAINING):
+                return
+            yielded = 0
+            try:
+                for delivery in batch:
+                    if is_due(batch.lease, self._transport.now()):
+                        await batch.lease.extend()
+                    yielded += 1
+                    yield delivery
+            except LeaseLost:
+                # The rest of the batch belongs to another consumer now.
+                yielded = len(batch)
+            finally:
+                await self._release_rest(batch, yielded)
+
+    async def _release_rest(self, batch: AsyncBatch, index: int) -> None:
+        entries = [Settlement(selector=selector, outcome=Outcome.RELEASE) for selector in batch.rest(index)]
+        if entries and not batch.lease.ended:
+            with contextlib.suppress(AckwiseError):
+                await self.settle(entries)
+
+    async def batches(
+        self,
+        queue: str,
+        *,
+        group: str | None = None,
+        max: int = 100,
+        max_bytes: int | None = None,
+        wait: Seconds | None = None,
+        stop_when_empty: bool = False,
+        lease: Seconds | None = None,
+        partitions: Sequence[str] | None = None,
+        priorities: Sequence[int] | None = None,
+        exclusivity: Exclusivity | None = None,
+        order: Order | None = None,
+        owner: str | None = None,
+        start: Start = "all",
+        prefetch: int = 1,
+    ) -> AsyncGenerator[AsyncBatch, None]:
+        """Yield batches one by one. The request for the next batch acks the unsettled deliveries of the last one.
+
+        To choose another outcome, settle the batch or some of its deliveries yourself. If you leave the loop, the
+        current batch stays yours to settle. The loop ends when the broker drains, or with `stop_when_empty` when there
+        is no message. `wait` is how many seconds one claim waits.
+
+        With `prefetch` the loop claims that many batches at once, each under its own lease, and acks them together.
+        That costs fewer commits, but after a crash up to `prefetch` batches are delivered again. `max_bytes` bounds the
+        payload of all batches of one request, 16 MiB by default.
+        """
+        validation.count(prefetch, "prefetch", most=1000)
+        waits = poll_seconds(wait, stop_when_empty)
+        command = claim_command(
+            queue,
+            group=group,
+            max=max,
+            max_bytes=max_bytes,
+            lease=lease,
+            partitions=partitions,
+            priorities=priorities,
+            exclusivity=exclusivity,
+            order=order,
+            owner=owner,
+            start=start,
+        )
+        ahead: list[AsyncBatch] = []
+        finished: list[AsyncBatch] = []
+        try:
+            while True:
+                if not ahead:
+                    ready, finished = finished, []
+                    ahead = await self._refill(ready, command, prefetch)
+                if not ahead:
+                    batch = self.batch(await self._transport.claim(command, waits), command)
+                    if not batch and (stop_when_empty or batch.empty is EmptyReason.DRAINING):
+                        return
+                    ahead = [batch] if batch else []
+                    continue
+                await extend_due(self._transport, (batch.lease for batch in (*finished, *ahead)))
+                batch = ahead.pop(0)
+                yield batch
+                if not batch.lease.ended:
+                    finished.append(batch)
+        finally:
+            for batch in ahead:
+                await self._release_rest(batch, 0)
+            if finished:
+                await self._refill(finished, command, 0)
+
+    async def _refill(self, finished: list[AsyncBatch], command: Claim, count: int) -> list[AsyncBatch]:
+        """Ack the finished batches and claim `count` new ones in one turn. Raises if a batch lost its lease."""
+        held = [batch for batch in finished if not batch.lease.ended]
+        entries = [Settlement(selector=batch.selector, outcome=Outcome.ACK) for batch in held]
+        settle = Settle(entries=entries) if entries else None
+        answers, handed = await self._transport.claim_ahead(settle, command, count)
+        batches = [self.batch(claimed, command) for claimed in handed]
+        for batch, answer in zip(held, answers, strict=True):
+            batch.note(answer)
+        try:
+            for answer in answers:
+                verdict_of(answer)
+        except AckwiseError:
+            for batch in batches:
+                await self._release_rest(batch, 0)
+            raise
+        return batches

@@ -1,0 +1,291 @@
+# Generated from ../aio/admin.py by tools/async_to_sync.py: do not edit, change the source and run it again.
+"""Methods of a connection that manage queues, groups and dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from ackwise.client.options import Start, group_policy, policy_fields, start_position
+from ackwise.client.results import (
+    BrowsedMessage,
+    CursorRow,
+    DeadLetter,
+    DeadLetters,
+    GroupStats,
+    LeaseRow,
+    LedgerRow,
+    QueueInfo,
+    Stats,
+    as_result,
+    browsed_message,
+)
+from ackwise.client.sync.messages import MessageVerbs
+from ackwise.core import queries as q
+from ackwise.core import rows as core_rows
+from ackwise.core import validation
+from ackwise.core.answers import Redriven
+from ackwise.core.commands import (
+    ConfigureGroup,
+    ConfigureQueue,
+    DeleteGroup,
+    DeleteQueue,
+    PauseQueue,
+    PurgeDead,
+    Redrive,
+    Replay,
+    SeekGroup,
+)
+from ackwise.core.errors import BadInput, UnknownGroup
+from ackwise.core.policy import Backoff, QueuePolicy
+from ackwise.wire.timestamps import instant, instant_or_none
+
+
+class QueueVerbs(MessageVerbs):
+    """Create, configure, pause, delete, list and browse queues."""
+
+    def create_queue(
+        self,
+        name: str,
+        policy: QueuePolicy | None = None,
+        /,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        exist_ok: bool = False,
+        **fields: Any,
+    ) -> QueueInfo:
+        """Create a queue. The fields of `QueuePolicy` are keywords: `create_queue("orders", retry_limit=5)`.
+
+        If the queue exists, `create_queue` raises `QueueExists`. With `exist_ok` it changes the given fields instead.
+        """
+        command = ConfigureQueue(
+            queue=name,
+            policy=policy_fields(policy, fields),
+            namespace=namespace,
+            task=task,
+            must_be_new=not exist_ok,
+        )
+        return as_result(self._transport.send(command), QueueInfo)
+
+    def configure_queue(
+        self,
+        name: str,
+        policy: QueuePolicy | None = None,
+        /,
+        *,
+        replace: bool = False,
+        namespace: str | None = None,
+        task: str | None = None,
+        **fields: Any,
+    ) -> QueueInfo:
+        """Change the given fields of a queue's policy. With `replace` all other fields get their defaults."""
+        command = ConfigureQueue(
+            queue=name, policy=policy_fields(policy, fields), namespace=namespace, task=task, replace=replace
+        )
+        return as_result(self._transport.send(command), QueueInfo)
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue with all its messages. Leases of its messages end at once."""
+        self._transport.send(DeleteQueue(queue=name))
+
+    def pause_queue(self, name: str) -> QueueInfo:
+        """Pause a queue: claims get no messages of it. Pushes and settlements still work."""
+        return as_result(self._transport.send(PauseQueue(queue=name, paused=True)), QueueInfo)
+
+    def resume_queue(self, name: str) -> QueueInfo:
+        """Resume a paused queue."""
+        return as_result(self._transport.send(PauseQueue(queue=name, paused=False)), QueueInfo)
+
+    def queue(self, name: str) -> QueueInfo:
+        """Return a queue's settings. Raises `UnknownQueue` if it does not exist."""
+        return as_result(self._transport.ask(q.GetQueue(queue=name)), QueueInfo)
+
+    def queues(self, *, namespace: str | None = None, task: str | None = None) -> list[QueueInfo]:
+        """List queues: all, or those of a namespace or task."""
+        rows = self._transport.ask(q.ListQueues(namespace=namespace, task=task))
+        return [as_result(row, QueueInfo) for row in rows]
+
+    def browse(
+        self,
+        queue: str,
+        *,
+        partition: str | None = None,
+        group: str | None = None,
+        after: BrowsedMessage | None = None,
+        limit: int = 100,
+    ) -> list[BrowsedMessage]:
+        """Read up to `limit` messages without claiming them.
+
+        With `group` each message has its state for that group. For the next page, pass the last message as `after`.
+        """
+        query = q.Browse(
+            queue=queue,
+            partition=partition,
+            group=group,
+            after=None if after is None else (after.lane, after.seq),
+            limit=validation.count(limit, "limit"),
+        )
+        messages: list[BrowsedMessage] = []
+        # The store bounds the size of a page, so that one page may be too short.
+        while query.limit > 0 and (rows := self._transport.ask(query)):
+            messages += map(browsed_message, rows)
+            query.after, query.limit = (messages[-1].lane, messages[-1].seq), limit - len(messages)
+        return messages
+
+    def stats(self, queue: str) -> Stats:
+        """Count a queue's messages, in all and by group."""
+        return as_result(self._transport.ask(q.QueueStats(queue=queue)), Stats)
+
+
+Letters = str | DeadLetter | Iterable[str | DeadLetter]
+
+
+class DeadLetterVerbs(MessageVerbs):
+    """List, redrive, replay and purge dead letters."""
+
+    def dead_letters(
+        self,
+        queue: str | None = None,
+        *,
+        group: str | None = None,
+        partition: str | None = None,
+        reason: str | None = None,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> DeadLetters:
+        """List dead letters, newest first: up to `limit` of them after the first `offset`."""
+        query = q.ListDead(
+            queue=queue,
+            group=group,
+            partition=partition,
+            reason=reason,
+            after_at=instant_or_none(after, "after"),
+            before_at=instant_or_none(before, "before"),
+            limit=validation.count(limit, "limit"),
+            offset=validation.count(offset, "offset", least=0, most=1 << 62),
+        )
+        page = self._transport.ask(query)
+        letters, place = page.letters, page.next
+        # The store bounds the size of a page, so that one page may be too short.
+        while place is not None and len(letters) < limit:
+            query.after, query.offset, query.limit = place, 0, limit - len(letters)
+            following = self._transport.ask(query)
+            letters, place = letters + following.letters, following.next
+        return DeadLetters(core_rows.DeadPage(letters, page.total))
+
+    def redrive(self, letters: Letters) -> Redriven:
+        """Return dead letters to their group, at their old position in the queue, with no failures counted."""
+        return self._transport.send(Redrive(ids=_ids(letters)))
+
+    def replay(self, letters: Letters, *, queue: str | None = None, partition: str | None = None) -> Redriven:
+        """Push a copy of each dead letter and remove the dead letter.
+
+        The copy goes to the original queue and partition, or to `queue` and `partition`.
+        """
+        return self._transport.send(Replay(ids=_ids(letters), queue=queue, partition=partition))
+
+    def purge_dead(self, letters: Letters | None = None, *, queue: str | None = None, group: str | None = None) -> int:
+        """Delete the given dead letters, or all of a queue or group. Returns how many."""
+        if letters is None and queue is None and group is None:
+            raise BadInput("purge_dead needs dead letters, a queue or a group")
+        ids = None if letters is None else _ids(letters)
+        return (self._transport.send(PurgeDead(ids=ids, queue=queue, group=group))).count
+
+
+def _ids(letters: Letters) -> list[str]:
+    if isinstance(letters, str | DeadLetter):
+        letters = [letters]
+    return [letter.id if isinstance(letter, DeadLetter) else letter for letter in letters]
+
+
+class GroupVerbs(MessageVerbs):
+    """Create, seek, delete and list groups. List leases. Read the ledger."""
+
+    def create_group(
+        self,
+        queue: str,
+        group: str,
+        *,
+        start: Start = "all",
+        retry_limit: int | msgspec.UnsetType | None = msgspec.UNSET,
+        backoff: Backoff | msgspec.UnsetType = msgspec.UNSET,
+    ) -> None:
+        """Create a group that starts at all messages, at new ones only, or at a datetime.
+
+        `retry_limit` and `backoff` override the queue's policy for this group.
+        """
+        policy = group_policy(retry_limit, backoff)
+        self._transport.send(ConfigureGroup(queue=queue, group=group, start=start_position(start), policy=policy))
+
+    def seek(
+        self, queue: str, group: str, *, to: Literal["start", "end"] | datetime | int, partition: str | None = None
+    ) -> int:
+        """Move a group's position. Returns how many lanes moved.
+
+        `to` is `"start"`, `"end"`, a datetime, or with `partition` a seq. The group's leases on those lanes end.
+        """
+        if isinstance(to, int) and not isinstance(to, bool):
+            command = SeekGroup(queue=queue, group=group, to=to, partition=partition, by="seq")
+        elif isinstance(to, datetime):
+            command = SeekGroup(queue=queue, group=group, to=instant(to, "to"), partition=partition)
+        elif to in ("start", "end"):
+            command = SeekGroup(queue=queue, group=group, to=to, partition=partition)
+        else:
+            raise BadInput(f"`to` must be 'start', 'end', a datetime or a seq, not {to!r}")
+        return (self._transport.send(command)).count
+
+    def delete_group(self, queue: str, group: str) -> None:
+        """Delete a group and its leases. Its dead letters stay."""
+        self._transport.send(DeleteGroup(queue=queue, group=group))
+
+    def groups(self, queue: str | None = None) -> list[GroupStats]:
+        """List groups with their counts: all, or those of one queue."""
+        return [as_result(row, GroupStats) for row in self._transport.ask(q.ListGroups(queue=queue))]
+
+    def cursors(self, queue: str, group: str) -> list[CursorRow]:
+        """List a group's position in each lane."""
+        rows = self._transport.ask(q.ListCursors(queue=queue, group=group))
+        return [as_result(row, CursorRow) for row in rows]
+
+    def lag(self, queue: str, group: str) -> int:
+        """Count the messages that the group has not finished: unread and held."""
+        rows = self._transport.ask(q.ListGroups(queue=queue, group=group))
+        if not rows:
+            raise UnknownGroup(f"queue {queue!r} has no group {group!r}", queue=queue, group=group)
+        return rows[0].lag
+
+    def leases(
+        self, queue: str | None = None, group: str | None = None, *, live_only: bool = True, limit: int = 1000
+    ) -> list[LeaseRow]:
+        """List up to `limit` leases: all, or those of a queue or group."""
+        query = q.ListLeases(queue=queue, group=group, live_only=live_only, limit=validation.count(limit, "limit"))
+        return [as_result(row, LeaseRow) for row in self._transport.ask(query)]
+
+    def oldest_leases(self, queue: str | None = None, *, limit: int = 10) -> list[LeaseRow]:
+        """List up to `limit` live leases (at most 1000), oldest first: all, or those of a queue."""
+        most = q.ListOldestLeases.LARGEST_LIMIT
+        query = q.ListOldestLeases(queue=queue, limit=validation.count(limit, "limit", most=most))
+        return [as_result(row, LeaseRow) for row in self._transport.ask(query)]
+
+    def ledger(
+        self,
+        queue: str | None = None,
+        group: str | None = None,
+        *,
+        after: datetime | None = None,
+        before: datetime | None = None,
+    ) -> list[LedgerRow]:
+        """Read counts per minute, queue, group and outcome. Pushes have no group."""
+        query = q.ReadLedger(
+            queue=queue,
+            group=group,
+            after_at=instant_or_none(after, "after"),
+            before_at=instant_or_none(before, "before"),
+        )
+        return [as_result(row, LedgerRow) for row in self._transport.ask(query)]

@@ -1,1 +1,0 @@
-"""Stored messages as Arrow columns, made without touching a message: for the server's Arrow answers and for Spark."""

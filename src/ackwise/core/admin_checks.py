@@ -1,0 +1,109 @@
+"""Validates administrative commands: names, starts, policies and lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ackwise.core import validation
+from ackwise.core.commands import (
+    AdvanceGroup,
+    Command,
+    ConfigureGroup,
+    ConfigureQueue,
+    DeleteGroup,
+    DeleteQueue,
+    PauseQueue,
+    PruneQueue,
+    PurgeDead,
+    Replay,
+    SeekGroup,
+)
+from ackwise.core.errors import BadInput
+
+
+def _configure_queue(command: ConfigureQueue) -> None:
+    validation.name(command.queue, "queue")
+    for what, text in (("namespace", command.namespace), ("task", command.task)):
+        if text is not None:
+            validation.tag(text, what)
+    _name_or_none(command.partition, "partition")
+
+
+def _queue(command: DeleteQueue | PauseQueue) -> None:
+    validation.name(command.queue, "queue")
+
+
+def _group(command: ConfigureGroup | DeleteGroup | SeekGroup | AdvanceGroup) -> None:
+    validation.name(command.queue, "queue")
+    validation.name(command.group, "group")
+
+
+def _configure_group(command: ConfigureGroup) -> None:
+    _group(command)
+    validation.start(command.start)
+    if command.policy is not None:
+        command.policy.check()
+
+
+def _seek(command: SeekGroup) -> None:
+    _group(command)
+    _name_or_none(command.partition, "partition")
+    validation.one_of(command.by, "by", ("time", "seq"))
+    if isinstance(command.to, str):
+        validation.one_of(command.to, "to", ("start", "end"))
+    else:
+        validation.instant(command.to, "to")
+    if command.by == "seq" and (command.partition is None or isinstance(command.to, str)):
+        raise BadInput("a seek to a seq names a partition and a number")
+
+
+def _advance(command: AdvanceGroup) -> None:
+    _group(command)
+    _lanes(command.lanes)
+
+
+def _prune(command: PruneQueue) -> None:
+    validation.name(command.queue, "queue")
+    _lanes(command.lanes)
+
+
+def _lanes(lanes: object) -> None:
+    if not isinstance(lanes, dict):
+        raise BadInput(f"lanes must map lanes to seqs, not be {type(lanes).__name__}")
+    for lane, seq in lanes.items():
+        validation.count(lane, "lane", most=1 << 62)
+        validation.count(seq, "seq", least=0, most=1 << 62)
+
+
+def _replay(command: Replay) -> None:
+    _name_or_none(command.queue, "queue")
+    _name_or_none(command.partition, "partition")
+
+
+def _purge(command: PurgeDead) -> None:
+    _name_or_none(command.queue, "queue")
+    _name_or_none(command.group, "group")
+    if command.behind is not None:
+        for what in ("until", "dead_at", "id", "count"):
+            validation.instant(getattr(command.behind, what), what)
+
+
+def _name_or_none(value: str | None, what: str) -> None:
+    if value is not None:
+        validation.name(value, what)
+
+
+ADMIN_CHECKS: dict[type[Command], Callable[[Any], None]] = {
+    ConfigureQueue: _configure_queue,
+    DeleteQueue: _queue,
+    PauseQueue: _queue,
+    ConfigureGroup: _configure_group,
+    DeleteGroup: _group,
+    SeekGroup: _seek,
+    AdvanceGroup: _advance,
+    PruneQueue: _prune,
+    Replay: _replay,
+    PurgeDead: _purge,
+}
+"""`Redrive` has only ids. An id that is no dead letter is `not_found`."""

@@ -1,1 +1,0 @@
-"""The AMPS wire protocol as both ends spell it: frames, headers, bookmarks, instants."""

@@ -1,0 +1,196 @@
+"""Typed events that the server, the broker and the store emit, once per turn and not per message.
+
+Listeners in the same process subscribe to the `EventStream` of a store: logs, metrics, pages, tests. They miss what
+happens while the process is down. A reader that must not miss anything reads rows with a cursor instead: dead letters
+(`ListDead`) and the ledger (`ReadLedger`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sized
+from typing import Protocol, TypeVar
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Base of all events. An event that reports a change is emitted after the commit of the change."""
+
+
+class BrokerStarted(Event, frozen=True):
+    """A broker opened its store."""
+
+    instance: str
+    store: str
+
+
+class BrokerStopped(Event, frozen=True):
+    """A broker closed its store."""
+
+    instance: str
+
+
+class StoreMigrated(Event, frozen=True):
+    """The store's tables changed from one schema version to another. 0 is a new store."""
+
+    store: str
+    before: int
+    after: int
+
+
+class MessagesPushed(Event, frozen=True):
+    """Messages that a turn stored in a queue, and duplicates that it did not store."""
+
+    queue: str
+    count: int
+    duplicates: int = 0
+
+
+class MessagesClaimed(Event, frozen=True):
+    """Messages that a turn put under new leases of a group."""
+
+    queue: str
+    group: str
+    count: int
+
+
+class MessagesSettled(Event, frozen=True):
+    """Messages whose delivery ended with this outcome: acked, retried, released, dead, expired or redriven."""
+
+    queue: str
+    group: str
+    outcome: str
+    count: int
+
+
+class RequestsRefused(Event, frozen=True):
+    """Requests that were refused in a turn or before it: settlements by verdict, other commands by error code."""
+
+    reason: str
+    count: int
+
+
+class LeasesExpired(Event, frozen=True):
+    """Messages whose lease passed its deadline."""
+
+    queue: str
+    group: str
+    count: int
+
+
+class DeadLetterAdded(Event, frozen=True):
+    """One new dead letter."""
+
+    queue: str
+    group: str
+    id: str
+    reason: str
+    error: str
+    attempts: int
+
+
+class MessagesPromoted(Event, frozen=True):
+    """Scheduled messages that became claimable."""
+
+    queue: str
+    count: int
+
+
+class MessagesPruned(Event, frozen=True):
+    """Messages that retention removed."""
+
+    queue: str
+    count: int
+
+
+class TurnCommitted(Event, frozen=True):
+    """A transaction: how many commands it ran, how many messages they concerned, and how long it took."""
+
+    commands: int
+    messages: int
+    seconds: float
+
+
+class TurnFellBack(Event, frozen=True):
+    """A turn failed as a whole, and its commands ran one by one."""
+
+    commands: int
+    error: str
+
+
+class ConnectionLost(Event, frozen=True):
+    """A connection to the database broke."""
+
+    where: str
+    error: str
+
+
+class ConnectionRestored(Event, frozen=True):
+    """A connection to the database works again after this many seconds."""
+
+    where: str
+    seconds: float
+
+
+class RequestServed(Event, frozen=True):
+    """The server answered a request. `route` is the pattern and not the path, so that its values are few.
+
+    Status 499 means that the client left before the answer. WebSockets are no requests.
+    """
+
+    method: str
+    route: str
+    status: int
+    seconds: float
+    peer: str
+
+
+E = TypeVar("E", bound=Event)
+Listener = Callable[[Event], None]
+
+
+class EventPort(Protocol):
+    """Port through which a component emits events.
+
+    The component checks `listening` first and builds no event without listeners.
+    """
+
+    @property
+    def listening(self) -> Sized:
+        """The listeners: empty while nothing listens."""
+        ...
+
+    def emit(self, event: Event) -> None: ...
+
+
+class EventStream:
+    """The events of one store in this process. Thread-safe.
+
+    The thread that caused an event calls the listeners, so a listener must return at once. A listener that raises
+    does not disturb the emitter or other listeners: Python prints a warning.
+    """
+
+    def __init__(self) -> None:
+        self._listeners: dict[object, tuple[Listener, tuple[type[Event], ...]]] = {}
+        self.listening: Sized = self._listeners
+        """True while it has an entry. A plain attribute, because every turn and every request asks."""
+
+    def subscribe(self, listener: Callable[[E], None], *kinds: type[E]) -> Callable[[], None]:
+        """Call the listener for events of these kinds, or for all. The returned function ends the subscription."""
+        key = object()
+        self._listeners[key] = (listener, kinds or (Event,))  # type: ignore[assignment]
+
+        def unsubscribe() -> None:
+            self._listeners.pop(key, None)
+
+        return unsubscribe
+
+    def emit(self, event: Event) -> None:
+        for listener, kinds in list(self._listeners.values()):
+            if isinstance(event, kinds):
+                try:
+                    listener(event)
+                except Exception as problem:
+                    name = getattr(listener, "__qualname__", type(listener).__name__)
+                    warnings.warn(f"the event listener {name} failed: {problem!r}", RuntimeWarning, stacklevel=2)

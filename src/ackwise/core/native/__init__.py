@@ -1,1 +1,0 @@
-"""What goes over the native API, as values: the server reads what the client writes, and the other way round."""

@@ -1,0 +1,313 @@
+"""Rows that queries return."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from ackwise.core.answers import QueueInfo
+from ackwise.core.ids import LaneId
+from ackwise.core.lane_range import LaneRange
+from ackwise.core.messages import Message
+
+T = TypeVar("T")
+
+
+class Page(list[T]):
+    """Rows of a list. `next` is the `after` of the following page, None at the end. The wire carries only the rows."""
+
+    next: Any = None
+
+
+class BrowsedMessage(msgspec.Struct, frozen=True):
+    message: Message
+    partition: str
+    partition_id: str
+    priority: int
+    state: str | None
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A message that is delivered again only after a redrive or a replay."""
+
+    id: str
+    queue: str
+    partition: str
+    partition_id: str
+    group: str
+    seq: int
+    message_id: str
+    transaction_id: str
+    reason: str
+    error: str
+    error_type: str
+    failures: int
+    deliveries: int
+    history: list[dict[str, object]]
+    payload: bytes
+    headers: dict[str, str]
+    content_type: str
+    created_at: int
+    dead_at: int
+
+
+class DeadPage(msgspec.Struct):
+    """`next` is the `after` of the following page, None at the end."""
+
+    letters: list[DeadLetter]
+    total: int
+    next: tuple[int, int] | None = None
+
+
+class GroupView(msgspec.Struct, frozen=True):
+    """State of a message for one group.
+
+    `state` is `scheduled`, `ready`, `leased`, `waiting`, `acked`, `dead`, `dropped` or `skipped`. `error` is the text
+    of the last failure.
+    """
+
+    group: str
+    state: str
+    deadline: int | None = None
+    failures: int = 0
+    deliveries: int = 0
+    error: str | None = None
+
+
+class FoundMessage(msgspec.Struct, frozen=True):
+    """A message with its queue, partition, state per group and dead letters. `due_at` is set while it is scheduled."""
+
+    message: Message
+    queue: QueueInfo
+    partition: str
+    partition_id: str
+    priority: int
+    due_at: int | None
+    groups: list[GroupView]
+    dead: list[DeadLetter]
+
+
+class GroupStats(msgspec.Struct):
+    """Counts of a group over its queue. lag = unread + held."""
+
+    queue: str
+    group: str
+    acked: int
+    dead: int
+    skipped: int
+    expired: int
+    held: int
+    unread: int
+    leases: int
+    oldest_unfinished_at: int | None
+    members: list[str]
+    leased: int
+    """Held messages under a lease. The other held messages wait for their next attempt."""
+    partitions: int
+    partitions_behind: int
+    settled_at: int | None
+    """When the group last acked something."""
+    mode: str
+    """Where the group starts: `all`, `new` (at its creation) or `from` (an instant)."""
+    from_at: int | None
+    created_at: int
+
+    @property
+    def lag(self) -> int:
+        return self.unread + self.held
+
+
+class PlaceLease(msgspec.Struct, frozen=True):
+    """A lease's share of one partition: the number of `granted` messages, and of those `settled` by now."""
+
+    lease_id: str
+    owner: str
+    made_at: int
+    deadline: int
+    granted: int
+    settled: int
+
+
+class Place(msgspec.Struct):
+    """Progress of a group in a partition, over all its lanes. lag = unread + held.
+
+    `lease` is the newest lease with messages of the partition. `last_done_id` is the message before the first
+    unfinished one, in the lane with the newest ack. `last_settled_id` is the message that the group acked or nacked
+    last.
+    """
+
+    queue: str
+    group: str
+    partition: str
+    partition_id: str
+    acked: int = 0
+    dead: int = 0
+    skipped: int = 0
+    expired: int = 0
+    held: int = 0
+    unread: int = 0
+    leases: int = 0
+    lease: PlaceLease | None = None
+    settled_at: int | None = None
+    oldest_unfinished_at: int | None = None
+    last_done_id: str | None = None
+    last_done_created_at: int | None = None
+    nacked: int = 0
+    last_settled_at: int | None = None
+    last_settled_id: str | None = None
+    last_settled_created_at: int | None = None
+
+    @property
+    def lag(self) -> int:
+        return self.unread + self.held
+
+
+class PartitionRow(msgspec.Struct):
+    """Counts of a partition.
+
+    `pending`, `processing` and `completed` are those of the group with the largest lag in the queue. Processing
+    messages are under a lease. Completed ones are stored and neither unfinished nor dead. Without a group all
+    messages are pending. `dead` counts the dead letters of every group.
+    """
+
+    queue: str
+    partition: str
+    partition_id: str
+    messages: int = 0
+    scheduled: int = 0
+    pending: int = 0
+    processing: int = 0
+    completed: int = 0
+    dead: int = 0
+    oldest_at: int | None = None
+    newest_at: int | None = None
+
+
+class CursorRow(msgspec.Struct):
+    partition: str
+    partition_id: str
+    priority: int
+    lane: int
+    start: int
+    head: int
+    epoch: int
+    first: int
+    next: int
+    held: int
+    acked: int
+    dead: int
+    skipped: int
+    expired: int
+    leased: int
+    ready_at: int | None
+
+
+class LaneRow(msgspec.Struct):
+    lane: int
+    partition: str
+    partition_id: str
+    priority: int
+    start: int
+    head: int
+    settled: int | None = None
+    """Every group has finished all messages below this seq. Without a group it is the start of the lane."""
+
+
+class HeldRow(msgspec.Struct):
+    """Held messages [lo, hi) of a lane with the same number of failures and attempts."""
+
+    lane: int
+    lo: int
+    hi: int
+    failures: int
+    attempt: int
+
+    @property
+    def range(self) -> LaneRange:
+        return LaneRange(LaneId(self.lane), self.lo, self.hi)
+
+
+class HeldLease(msgspec.Struct):
+    """A live lease with its messages as (lane, priority, lo, hi)."""
+
+    lease_id: str
+    key: str | None
+    owner: str
+    made_at: int
+    deadline: int
+    held: list[tuple[LaneId, int, int, int]]
+
+
+class Depth(msgspec.Struct):
+    """Waiting messages by priority, live leases (oldest first), and the number of expired leases."""
+
+    queue: str
+    waiting: dict[int, int]
+    leases: list[HeldLease]
+    expired_leases: int
+
+
+class LeaseRow(msgspec.Struct):
+    lease_id: str
+    queue: str
+    group: str
+    owner: str
+    key: str | None
+    made_at: int
+    deadline: int
+    ended_at: int | None
+    end_kind: str | None
+    granted: int
+    held: int
+
+
+class LedgerRow(msgspec.Struct):
+    """Count of one outcome in one minute. `latency` maps a bucket's upper bound in microseconds to its count."""
+
+    queue: str
+    group: str
+    minute: int
+    outcome: str
+    count: int
+    latency: dict[int, int]
+
+
+class Stats(msgspec.Struct):
+    """Counts of a queue."""
+
+    queue: str
+    partitions: int
+    lanes: int
+    messages: int
+    scheduled: int
+    dead: int
+    groups: list[GroupStats]
+
+    @property
+    def furthest_behind(self) -> GroupStats | None:
+        """The group with the largest lag. It decides what is pending in the queue."""
+        return max(self.groups, key=lambda group: group.lag, default=None)
+
+    @property
+    def pending(self) -> int:
+        """Messages that wait for the group furthest behind, including scheduled ones."""
+        group = self.furthest_behind
+        return self.scheduled + (self.messages if group is None else group.lag - group.leased)
+
+    @property
+    def processing(self) -> int:
+        """Messages that the group furthest behind holds under a lease."""
+        group = self.furthest_behind
+        return 0 if group is None else group.leased
+
+    @property
+    def completed(self) -> int:
+        """Stored messages that the group furthest behind has finished."""
+        group = self.furthest_behind
+        return 0 if group is None else max(0, self.messages - group.lag - group.dead)
+
+
+class QueueSummary(msgspec.Struct):
+    info: QueueInfo
+    stats: Stats

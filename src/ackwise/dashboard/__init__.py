@@ -1,0 +1,1 @@
+"""Pages and static files that show queues in a browser. The package is reserved and empty."""

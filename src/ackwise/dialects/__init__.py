@@ -1,1 +1,0 @@
-"""Other systems' words for the one engine. A dialect translates; it decides nothing."""

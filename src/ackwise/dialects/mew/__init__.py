@@ -1,1 +1,0 @@
-"""MEW: WATCH, ACK and NACK over a graph. The language becomes statements of `core.graph`; the store runs them."""

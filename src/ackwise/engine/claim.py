@@ -1,0 +1,393 @@
+"""Claims: checks exclusivity, visits ready lanes, lets core select their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ackwise.core import validation
+from ackwise.core.answers import Claimed, ClaimProgress
+from ackwise.core.commands import Claim
+from ackwise.core.errors import ClaimConflict
+from ackwise.core.ids import LaneId
+from ackwise.core.lane_selection import EmptyReason, LanePlan, LaneView, Take, may_enter, plan_lane
+from ackwise.core.policy import Exclusivity, order_for
+from ackwise.core.spans import Cursor, Span
+from ackwise.engine import catalog, tagged_queues
+from ackwise.engine import cursors as engine_cursors
+from ackwise.engine.catalog import GroupRow, QueueRow
+from ackwise.engine.claim_bytes import ByteBudget
+from ackwise.engine.expiry import expire, expire_group
+from ackwise.engine.grant import GrantWriter, fingerprint
+from ackwise.engine.lane_finder import Finder
+from ackwise.engine.ports import Outdated
+from ackwise.engine.tagged_queues import TagBudget
+from ackwise.engine.turn import Turn
+
+SPAN_PAGE = 500
+MOST_OWN_EXPIRED = 200
+MOST_PREFETCHED = 64 << 20
+"""Bytes that one turn reads for claims with auto-ack. Above this bound, each such claim takes one message."""
+
+
+def claim(turn: Turn, command: Claim) -> Claimed:
+    if command.queue is not None:
+        queue = catalog.ensure_queue(turn, command.queue, command.create)
+        return _QueueClaim(turn, command, queue).run()
+    return _claim_by_tag(turn, command)
+
+
+def _claim_by_tag(turn: Turn, command: Claim) -> Claimed:
+    """Claim from the queues of a namespace and task, longest ready first.
+
+    The claim creates its group in queues that lack it. A group that starts at `all` joins an empty queue with its
+    first message, because its position is the same then. A group that starts at `new` joins every queue. A group that
+    starts at an instant joins some empty queues with each claim: the next claim may name a later instant.
+
+    One turn joins and visits a bounded number of queues. If queues are left, the answer has `more`, and the claim
+    continues in a later turn. The answer of the last turn is empty only if every queue of the group was visited after
+    the group had joined all queues.
+
+    What a claim with the start `new` promises while its join is still running:
+
+    - Messages stored before the first turn are not delivered.
+    - Messages stored after the first turn are delivered, also from queues that the group joins later. The engine
+      compares instants, so a clock that is set back meanwhile makes newer messages look old. On PostgreSQL the same
+      holds for a turn that began before the first turn of the claim and commits later.
+    - If the caller leaves or the broker stops before the join is complete, the queues that are left start at the
+      next claim.
+    """
+    return _TagSearch(turn, command, command.progress or ClaimProgress(turn.now)).run()
+
+
+class _TagSearch:
+    """One turn of a claim by namespace or task."""
+
+    def __init__(self, turn: Turn, command: Claim, progress: ClaimProgress) -> None:
+        self._turn, self._command, self._progress = turn, command, progress
+        self._budget = turn.state(TagBudget)
+        self._empty = Claimed(command.group, [], empty=progress.empty, until=progress.until)
+        self._last = progress.visited
+
+    def run(self) -> Claimed:
+        if self._command.key is not None and (answer := self._repeated()) is not None:
+            return answer
+        after = self._progress.joined
+        if after is None:
+            return self._visit_by_name(self._progress.visited)
+        queues, joined = self._join(after)
+        if not after:
+            # The first turn. Queues that the group joined earlier may have been ready for longer.
+            answer, complete = self._visit(tagged_queues.longest_ready(self._turn, self._command))
+        else:
+            # With another start than `all`, a joined queue may have no message for the group.
+            answer, complete = self._visit(queues if self._command.start == "all" else ())
+        if answer is not None:
+            return answer
+        if joined is not None or not complete:
+            return self._unfinished(joined, "")
+        return self._visit_by_name("") if after else self._empty
+
+    def _repeated(self) -> Claimed | None:
+        """The answer to a repeated claim key. None for a new key."""
+        for queue in tagged_queues.queues_with_key(self._turn, self._command):
+            if (answer := _QueueClaim(self._turn, self._command, queue).repeated()) is not None:
+                return answer
+        return None
+
+    def _join(self, after: str) -> tuple[list[QueueRow], str | None]:
+        """Create the group in some queues after a name. Returns them, and the name after which to continue."""
+        start = self._command.start
+        every = start == "new" or (start != "all" and not after)
+        queues, more = tagged_queues.join(self._turn, self._command, self._progress.since, after, every=every)
+        if not more:
+            return queues, None
+        return queues, queues[-1].name if queues else after
+
+    def _visit_by_name(self, after: str) -> Claimed:
+        answer, complete = self._visit(tagged_queues.by_name(self._turn, self._command, after))
+        if answer is not None:
+            return answer
+        return self._empty if complete else self._unfinished(None, self._last)
+
+    def _visit(self, queues: Iterable[QueueRow | None]) -> tuple[Claimed | None, bool]:
+        """Claim from the first queue that has a message. Returns the answer, and whether no queue is left."""
+        for queue in queues:
+            if queue is None or not self._budget.visits:
+                return None, False
+            answer = _QueueClaim(self._turn, self._command, queue).run()
+            if answer.grants or answer.empty is EmptyReason.ENDED:
+                return answer, True
+            self._budget.visits -= 1
+            self._empty, self._last = _more_informative(self._empty, answer), queue.name
+        return None, True
+
+    def _unfinished(self, joined: str | None, visited: str) -> Claimed:
+        """The answer of a turn that leaves queues for a later turn."""
+        reason, until = self._empty.empty or EmptyReason.EMPTY, self._empty.until
+        self._empty.more = ClaimProgress(self._progress.since, joined, visited, reason, until)
+        return self._empty
+
+
+def _more_informative(known: Claimed, other: Claimed) -> Claimed:
+    """The empty answer that says more: a reason other than `empty`, then the earlier instant."""
+    if known.empty is EmptyReason.EMPTY:
+        return other
+    if other.until is not None and (known.until is None or other.until < known.until):
+        return other
+    return known
+
+
+def _byte_budget(turn: Turn, command: Claim) -> ByteBudget:
+    """Byte budget of a claim. Claims with the same `together` number share one."""
+    if command.together in turn.byte_budgets:
+        return turn.byte_budgets[command.together]
+    most = validation.DEFAULT_CLAIM_BYTES if command.most_bytes is None else command.most_bytes
+    if command.auto_ack:
+        # The turn reads the messages of claims with auto-ack itself. All such claims of a turn share its memory.
+        most = max(1, min(most, MOST_PREFETCHED - turn.prefetched))
+    budget = ByteBudget(turn.session, most)
+    if command.together:
+        turn.byte_budgets[command.together] = budget
+    return budget
+
+
+class _QueueClaim:
+    """One claim on one queue."""
+
+    def __init__(self, turn: Turn, command: Claim, queue: QueueRow) -> None:
+        self.turn, self.command, self.queue = turn, command, queue
+        self.session = turn.session
+        self.group: GroupRow = catalog.ensure_group(turn, queue, command.group, command.start)
+        self.policy = catalog.policy_in_force(queue, self.group)
+        self.exclusivity: Exclusivity = command.exclusivity or queue.policy.exclusivity
+        same = self.exclusivity == queue.policy.exclusivity
+        order = command.order or (queue.order if same else order_for(self.exclusivity))
+        self.strict = order == "strict"
+        self.owner = command.owner or ""
+        self.room = command.most
+        self.budget = _byte_budget(turn, command)
+        self.taken_before = self.budget.taken
+        self.picked: list[tuple[Cursor, list[Take]]] = []
+        self.parts: set[int] = set()
+        self.visited: set[int] = set()
+        self.cursors_by_part: dict[int, dict[int, Cursor] | None] = {}
+        self.passed_over = 0
+        self.solo = False
+        self.blocked: EmptyReason | None = None
+        self.until: int | None = None
+
+    def run(self) -> Claimed:
+        self.session.lock_group(self.group.id, alone=self.exclusivity == "queue")
+        if self.command.key is not None and (answer := self.repeated()) is not None:
+            return answer
+        if self.budget.full:
+            return Claimed(self.group.name, [], empty=EmptyReason.EMPTY)
+        if self.queue.paused:
+            return Claimed(self.group.name, [], empty=EmptyReason.PAUSED)
+        if self.turn.overdue:
+            expire_group(self.turn, MOST_OWN_EXPIRED, self.group.id)
+        if (until := self._locked_until()) is not None:
+            return Claimed(self.group.name, [], empty=EmptyReason.LOCKED, until=until)
+        finder = Finder(self.turn, self.command, self.queue, self.group.id, self.owner, strict=self.strict)
+        for part, lanes in finder.candidates(lambda: bool(self.picked)):
+            self._visit(part, lanes)
+            if self.room == 0 or self.solo or len(self.parts) == (self.command.most_partitions or -1):
+                break
+        if not self.picked:
+            return self._empty()
+        return self._writer().grant(self.picked, self.exclusivity, self.budget.taken - self.taken_before)
+
+    def _writer(self) -> GrantWriter:
+        return GrantWriter(self.turn, self.command, self.queue, self.group, self.policy)
+
+    def repeated(self) -> Claimed | None:
+        """Answer to a repeated claim key: the messages still outstanding, under a new lease. None for a new key."""
+        key = self.command.key
+        lease = self.turn.lease_by_key(self.group.id, key) if key is not None else None
+        if lease is None:
+            return None
+        if lease.fingerprint != fingerprint(self.command, self.queue, self.group):
+            raise ClaimConflict(f"claim key {key!r} was used before for another queue, group, filter or owner", key=key)
+        if not lease.live(self.turn.now) or not self.command.takes_over:
+            return Claimed(self.group.name, [], empty=EmptyReason.ENDED)
+        spans = self.turn.spans("spans_of_lease", lease=lease.no)
+        self.session.lock_parts(sorted({self._cursor(span.lane).part for span in spans}))
+        lease = self.turn.lease(lease.no)
+        if lease is not None:
+            self.turn.own_lease(lease)
+        if lease is None or lease.key != key or not lease.live(self.turn.now):
+            raise Outdated(f"another turn took over the claim {key!r}")
+        spans = self.turn.spans("spans_of_lease", lease=lease.no)
+        handed = [(self._cursor(span.lane), span) for span in spans]
+        self.budget.add(size := sum(len(span) * cursor.largest for cursor, span in handed))
+        return self._writer().take_over(lease, handed, size)
+
+    def _cursor(self, lane: LaneId) -> Cursor:
+        cursor = self.turn.cursor(lane, self.group.id)
+        assert cursor is not None
+        return cursor
+
+    def _locked_until(self) -> int | None:
+        """When the lease ends that keeps this claim out of the whole queue. None if there is no such lease."""
+        where = {"grp": self.group.id, "owner": self.owner, "now": self.turn.now}
+        if self.exclusivity == "queue":
+            holder = self.session.row("lease_other", where)
+        elif self.turn.has_no_queue_lease(self.group.id):
+            return None
+        else:
+            holder = self.session.row("lease_whole_queue", where)
+        return None if holder is None else int(holder[1])
+
+    def _visit(self, part: int, lanes: set[int] | None) -> None:
+        """Take messages from lanes of a locked partition."""
+        if (cursors := self._cursors_in(part)) is None:
+            self.blocked = EmptyReason.LOCKED
+            return
+        for cursor in cursors.values() if lanes is None else self._wanted(cursors, lanes):
+            wanted = self.command.priorities is None or cursor.prio in self.command.priorities
+            if wanted and self.room and not self.solo and cursor.lane not in self.visited:
+                self.visited.add(cursor.lane)
+                self._take(cursor)
+
+    def _wanted(self, cursors: dict[int, Cursor], lanes: set[int]) -> list[Cursor]:
+        """The cursors of `lanes`, and of more urgent lanes of the partition that became ready since the search.
+
+        The search runs before the partition is locked.
+        """
+        least = max((cursors[lane].prio for lane in lanes & cursors.keys()), default=-1)
+        return [
+            cursor
+            for cursor in cursors.values()
+            if cursor.lane in lanes
+            or (cursor.prio < least and cursor.ready_at is not None and cursor.ready_at <= self.turn.now)
+        ]
+
+    def _cursors_in(self, part: int) -> dict[int, Cursor] | None:
+        """The group's cursors in a partition by lane, read once per claim. None if another owner excludes the claim."""
+        if part not in self.cursors_by_part:
+            self._expire_skipped()
+            rows = self.session.rows("cursors_of_part", {"part": part, "grp": self.group.id})
+            cursors = [Cursor(*row) for row in rows]
+            may = self._may_enter(cursors)
+            self.cursors_by_part[part] = {cursor.lane: cursor for cursor in cursors} if may else None
+            if not may:
+                self._mark_closed(cursors)
+        return self.cursors_by_part[part]
+
+    def _expire_skipped(self) -> None:
+        """Expire leases that the turn skipped while another turn held their partitions, once it locks more partitions.
+
+        Nothing expires once the claim has picked messages: an expiry changes cursors that the grant writes.
+        """
+        if self.picked or self.session.passed_over == self.passed_over:
+            return
+        if expire(self.turn, MOST_OWN_EXPIRED, self.group.id):
+            self.cursors_by_part.clear()
+        self.passed_over = self.session.passed_over
+
+    def _mark_closed(self, cursors: list[Cursor]) -> None:
+        """Mark the free lanes beside an exclusively held lane as not ready. The end of that hold reopens them."""
+        if any(cursor.exclusive_owner is not None for cursor in cursors):
+            for cursor in cursors:
+                if cursor.ready_at is not None:
+                    cursor.ready_at = None
+                    self.turn.save_cursor(cursor)
+
+    def _may_enter(self, cursors: list[Cursor]) -> bool:
+        """Whether exclusivity lets this claim take messages of a partition."""
+        leased = sum(cursor.leased for cursor in cursors)
+        holder = next((c.exclusive_owner for c in cursors if c.exclusive_owner is not None), None)
+        sole: str | None = self.owner
+        if self.exclusivity != "none" and leased and holder is None:
+            for cursor in cursors:
+                where = {"lane": cursor.lane, "grp": self.group.id, "owner": self.owner}
+                if cursor.leased and self.session.row("lease_owner_in_lane", where):
+                    sole = None
+        return may_enter(self.exclusivity, self.owner, leased=leased, exclusive_owner=holder, sole_owner=sole)
+
+    def _take(self, cursor: Cursor) -> None:
+        """Take the messages of a lane that core selects, or note why there are none."""
+        plan = self._plan(cursor)
+        if plan.takes:
+            self._pick(cursor, plan)
+        else:
+            self._note_blocked(cursor, plan)
+
+    def _plan(self, cursor: Cursor) -> LanePlan:
+        fresh_hi, due_at = engine_cursors.fresh_limit(self.session, cursor, self.policy, self.turn.now, self.room)
+        if self.command.pushed_by is not None and cursor.next < fresh_hi:
+            after = self.command.pushed_by + 1
+            fresh_hi = engine_cursors.seq_at(self.session, cursor.lane, cursor.next, fresh_hi, after)
+        spans = self._spans(cursor) if cursor.held else iter(())
+        return plan_lane(
+            LaneView(spans, cursor.next, fresh_hi, cursor.head, due_at),
+            strict=self.strict,
+            owner=self.owner,
+            room=self.room,
+            now=self.turn.now,
+            alone=not self.picked,
+            bulk=self.command.bulk,
+        )
+
+    def _pick(self, cursor: Cursor, plan: LanePlan) -> None:
+        """Pick the planned messages that fit the byte budget. A full budget ends the claim."""
+        takes = self.budget.fit(cursor, plan.takes)
+        if takes:
+            self.picked.append((cursor, takes))
+            self.parts.add(cursor.part)
+        full = takes != plan.takes or self.budget.full
+        self.room = 0 if full else self.room - sum(take.hi - take.lo for take in takes)
+        self.solo = plan.solo
+
+    def _note_blocked(self, cursor: Cursor, plan: LanePlan) -> None:
+        """Note why a lane has no messages for this claim, and the earliest instant to claim again."""
+        if plan.blocked is None and cursor.held and not self.strict:
+            row = self.session.row("span_next_due", {"lane": cursor.lane, "grp": cursor.grp})
+            if row and row[0] is not None and row[0] > self.turn.now:
+                plan.blocked, plan.until = EmptyReason.DELAYED, row[0]
+        self._correct_ready_at(cursor)
+        if plan.blocked is not None:
+            self.blocked = plan.blocked
+            if plan.until is not None and (self.until is None or plan.until < self.until):
+                self.until = plan.until
+
+    def _correct_ready_at(self, cursor: Cursor) -> None:
+        """Correct `ready_at` of a lane without messages for this claim, so that the next claim visits another lane."""
+        if self.strict == (self.queue.order == "strict"):
+            ready = engine_cursors.ready_at(self.turn, cursor, self.policy)
+            if ready != cursor.ready_at:
+                cursor.ready_at = ready
+                self.turn.save_cursor(cursor)
+
+    def _spans(self, cursor: Cursor) -> Iterator[Span]:
+        """Held spans of a lane: those that are due or, for a strict claim, all in order."""
+        where = {"lane": cursor.lane, "grp": cursor.grp}
+        if not self.strict:
+            yield from self.turn.spans("spans_due", **where, now=self.turn.now, limit=max(self.room, SPAN_PAGE))
+            return
+        after = -1
+        while True:
+            page = self.turn.spans("spans_in_order", **where, after=after, limit=SPAN_PAGE)
+            yield from page
+            if len(page) < SPAN_PAGE:
+                return
+            after = page[-1].hi
+
+    def _instant(self, statement: str) -> int | None:
+        row = self.session.row(statement, {"grp": self.group.id, "now": self.turn.now})
+        return row[0] if row else None
+
+    def _empty(self) -> Claimed:
+        """The answer without messages: the reason, and when to ask again."""
+        reason, until = self.blocked, self.until
+        if reason is None and self.command.partitions is None:
+            row = self.session.row("cursors_next_ready", {"grp": self.group.id})
+            if row and row[0] is not None and row[0] > self.turn.now:
+                reason, until = EmptyReason.DELAYED, row[0]
+            elif self.session.row("cursor_exclusive", {"grp": self.group.id, "owner": self.owner}):
+                reason = EmptyReason.LOCKED
+        if reason is EmptyReason.LOCKED:
+            until = until if until is not None else self._instant("leases_next_deadline")
+            due = self._instant("cursors_next_due") if self.command.partitions is None else None
+            until = min((at for at in (until, due) if at is not None), default=None)
+        return Claimed(self.group.name, [], empty=reason or EmptyReason.EMPTY, until=until)

@@ -1,0 +1,143 @@
+"""Finds one message, with its state per group."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ackwise.core import queries as q
+from ackwise.core.errors import MessageNotFound
+from ackwise.core.ids import LaneId
+from ackwise.core.messages import Message
+from ackwise.core.rows import FoundMessage, GroupView
+from ackwise.core.validation import MICROS
+from ackwise.engine import catalog, dead_letters, segment_reads
+from ackwise.engine.catalog import GroupRow
+from ackwise.engine.ports import Row, Session
+from ackwise.engine.reads import queues
+from ackwise.engine.reads.registry import Snapshot, answers
+from ackwise.engine.segment import Segment, place_lane, place_seq, snapshot, to_end
+from ackwise.engine.turn import MessageFinder
+
+_PAGE = 64
+
+
+class _MessagePlace(NamedTuple):
+    """Lane and seq of a message, or its row among the scheduled messages."""
+
+    lane: LaneId
+    seq: int
+    scheduled: Row | None = None
+
+
+@answers(q.FindMessage)
+def find_message(snapshot: Snapshot, query: q.FindMessage) -> FoundMessage:
+    session = snapshot.session
+    part = session.row("part_by_uuid", {"uuid": query.partition_id})
+    owner = catalog.queue_of_id(session, part[1]) if part else None
+    if part is None or owner is None:
+        raise _missing(query)
+    letters = session.rows("dead_of_message", {"part": part[0], "txid": query.transaction_id})
+    finder = MessageFinder(session, snapshot.known, snapshot.seed)
+    place = _locate(finder, part[0], query.transaction_id, snapshot.now) or _place_of_letter(letters)
+    letters = [row for row in letters if place is not None and (row[5], row[6]) == place[:2]]
+    message = _message(session, place, letters) if place is not None else None
+    if place is None or message is None:
+        raise _missing(query)
+    groups = [catalog.group_from(row) for row in session.rows("groups_of_queue", {"queue": owner.id})]
+    return FoundMessage(
+        message=message,
+        queue=catalog.info(owner),
+        partition=part[2],
+        partition_id=query.partition_id,
+        priority=_priority(session, place),
+        due_at=place.scheduled[4] if place.scheduled else None,
+        groups=[_view(session, group, place, letters) for group in groups],
+        dead=[queues.letter_from(row) for row in letters],
+    )
+
+
+def _missing(query: q.FindMessage) -> MessageNotFound:
+    return MessageNotFound(
+        f"there is no message {query.transaction_id!r} in this partition",
+        partition_id=query.partition_id,
+        transaction_id=query.transaction_id,
+    )
+
+
+def _locate(finder: MessageFinder, part: int, transaction_id: str, now: int) -> _MessagePlace | None:
+    """The place of a message. Asks the dedupe index first, then searches messages older than every dedupe window."""
+    session = finder.session
+    for pos in segment_reads.candidates(finder, part, transaction_id):
+        if pos < 0:
+            row = session.row("scheduled_by_no", {"no": -pos})
+            if row is not None and _scheduled_segment(row).matches(0, transaction_id):
+                return _MessagePlace(LaneId(0), 0, row)
+            continue
+        segment = segment_reads.segment_with(session, place_lane(pos), place_seq(pos))
+        if segment is not None and segment.matches(place_seq(pos), transaction_id):
+            return _MessagePlace(LaneId(place_lane(pos)), place_seq(pos))
+    cutoff = _forgotten_before(session, now)
+    return _among_old(session, part, transaction_id, cutoff) if cutoff is not None else None
+
+
+def _scheduled_segment(row: Row) -> Segment:
+    return Segment(0, 0, row[5], row[6])
+
+
+def _forgotten_before(session: Session, now: int) -> int | None:
+    """The instant before which the dedupe index may lack ids. None if all windows are endless."""
+    windows = catalog.dedupe_windows(session)
+    longest = windows[1] if windows is not None else 0.0
+    return now - round(longest * MICROS) if longest else None
+
+
+def _among_old(session: Session, part: int, transaction_id: str, cutoff: int) -> _MessagePlace | None:
+    for lane, _, _, _, _, start in session.rows("lanes_of_part", {"part": part}):
+        seq = start
+        while True:
+            rows = session.rows("segments_first", {**to_end(lane, seq), "limit": _PAGE})
+            segments = [segment for segment in (Segment(*row) for row in rows) if segment.created_at <= cutoff]
+            for segment in segments:
+                for seq in range(segment.first, segment.last + 1):
+                    if segment.matches(seq, transaction_id):
+                        return _MessagePlace(lane, seq)
+            if len(segments) < _PAGE:
+                break
+            seq = segments[-1].last + 1
+    return None
+
+
+def _place_of_letter(letters: list[Row]) -> _MessagePlace | None:
+    """The place of the newest dead letter, whose message may be removed."""
+    return _MessagePlace(letters[0][5], letters[0][6]) if letters else None
+
+
+def _message(session: Session, place: _MessagePlace, letters: list[Row]) -> Message | None:
+    if place.scheduled is not None:
+        return _scheduled_segment(place.scheduled).message(0)
+    stored = segment_reads.messages(session, place.lane, [(place.seq, place.seq + 1)])
+    if stored:
+        return stored[0]
+    return snapshot(place.lane, place.seq, letters[0][15], letters[0][14]) if letters else None
+
+
+def _priority(session: Session, place: _MessagePlace) -> int:
+    if place.scheduled is not None:
+        return int(place.scheduled[3])
+    row = session.row("lane_by_id", {"id": place.lane})
+    assert row is not None
+    return int(row[3])
+
+
+def _view(session: Session, group: GroupRow, place: _MessagePlace, letters: list[Row]) -> GroupView:
+    if place.scheduled is not None:
+        return GroupView(group.name, "scheduled")
+    state = queues.states_of(session, group, place.lane, place.seq, place.seq + 1).get(place.seq, "skipped")
+    if state in ("leased", "waiting"):
+        held = session.row("span_look", {"lane": place.lane, "grp": group.id, "seq": place.seq})
+        assert held is not None
+        return GroupView(group.name, state, held[3], held[1], held[2], dead_letters.last_error(held[4]))
+    letter = next((row for row in letters if row[4] == group.name), None) if state == "dead" else None
+    if letter is not None:
+        return GroupView(group.name, state, None, letter[11], letter[12], letter[9] or None)
+    return GroupView(group.name, state)

@@ -1,0 +1,140 @@
+"""Runs the commands of a turn in phases. Registers the handlers and writes the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ackwise.core import latency
+from ackwise.core.answers import Counted
+from ackwise.core.commands import (
+    AdvanceGroup,
+    Beat,
+    Break,
+    Claim,
+    Command,
+    ConfigureGroup,
+    ConfigureQueue,
+    DeleteGroup,
+    DeleteQueue,
+    Extend,
+    PauseQueue,
+    PruneQueue,
+    PurgeDead,
+    Push,
+    Redrive,
+    Replay,
+    SeekGroup,
+    Settle,
+    Sweep,
+    Transaction,
+)
+from ackwise.core.errors import AckwiseError
+from ackwise.engine import catalog, claim, cursors, dead_letters, expiry, retention, settle, sweep, transaction
+from ackwise.engine.extensions import Handler, Phase
+from ackwise.engine.ports import Session
+from ackwise.engine.push import Appender
+from ackwise.engine.turn import Tally, Turn
+
+Result = Any
+"""An answer of `core.answers`, or the `AckwiseError` that refuses the command."""
+
+_HOUSEKEEPING_LIMIT = 200
+
+_HANDLERS: dict[type[Command], Handler] = {
+    Settle: settle.settle,
+    Break: lambda turn, c: Counted(expiry.break_leases(turn, c)),
+    Extend: transaction.extend,
+    Transaction: transaction.transact,
+    ConfigureQueue: catalog.configure_queue,
+    PauseQueue: catalog.pause_queue,
+    DeleteQueue: lambda turn, c: Counted(catalog.delete_queue(turn, c)),
+    ConfigureGroup: catalog.configure_group,
+    SeekGroup: lambda turn, c: Counted(cursors.seek(turn, c)),
+    AdvanceGroup: lambda turn, c: Counted(cursors.advance(turn, c)),
+    PruneQueue: lambda turn, c: Counted(retention.prune(turn, c)),
+    DeleteGroup: lambda turn, c: Counted(catalog.delete_group(turn, c)),
+    Redrive: dead_letters.redrive,
+    Replay: dead_letters.replay,
+    PurgeDead: dead_letters.purge,
+    Sweep: sweep.sweep,
+    Beat: lambda turn, c: Counted(expiry.beat(turn, c)),
+    Claim: claim.claim,
+}
+
+_PHASES: dict[type[Command], Phase] = dict.fromkeys(_HANDLERS, Phase.ADMIN) | {
+    Settle: Phase.SETTLE,
+    Break: Phase.SETTLE,
+    Extend: Phase.SETTLE,
+    Transaction: Phase.SETTLE,
+    Push: Phase.PUSH,
+    Claim: Phase.CLAIM,
+}
+_ORDER = tuple(Phase)
+
+
+def run(turn: Turn, commands: Sequence[Command]) -> list[Result]:
+    """Run commands and answer in their order. A refused command changes nothing. Its error is its answer."""
+    results: list[Result] = [None] * len(commands)
+    phases: list[list[tuple[int, Command]]] = [[] for _ in _ORDER]
+    for index, command in enumerate(commands):
+        kind = type(command)
+        phase = _PHASES[kind] if kind in _PHASES else turn.extensions.phase(kind)
+        phases[phase].append((index, command))
+    for phase, in_phase in zip(_ORDER, phases, strict=True):
+        if not in_phase:
+            continue
+        if phase is Phase.PUSH:
+            _push(turn, in_phase, results)
+            continue
+        if phase is Phase.CLAIM:
+            turn.claims = len(in_phase)
+            _keep_house(turn)
+        for index, command in in_phase:
+            results[index] = _run_command(turn, command)
+    return results
+
+
+def _keep_house(turn: Turn) -> None:
+    """Expire leases and promote scheduled messages before claims, if the writer's memory does not exclude any."""
+    if turn.now >= turn.memory.expires_from:
+        expiry.expire_before_claims(turn, _HOUSEKEEPING_LIMIT)
+    if turn.now >= turn.memory.promotes_from:
+        sweep.promote(turn, _HOUSEKEEPING_LIMIT)
+
+
+def _run_command(turn: Turn, command: Command) -> Result:
+    try:
+        handler = _HANDLERS.get(type(command)) or turn.extensions.handler(type(command))
+        return handler(turn, command)
+    except AckwiseError as refusal:
+        return refusal
+    finally:
+        if not isinstance(command, Settle | Extend | Claim):
+            turn.loaded.clear()
+
+
+def _push(turn: Turn, commands: list[tuple[int, Command]], results: list[Result]) -> None:
+    """Run all pushes of the turn, which share one segment per lane."""
+    appender = Appender(turn)
+    pushes = {index: command for index, command in commands if isinstance(command, Push)}
+    if len(pushes) > 1:
+        appender.expect(list(pushes.values()))
+    for index, push in pushes.items():
+        try:
+            results[index] = appender.push(push)
+        except AckwiseError as refusal:
+            results[index] = refusal
+    appender.flush()
+
+
+def write_ledger(session: Session, tally: Tally, instance: str) -> None:
+    """Add counts to the ledger rows of their minutes. Each broker has its own rows, so brokers never wait."""
+    for (queue, grp, outcome, minute), (count, sketch) in sorted(tally.items(), key=lambda item: item[0]):
+        where = {"queue": queue, "grp": grp, "minute": minute, "outcome": outcome, "instance": instance}
+        row = session.row("ledger_get", where)
+        old = msgspec.json.decode(row[1], type=dict[int, int]) if row else {}
+        text = msgspec.json.encode(latency.merged(old, sketch)).decode()
+        session.run("ledger_put", {**where, "n": (row[0] if row else 0) + count, "latency": text})

@@ -1,0 +1,1 @@
+"""MEW's graph: syntax tree, types, values, expressions, patterns and options of watches."""

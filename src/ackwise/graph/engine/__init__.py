@@ -1,0 +1,1 @@
+"""The graph in a store: entities and their indexes, patterns as SQL, watches, deliveries."""

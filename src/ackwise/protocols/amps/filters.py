@@ -1,0 +1,1 @@
+"""Content filters of AMPS subscriptions. The module is reserved and empty."""

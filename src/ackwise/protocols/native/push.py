@@ -1,0 +1,33 @@
+"""`POST /v1/push`, as JSON or as an Arrow stream."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ackwise.broker import AsyncBroker
+from ackwise.protocols.http_request import Call
+from ackwise.protocols.http_response import Answer, Route, answer
+from ackwise.protocols.native import arrow
+from ackwise.protocols.native.request_arguments import Arguments, sends_arrow
+from ackwise.wire import push as wire_push
+
+_BODY = msgspec.json.Decoder(wire_push.PushBody)
+
+
+def routes(broker: AsyncBroker) -> list[Route]:
+    async def push(call: Call) -> Answer:
+        if sends_arrow(call):
+            return await push_arrow(call)
+        body = await call.read(_BODY)
+        receipts = await broker.send(wire_push.command(body))
+        return answer(wire_push.answer(receipts, columns=body.payloads is not None))
+
+    async def push_arrow(call: Call) -> Answer:
+        arrow.needed_to_read()
+        arguments = Arguments(call.query)
+        queue = arguments.needed("queue")
+        arguments.done()
+        command = await broker.in_thread(arrow.read_push, queue, await call.body())
+        return answer(wire_push.answer(await broker.send(command), columns=False))
+
+    return [Route("POST", "/v1/push", push)]

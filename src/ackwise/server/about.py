@@ -1,7 +1,0 @@
-"""What this server says of itself."""
-
-from __future__ import annotations
-
-from importlib.metadata import version
-
-VERSION = version("ackwise")

@@ -1,0 +1,45 @@
+"""TCP listener for AMPS clients."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ackwise.broker import AsyncBroker
+from ackwise.protocols.amps import AmpsService
+from ackwise.protocols.answer_memory import AnswerMemory
+from ackwise.protocols.http_request import IncomingBytes
+from ackwise.protocols.peers import Peers
+
+if TYPE_CHECKING:
+    from ackwise.server.settings import Settings
+
+
+class AmpsListener:
+    """Accepts AMPS connections until `stop`."""
+
+    def __init__(self, service: AmpsService, server: asyncio.Server) -> None:
+        self._service, self._server = service, server
+        self.host, self.port = server.sockets[0].getsockname()[:2]
+
+    @classmethod
+    async def start(
+        cls, broker: AsyncBroker, settings: Settings, memory: AnswerMemory, sock: socket.socket
+    ) -> AmpsListener:
+        service = AmpsService(
+            broker,
+            queues=settings.amps_queues,
+            max_backlog=settings.amps_max_backlog,
+            max_frame=settings.amps_max_frame,
+            peers=Peers(settings.max_connections, settings.peer_share),
+            memory=memory,
+            incoming=IncomingBytes(share=settings.peer_share, each=settings.amps_max_frame),
+        )
+        return cls(service, await broker.loop.create_server(service.protocol, sock=sock, backlog=4096))
+
+    async def stop(self, grace: float, hurry: Callable[[], bool]) -> None:
+        """Refuses new connections, waits for clients to settle, releases the rest and disconnects."""
+        self._server.close()
+        await self._service.drain(grace, hurry)

@@ -1,0 +1,246 @@
+"""Server process: sockets, signals, readiness, and a shutdown that loses no message."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING
+
+import uvicorn
+from starlette.applications import Starlette
+
+from ackwise.broker import AsyncBroker
+from ackwise.core import extras
+from ackwise.core.errors import AckwiseError
+from ackwise.protocols import pushpop
+from ackwise.protocols.answer_memory import AnswerMemory
+from ackwise.protocols.http_request import Call, Receive, Scope, Send
+from ackwise.protocols.http_response import Answer, Route
+from ackwise.protocols.native import native_routes
+from ackwise.protocols.peers import Peers
+from ackwise.protocols.pushpop import pushpop_routes
+from ackwise.protocols.pushpop.sinks import Sinks, supervisor
+from ackwise.protocols.queen import queen_routes
+from ackwise.server import gates
+from ackwise.server.amps_listener import AmpsListener
+from ackwise.server.app import Application
+from ackwise.server.gates import Gate
+from ackwise.server.health import make_pages
+from ackwise.server.home import home_routes
+from ackwise.server.http_protocol import GuardedProtocol, GuardedSocket
+from ackwise.server.settings import Settings
+from ackwise.store.port import Store
+
+if TYPE_CHECKING:
+    from ackwise.protocols.mew.http import MewServer
+
+MEW_PACKAGE = "lark"
+"""Package that MEW needs. A server without it has no MEW."""
+SOCKET_MESSAGE = 4 << 10
+"""Most bytes of a WebSocket message from a client."""
+OnReady = Callable[[str, int], None]
+"""Called with host and port when the server accepts requests."""
+
+
+class ServerRuntime:
+    """Broker, sinks and MEW sessions of a running server, from startup to shutdown."""
+
+    def __init__(self, store: Store, settings: Settings, memory: AnswerMemory) -> None:
+        self._store, self._settings, self._memory = store, settings, memory
+        self._broker: AsyncBroker | None = None
+        self._sinks: Sinks | None = None
+        self._mew: MewServer | None = None
+        self.has_mew = extras.is_installed(MEW_PACKAGE)
+        if self.has_mew:
+            # Imported here, so that a server without MEW does not load the graph.
+            from ackwise.graph.engine.extension import GRAPH
+
+            store.add(GRAPH)
+
+    def mew(self) -> MewServer:
+        """MEW's sessions at this server."""
+        if self._mew is None:
+            from ackwise.protocols.mew.http import MewServer
+
+            self._mew = MewServer(
+                self.broker(),
+                limits=self._settings.statement,
+                by_address=self._settings.peer_share < 1,
+                answers=self._memory,
+            )
+        return self._mew
+
+    async def mew_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.mew().socket(scope, receive, send)
+
+    def broker(self) -> AsyncBroker:
+        assert self._broker is not None, "the server has not started"
+        return self._broker
+
+    def routes(self) -> list[Route]:
+        assert self._sinks is not None, "the server has not started"
+        return all_routes(self.broker(), self._settings, self._sinks, self.mew() if self.has_mew else None)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        self._broker = await AsyncBroker.start(self._store)
+        self._sinks = Sinks(self._broker, self._settings.pushpop_sink_hosts)
+        try:
+            await self._broker.first_beat()
+            await self._sinks.start()
+            yield
+        finally:
+            await self._sinks.stop()
+            if self._mew is not None:
+                await self._mew.close()
+            await self._broker.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Binds a socket. Raises an error that names the host and port."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        sock = socket.socket(family, kind, number)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+        except BaseException:
+            sock.close()
+            raise
+    except OSError as problem:
+        raise AckwiseError(f"cannot listen on {host} port {port}: {problem.strerror or problem}") from None
+    return sock
+
+
+class Server(uvicorn.Server):
+    """uvicorn server that answers waiting polls before it closes connections, and exits with code 0 on a signal."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        runtime: ServerRuntime,
+        settings: Settings,
+        memory: AnswerMemory,
+        on_ready: OnReady,
+    ) -> None:
+        super().__init__(config)
+        self.runtime, self._settings, self._on_ready = runtime, settings, on_ready
+        self.memory = memory
+        self.on_stop: Callable[[], None] = lambda: None
+        """Callback for the first signal."""
+        self.pushpop_port: int | None = None
+        self.amps: AmpsListener | None = None
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().serve(sockets or self._listen())
+
+    def _listen(self) -> list[socket.socket]:
+        ports = (self._settings.port, self._settings.pushpop_port)
+        return [listen(self.config.host, port) for port in ports if port is not None]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        port = self._settings.amps_port
+        amps = None if port is None else listen(self.config.host, port)
+        await super().startup(sockets or self._listen())
+        if not self.started:
+            return
+        if amps is not None:
+            self.amps = await AmpsListener.start(self.runtime.broker(), self._settings, self.memory, amps)
+        if len(self.servers) > 1:
+            self.pushpop_port = self.servers[1].sockets[0].getsockname()[1]
+        self._on_ready(*self.servers[0].sockets[0].getsockname()[:2])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.runtime.broker().stop_claims()
+        if self.amps is not None:
+            began = time.monotonic()
+            await self.amps.stop(self._settings.grace, lambda: self.force_exit)
+            # uvicorn gets the rest of the grace, in whole seconds.
+            left = self._settings.grace - (time.monotonic() - began)
+            self.config.timeout_graceful_shutdown = max(1, math.ceil(left))
+        await super().shutdown(sockets)
+        if self.force_exit:
+            # uvicorn skips this after a second signal. The store must be closed in any case.
+            await self.lifespan.shutdown()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """The first signal drains the server. The second stops it at once."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(RuntimeError, ValueError):  # outside the main thread the caller stops the server
+                loop.add_signal_handler(number, self._signalled)
+        yield
+
+    def _signalled(self) -> None:
+        self.force_exit = self.should_exit
+        if not self.should_exit:
+            self.on_stop()
+        self.should_exit = True
+
+
+def _gate(settings: Settings) -> Gate:
+    """Gate of the settings. The host that the server listens on needs no `--allowed-host`."""
+    names = gates.check_host_names(settings.allowed_hosts, insecure=settings.insecure)
+    own = settings.host.lower().strip("*.")
+    return Gate(origins=gates.check_origins(settings.cors, insecure=settings.insecure), host_names=(*names, own))
+
+
+def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
+    """Creates a server. `await server.serve()` runs it until a signal or `should_exit`."""
+    settings.check()
+    memory = AnswerMemory(settings.answer_bytes, settings.answer_memory, settings.peer_share)
+    runtime = ServerRuntime(store, settings, memory)
+    peers = Peers(settings.max_connections, settings.peer_share)
+    app = Application(
+        runtime.routes,
+        make_pages(runtime.broker, runtime.lifespan),
+        max_body=settings.max_body,
+        gate=_gate(settings),
+        any_options=settings.queen_defaults == "upstream",
+        error_writers={pushpop.PATHS: pushpop.error_answer},
+        sockets={"/mew/events": runtime.mew_socket} if runtime.has_mew else {},
+        memory=memory,
+        peer_share=settings.peer_share,
+        events=store.events,
+    )
+    config = uvicorn.Config(
+        app,
+        host=settings.host.strip("[]"),
+        port=settings.port,
+        http=type("Protocol", (GuardedProtocol,), {"peers": peers}),
+        loop="uvloop",
+        ws=type("Socket", (GuardedSocket,), {"peers": peers}),
+        # The server ignores messages of WebSocket clients, so they may be small and uncompressed.
+        ws_max_size=SOCKET_MESSAGE,
+        ws_per_message_deflate=False,
+        lifespan="on",
+        proxy_headers=False,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=4096,
+        timeout_keep_alive=round(settings.keep_alive),
+        timeout_graceful_shutdown=math.ceil(settings.grace),
+    )
+    return Server(config, runtime, settings, memory, on_ready)
+
+
+def all_routes(broker: AsyncBroker, settings: Settings, sinks: Sinks, mew: MewServer | None = None) -> list[Route]:
+    return [
+        *home_routes(),
+        *queen_routes(broker, upstream=settings.queen_defaults == "upstream", start=settings.default_subscription),
+        *pushpop_routes(broker, default_priority=settings.pushpop_default_priority),
+        *supervisor.routes(sinks),
+        *native_routes(broker),
+        *(mew.routes() if mew is not None else [Route("POST", "/mew", _refuse_mew)]),
+    ]
+
+
+async def _refuse_mew(_: Call) -> Answer:
+    raise extras.missing("mew", "POST /mew", MEW_PACKAGE)

@@ -1,0 +1,218 @@
+"""Runs turns for both databases: prepare, one-by-one fallback, commit, ledger."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from ackwise.core import latency
+from ackwise.core.commands import Command
+from ackwise.core.errors import AckwiseError, StoreFull
+from ackwise.core.events import EventPort, RequestsRefused, TurnFellBack
+from ackwise.engine import runner
+from ackwise.engine.turn import Tally, Turn
+from ackwise.engine.turn_events import events_of
+from ackwise.store.port import PreparedTurn, Result
+
+log = logging.getLogger("ackwise.store")
+
+LEDGER_EVERY = 1_000_000
+
+Patience = AbstractContextManager[float | None]
+"""Block around one command of a fallback. It yields the seconds to wait for each lock. None is the store's bound."""
+
+
+class TurnWriter(Protocol):
+    """One writing connection. Its lock is held from the first statement of a turn to the end of the turn."""
+
+    lock: threading.Lock
+
+    @property
+    def announce(self) -> Callable[[set[str]], None] | None:
+        """Notifies other brokers that messages of these queues became claimable. None if they look themselves."""
+        ...
+
+    def run_turn(self, commands: Sequence[Command], patience: float | None) -> tuple[Turn, list[Result]]:
+        """Begin a transaction and run the statements of a turn."""
+        ...
+
+    def commit(self, turn: Turn) -> None: ...
+
+    def roll_back(self) -> None: ...
+
+    def is_hopeless(self, problem: Exception) -> bool:
+        """Whether every command of the turn would fail in the same way."""
+        ...
+
+    def translate_error(self, problem: Exception) -> Exception: ...
+
+    def patience_after(self, problem: Exception) -> Callable[[Command], Patience]:
+        """How long each command waits for locks after its turn failed with this error."""
+        ...
+
+
+class TurnRunner:
+    """Runs the turns of one writer. If a turn fails, its commands run one by one, and only the cause fails."""
+
+    def __init__(self, writer: TurnWriter, events: EventPort) -> None:
+        self._writer, self._events = writer, events
+
+    def prepare(self, commands: Sequence[Command]) -> PreparedTurn:
+        """Run the statements of a turn. If one fails unexpectedly, run and commit the commands one by one."""
+        try:
+            return self._prepare(commands)
+        except Exception as problem:
+            if len(commands) <= 1 or self._writer.is_hopeless(problem):
+                raise self._writer.translate_error(problem) from problem
+            cause = problem
+        return self.run_one_by_one(commands, cause)
+
+    def _prepare(self, commands: Sequence[Command], patience: float | None = None) -> WriterTurn:
+        self._writer.lock.acquire()
+        try:
+            began = time.perf_counter()
+            turn, results = self._writer.run_turn(commands, patience)
+            return WriterTurn(self, turn, commands, results, began=began)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def run_one_by_one(self, commands: Sequence[Command], cause: Exception) -> CommittedTurns:
+        """Run and commit each command in its own turn, so that a failure concerns one command only."""
+        if self._events.listening:
+            self._events.emit(TurnFellBack(len(commands), f"{type(cause).__name__}: {cause}"))
+        results: list[Result] = []
+        woken: dict[str, int] = {}
+        patience_of = self._writer.patience_after(cause)
+        for command in commands:
+            try:
+                with patience_of(command) as patience:
+                    prepared = self._prepare([command], patience)
+                prepared.commit()
+            except Exception as problem:
+                results.append(self._refusal(problem))
+            else:
+                results += prepared.results
+                for queue, count in prepared.woken.items():
+                    woken[queue] = woken.get(queue, 0) + count
+        return CommittedTurns(results, woken)
+
+    def _refusal(self, problem: Exception) -> AckwiseError:
+        """The answer to a command that failed. A bug in one command must not fail the others."""
+        known = self._writer.translate_error(problem)
+        if not isinstance(known, AckwiseError):
+            known = AckwiseError(f"unexpected {type(problem).__name__}: {problem}")
+        if self._events.listening:
+            self._events.emit(RequestsRefused(known.code, 1))
+        return known
+
+    def commit(self, prepared: WriterTurn) -> None:
+        turn, writer = prepared.turn, self._writer
+        try:
+            writer.commit(turn)
+        finally:
+            writer.lock.release()
+        try:
+            if writer.announce is not None and turn.announced:
+                writer.announce(turn.announced)
+            if self._events.listening:
+                for event in events_of(turn, prepared.results, time.perf_counter() - prepared.began):
+                    self._events.emit(event)
+        except Exception:
+            # The turn is committed: its callers must get their answers.
+            log.exception("a committed turn could not be announced")
+
+    def abandon(self) -> None:
+        try:
+            self._writer.roll_back()
+        finally:
+            self._writer.lock.release()
+
+
+class WriterTurn:
+    """A prepared turn. It holds its writer until `commit` or `abandon`."""
+
+    def __init__(
+        self, turns: TurnRunner, turn: Turn, commands: Sequence[Command], results: list[Result], *, began: float
+    ) -> None:
+        self._turns, self._commands = turns, commands
+        self.turn, self.began = turn, began
+        self._ending = threading.Lock()
+        self.results = results
+        self.woken = turn.woken
+        self.nothing_to_commit = turn.wrote_nothing
+
+    def commit(self) -> None:
+        """Commit the turn. If the disk is full, the turn is rolled back and its commands run one by one."""
+        if not self._ending.acquire(blocking=False):
+            return
+        try:
+            self._turns.commit(self)
+        except StoreFull as full:
+            if len(self._commands) == 1:
+                raise
+            committed = self._turns.run_one_by_one(self._commands, full)
+            self.results, self.woken = committed.results, committed.woken
+
+    def abandon(self) -> None:
+        if self._ending.acquire(blocking=False):
+            self._turns.abandon()
+
+
+class CommittedTurns:
+    """Commands that failed in a shared turn and then ran and committed one by one."""
+
+    nothing_to_commit = True
+
+    def __init__(self, results: list[Result], woken: dict[str, int]) -> None:
+        self.results, self.woken = results, woken
+
+    def commit(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
+
+
+class LedgerCounts:
+    """Counts of committed turns. At most once a second a turn writes them to the ledger."""
+
+    def __init__(self, writer_name: str, written_at: int = 0) -> None:
+        self._writer_name = writer_name
+        self._tally: Tally = {}
+        self._written_at = written_at
+
+    def __bool__(self) -> bool:
+        """Whether memory holds counts that are not written yet."""
+        return bool(self._tally)
+
+    def write_next(self) -> None:
+        """Make the next turn write the counts."""
+        self._written_at = 0
+
+    def write_if_due(self, turn: Turn) -> None:
+        """Write the counts, with those of this turn, if the last write is a second old."""
+        if turn.now - self._written_at >= LEDGER_EVERY and (self._tally or turn.tally):
+            runner.write_ledger(turn.session, self._with(turn.tally), self._writer_name)
+            turn.ledger_written = True
+
+    def committed(self, turn: Turn) -> None:
+        if turn.ledger_written:
+            self._tally, self._written_at = {}, turn.now
+        elif turn.tally:
+            self._tally = self._with(turn.tally)
+
+    def _with(self, tally: Tally) -> Tally:
+        """The counts in memory and those of a turn together."""
+        total = dict(self._tally)
+        for key, (count, sketch) in tally.items():
+            if key in total:
+                before, old = total[key]
+                total[key] = (before + count, latency.merged(old, sketch) if old and sketch else old or sketch)
+            else:
+                total[key] = (count, sketch)
+        return total

@@ -1,0 +1,1 @@
+"""Formats that clients and servers share."""
