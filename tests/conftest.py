@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from hypothesis import settings
+
 from tests.pg import given_pg_databases, given_pg_url_factory, pg_admin_url, pg_databases, pg_url, pg_url_factory
 
 __all__ = [
@@ -18,3 +20,7 @@ __all__ = [
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, (str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH")))
 )
+
+# An example may take any time: a busy machine is slow.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")

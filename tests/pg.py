@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the tests: one server per run, shared by all workers, and an empty database for whoever asks.
+"""A real PostgreSQL for the tests: one server per run for all workers, and an empty database per test.
 
 `ACKWISE_TEST_PG_URL` names one more server (a superuser's URL). `FACTORIES` are the fixtures to run on: ours and, when
 given, that one; parametrise over it and call `request.getfixturevalue(name)()` for the URL of an empty database.
@@ -20,6 +20,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
 import pytest
+
+from tests.patience import PATIENCE
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -67,7 +69,9 @@ class OwnServer(PostgresServer):
 
     def control(self, *arguments: str) -> None:
         """`pg_ctl` with these arguments, waited for."""
-        pgexec("pg_ctl", ("-w", "-D", str(self.pgdata), *arguments), self.bin_path, user=self.system_user, timeout=30)
+        pgexec(
+            "pg_ctl", ("-w", "-D", str(self.pgdata), *arguments), self.bin_path, user=self.system_user, timeout=PATIENCE
+        )
 
     def restart(self) -> None:
         self.control("-m", "fast", "restart")
@@ -151,7 +155,7 @@ class Databases:
 
 
 def clean(url: str) -> None:
-    """Throw out whoever is connected, and everything stored."""
+    """Ends every connection and deletes everything stored."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"

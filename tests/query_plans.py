@@ -74,10 +74,17 @@ HOT: dict[str, dict[str, object]] = {
     "queues_page": {"after": "q5", "limit": 100},
     "queues_of_ns": {"ns": "n", "task": None, "after": "q5", "limit": 100},
     "queues_of_task": {"task": "t", "after": "q5", "limit": 100},
-    "unjoined_of_ns": {"ns": "n", "task": None, "grp": "g", "all": 0, "limit": 100},
-    "unjoined_of_task": {"task": "t", "grp": "g", "all": 0, "limit": 100},
-    "astir_of_ns": {"ns": "n", "task": None, "grp": "g", "key": None, "limit": 16},
-    "astir_of_task": {"task": "t", "grp": "g", "key": None, "limit": 16},
+    "unjoined_of_ns": {"ns": "n", "task": None, "grp": "g", "all": 0, "after": "q5", "limit": 100},
+    "unjoined_of_task": {"task": "t", "grp": "g", "all": 0, "after": "q5", "limit": 100},
+    "astir_of_ns": {"ns": "n", "task": None, "grp": "g", "limit": 16},
+    "astir_of_task": {"task": "t", "grp": "g", "limit": 16},
+    "astir_behind_of_ns": {"ns": "n", "task": None, "grp": "g", "after": "q5", "limit": 100},
+    "astir_behind_of_task": {"task": "t", "grp": "g", "after": "q5", "limit": 100},
+    "keyed_of_ns": {"ns": "n", "task": None, "grp": "g", "key": "k"},
+    "keyed_of_task": {"task": "t", "grp": "g", "key": "k"},
+    "lanes_newer": {"queue": 1, "after": 1},
+    "dead_oldest": {"queue": 1, "until": 9, "dead_at": 1, "id": 1, "limit": 100},
+    "dead_oldest_all": {"until": 9, "dead_at": 1, "id": 1, "limit": 100},
     "queues_noted": {"after": "q5", "limit": 100},
     "groups_named": {"name": "g1", "queue": "q5", "limit": 100},
     "part_at": {"queue": 1, "after": "p5", "offset": 99},
@@ -115,6 +122,7 @@ HOT: dict[str, dict[str, object]] = {
     "mew_watches_of_pool": {"pool": 1},
     "mew_watch_any": {"session": 7},
     "mew_events_next": {"watch": 7, "sent": 3, "tick": 9, "limit": 10},
+    "mew_events_sizes": {"watch": 7, "sent": 3, "tick": 9, "limit": 10},
     "mew_events_prune": {"watch": 7, "upto": 3},
 }
 LISTS: dict[str, dict[str, object]] = {
@@ -133,6 +141,8 @@ LISTS: dict[str, dict[str, object]] = {
     "leases_of_group": {"grp": 1},
     "cursors_of_group": {"grp": 1},
     "cursors_delete": {"grp": 1},
+    "spans_delete_group": {"grp": 1},
+    "dropped_forget_group": {"grp": 1},
     "dead_count": {"queue": 1, **DEAD},
 }
 """They read a whole queue or group, which may be most of a table, but never what belongs to another."""

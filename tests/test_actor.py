@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from ackwise.clock import ManualClock
 from ackwise.core.errors import BadInput, BadStoreURL, Draining, OutcomeUnknown, StoreError, StoreUnavailable
 from ackwise.pushpop import PushPop, PushPopActor, QueueLocked
-from ackwise.store.clock import ManualClock
+from tests.patience import PATIENCE
 from tests.server.running import Running
 from tests.server.wire import Wire
 
@@ -147,7 +148,7 @@ def test_counts_rise_on_push_and_fall_on_pop(actor: PushPop) -> None:
     assert actor.metadata() == {}
 
 
-def test_the_lowest_number_goes_first_and_empty_levels_are_skipped(actor: PushPop) -> None:
+def test_lowest_number_goes_first_and_skips_empty_levels(actor: PushPop) -> None:
     for priority in (10, 0, 5, 0, 1000):
         actor.push({"p": priority}, priority)
     assert [item["p"] for item in actor.pop(100)] == [0, 0, 5, 10, 1000]
@@ -520,7 +521,7 @@ def test_a_sync_one_where_an_event_loop_runs(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_whoever_is_inside_when_another_closes_it_hears_so(tmp_path: Path) -> None:
+def test_close_by_another_thread_reaches_the_running_call(tmp_path: Path) -> None:
     heard: list[BaseException] = []
     for number in range(20):
         made = PushPop("a", f"sqlite:///{tmp_path}/{number}.db?durability=normal")
@@ -541,7 +542,7 @@ def test_whoever_is_inside_when_another_closes_it_hears_so(tmp_path: Path) -> No
         begun.wait()
         made.close()
         for thread in threads:
-            thread.join(20)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
     assert len(heard) == 80
     assert {type(problem) for problem in heard} <= {Draining, OutcomeUnknown}, heard
@@ -676,7 +677,7 @@ def test_an_answer_that_got_lost_is_said_to_be(tmp_path: Path) -> None:
 
 
 class HangingUp:
-    """A server that hangs up on whoever asks."""
+    """A server that hangs up on every client."""
 
     def __enter__(self) -> int:
         self._socket = socket.create_server(("127.0.0.1", 0))

@@ -9,7 +9,7 @@ import pytest
 
 import ackwise
 from ackwise.amps import Client
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
 from tests.amps.tap import Tap
 from tests.server.running import Running
 

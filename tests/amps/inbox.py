@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ackwise.amps import Message
-
-PATIENCE = 30.0
+from tests.patience import PATIENCE
 
 
 class Inbox:

@@ -10,10 +10,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from ackwise.core.amps.frames import Frames, packed
-from ackwise.core.amps.headers import Header, text
-
-PATIENCE = 30.0
+from ackwise.wire.amps import Frames, Header, packed, text
+from tests.patience import PATIENCE
 
 
 class Tap:
@@ -123,7 +121,7 @@ class Tap:
 
 
 def _hang_up(*ends: socket.socket) -> None:
-    """Shut down before they are closed: whoever reads from one meanwhile is told."""
+    """Shuts sockets down before it closes them, so that a blocked read ends."""
     for end in ends:
         with suppress(OSError):
             end.shutdown(socket.SHUT_RDWR)

@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import ackwise
 from ackwise.amps import AsyncClient, Message
+from tests.amps.orders import ORDERS
 from tests.amps.tap import Tap
-
-ORDERS = "queue://orders"
 
 
 def run(uri: str, work: Callable[[AsyncClient], Awaitable[None]]) -> None:

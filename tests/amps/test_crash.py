@@ -13,11 +13,12 @@ import pytest
 import ackwise
 from ackwise.amps import Client, Message
 from ackwise.core.errors import AckwiseError
-from tests.amps.inbox import PATIENCE, Inbox
+from tests.amps.inbox import Inbox
+from tests.amps.orders import ORDERS
+from tests.patience import PATIENCE
 from tests.pg import FACTORIES
 from tests.server.process import ServerProcess
 
-ORDERS = "queue://orders"
 COUNT = 400
 
 
@@ -82,7 +83,7 @@ def test_a_killed_server_loses_nothing_that_was_answered(store: str) -> None:
     assert not before & set(handed[cut:]), "and is never delivered again"
 
 
-def test_leases_of_a_dead_server_are_free_as_soon_as_the_next_begins(store: str) -> None:
+def test_leases_of_dead_server_are_free_when_next_starts(store: str) -> None:
     """Not when they would have run out; and what HTTP clients hold keeps its deadline."""
     first = ServerProcess(store, "--amps-port", "0")
     client = Client("left behind")

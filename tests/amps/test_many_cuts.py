@@ -1,4 +1,4 @@
-"""The line breaks again and again, at any moment: nothing is lost and nobody is stuck."""
+"""The connection breaks repeatedly, at any moment: no message is lost and no client hangs."""
 
 from __future__ import annotations
 

@@ -11,13 +11,14 @@ import pytest
 
 import ackwise
 from ackwise.amps import Client, CommandFailed, Disconnected
-from ackwise.amps.sync import connecting
-from ackwise.core.amps.headers import Header
+from ackwise.amps.sync import reconnect
 from ackwise.core.errors import AckwiseError
+from ackwise.wire.amps import Header
 from tests.amps.conftest import uri_of
-from tests.amps.inbox import PATIENCE, Inbox
+from tests.amps.inbox import Inbox
+from tests.amps.orders import ORDERS, lag, until_pending
 from tests.amps.tap import Tap, refusal
-from tests.amps.test_table import ORDERS, lag, until_pending
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
 
@@ -65,7 +66,7 @@ def test_nothing_is_left_to_flush_after_a_reconnect(tap: Tap, client: Client) ->
     inbox.hold.set()
 
 
-def test_what_a_handler_finishes_after_the_cut_is_not_acked_in_vain(tap: Tap, client: Client) -> None:
+def test_handler_result_after_cut_is_not_acked(tap: Tap, client: Client) -> None:
     client.set_auto_ack(True).set_ack_timeout(0)
     inbox = Inbox()
     inbox.hold.clear()
@@ -175,10 +176,10 @@ def test_a_cut_costs_a_failure_and_a_goodbye_does_not(tap: Tap, uri: str, orders
 def test_both_ends_ask_after_the_other(server: Running, client: Client) -> None:
     """An end that vanished without a word is noticed before the next leases run out."""
     assert server.server.amps is not None
-    assert client._link is not None
-    (session,) = server.server.amps._face.sessions
+    assert client._connection is not None
+    (session,) = server.server.amps._service.sessions
     there = session.connection._transport.get_extra_info("socket")
-    for end in (there, client._link._line._socket):
+    for end in (there, client._connection._socket._socket):
         assert end.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
 
@@ -244,10 +245,8 @@ def test_a_uri_that_cannot_be_looked_up_is_passed_over(tap: Tap, uri: str) -> No
         assert client.wait_connected(PATIENCE)
 
 
-def test_a_subscription_that_is_refused_for_good_does_not_keep_the_others_out(
-    tap: Tap, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connecting, "MOST_REFUSALS", 2)
+def test_refused_subscription_does_not_block_others(tap: Tap, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconnect, "MOST_REFUSALS", 2)
     problems: list[AckwiseError] = []
     with Client(on_ack_error=problems.append).connect(tap.uri).logon() as client:
         inbox = Inbox()

@@ -11,25 +11,20 @@ import pytest
 
 import ackwise
 from ackwise.amps import Client, CommandFailed, Disconnected, Message, NoAnswer
-from ackwise.amps.sync import acking
-from ackwise.core.amps.frames import LONGEST_HEADER
-from ackwise.core.amps.headers import Header
+from ackwise.amps.sync import ack_batches
+from ackwise.clock import ManualClock
 from ackwise.core.errors import AckwiseError
-from ackwise.store.clock import ManualClock
-from tests.amps.inbox import PATIENCE, Inbox
+from ackwise.wire.amps import LONGEST_HEADER, Header
+from tests.amps.inbox import Inbox
+from tests.amps.orders import ORDERS, lag, until_pending
 from tests.amps.tap import Tap, named, refusal
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
-ORDERS, NEWS = "queue://orders", "news"
+NEWS = "news"
 
 
-def lag(orders: ackwise.Connection, queue: str = "orders") -> int:
-    return sum(group.lag for group in orders.groups(queue))
-
-
-def test_a_queue_message_has_topic_bookmark_and_lease_and_without_them_nothing_is_acked(
-    client: Client, tap: Tap
-) -> None:
+def test_queue_message_without_lease_is_not_acked(client: Client, tap: Tap) -> None:
     client.set_auto_ack(True)
     plain, queued = Inbox(), Inbox()
     client.subscribe(NEWS, plain)
@@ -195,7 +190,7 @@ def test_errors_of_timed_flushes_reach_the_callback(tap: Tap, orders: ackwise.Co
         assert lag(orders) == 0
 
 
-def test_a_handler_that_fails_acks_nothing_and_waits_for_the_lease(
+def test_failing_handler_acks_nothing_and_keeps_lease(
     client: Client, tap: Tap, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "ackwise.amps")
@@ -266,7 +261,7 @@ def test_the_result_of_an_ack_is_asked_for_and_told(client: Client, tap: Tap) ->
     (message,) = inbox.until(1)
     assert client.ack_message(message) == 1
     assert client.ack_message(message) == 0, "it was done before"
-    assert all(one.cid and one.asked == ["processed"] for one in tap.acks())
+    assert all(one.cid and one.acknowledgements == ["processed"] for one in tap.acks())
 
 
 def test_iterating_acks_a_message_when_the_next_is_asked_for(client: Client, tap: Tap) -> None:
@@ -295,7 +290,7 @@ def test_leaving_the_loop_leaves_its_message_unacked(client: Client, tap: Tap, o
         assert [one.failures for one in batch] == [0], "and it costs nothing"
 
 
-def test_a_message_that_nobody_handles_is_never_acked(client: Client, tap: Tap) -> None:
+def test_message_without_handler_is_never_acked(client: Client, tap: Tap) -> None:
     client.set_auto_ack(True)
     tap.tell(Header(c="p", t=ORDERS, bm="1|1|", lp="20251231T235959.000000Z", sub_id="nobody"), b"for nobody")
     client.flush()
@@ -303,9 +298,7 @@ def test_a_message_that_nobody_handles_is_never_acked(client: Client, tap: Tap) 
     assert (client.pending_acks, tap.acks()) == (0, [])
 
 
-def test_messages_that_wait_when_a_subscription_ends_are_not_acked(
-    client: Client, tap: Tap, orders: ackwise.Connection
-) -> None:
+def test_messages_pending_at_unsubscribe_are_not_acked(client: Client, tap: Tap, orders: ackwise.Connection) -> None:
     client.set_auto_ack(True)
     inbox = Inbox()
     inbox.hold.clear()
@@ -340,7 +333,7 @@ def test_expire_makes_a_dead_letter(client: Client, orders: ackwise.Connection) 
     assert letter.reason == "rejected"
 
 
-def test_flushing_sends_one_frame_for_each_key_in_order_and_nothing_for_nothing(client: Client, tap: Tap) -> None:
+def test_flush_sends_one_ordered_frame_per_key(client: Client, tap: Tap) -> None:
     client.flush_acks()
     assert tap.acks() == []
     client.set_auto_ack(True).set_ack_batch_size(100).set_ack_timeout(0)
@@ -368,17 +361,7 @@ def test_errors_of_the_methods(client: Client) -> None:
     unconnected.flush_acks()
 
 
-def until_pending(client: Client, count: int) -> None:
-    """A handler's acks are gathered after it returns."""
-    done = threading.Event()
-    for _ in range(int(PATIENCE / 0.002)):
-        if client.pending_acks == count:
-            return
-        done.wait(0.002)
-    raise AssertionError(client.pending_acks)
-
-
-def test_a_list_that_a_server_would_refuse_is_sent_in_several_frames(
+def test_oversized_ack_list_is_sent_in_several_frames(
     client: Client, tap: Tap, orders: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.set_auto_ack(True).set_ack_batch_size(100).set_ack_timeout(0)
@@ -388,17 +371,15 @@ def test_a_list_that_a_server_would_refuse_is_sent_in_several_frames(
         client.publish(ORDERS, str(number))
     found = [one.bookmark for one in inbox.until(10)]
     until_pending(client, 10)
-    monkeypatch.setattr(acking, "MOST_IN_A_FRAME", 3 * (max(map(len, found)) + 1))
+    monkeypatch.setattr(ack_batches, "LONGEST_BOOKMARKS", 3 * (max(map(len, found)) + 1))
     client.flush_acks()
     assert [mark for some in tap.bookmarks() for mark in some] == found
     assert [len(some) for some in tap.bookmarks()] == [3, 3, 3, 1]
     assert (client.pending_acks, lag(orders)) == (0, 0)
-    assert acking.MOST_IN_A_FRAME < LONGEST_HEADER
+    assert ack_batches.LONGEST_BOOKMARKS < LONGEST_HEADER
 
 
-def test_a_batch_is_full_when_the_server_delivers_no_more_without_it(
-    client: Client, tap: Tap, orders: ackwise.Connection
-) -> None:
+def test_batch_is_full_when_server_delivers_no_more(client: Client, tap: Tap, orders: ackwise.Connection) -> None:
     orders.create_queue("orders", notes={"amps_max_backlog": 3})
     client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
     inbox = Inbox()
@@ -427,7 +408,7 @@ def test_a_refused_flush_does_not_keep_a_subscription_alive(
     assert again.failures == 0
 
 
-def test_a_refused_flush_does_not_keep_a_client_from_saying_goodbye(tap: Tap, orders: ackwise.Connection) -> None:
+def test_refused_flush_does_not_block_logoff(tap: Tap, orders: ackwise.Connection) -> None:
     client = Client("tested").connect(tap.uri).logon()
     client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
     inbox = Inbox()
@@ -448,15 +429,15 @@ def test_a_subscription_whose_answer_did_not_come_is_taken_back(
     """The server has it: what it was handed goes back."""
     orders.push("orders", "a")
     assert server.server.amps is not None
-    face, late = server.server.amps._face, threading.Event()
-    terms = face.terms
+    service, late = server.server.amps._service, threading.Event()
+    limits = service.subscription_limits
 
     async def slow(queue: str) -> tuple[int, bool]:
         while not late.is_set():
             await asyncio.sleep(0.01)
-        return await terms(queue)
+        return await limits(queue)
 
-    monkeypatch.setattr(face, "terms", slow)
+    monkeypatch.setattr(service, "subscription_limits", slow)
     with Client("tested", timeout=0.5).connect(tap.uri).logon() as client:
         with pytest.raises(NoAnswer):
             client.subscribe(ORDERS, Inbox())
@@ -464,7 +445,7 @@ def test_a_subscription_whose_answer_did_not_come_is_taken_back(
         tap.until(lambda: any(one.command == "unsubscribe" for one in tap.said))
         client._timeout = PATIENCE
         client.flush()
-        (session,) = face.sessions
+        (session,) = service.sessions
         assert session.subscriptions == {}
         (again,) = orders.claim("orders", wait=PATIENCE)
         assert again.failures == 0

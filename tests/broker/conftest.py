@@ -1,4 +1,4 @@
-"""A broker on a fresh file, with and without its background threads."""
+"""Brokers of both kinds on a fresh file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from ackwise.broker import Broker
+from ackwise.clock import ManualClock
 from ackwise.core.commands import ConfigureQueue
-from ackwise.store.clock import ManualClock
+from ackwise.store.port import Store
+from tests.broker.both_brokers import AnyBroker, LoopBroker, StartBroker
 from tests.broker.support import CountingStore
 from tests.broker.watched import WatchedStore
 
@@ -29,13 +31,30 @@ def store(url: str, clock: ManualClock) -> CountingStore:
     return CountingStore(url, clock=clock, seed=1)
 
 
+@pytest.fixture(params=["threads", "loop"])
+def start_broker(request: pytest.FixtureRequest) -> Iterator[StartBroker]:
+    """Tests with this fixture run on both kinds of brokers."""
+    started: list[AnyBroker] = []
+
+    def start(store: Store, *, background: bool = False) -> AnyBroker:
+        on_threads = request.param == "threads"
+        made = Broker(store, background=background) if on_threads else LoopBroker(store, background=background)
+        started.append(made)
+        return made
+
+    yield start
+    for broker in started:
+        broker.close()
+        if isinstance(broker, LoopBroker):
+            broker.end_loop()
+
+
 @pytest.fixture
-def broker(store: CountingStore) -> Iterator[Broker]:
-    """Without background threads: nothing happens that the test did not do."""
-    made = Broker(store, background=False)
+def broker(store: CountingStore, start_broker: StartBroker) -> AnyBroker:
+    """Without background work: nothing happens that the test did not do."""
+    made = start_broker(store)
     made.send(ConfigureQueue(queue="q"))
-    yield made
-    made.close()
+    return made
 
 
 @pytest.fixture
@@ -44,8 +63,18 @@ def watched(url: str, clock: ManualClock) -> WatchedStore:
 
 
 @pytest.fixture
-def desk(watched: WatchedStore) -> Iterator[Broker]:
-    """A broker without background threads on a store that can be held up; it leaves nothing wrong behind."""
+def watched_broker(watched: WatchedStore, start_broker: StartBroker) -> Iterator[AnyBroker]:
+    """A broker without background work on a store that can be held up; it leaves nothing wrong behind."""
+    made = start_broker(watched)
+    made.send(ConfigureQueue(queue="q"))
+    yield made
+    watched.gate.set()
+    assert watched.audit() == []
+
+
+@pytest.fixture
+def thread_broker(watched: WatchedStore) -> Iterator[Broker]:
+    """The same on threads only, for what an event loop cannot do."""
     made = Broker(watched, background=False)
     made.send(ConfigureQueue(queue="q"))
     yield made

@@ -8,7 +8,7 @@ from ackwise.core.answers import Handed
 from ackwise.core.commands import ByLease, Claim, Command, Push, Settle, Settlement
 from ackwise.core.messages import NewMessage
 from ackwise.core.settlement import Outcome
-from ackwise.store.port import Prepared
+from ackwise.store.port import PreparedTurn
 from ackwise.store.sqlite import SQLiteStore
 
 
@@ -18,7 +18,12 @@ class CountingStore(SQLiteStore):
     turns = 0
     trouble: Callable[[Sequence[Command]], None] | None = None
 
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> Prepared:  # type: ignore[override]
+    @property
+    def busy(self) -> bool:
+        """With `trouble` an event loop prepares turns in a thread, because `trouble` may wait."""
+        return self.trouble is not None or super().busy
+
+    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
         self.turns += 1
         if self.trouble is not None:
             self.trouble(commands)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ackwise.core.commands import Claim, Command
-from ackwise.store.port import Prepared
+from ackwise.store.port import PreparedTurn
 from tests.broker.watched import WatchedStore
 
 
@@ -15,7 +15,7 @@ class TallyStore(WatchedStore):
     claims = 0
     break_commit: BaseException | None = None
 
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> Prepared:  # type: ignore[override]
+    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
         self.claims += sum(isinstance(command, Claim) for command in commands)
         prepared = super().prepare(commands, shard)
         problem, self.break_commit = self.break_commit, None
@@ -25,9 +25,9 @@ class TallyStore(WatchedStore):
 class Broken:
     """A turn that is interrupted right before its commit."""
 
-    def __init__(self, prepared: Prepared, problem: BaseException) -> None:
+    def __init__(self, prepared: PreparedTurn, problem: BaseException) -> None:
         self.results, self.woken, self.abandon = prepared.results, prepared.woken, prepared.abandon
-        self.light = False
+        self.nothing_to_commit = False
         self._problem = problem
 
     def commit(self) -> None:

@@ -1,42 +1,46 @@
-"""Drain, close and cancellation in the middle of everything: nothing is lost, nobody hangs, every error has a type."""
+"""Drain, close and cancellation during work: nothing is lost, no caller hangs, every error has a type."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
-from ackwise.broker import AsyncBroker, Broker
-from ackwise.core.claiming import EmptyReason
+from ackwise.broker import AsyncBroker
+from ackwise.clock import ManualClock
 from ackwise.core.errors import Draining, StoreError, StoreUnavailable
+from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.queries import ListGroups, ListLeases
-from ackwise.store.clock import ManualClock
 from ackwise.store.sqlite import SQLiteStore
-from tests.broker.watched import PATIENCE, Errand, WatchedStore, bodies, claim, push, settle, until
+from tests.broker.async_runs import on_loop, parked
+from tests.broker.both_brokers import AnyBroker, StartBroker
+from tests.broker.parked_claims import parked as parked_claim
+from tests.broker.watched import Errand, WatchedStore, bodies, claim, push, settle, until
+from tests.patience import PATIENCE
 
 
 def group(store: SQLiteStore) -> tuple[int, int, int]:
     """Acked, held and unread; nothing before the first claim has made the group."""
-    found = store.list_groups(ListGroups(queue="q"))
+    found = store.ask(ListGroups(queue="q"))
     return sum(g.acked for g in found), sum(g.held for g in found), sum(g.unread for g in found)
 
 
-def test_a_drain_among_busy_claimers_leaves_no_lease_behind(desk: Broker, watched: WatchedStore) -> None:
+def test_a_drain_among_busy_claimers_leaves_no_lease_behind(watched_broker: AnyBroker, watched: WatchedStore) -> None:
     """A claim that was under way when the drain began is given back, too."""
-    desk.send(push(*map(str, range(500))))
+    watched_broker.send(push(*map(str, range(500))))
     begun = threading.Barrier(9)
 
     def work(_: int) -> int:
         begun.wait(PATIENCE)
         acked = 0
         while True:
-            handed = desk.claim(claim(3), 1.0)
+            handed = watched_broker.claim(claim(3), 1.0)
             if handed.claimed.empty is EmptyReason.DRAINING:
                 return acked
-            verdicts = [s.verdict.value for s in desk.send(settle(handed.claimed))]
+            verdicts = [s.verdict.value for s in watched_broker.send(settle(handed.claimed))]
             assert set(verdicts) <= {"acked", "already"}, "only the drain may take a message from its holder"
             acked += verdicts.count("acked")
 
@@ -44,44 +48,44 @@ def test_a_drain_among_busy_claimers_leaves_no_lease_behind(desk: Broker, watche
         workers = [pool.submit(work, number) for number in range(8)]
         begun.wait(PATIENCE)
         until(lambda: group(watched)[0] > 20)
-        desk.drain()
+        watched_broker.drain()
         acked = sum(worker.result(PATIENCE) for worker in workers)
-    assert watched.list_leases(ListLeases()) == []
+    assert watched.ask(ListLeases()) == []
     assert group(watched)[0] == acked
 
 
-def test_a_claim_that_commits_while_draining_is_given_back(desk: Broker, watched: WatchedStore) -> None:
-    desk.send(push("a"))
+def test_a_claim_that_commits_while_draining_is_given_back(watched_broker: AnyBroker, watched: WatchedStore) -> None:
+    watched_broker.send(push("a"))
     watched.hold()
-    late = Errand(lambda: desk.claim(claim()))
+    late = Errand(lambda: watched_broker.claim(claim()))
     assert watched.waiting.wait(PATIENCE)
-    assert desk._held() == []
-    desk._draining.set()
+    assert watched.ask(ListLeases()) == []
+    watched_broker.stop_claims()
     watched.gate.set()
     assert late.result().claimed.empty is EmptyReason.DRAINING
-    assert watched.list_leases(ListLeases()) == []
+    assert watched.ask(ListLeases()) == []
 
 
-def test_a_drain_waits_for_holders(desk: Broker) -> None:
-    desk.send(push("a"))
-    held = desk.claim(claim()).claimed
-    draining = Errand(lambda: desk.drain(grace=PATIENCE))
-    until(lambda: desk.claim(claim()).claimed.empty is EmptyReason.DRAINING)
-    desk.send(settle(held))
+def test_a_drain_waits_for_holders(watched_broker: AnyBroker) -> None:
+    watched_broker.send(push("a"))
+    held = watched_broker.claim(claim()).claimed
+    draining = Errand(lambda: watched_broker.drain(grace=PATIENCE))
+    until(lambda: watched_broker.claim(claim()).claimed.empty is EmptyReason.DRAINING)
+    watched_broker.send(settle(held))
     assert draining.result() == 0
 
 
-def test_settling_goes_on_while_draining(desk: Broker) -> None:
-    desk.send(push("a", "b"))
-    held = desk.claim(claim()).claimed
-    desk._draining.set()
-    settled, handed = desk.settle_and_claim(settle(held), claim())
+def test_settling_goes_on_while_draining(watched_broker: AnyBroker) -> None:
+    watched_broker.send(push("a", "b"))
+    held = watched_broker.claim(claim()).claimed
+    watched_broker.stop_claims()
+    settled, handed = watched_broker.settle_and_claim(settle(held), claim())
     assert [s.verdict.value for s in settled] == ["acked"]
     assert handed.claimed.empty is EmptyReason.DRAINING
 
 
-def test_closing_under_load_gives_everybody_a_typed_error(url: str) -> None:
-    broker = Broker(SQLiteStore(url))
+def test_close_under_load_gives_every_caller_a_typed_error(url: str, start_broker: StartBroker) -> None:
+    broker = start_broker(SQLiteStore(url), background=True)
     broker.send(push("zero"))
     pushed: list[str] = []
 
@@ -107,46 +111,53 @@ def test_closing_under_load_gives_everybody_a_typed_error(url: str) -> None:
     store.close()
 
 
-def test_a_settlement_is_answered_even_if_the_claim_behind_it_fails(
-    desk: Broker, watched: WatchedStore, monkeypatch: pytest.MonkeyPatch
+def test_settlement_is_answered_when_next_claim_fails(
+    watched_broker: AnyBroker, watched: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store breaks between the settlement's turn and the reading of what was claimed."""
-    desk.send(push("a", "b"))
-    held = desk.claim(claim()).claimed
+    watched_broker.send(push("a", "b"))
+    held = watched_broker.claim(claim()).claimed
 
     def broken(*_: object) -> None:
         raise StoreUnavailable("gone")
 
     with monkeypatch.context() as patch:
         patch.setattr(watched, "read", broken)
-        settled, handed = desk.settle_and_claim(settle(held), claim())
+        settled, handed = watched_broker.settle_and_claim(settle(held), claim())
         assert [s.verdict.value for s in settled] == ["acked"]
         assert handed.claimed.empty is EmptyReason.UNAVAILABLE
         with pytest.raises(StoreUnavailable):
-            desk.claim(claim())
-    again = desk.claim(claim())
+            watched_broker.claim(claim())
+    again = watched_broker.claim(claim())
     assert bodies(again) == ["b"]
     assert again.claimed.grants[0].failures == 0, "what could not be read was given back unspent"
 
 
-# the same on an event loop
+def test_drain_ends_every_parked_claim(watched_broker: AnyBroker, watched: WatchedStore) -> None:
+    watched_broker.send(push("a"))
+    held = watched_broker.claim(claim())
+    waiting = [parked_claim(watched_broker, claim()) for _ in range(32)]
+    assert watched_broker.drain() == 1
+    for one in waiting:
+        assert one.result().claimed.empty is EmptyReason.DRAINING
+    assert held.claimed.lease_id
+    assert watched.ask(ListLeases()) == []
 
 
-def on_loop(store: SQLiteStore, job: Callable[[AsyncBroker], Awaitable[None]]) -> None:
-    async def run() -> None:
-        broker = await AsyncBroker.start(store, background=False)
-        try:
-            await asyncio.wait_for(job(broker), PATIENCE)
-            assert store.audit() == []
-        finally:
-            await broker.close()
+def test_turns_continue_after_an_unexpected_error(watched_broker: AnyBroker, watched: WatchedStore) -> None:
+    def explode(*_: object) -> None:
+        raise RuntimeError("a bug")
 
-    asyncio.run(run())
+    good, watched.prepare = watched.prepare, explode  # type: ignore[method-assign, assignment]
+    pushing = [Errand(partial(watched_broker.send, push(f"{i}"))) for i in range(5)]
+    for one in pushing:
+        with pytest.raises(RuntimeError, match="a bug"):
+            one.result()
+    watched.prepare = good  # type: ignore[method-assign]
+    assert watched_broker.send(push("a"))[0].status == "queued"
 
 
-async def parked(broker: AsyncBroker, count: int) -> None:
-    while len(broker.waiters) < count:
-        await asyncio.sleep(0)
+# cancellation on an event loop
 
 
 @pytest.mark.parametrize("steps", range(12))
@@ -208,7 +219,7 @@ def test_coroutines_in_a_storm_lose_nothing(watched: WatchedStore) -> None:
         async def consume() -> None:
             while True:
                 handed = await broker.claim(claim(2), PATIENCE)
-                # From here to the answer nobody may be interrupted: what was acked must be counted.
+                # No interrupt may arrive between here and the answer: what was acked must be counted.
                 answers = await asyncio.shield(asyncio.ensure_future(finish(handed)))
                 assert answers >= 0
 
@@ -235,34 +246,5 @@ def test_coroutines_in_a_storm_lose_nothing(watched: WatchedStore) -> None:
             consumer.cancel()
         await asyncio.gather(*consumers, return_exceptions=True)
         assert len(seen) == len(set(seen)) == total
-
-    on_loop(watched, job)
-
-
-def test_a_drain_on_the_loop_brings_parked_claims_back(watched: WatchedStore) -> None:
-    async def job(broker: AsyncBroker) -> None:
-        await broker.send(push("a"))
-        held = await broker.claim(claim())
-        waiting = [asyncio.create_task(broker.claim(claim(), PATIENCE)) for _ in range(32)]
-        await parked(broker, 32)
-        assert await broker.drain() == 1
-        for one in waiting:
-            assert (await one).claimed.empty is EmptyReason.DRAINING
-        assert held.claimed.lease_id
-        assert watched.list_leases(ListLeases()) == []
-
-    on_loop(watched, job)
-
-
-def test_an_unexpected_error_on_the_loop_does_not_stop_the_turns(watched: WatchedStore) -> None:
-    async def job(broker: AsyncBroker) -> None:
-        def explode(*_: object) -> None:
-            raise RuntimeError("a bug")
-
-        good, watched.prepare = watched.prepare, explode  # type: ignore[method-assign, assignment]
-        answers = await asyncio.gather(*(broker.send(push(f"{i}")) for i in range(5)), return_exceptions=True)
-        assert all(isinstance(a, Exception) for a in answers)
-        watched.prepare = good  # type: ignore[method-assign]
-        assert (await broker.send(push("a")))[0].status == "queued"
 
     on_loop(watched, job)

@@ -1,27 +1,27 @@
-"""Who is woken: enough waiters, never a herd, and nobody is forgotten."""
+"""Wake-ups: a commit wakes enough waiting claims, never all of them, and forgets none."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from functools import partial
 from typing import Any
 
 import pytest
 
-from ackwise.broker import AsyncBroker, Broker, duties
-from ackwise.broker.waiting import Waiters, Waiting
+from ackwise.broker import Broker, maintenance
+from ackwise.broker.long_polls import LongPoll, LongPolls
+from ackwise.broker.steps import Park
+from ackwise.clock import ManualClock
 from ackwise.core.answers import Claimed
-from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import Command, ConfigureQueue, Push
+from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.messages import NewMessage
-from ackwise.store.clock import ManualClock
 from ackwise.store.sqlite import SQLiteStore
+from tests.broker.both_brokers import AnyBroker, waiting
+from tests.broker.parked_claims import parked as asleep
 from tests.broker.tally import TallyStore
-from tests.broker.test_ends import on_loop, parked
-from tests.broker.test_wakes import LONG
-from tests.broker.test_wakes import parked as asleep
-from tests.broker.watched import PATIENCE, SECOND, Errand, bodies, claim, push, settle, until
+from tests.broker.watched import SECOND, Errand, bodies, claim, push, settle, until
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -29,37 +29,39 @@ def watched(url: str, clock: ManualClock) -> TallyStore:
     return TallyStore(url, clock)
 
 
-def test_an_interrupt_while_riders_are_chosen_leaves_nobody_asleep(
-    desk: Broker, watched: TallyStore, monkeypatch: pytest.MonkeyPatch
+def test_interrupt_while_choosing_riders_wakes_all_callers(
+    thread_broker: Broker, watched: TallyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside, go_on = threading.Event(), threading.Event()
-    ride = desk.waiters.ride
+    long_polls = thread_broker.long_polls
+    ride = long_polls.ride
+    assert long_polls.park(LongPoll(claim(queue="other"), lambda: None), long_polls.version("other"))
 
     def interrupted(*_: object) -> None:
         inside.set()
         assert go_on.wait(PATIENCE)
-        monkeypatch.setattr(desk.waiters, "ride", ride)
+        monkeypatch.setattr(thread_broker.long_polls, "ride", ride)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(desk.waiters, "ride", interrupted)
-    leader = Errand(lambda: desk.send(push("a")))
+    monkeypatch.setattr(thread_broker.long_polls, "ride", interrupted)
+    leader = Errand(lambda: thread_broker.send(push("a")))
     assert inside.wait(PATIENCE)
-    follower = Errand(lambda: desk.send(push("b")))
-    until(lambda: len(desk._lanes[0]._pending) == 1)
+    follower = Errand(lambda: thread_broker.send(push("b")))
+    until(lambda: waiting(thread_broker) == 1)
     go_on.set()
     with pytest.raises(KeyboardInterrupt):
         leader.result()
     assert follower.result()[0].status == "queued"
 
 
-def test_commands_that_make_no_sense_serve_nobody_and_fail_alone(desk: Broker) -> None:
-    waiter = asleep(desk, claim())
+def test_invalid_commands_wake_no_claim_and_fail_alone(watched_broker: AnyBroker) -> None:
+    waiter = asleep(watched_broker, claim())
     bad: list[Any] = [
         Push(queue="q", messages=iter([NewMessage(b"x")])),  # type: ignore[arg-type]
         Push(queue=[], messages=[NewMessage(b"x")]),  # type: ignore[arg-type]
         Push(queue="q", messages=[NewMessage(b"x", partition=[])]),  # type: ignore[arg-type]
     ]
-    results = desk.send_all([*bad, push("a")])
+    results = watched_broker.send_all([*bad, push("a")])
     assert all(isinstance(result, Exception) for result in results[:3])
     assert bodies(waiter.result()) == ["a"]
 
@@ -67,136 +69,192 @@ def test_commands_that_make_no_sense_serve_nobody_and_fail_alone(desk: Broker) -
 # who is woken
 
 
-def test_idle_long_polls_elsewhere_cost_nothing(desk: Broker, watched: TallyStore) -> None:
-    idle = [asleep(desk, claim(queue=f"idle{n}", create=None)) for n in range(16) if make(desk, f"idle{n}")]
-    desk.send(push(*map(str, range(200))))
+def test_idle_long_polls_elsewhere_cost_nothing(watched_broker: AnyBroker, watched: TallyStore) -> None:
+    idle = [
+        asleep(watched_broker, claim(queue=f"idle{n}", create=None))
+        for n in range(16)
+        if make(watched_broker, f"idle{n}")
+    ]
+    watched_broker.send(push(*map(str, range(200))))
     watched.claims = 0
     for _ in range(200):
-        desk.send(settle(desk.claim(claim()).claimed))
+        watched_broker.send(settle(watched_broker.claim(claim()).claimed))
     assert watched.claims == 200
-    desk.drain()
+    watched_broker.drain()
     assert {one.result().claimed.empty for one in idle} == {EmptyReason.DRAINING}
 
 
-def make(desk: Broker, queue: str) -> bool:
-    desk.send(ConfigureQueue(queue=queue))
+def make(watched_broker: AnyBroker, queue: str) -> bool:
+    watched_broker.send(ConfigureQueue(queue=queue))
     return True
 
 
-def test_idle_long_polls_on_an_exclusive_queue_are_no_herd(desk: Broker, watched: TallyStore) -> None:
+def test_idle_long_polls_on_an_exclusive_queue_are_no_herd(watched_broker: AnyBroker, watched: TallyStore) -> None:
     """Each settlement ends an exclusive hold; a few look whether there is something, not all."""
-    idle = [asleep(desk, claim(exclusivity="partition")) for _ in range(32)]
+    idle = [asleep(watched_broker, claim(exclusivity="partition")) for _ in range(32)]
     busy = partial(claim, exclusivity="partition", group="busy")
-    desk.send(push("a"))
-    until(lambda: len(desk.waiters) == 31)
+    watched_broker.send(push("a"))
+    until(lambda: len(watched_broker.long_polls) == 31)
     watched.claims = 0
     for _ in range(20):
-        held = desk.claim(busy()).claimed
-        desk.send(settle(held, "release"))
-        until(lambda: len(desk.waiters) == 31)
+        held = watched_broker.claim(busy()).claimed
+        watched_broker.send(settle(held, "release"))
+        until(lambda: len(watched_broker.long_polls) == 31)
     assert watched.claims <= 20 * 6
-    desk.drain()
+    watched_broker.drain()
     assert sorted(body for one in idle for body in bodies(one.result())) == ["a"]
 
 
-def test_a_rider_that_finds_nothing_sleeps_on(desk: Broker, watched: TallyStore) -> None:
-    urgent = asleep(desk, claim(priorities=(5,)))
+def test_a_rider_that_finds_nothing_sleeps_on(watched_broker: AnyBroker, watched: TallyStore) -> None:
+    urgent = asleep(watched_broker, claim(priorities=(5,)))
     watched.claims, turns = 0, len(watched.turns)
     for n in range(10):
-        desk.send(push(str(n)))
-    assert (watched.claims, len(watched.turns), len(desk.waiters)) == (10, turns + 10, 1)
-    desk.send(push("urgent", priority=5))
+        watched_broker.send(push(str(n)))
+    assert (watched.claims, len(watched.turns), len(watched_broker.long_polls)) == (10, turns + 10, 1)
+    watched_broker.send(push("urgent", priority=5))
     assert bodies(urgent.result()) == ["urgent"]
 
 
-def test_a_rider_whose_time_is_up_comes_back(desk: Broker, watched: TallyStore) -> None:
+def test_a_rider_whose_time_is_up_comes_back(watched_broker: AnyBroker, watched: TallyStore) -> None:
     """It waits for the turn that has it, which must not park it again."""
-    urgent = Errand(lambda: desk.claim(claim(priorities=(5,)), 0.2))
-    until(lambda: len(desk.waiters) == 1)
+    urgent = Errand(lambda: watched_broker.claim(claim(priorities=(5,)), 2.0))
+    until(lambda: len(watched_broker.long_polls) == 1)
     watched.hold()
-    pushing = Errand(lambda: desk.send(push("a")))
+    pushing = Errand(lambda: watched_broker.send(push("a")))
     assert watched.waiting.wait(PATIENCE)
-    until(lambda: not len(desk.waiters))
-    urgent.join(0.3)
+    until(lambda: not len(watched_broker.long_polls))
+    urgent.join(2.1)
     watched.gate.set()
     pushing.result()
     assert urgent.result().claimed.empty is EmptyReason.EMPTY
 
 
-def rider(queue: str = "q", **more: Any) -> Waiting:
-    return Waiting(claim(queue=queue, **more), lambda: None)
+def rider(queue: str = "q", **more: Any) -> LongPoll:
+    return LongPoll(claim(queue=queue, **more), lambda: None)
 
 
 def test_a_rider_is_told_when_it_has_to_look_earlier() -> None:
-    waiters = Waiters()
+    long_polls = LongPolls()
     early, late = rider(), rider()
     early.until, late.until = 50, 200
-    for slot in (early, late):
-        assert waiters.park(slot, waiters.version("q"))
-    riders: list[Waiting] = []
-    waiters.ride([push("a", "b")], riders)
-    for slot in riders:
-        slot.results = [Claimed("g", [], empty=EmptyReason.DELAYED, until=100)]
-    assert waiters.served({"q": 1}, riders) == [late]
-    assert (early.parked, late.seen) == (True, waiters.version("q"))
+    for poll in (early, late):
+        assert long_polls.park(poll, long_polls.version("q"))
+    riders: list[LongPoll] = []
+    long_polls.ride([push("a", "b")], riders)
+    for poll in riders:
+        poll.results = [Claimed("g", [], empty=EmptyReason.DELAYED, until=100)]
+    assert long_polls.unpark_after_commit({"q": 1}, riders) == [late]
+    assert (early.parked, late.seen) == (True, long_polls.version("q"))
+
+
+def test_queue_is_watched_until_its_version_changes() -> None:
+    long_polls = LongPolls()
+    seen = long_polls.version("q")
+    long_polls.version("other")
+    long_polls.unpark_after_commit({"other": 1}, [])
+    assert long_polls.watched == {"q"}
+    long_polls.unpark_after_commit({"q": 1}, [])
+    assert long_polls.watched == set()
+    assert not long_polls.park(rider(), seen)
+
+
+def test_queue_with_parked_claims_stays_watched() -> None:
+    long_polls = LongPolls()
+    for _ in range(2):
+        assert long_polls.park(rider(), long_polls.version("q"))
+    assert len(long_polls.unpark_after_commit({"q": 1}, [])) == 1
+    assert long_polls.watched == {"q"}
+
+
+def test_watched_names_are_bounded_and_none_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callers may name any number of queues that do not exist."""
+    monkeypatch.setattr("ackwise.broker.long_polls.MOST_WATCHED", 3)
+    long_polls = LongPolls()
+    for number in range(10):
+        long_polls.version(f"q{number}")
+    assert len(long_polls.watched) == 4
+    seen = long_polls.version("q9")
+    for number in range(9):
+        long_polls.unpark_after_commit({f"q{number}": 1}, [])
+    assert long_polls.watched, "a commit to q9 still changes its version"
+    long_polls.unpark_after_commit({"q9": 1}, [])
+    assert not long_polls.park(rider("q9"), seen)
+
+
+def test_commit_between_try_and_park_is_not_missed(thread_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    parked: list[bool] = []
+
+    def park_late(step: Park) -> None:
+        thread_broker.send(Push(queue="other", messages=[NewMessage(b"x")]))
+        thread_broker.send(push("a"))
+        parked.append(thread_broker.long_polls.park(step.poll, step.seen))
+
+    monkeypatch.setattr(thread_broker, "_park", park_late)
+    assert bodies(thread_broker.claim(claim(), PATIENCE)) == ["a"]
+    assert parked == [False]
 
 
 def test_a_rider_that_missed_a_wake_up_tries_again() -> None:
-    waiters = Waiters()
-    slot = rider()
-    assert waiters.park(slot, waiters.version("q"))
-    riders: list[Waiting] = []
-    waiters.ride([push("a")], riders)
-    waiters.served({"q": 1}, [])
-    slot.results = [Claimed("g", [], empty=EmptyReason.EMPTY)]
-    assert waiters.served({}, riders) == [slot]
-    assert slot.results == []
+    long_polls = LongPolls()
+    poll = rider()
+    assert long_polls.park(poll, long_polls.version("q"))
+    riders: list[LongPoll] = []
+    long_polls.ride([push("a")], riders)
+    long_polls.unpark_after_commit({"q": 1}, [])
+    poll.results = [Claimed("g", [], empty=EmptyReason.EMPTY)]
+    assert long_polls.unpark_after_commit({}, riders) == [poll]
+    assert poll.results == []
 
 
-def test_a_strict_waiter_does_not_stand_before_a_relaxed_one(desk: Broker) -> None:
-    desk.send(push("first"))
-    desk.send(settle(desk.claim(claim()).claimed, "retry", delay=600 * SECOND))
-    strict = asleep(desk, claim(order="strict"))
-    relaxed = asleep(desk, claim(order="relaxed"))
-    desk.send(push("second"))
+def test_a_strict_waiter_does_not_stand_before_a_relaxed_one(watched_broker: AnyBroker) -> None:
+    watched_broker.send(push("first"))
+    watched_broker.send(settle(watched_broker.claim(claim()).claimed, "retry", delay=600 * SECOND))
+    strict = asleep(watched_broker, claim(order="strict"))
+    relaxed = asleep(watched_broker, claim(order="relaxed"))
+    watched_broker.send(push("second"))
     assert bodies(relaxed.result()) == ["second"]
-    desk.drain()
+    watched_broker.drain()
     assert strict.result().claimed.empty is EmptyReason.DRAINING
 
 
-def test_a_stranger_does_not_stand_before_the_owner(desk: Broker) -> None:
-    desk.send(push("first"))
-    desk.claim(claim(exclusivity="partition", owner="me"))
-    strangers = [asleep(desk, claim(exclusivity="partition", owner=name)) for name in ("you", "he", "she")]
-    owner = asleep(desk, claim(exclusivity="partition", owner="me"))
-    desk.send(push("second"))
+def test_a_stranger_does_not_stand_before_the_owner(watched_broker: AnyBroker) -> None:
+    watched_broker.send(push("first"))
+    watched_broker.claim(claim(exclusivity="partition", owner="me"))
+    strangers = [asleep(watched_broker, claim(exclusivity="partition", owner=name)) for name in ("you", "he", "she")]
+    owner = asleep(watched_broker, claim(exclusivity="partition", owner="me"))
+    watched_broker.send(push("second"))
     assert bodies(owner.result()) == ["second"]
-    desk.drain()
+    watched_broker.drain()
     assert {one.result().claimed.empty for one in strangers} == {EmptyReason.DRAINING}
 
 
 @pytest.mark.parametrize("queues", [1, 20])
-def test_settlements_wake_however_many_queues_are_waited_on(desk: Broker, queues: int) -> None:
-    idle = [asleep(desk, claim(queue=f"idle{n}")) for n in range(queues) if make(desk, f"idle{n}")]
-    desk.send(push("a", "b"))
-    held = desk.claim(claim(exclusivity="partition")).claimed
-    waiter = asleep(desk, claim(exclusivity="partition"))
-    desk.send(settle(held))
+def test_settlements_wake_however_many_queues_are_waited_on(watched_broker: AnyBroker, queues: int) -> None:
+    idle = [asleep(watched_broker, claim(queue=f"idle{n}")) for n in range(queues) if make(watched_broker, f"idle{n}")]
+    watched_broker.send(push("a", "b"))
+    held = watched_broker.claim(claim(exclusivity="partition")).claimed
+    waiter = asleep(watched_broker, claim(exclusivity="partition"))
+    watched_broker.send(settle(held))
     assert bodies(waiter.result()) == ["b"]
-    desk.drain()
+    watched_broker.drain()
     assert len([one.result() for one in idle]) == queues
 
 
-def test_who_gives_up_leaves_the_due_time_to_another(desk: Broker) -> None:
-    desk.send(push("a"))
-    held = desk.claim(claim()).claimed
-    first = Errand(lambda: desk.claim(claim(), 0.3))
-    until(lambda: len(desk.waiters) == 1)
-    second = asleep(desk, claim())
-    desk.send(settle(held, "retry", delay=600 * SECOND))
+def test_who_gives_up_leaves_the_due_time_to_another(watched_broker: AnyBroker) -> None:
+    watched_broker.send(push("a"))
+    held = watched_broker.claim(claim()).claimed
+    first = Errand(lambda: watched_broker.claim(claim(), 0.3))
+    until(lambda: len(watched_broker.long_polls) == 1)
+    second = asleep(watched_broker, claim())
+    watched_broker.send(settle(held, "retry", delay=600 * SECOND))
     assert first.result().claimed.empty is EmptyReason.DELAYED
-    until(lambda: [s.until is not None for w in desk.waiters._parked.values() for p in w.values() for s in p] == [True])
-    desk.drain()
+    until(
+        lambda: (
+            [s.until is not None for w in watched_broker.long_polls.parked.values() for p in w.values() for s in p]
+            == [True]
+        )
+    )
+    watched_broker.drain()
     second.result()
 
 
@@ -208,46 +266,33 @@ def behind_its_back(store: SQLiteStore, command: Command) -> None:
     store.transact([command])
 
 
-def test_a_missed_wake_up_is_made_good(desk: Broker, watched: TallyStore) -> None:
-    waiters = [asleep(desk, claim()) for _ in range(3)]
+def test_a_missed_wake_up_is_made_good(watched_broker: AnyBroker, watched: TallyStore) -> None:
+    waiters = [asleep(watched_broker, claim()) for _ in range(3)]
     behind_its_back(watched, push("a", "b", "c"))
-    desk.send_scouts()
+    watched_broker.retry_scouts()
     assert sorted(b for one in waiters for b in bodies(one.result())) == ["a", "b", "c"]
 
 
-def test_a_missed_wake_up_is_made_good_on_a_loop(watched: TallyStore) -> None:
-    async def job(broker: AsyncBroker) -> None:
-        await broker.send(ConfigureQueue(queue="q"))
-        waiting = [asyncio.create_task(broker.claim(claim(), LONG)) for _ in range(3)]
-        await parked(broker, 3)
-        behind_its_back(watched, push("a", "b", "c"))
-        broker.send_scouts()
-        assert sorted(b for handed in await asyncio.gather(*waiting) for b in bodies(handed)) == ["a", "b", "c"]
-
-    on_loop(watched, job)
-
-
 def test_one_of_each_kind_looks_in_each_round() -> None:
-    waiters = Waiters()
-    slots = [rider(queue, order=order) for queue in "ab" for order in ("strict", "relaxed") for _ in range(5)]
-    for slot in slots:
-        assert waiters.park(slot, waiters.version(slot.queue))
-    for start in (0.0, duties.LOOK_EVERY):
-        sent = [slot for tick in range(200) for slot in waiters.scouts(start + tick * duties.WATCH_EVERY)]
-        assert sorted((slot.queue, slot.kind[1]) for slot in sent) == [
+    long_polls = LongPolls()
+    polls = [rider(queue, order=order) for queue in "ab" for order in ("strict", "relaxed") for _ in range(5)]
+    for poll in polls:
+        assert long_polls.park(poll, long_polls.version(poll.queue))
+    for start in (0.0, maintenance.SCOUT_EVERY):
+        sent = [
+            poll for tick in range(200) for poll in long_polls.unpark_scouts(start + tick * maintenance.WATCH_EVERY)
+        ]
+        assert sorted((poll.queue, poll.kind[1]) for poll in sent) == [
             (queue, order) for queue in "ab" for order in ("relaxed", "strict")
         ]
 
 
 def test_many_kinds_do_not_look_in_the_same_moment() -> None:
-    waiters = Waiters()
-    slots = [rider(f"q{n}") for n in range(1000)]
-    for slot in slots:
-        assert waiters.park(slot, waiters.version(slot.queue))
-    ticks = int(duties.LOOK_EVERY / duties.WATCH_EVERY)
-    sent = [len(waiters.scouts(tick * duties.WATCH_EVERY)) for tick in range(ticks)]
+    long_polls = LongPolls()
+    polls = [rider(f"q{n}") for n in range(1000)]
+    for poll in polls:
+        assert long_polls.park(poll, long_polls.version(poll.queue))
+    ticks = int(maintenance.SCOUT_EVERY / maintenance.WATCH_EVERY)
+    sent = [len(long_polls.unpark_scouts(tick * maintenance.WATCH_EVERY)) for tick in range(ticks)]
     assert sum(sent) == 1000
     assert max(sent) < 20
-
-
-# readers

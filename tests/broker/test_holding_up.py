@@ -1,4 +1,4 @@
-"""Nobody is held up: loops do not freeze, locks are let go of, leases are given back."""
+"""No caller is blocked: event loops do not freeze, locks are released, leases are returned."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from ackwise.broker import AsyncBroker, Broker
-from ackwise.core.claiming import EmptyReason
+from ackwise.clock import ManualClock
+from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.queries import ListLeases, ListQueues
-from ackwise.store.clock import ManualClock
 from ackwise.store.sqlite import SQLiteStore
+from tests.broker.async_runs import on_loop
+from tests.broker.both_brokers import StartBroker
 from tests.broker.tally import TallyStore
-from tests.broker.test_ends import on_loop
-from tests.broker.watched import PATIENCE, Errand, bodies, claim, push, until
+from tests.broker.watched import Errand, bodies, claim, push, until
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def test_readers_at_work_do_not_hold_up_a_loop_that_hands_over(watched: TallySto
 
 
 def test_a_long_hand_over_is_read_in_a_thread(watched: TallyStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ackwise.broker.handing.SHORT_READ", 1)
+    monkeypatch.setattr("ackwise.broker.deliveries.SHORT_READ", 1)
     readers: list[int] = []
     read = watched.read
 
@@ -58,7 +60,7 @@ def test_a_long_hand_over_is_read_in_a_thread(watched: TallyStore, monkeypatch: 
 
 def test_commits_do_not_wait_for_queries(watched: TallyStore, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
-    monkeypatch.setattr(watched, "list_queues", lambda query: go_on.wait(PATIENCE))
+    monkeypatch.setattr(watched, "ask", lambda query: go_on.wait(PATIENCE))
 
     async def job(broker: AsyncBroker) -> None:
         asking = [asyncio.create_task(broker.ask(ListQueues())) for _ in range(8)]
@@ -78,13 +80,13 @@ def test_a_commit_cancelled_before_it_starts_lets_go_of_the_lock(watched: TallyS
         go_on = threading.Event()
         busy = broker._turns.submit(go_on.wait, PATIENCE)
         sending = asyncio.create_task(broker.send(push("lost")))
-        while not watched._write_lock.locked():
+        while not watched._writer.lock.locked():
             await asyncio.sleep(0)
         for task in list(broker._tasks):
             task.cancel()
         with pytest.raises(Exception, match="interrupted"):
             await sending
-        assert not watched._write_lock.locked()
+        assert not watched._writer.lock.locked()
         go_on.set()
         assert busy.result(PATIENCE)
         assert (await broker.send(push("a")))[0].status == "queued"
@@ -93,55 +95,29 @@ def test_a_commit_cancelled_before_it_starts_lets_go_of_the_lock(watched: TallyS
     on_loop(watched, job)
 
 
-def test_a_claim_that_commits_while_its_loop_closes_is_given_back(
-    watched: TallyStore, url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def run() -> None:
-        broker = await AsyncBroker.start(watched, background=False)
-        await broker.send(push("a"))
-        reached, go_on = threading.Event(), threading.Event()
-        commit = watched.commit
-
-        def slow(turn: Any) -> None:
-            reached.set()
-            assert go_on.wait(PATIENCE)
-            commit(turn)
-
-        monkeypatch.setattr(watched, "commit", slow)
-        late = asyncio.create_task(broker.claim(claim()))
-        await asyncio.to_thread(reached.wait, PATIENCE)
-        closing = asyncio.create_task(broker.close())
-        while not broker._closed:
-            await asyncio.sleep(0)
-        go_on.set()
-        assert (await late).claimed.empty is EmptyReason.DRAINING
-        await closing
-
-    asyncio.run(run())
-    assert_nothing_held(url, clock)
-
-
-# threads
+# closing and locks
 
 
 def assert_nothing_held(url: str, clock: ManualClock) -> None:
     store = SQLiteStore(url, clock=clock)
     try:
-        assert store.list_leases(ListLeases()) == []
+        assert store.ask(ListLeases()) == []
         (claimed,) = store.transact([claim()])
         assert claimed.grants[0].failures == 0
     finally:
         store.close()
 
 
-def test_a_claim_that_commits_while_closing_is_given_back(watched: TallyStore, url: str, clock: ManualClock) -> None:
-    broker = Broker(watched, background=False)
+def test_a_claim_that_commits_while_closing_is_given_back(
+    watched: TallyStore, url: str, clock: ManualClock, start_broker: StartBroker
+) -> None:
+    broker = start_broker(watched)
     broker.send(push("a"))
     watched.hold()
     late = Errand(lambda: broker.claim(claim()))
     assert watched.waiting.wait(PATIENCE)
     closing = Errand(broker.close)
-    until(broker._closed.is_set)
+    until(lambda: broker.closed)
     watched.gate.set()
     assert late.result().claimed.empty is EmptyReason.DRAINING
     closing.result()
@@ -150,19 +126,19 @@ def test_a_claim_that_commits_while_closing_is_given_back(watched: TallyStore, u
 
 @pytest.mark.parametrize("problem", [RuntimeError("a bug"), KeyboardInterrupt()])
 def test_a_turn_that_is_not_committed_lets_go_of_the_lock(
-    desk: Broker, watched: TallyStore, problem: BaseException
+    thread_broker: Broker, watched: TallyStore, problem: BaseException
 ) -> None:
     watched.break_commit = problem
     with pytest.raises(type(problem)):
-        desk.send(push("lost"))
-    assert Errand(lambda: desk.send(push("a"))).result()[0].status == "queued"
-    assert bodies(desk.claim(claim(9))) == ["a"]
+        thread_broker.send(push("lost"))
+    assert Errand(lambda: thread_broker.send(push("a"))).result()[0].status == "queued"
+    assert bodies(thread_broker.claim(claim(9))) == ["a"]
 
 
 def test_readers_share_their_connections_without_a_race(watched: TallyStore) -> None:
     def work() -> None:
         for _ in range(50):
-            watched.list_leases(ListLeases())
+            watched.ask(ListLeases())
 
     readers = [Errand(work) for _ in range(8)]
     for one in readers:
@@ -177,4 +153,4 @@ def test_a_reader_that_comes_back_late_is_closed(watched: TallyStore) -> None:
         watched.close()
     assert watched._readers._free == []
     with pytest.raises(Exception, match="closed"):
-        watched.list_leases(ListLeases())
+        watched.ask(ListLeases())

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ackwise.broker import AsyncBroker
-from ackwise.broker.pulse import SILENT_AFTER, Pulse
+from ackwise.broker.write_health import SILENT_AFTER, Pulse
 from ackwise.core.errors import StoreFull
 from tests.broker.support import CountingStore, push
 
@@ -55,12 +55,12 @@ def test_pulse_after_a_failed_beat_names_the_failure() -> None:
 def test_loop_while_the_writer_is_held_stays_free(store: CountingStore) -> None:
     async def main() -> None:
         broker = await AsyncBroker.start(store, background=False)
-        store._write_lock.acquire()
+        store._writer.lock.acquire()
         pushed = asyncio.ensure_future(broker.send(push(b"1")))
         for _ in range(20):
             await asyncio.sleep(0)
         assert not pushed.done()
-        store._write_lock.release()
+        store._writer.lock.release()
         assert (await pushed)[0].status == "queued"
         await broker.close()
 

@@ -6,17 +6,17 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ackwise.clock import Clock
 from ackwise.core import ids
 from ackwise.core.answers import Claimed, Handed
 from ackwise.core.commands import ByDelivery, Claim, Command, Push, Settle, Settlement
 from ackwise.core.messages import NewMessage
 from ackwise.core.settlement import Outcome
-from ackwise.store.clock import Clock
-from ackwise.store.port import Prepared
+from ackwise.store.port import PreparedTurn
 from ackwise.store.sqlite import SQLiteStore
+from tests.patience import PATIENCE
 
 SECOND = 1_000_000
-PATIENCE = 20.0
 
 
 def push(*bodies: str, queue: str = "q", partition: str = "p", **more: Any) -> Push:
@@ -56,7 +56,12 @@ class WatchedStore(SQLiteStore):
         self.gate.set()
         self.waiting = threading.Event()
 
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> Prepared:  # type: ignore[override]
+    @property
+    def busy(self) -> bool:
+        """While it holds turns up, an event loop prepares them in a thread."""
+        return not self.gate.is_set() or super().busy
+
+    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
         self.waiting.set()
         assert self.gate.wait(PATIENCE)
         self.turns.append(len(commands))

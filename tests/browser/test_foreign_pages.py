@@ -9,6 +9,7 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Page
 
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
 FETCH = """async ([url, options]) => {
@@ -47,7 +48,7 @@ FORM = """([url, target]) => new Promise(done => {
 def call(server: Running, method: str, path: str, body: object = None) -> Any:
     """The answer to a program outside of the browser."""
     request = Request(server.url + path, json.dumps(body).encode() if body is not None else None, method=method)  # noqa: S310
-    with urlopen(request, timeout=30) as answer:  # noqa: S310
+    with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310
         return json.loads(answer.read() or b"null")
 
 

@@ -9,10 +9,9 @@ from types import SimpleNamespace
 import httpx2
 import pytest
 
+from ackwise.bench import load as users_module
 from ackwise.bench import pushpop
-from ackwise.bench import users as users_module
-from ackwise.bench.latencies import Latencies
-from ackwise.bench.users import User, Users
+from ackwise.bench.load import Latencies, User, Users
 from tests.cli.conftest import Ackwise
 from tests.server.running import Running
 

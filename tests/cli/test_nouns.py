@@ -84,6 +84,20 @@ def test_groups(ackwise: Ackwise, url: str) -> None:
     assert ackwise("group", "list", "--json").json == []
 
 
+def test_lease_oldest_lists_live_leases_oldest_first(ackwise: Ackwise, url: str) -> None:
+    with Running(url) as server, connect(server.url) as connection:
+        at = ("--url", server.url)
+        claimed = []
+        for queue in ("orders", "bills", "orders"):
+            connection.push(queue, 1)
+            claimed.append(connection.claim(queue, group="g").lease_id)
+        assert [row["lease_id"] for row in ackwise("lease", "oldest", "--json", *at).json] == claimed
+        assert [row["queue"] for row in ackwise("lease", "oldest", "--queue", "bills", "--json", *at).json] == ["bills"]
+        assert len(ackwise("lease", "oldest", "--limit", "2", "--json", *at).json) == 2
+        assert claimed[0] in ackwise("lease", "oldest", *at).out
+        assert ackwise("lease", "oldest", "--limit", "1001", *at).code == 2
+
+
 def test_dead_letters(ackwise: Ackwise, url: str) -> None:
     fill(url)
     page = ackwise("dlq", "list", "--queue", "orders", "--json").json
@@ -113,7 +127,7 @@ def test_check_is_content_and_shows_what_is_in_force(ackwise: Ackwise, url: str)
 
 
 def test_check_hides_passwords() -> None:
-    from ackwise.store.url import without_password
+    from ackwise.wire.store_url import without_password
 
     assert without_password("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"
     assert without_password("postgresql://host/db?password=secret&a=b") == "postgresql://host/db?password=***&a=b"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import ackwise
+from ackwise.clock import ManualClock
 from ackwise.connect import open_store
-from ackwise.store.clock import ManualClock
 from tests.server.running import Running
 
 

@@ -42,7 +42,7 @@ class Flaky:
         return self.requests.count(path.encode())
 
     def down(self) -> None:
-        """Nobody listens any more, and whoever is connected is cut off."""
+        """Stops listening and cuts every open connection."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -10,13 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import ackwise
-from ackwise.client.wires.aio import AioWire
-from ackwise.client.wires.reply import Reply
-from ackwise.client.wires.threads import ThreadWire
+from ackwise.client.http_adapters.aio import AiohttpAdapter
+from ackwise.client.http_adapters.reply import Reply
+from ackwise.client.http_adapters.threads import HttpxAdapter
+from ackwise.clock import ManualClock
 from ackwise.core.commands import ByTransaction, Settlement
 from ackwise.core.settlement import Outcome, Verdict
-from ackwise.store.clock import ManualClock
 from tests.client.flaky import Flaky
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
 COUNT = 64
@@ -32,18 +33,18 @@ def server(store_url: str, clock: ManualClock) -> Iterator[Running]:
 def settles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """One for each request that settles."""
     seen: list[str] = []
-    threads, aio = ThreadWire.request, AioWire.request
+    threads, aio = HttpxAdapter.request, AiohttpAdapter.request
 
-    def in_thread(self: ThreadWire, method: str, path: str, body: bytes, timeout: float) -> Reply:
+    def in_thread(self: HttpxAdapter, method: str, path: str, body: bytes, timeout: float) -> Reply:
         seen.extend([path] * (path == "/v1/settle"))
         return threads(self, method, path, body, timeout)
 
-    async def in_task(self: AioWire, method: str, path: str, body: bytes, timeout: float) -> Reply:
+    async def in_task(self: AiohttpAdapter, method: str, path: str, body: bytes, timeout: float) -> Reply:
         seen.extend([path] * (path == "/v1/settle"))
         return await aio(self, method, path, body, timeout)
 
-    monkeypatch.setattr(ThreadWire, "request", in_thread)
-    monkeypatch.setattr(AioWire, "request", in_task)
+    monkeypatch.setattr(HttpxAdapter, "request", in_thread)
+    monkeypatch.setattr(AiohttpAdapter, "request", in_task)
     return seen
 
 
@@ -112,12 +113,12 @@ def test_it_costs_the_others_few_requests(server: Running, settles: list[str], w
     assert len(settles) <= 1 + 2 * (COUNT - 1).bit_length()
 
 
-def test_a_caller_that_is_cancelled_does_not_make_the_others_ask_twice(server: Running) -> None:
-    """Their acks are in the request that was sent for it: they settled, and not somebody before them."""
+def test_cancelled_caller_does_not_repeat_others_requests(server: Running) -> None:
+    """The cancelled caller's request carries the others' acks, so their verdict is not `already`."""
 
     async def main() -> None:
         door = Flaky(server.address)
-        async with asyncio.timeout(20), ackwise.connect_async(door.url) as queue:
+        async with asyncio.timeout(PATIENCE), ackwise.connect_async(door.url) as queue:
             await queue.push_many("q", range(4))
             deliveries = list(await queue.claim("q", max=4))
             first, second = threading.Event(), threading.Event()
@@ -140,10 +141,10 @@ def test_a_caller_that_is_cancelled_does_not_make_the_others_ask_twice(server: R
     asyncio.run(main())
 
 
-def test_what_is_given_back_does_not_overtake_an_ack_whose_caller_was_cancelled(server: Running) -> None:
+def test_release_does_not_overtake_ack_of_cancelled_caller(server: Running) -> None:
     async def main() -> None:
         door = Flaky(server.address)
-        async with asyncio.timeout(20), ackwise.connect_async(door.url) as queue:
+        async with asyncio.timeout(PATIENCE), ackwise.connect_async(door.url) as queue:
             await queue.push("q", 1)
             (delivery,) = await queue.claim("q")
             late = threading.Event()

@@ -9,8 +9,8 @@ import pytest
 
 import ackwise
 from ackwise import Backoff, Item, QueuePolicy, errors
-from ackwise.client.moments import moment
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
+from ackwise.wire.timestamps import moment
 
 
 def test_a_queue_is_made_and_changed(queue: ackwise.Connection) -> None:
@@ -150,7 +150,7 @@ def test_replay_pushes_a_copy(queue: ackwise.Connection) -> None:
 
 def test_purge_needs_to_know_what(queue: ackwise.Connection) -> None:
     bury(queue, "a", "b", "c")
-    with pytest.raises(errors.BadInput, match="what to purge"):
+    with pytest.raises(errors.BadInput, match="purge_dead needs"):
         queue.purge_dead()
     assert queue.purge_dead(queue.dead_letters("q")[:1]) == 1
     assert queue.purge_dead(queue="q") == 2
@@ -168,6 +168,9 @@ def test_numbers(queue: ackwise.Connection, clock: ManualClock) -> None:
     assert (group.acked, group.held, group.unread, group.lag) == (1, 1, 1, 2)
     (lease,) = queue.leases("q", "g")
     assert (lease.lease_id, lease.granted, lease.held) == (batch.lease_id, 2, 1)
+    assert queue.oldest_leases() == queue.oldest_leases("q", limit=1000) == [lease]
+    with pytest.raises(errors.BadInput, match="limit must be between 1 and 1000"):
+        queue.oldest_leases(limit=1001)
     ledger = {row.outcome: row for row in queue.ledger("q")}
     assert (ledger["pushed"].count, ledger["acked"].count) == (4, 1)
     assert sum(ledger["acked"].latency.values()) == 1

@@ -9,7 +9,7 @@ import pytest
 
 import ackwise
 from ackwise import AsyncConnection, Reject, Retry, errors
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
 
 Job = Callable[[AsyncConnection], Awaitable[None]]
 

@@ -8,8 +8,8 @@ import pytest
 
 import ackwise
 from ackwise import Item, Reject, Retry, errors
+from ackwise.clock import ManualClock
 from ackwise.core.settlement import Verdict
-from ackwise.store.clock import ManualClock
 
 
 def ten(queue: ackwise.Connection) -> ackwise.Batch:

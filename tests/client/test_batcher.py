@@ -1,4 +1,4 @@
-"""The one ack batcher: callers that wait go together, and what nobody waits for is gathered, bounded and kept."""
+"""The ack batcher: waiting callers share a request; acks without a waiting caller are collected up to a bound."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from ackwise.client.aio.batcher import PAUSE_AFTER_FAILURE, AsyncBatcher
-from ackwise.client.beside.aio import AsyncGathering
-from ackwise.client.sync.batcher import Batcher
+from ackwise.client.aio.ack_batcher import PAUSE_AFTER_FAILURE, AsyncBatcher
+from ackwise.client.concurrency.aio import AsyncCoalescer
+from ackwise.client.sync.ack_batcher import Batcher
 from ackwise.core.errors import AckwiseError, Overloaded
+from tests.patience import PATIENCE
 
 Batches = Sequence[tuple[str, Sequence[int]]]
 
@@ -39,7 +40,7 @@ class Far:
         return made
 
 
-def test_callers_that_ask_together_are_sent_together_and_each_gets_its_own() -> None:
+def test_concurrent_calls_share_request_and_get_own_answers() -> None:
     far = Far()
 
     async def main() -> list[int]:
@@ -51,9 +52,9 @@ def test_callers_that_ask_together_are_sent_together_and_each_gets_its_own() -> 
             return far.take(batches)
 
         batcher: AsyncBatcher[str, int, int] = AsyncBatcher(slow)
-        callers = [asyncio.create_task(batcher.ask("", 0))]
+        callers = [asyncio.create_task(batcher.submit("", 0))]
         await first.wait()
-        callers += [asyncio.create_task(batcher.ask("", number)) for number in range(1, 30)]
+        callers += [asyncio.create_task(batcher.submit("", number)) for number in range(1, 30)]
         await asyncio.sleep(0)
         go.set()
         return await asyncio.gather(*callers)
@@ -68,15 +69,15 @@ def asked_by_threads(take: Callable[[Batches], list[Sequence[int] | AckwiseError
 
     def slow(batches: Batches) -> list[Sequence[int] | AckwiseError]:
         inside.set()
-        assert go.wait(30)
+        assert go.wait(PATIENCE)
         return take(batches)
 
     batcher: Batcher[str, int, int] = Batcher(slow)
     with ThreadPoolExecutor(20) as pool:
-        callers = [pool.submit(batcher.ask, "", 0)]
+        callers = [pool.submit(batcher.submit, "", 0)]
         assert inside.wait(30)
-        callers += [pool.submit(batcher.ask, "", number) for number in range(1, 20)]
-        while len(batcher._asked.get("", ())) < 19:
+        callers += [pool.submit(batcher.submit, "", number) for number in range(1, 20)]
+        while len(batcher._waiting.get("", ())) < 19:
             pass
         go.set()
     return callers
@@ -89,15 +90,15 @@ def test_threads_that_ask_together_are_sent_together_too() -> None:
     assert [len(items) for _, items in far.sent] == [1, 19]
 
 
-def test_a_failure_is_told_to_everybody_in_the_request_and_nobody_else() -> None:
+def test_failed_request_fails_its_callers_and_no_others() -> None:
     far = Far()
     batcher = far.batcher()
 
     async def main() -> None:
         far.refuse = {"bad"}
-        told = await asyncio.gather(*(batcher.ask("bad", n) for n in range(3)), return_exceptions=True)
+        told = await asyncio.gather(*(batcher.submit("bad", n) for n in range(3)), return_exceptions=True)
         assert [type(one) for one in told] == [Overloaded] * 3
-        assert await batcher.ask("good", 1) == 10
+        assert await batcher.submit("good", 1) == 10
 
     asyncio.run(main())
 
@@ -114,7 +115,7 @@ def test_each_is_told_of_it_by_an_error_of_its_own() -> None:
     async def fail(items: list[int]) -> list[int]:
         raise Overloaded("later")
 
-    gathering: AsyncGathering[int, int] = AsyncGathering(fail)
+    gathering: AsyncCoalescer[int, int] = AsyncCoalescer(fail)
 
     async def main(ask: Callable[[int], Awaitable[object]]) -> None:
         (alone,) = await asyncio.gather(ask(0), return_exceptions=True)
@@ -129,8 +130,8 @@ def test_each_is_told_of_it_by_an_error_of_its_own() -> None:
         assert {len(one.__notes__) for one in told if isinstance(one, Overloaded)} == {1}
         assert len(set(map(id, told))) == 300
 
-    asyncio.run(main(lambda number: batcher.ask("bad", number)))
-    asyncio.run(main(gathering.ask))
+    asyncio.run(main(lambda number: batcher.submit("bad", number)))
+    asyncio.run(main(gathering.submit))
 
 
 def test_a_thread_is_told_of_it_by_an_error_of_its_own() -> None:
@@ -139,7 +140,7 @@ def test_a_thread_is_told_of_it_by_an_error_of_its_own() -> None:
     assert len(set(map(id, told))) == 20
 
 
-def test_a_caller_that_is_cancelled_in_the_middle_takes_nobody_with_it() -> None:
+def test_caller_cancelled_mid_batch_fails_no_other() -> None:
     far = Far()
 
     async def main() -> None:
@@ -151,9 +152,9 @@ def test_a_caller_that_is_cancelled_in_the_middle_takes_nobody_with_it() -> None
             return far.take(batches)
 
         batcher: AsyncBatcher[str, int, int] = AsyncBatcher(send)
-        callers = [asyncio.create_task(batcher.ask("", 0))]
+        callers = [asyncio.create_task(batcher.submit("", 0))]
         await inside.acquire()
-        callers += [asyncio.create_task(batcher.ask("", number)) for number in range(1, 6)]
+        callers += [asyncio.create_task(batcher.submit("", number)) for number in range(1, 6)]
         await asyncio.sleep(0)
         callers[2].cancel()  # it waits
         callers[0].cancel()  # it sends
@@ -167,14 +168,14 @@ def test_a_caller_that_is_cancelled_in_the_middle_takes_nobody_with_it() -> None
         assert [type(one) for one in told[:3]] == [asyncio.CancelledError] * 3
         assert told[3:] == [30, 40, 50]
         go.release()
-        assert await batcher.ask("", 7) == 70
+        assert await batcher.submit("", 7) == 70
         assert batcher.unanswered() == []
 
     asyncio.run(asyncio.wait_for(main(), 30))
     assert far.sent == [("", [0]), ("", [1, 3, 4, 5]), ("", [7])], "what is under way is sent once"
 
 
-def test_what_interrupts_the_sending_itself_takes_nobody_with_it() -> None:
+def test_interrupted_send_fails_no_other_caller() -> None:
     far = Far()
     inside, go = threading.Event(), threading.Event()
 
@@ -182,16 +183,16 @@ def test_what_interrupts_the_sending_itself_takes_nobody_with_it() -> None:
         if 1 in batches[0][1]:
             raise KeyboardInterrupt
         inside.set()
-        assert go.wait(30)
+        assert go.wait(PATIENCE)
         return far.take(batches)
 
     batcher: Batcher[str, int, int] = Batcher(send)
     with ThreadPoolExecutor(4) as pool:
-        callers = [pool.submit(batcher.ask, "", 0)]
+        callers = [pool.submit(batcher.submit, "", 0)]
         assert inside.wait(30)
         for number in (1, 2, 3):
-            callers.append(pool.submit(batcher.ask, "", number))
-            while len(batcher._asked.get("", ())) < number:
+            callers.append(pool.submit(batcher.submit, "", number))
+            while len(batcher._waiting.get("", ())) < number:
                 pass
         go.set()
         assert isinstance(callers[1].exception(30), KeyboardInterrupt)
@@ -199,8 +200,8 @@ def test_what_interrupts_the_sending_itself_takes_nobody_with_it() -> None:
     assert far.sent == [("", [0]), ("", [2, 3])]
 
 
-def test_whoever_is_cancelled_under_way_is_not_made_the_next_leader() -> None:
-    """Followers are cancelled while their items are on the way, and then their leader is: nobody of them can lead."""
+def test_caller_cancelled_in_flight_is_not_next_leader() -> None:
+    """Followers are cancelled while their items are in flight, then their leader is: no follower can lead."""
     far = Far()
 
     async def main() -> None:
@@ -212,9 +213,9 @@ def test_whoever_is_cancelled_under_way_is_not_made_the_next_leader() -> None:
             return far.take(batches)
 
         batcher: AsyncBatcher[str, int, int] = AsyncBatcher(send)
-        callers = [asyncio.create_task(batcher.ask("", 0))]
+        callers = [asyncio.create_task(batcher.submit("", 0))]
         await inside.acquire()
-        callers += [asyncio.create_task(batcher.ask("", number)) for number in (1, 2, 3)]
+        callers += [asyncio.create_task(batcher.submit("", number)) for number in (1, 2, 3)]
         await asyncio.sleep(0)
         go.release()
         await inside.acquire()
@@ -223,7 +224,7 @@ def test_whoever_is_cancelled_under_way_is_not_made_the_next_leader() -> None:
             await asyncio.sleep(0)
         go.release()
         go.release()
-        assert await batcher.ask("", 4) == 40
+        assert await batcher.submit("", 4) == 40
 
     asyncio.run(asyncio.wait_for(main(), 10))
     assert far.sent == [("", [0]), ("", [1, 2, 3]), ("", [4])]
@@ -327,7 +328,7 @@ def test_one_can_be_taken_out_and_all_be_forgotten() -> None:
     assert far.sent == []
 
 
-def test_what_is_under_way_when_all_is_forgotten_does_not_come_back() -> None:
+def test_call_in_flight_during_clear_does_not_return() -> None:
     far = Far()
     batcher: AsyncBatcher[str, int, int]
 
@@ -344,7 +345,7 @@ def test_what_is_under_way_when_all_is_forgotten_does_not_come_back() -> None:
     assert far.sent == []
 
 
-def test_a_key_has_its_own_bound_and_is_forgotten_when_it_is_empty() -> None:
+def test_key_has_own_bound_and_is_dropped_when_empty() -> None:
     far = Far()
     batcher = far.batcher(size=10, timeout=None)
     batcher.caps["small"] = 2
@@ -372,3 +373,15 @@ def test_what_has_arrived_is_not_dropped() -> None:
         batcher.add("k", number)
     with pytest.raises(Overloaded):
         asyncio.run(batcher.flush())
+
+
+def test_timeout_counts_from_the_oldest_item_in_threads_too() -> None:
+    far = Far()
+    batcher: Batcher[str, int, int] = Batcher(far.take, clock=lambda: far.now)
+    batcher.size, batcher.timeout = 100, 0.5
+    for number in range(5):
+        batcher.add("", number)
+        far.now += 0.125
+    assert batcher.pause() == 0.0
+    batcher.flush_due()
+    assert far.sent == [("", [0, 1, 2, 3, 4])]

@@ -10,8 +10,8 @@ import pytest
 
 import ackwise
 from ackwise import errors
+from ackwise.clock import ManualClock
 from ackwise.connect import open_store
-from ackwise.store.clock import ManualClock
 
 
 @pytest.mark.parametrize(

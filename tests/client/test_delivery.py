@@ -8,9 +8,9 @@ import pytest
 
 import ackwise
 from ackwise import Reject, Retry, errors
-from ackwise.client.moments import moment
+from ackwise.clock import ManualClock
 from ackwise.core.settlement import Verdict
-from ackwise.store.clock import ManualClock
+from ackwise.wire.timestamps import moment
 
 
 def one(queue: ackwise.Connection) -> ackwise.Delivery:

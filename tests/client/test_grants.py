@@ -9,12 +9,13 @@ import pytest
 
 import ackwise
 from ackwise import errors
+from ackwise.clock import ManualClock
 from ackwise.core.answers import Claimed
-from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import AdvanceGroup, ByLease, ByRange, Claim, Settle, Settlement
-from ackwise.core.queries import HeldRow, ListHeld, ListLanes, ListLeases
+from ackwise.core.lane_selection import EmptyReason
+from ackwise.core.queries import ListHeld, ListLanes, ListLeases
+from ackwise.core.rows import HeldRow
 from ackwise.core.settlement import Outcome
-from ackwise.store.clock import ManualClock
 from tests.client.flaky import Flaky
 from tests.server.running import Running
 
@@ -58,7 +59,7 @@ def test_an_empty_one_says_why(queue: ackwise.Connection) -> None:
         granted(queue, Claim(queue="nowhere"))
 
 
-def test_whoever_reads_without_claiming_moves_the_group_on(queue: ackwise.Connection) -> None:
+def test_read_without_claim_advances_the_group(queue: ackwise.Connection) -> None:
     queue.push_many("q", range(5))
     (lane,) = queue._transport.ask(ListLanes(queue="q"))
     moved = queue._transport.send(AdvanceGroup(queue="q", group="g", lanes={lane.lane: 3}))
@@ -86,7 +87,7 @@ def remote(flaky: Flaky, clock: ManualClock) -> Iterator[ackwise.Connection]:
         yield connection
 
 
-def test_a_client_that_ends_leaves_its_grants_to_whoever_has_the_key(flaky: Flaky, clock: ManualClock) -> None:
+def test_closed_client_leaves_grants_to_holder_of_key(flaky: Flaky, clock: ManualClock) -> None:
     with ackwise.connect(flaky.url, clock=clock) as first:
         first.push_many("q", range(2))
         granted(first)
@@ -116,7 +117,7 @@ def test_without_a_key_they_are_not(remote: ackwise.Connection, flaky: Flaky) ->
 def test_a_server_that_leaves_is_unavailable(store_url: str, clock: ManualClock) -> None:
     with Running(store_url, clock) as server, ackwise.connect(server.url, clock=clock) as queue:
         queue.push("q", 1)
-        server.server._served.broker().stop_claims()
+        server.server.runtime.broker().stop_claims()
         assert granted(queue).empty is EmptyReason.UNAVAILABLE
 
 
@@ -129,7 +130,7 @@ def test_a_group_that_was_moved_on_is_not_moved_twice(remote: ackwise.Connection
 
 
 def test_what_auto_ack_takes_is_not_left_behind(remote: ackwise.Connection) -> None:
-    """Nobody could read it any more: embedded it comes with the answer, over HTTP it would not."""
+    """No call could read it later: embedded, the answer contains it; over HTTP it would not."""
     remote.push("q", 1)
     with pytest.raises(errors.BadInput, match="auto_ack"):
         granted(remote, Claim(queue="q", auto_ack=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ackwise.client.held import Held
+from ackwise.client.settlements import HeldLeases
 from ackwise.core.answers import Claimed, Settled
 from ackwise.core.commands import ByDelivery, ByLease, ByTransaction
 from ackwise.core.settlement import Verdict
@@ -13,7 +13,7 @@ def claimed(number: int, deadline: int = 10) -> Claimed:
 
 
 def test_a_lease_is_forgotten_when_a_settlement_ends_it() -> None:
-    held = Held()
+    held = HeldLeases()
     for number in range(1, 5):
         held.add(claimed(number), now=0)
     held.note(ByDelivery("L1-00000001.1.1"), Settled(Verdict.ACKED, 1, lease_ended=False))
@@ -29,7 +29,7 @@ def test_a_lease_is_forgotten_when_a_settlement_ends_it() -> None:
 
 
 def test_everything_is_released_in_one_command() -> None:
-    held = Held()
+    held = HeldLeases()
     assert held.release() is None
     held.add(claimed(1), now=0)
     held.add(claimed(2), now=0)
@@ -40,7 +40,7 @@ def test_everything_is_released_in_one_command() -> None:
 
 
 def test_leases_that_ran_out_are_tidied_away() -> None:
-    held = Held()
+    held = HeldLeases()
     for number in range(1, 2000):
         held.add(claimed(number, deadline=number + 5), now=number)
     assert len(held) < 1030

@@ -13,14 +13,15 @@ import pytest
 
 import ackwise
 from ackwise import Item, errors
-from ackwise.client.aio import http as aio_http
-from ackwise.client.sync import http as sync_http
+from ackwise.client.aio import http_transport as aio_http
+from ackwise.client.sync import http_transport as sync_http
+from ackwise.clock import ManualClock
 from ackwise.core.answers import Settled
-from ackwise.core.claiming import EmptyReason
 from ackwise.core.commands import ByTransaction, Claim, Settle, Settlement, Sweep
+from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.queries import FindMessage, ListPartitions, ListPlaces, ListStats
 from ackwise.core.settlement import Outcome
-from ackwise.store.clock import ManualClock
+from tests.patience import PATIENCE
 from tests.server.process import ServerProcess
 from tests.server.running import Running
 
@@ -126,7 +127,7 @@ def test_a_claim_waits_longer_than_a_poll(
     thread.start()
     assert not queue.claim("q", group="other", wait=0.1)
     queue.push("q", "late")
-    thread.join(30)
+    thread.join(PATIENCE)
     assert found == ["late"]
 
 
@@ -150,7 +151,7 @@ def test_drain_lets_holders_finish(queue: ackwise.Connection) -> None:
     finishing = threading.Thread(target=lambda: (first.ack(), second.ack()))
     finishing.start()
     assert queue.drain(grace=60) == 0
-    finishing.join(30)
+    finishing.join(PATIENCE)
     assert queue.groups("q")[0].acked == 2
 
 
@@ -171,7 +172,7 @@ def test_closing_calls_back_polls_that_wait(server: Running, clock: ManualClock)
     server.until_waiting(3)
     queue.close()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
     assert answers == ["draining"] * 3
     with pytest.raises(errors.Draining, match="closed"):
         queue.claim("q")
@@ -201,7 +202,7 @@ def test_a_server_that_shuts_down_does_not_end_its_clients(store_url: str, clock
         first.until_waiting(1)
     with Running(store_url, clock, port=first.address[1]) as second:
         queue.push("q", "hello")
-        consumer.join(60)
+        consumer.join(PATIENCE)
         assert [d.json() for d in claimed] == ["hello"]
         assert second.url == first.url
         queue.close()
@@ -210,12 +211,12 @@ def test_a_server_that_shuts_down_does_not_end_its_clients(store_url: str, clock
 def test_a_claim_without_patience_says_that_the_server_leaves(store_url: str, clock: ManualClock) -> None:
     with Running(store_url, clock) as server, ackwise.connect(server.url, clock=clock) as queue:
         queue.push("q", 1)
-        server.server._served.broker().stop_claims()
+        server.server.runtime.broker().stop_claims()
         assert queue.claim("q").empty is EmptyReason.UNAVAILABLE
         assert queue.push("q", 2).status == "queued"
 
 
-def test_a_client_goes_on_when_the_server_is_killed_and_started_again(tmp_path: Path) -> None:
+def test_client_continues_after_server_kill_and_restart(tmp_path: Path) -> None:
     """Pushes and acks in flight at the kill are made good by their next try; what was answered is there."""
     store = f"sqlite:///{tmp_path}/q.db"
     stop, answered = threading.Event(), [0]
@@ -240,7 +241,7 @@ def test_a_client_goes_on_when_the_server_is_killed_and_started_again(tmp_path: 
             process = stack.enter_context(ServerProcess(store, "--port", str(process.port)))
         assert delivery.ack() == "acked"
         stop.set()
-        pusher.join(60)
+        pusher.join(PATIENCE)
         assert answered == list(range(len(answered))), "each has its place"
         assert [d.json() for d in queue.claim("q", max=100_000)] == answered, "each once, in order"
         queue.close()

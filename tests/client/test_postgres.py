@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import ackwise
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
 
@@ -45,5 +46,5 @@ def test_over_http(pg_url: str) -> None:
         consumer = threading.Thread(target=work)
         consumer.start()
         first.push_many("q", range(5))
-        consumer.join(60)
+        consumer.join(PATIENCE)
         assert (found, first.groups("q")[0].acked) == ([0, 1, 2, 3, 4], 5)

@@ -8,8 +8,8 @@ import pytest
 
 import ackwise
 from ackwise import errors
+from ackwise.clock import ManualClock
 from ackwise.core.commands import Claim, Settle
-from ackwise.store.clock import ManualClock
 
 
 def numbers(batch: ackwise.Batch) -> list[int]:

@@ -10,8 +10,8 @@ import pytest
 
 import ackwise
 from ackwise import Item, errors
-from ackwise.client.moments import moment
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
+from ackwise.wire.timestamps import moment
 
 
 @dataclass
@@ -73,7 +73,7 @@ def test_a_delivery_tells_all_about_its_message(queue: ackwise.Connection, clock
     assert delivery.id.startswith(delivery.lease_id)
 
 
-def test_the_same_transaction_id_is_a_duplicate_with_the_first_ones_id(queue: ackwise.Connection) -> None:
+def test_repeated_transaction_id_is_duplicate_of_first_id(queue: ackwise.Connection) -> None:
     first = queue.push("q", 1, transaction_id="t")
     again = queue.push("q", 2, transaction_id="t")
     assert (first.status, again.status, again.message_id) == ("queued", "duplicate", first.message_id)

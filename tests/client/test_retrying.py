@@ -12,12 +12,13 @@ import pytest
 
 import ackwise
 from ackwise import AsyncConnection, Item, errors
-from ackwise.client import settling
-from ackwise.client.sync.http import HTTPTransport
+from ackwise.client import settlements
+from ackwise.client.sync.http_transport import HTTPTransport
+from ackwise.clock import ManualClock
 from ackwise.core.commands import Claim, Extend, Settle
 from ackwise.core.settlement import Outcome, Verdict
-from ackwise.store.clock import ManualClock
 from tests.client.flaky import Fault, Flaky, refusal
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
 LOST: list[Fault] = ["lose the request", "lose the answer"]
@@ -132,7 +133,7 @@ def test_a_claim_with_a_key_is_repeated(queue: ackwise.Connection, flaky: Flaky)
 
 def test_so_are_claims_ahead_and_the_settlement_with_them(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push_many("q", range(5))
-    settle = Settle(entries=[settling.asked(queue.claim("q").selector, Outcome.ACK)])
+    settle = Settle(entries=[settlements.settlement_for(queue.claim("q").selector, Outcome.ACK)])
     flaky.fail("/v1/claim", *LOST)
     settled, handed = queue._transport.claim_ahead(settle, Claim(queue="q", key="job"), 3)
     assert [one.messages[0].payload for one in handed] == [b"1", b"2", b"3"]
@@ -153,7 +154,7 @@ def test_a_claim_that_was_refused_is_repeated(queue: ackwise.Connection, flaky: 
     assert len(queue.claim("q")) == 1
 
 
-def test_a_claim_that_somebody_before_the_server_refused_is_not(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_claim_refused_by_a_proxy_is_not_retried(queue: ackwise.Connection, flaky: Flaky) -> None:
     flaky.fail("/v1/claim", b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy")
     with pytest.raises(errors.StoreError, match="not as an Ackwise server does"):
         queue.claim("q")
@@ -199,7 +200,7 @@ def test_an_extension_is_repeated(queue: ackwise.Connection, flaky: Flaky) -> No
     assert batch.extend(20) > before
 
 
-def test_an_extension_that_is_wrong_fails_no_other_of_the_same_breath(flaky: Flaky) -> None:
+def test_invalid_extension_fails_no_other_in_same_request(flaky: Flaky) -> None:
     async def job() -> None:
         async with ackwise.connect_async(flaky.url) as queue:
             await queue.push_many("q", range(3))
@@ -226,7 +227,7 @@ def test_an_extension_that_is_wrong_fails_no_other_of_the_same_breath(flaky: Fla
 
 
 @pytest.mark.parametrize("refused", [refusal(404, "no_such_route"), refusal(400, "bad_input")])
-def test_a_server_that_extends_only_one_at_a_time_is_asked_for_each(flaky: Flaky, refused: bytes) -> None:
+def test_server_without_bulk_extend_is_asked_for_each(flaky: Flaky, refused: bytes) -> None:
     async def job() -> None:
         async with ackwise.connect_async(flaky.url) as queue:
             await queue.push_many("q", range(2))
@@ -259,7 +260,7 @@ def test_batches_go_on_when_an_ack_with_its_claims_is_lost(queue: ackwise.Connec
     assert (stats.acked, stats.held) == (4, 2)
 
 
-def test_batches_of_which_nobody_knows_are_said_to_be_lost(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_batches_unknown_to_the_server_are_reported_lost(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push_many("q", range(4))
     flaky.fail("/v1/claim", "lose the answer")
     with pytest.raises(errors.OutcomeUnknown):
@@ -282,15 +283,15 @@ def test_what_arrives_after_the_drain_began_goes_back(queue: ackwise.Connection,
     while not queue._transport._draining:
         pass
     late.set()
-    claiming.join(30)
-    draining.join(30)
+    claiming.join(PATIENCE)
+    draining.join(PATIENCE)
     assert (found, queue.leases("q"), queue.groups("q")[0].lag) == (["draining"], [], 1)
 
 
 def test_settling_and_claiming_together(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push_many("q", range(3))
     claim = Claim(queue="q")
-    entries = [settling.asked(queue.claim("q").selector, Outcome.ACK)]
+    entries = [settlements.settlement_for(queue.claim("q").selector, Outcome.ACK)]
     settled, handed = queue._transport.settle_and_claim(Settle(entries=entries), claim, 0.0)
     assert ([s.verdict for s in settled], len(handed.messages)) == ([Verdict.ACKED], 1)
     flaky.fail("/v1/claim", "lose the answer")
@@ -304,7 +305,7 @@ def test_a_server_that_comes_back_in_time_is_waited_for(queue: ackwise.Connectio
     pushed = threading.Thread(target=lambda: queue.push("q", 2))
     pushed.start()
     flaky.up()
-    pushed.join(30)
+    pushed.join(PATIENCE)
     assert queue.stats("q").messages == 2
 
 
@@ -315,7 +316,7 @@ def test_claims_wait_for_it_too_if_it_never_had_them(queue: ackwise.Connection, 
     claims = threading.Thread(target=lambda: found.append(len(queue.claim("q"))))
     claims.start()
     flaky.up()
-    claims.join(30)
+    claims.join(PATIENCE)
     assert found == [1]
 
 
@@ -352,16 +353,14 @@ def test_when_patience_ends_with_a_lost_answer_it_says_so(impatient: ackwise.Con
         impatient.push("q", 1)
 
 
-def test_a_server_that_wants_more_time_than_there_is_is_not_asked_again(
-    queue: ackwise.Connection, flaky: Flaky
-) -> None:
+def test_retry_after_beyond_deadline_is_not_retried(queue: ackwise.Connection, flaky: Flaky) -> None:
     flaky.fail("/v1/push", refusal(429, "overloaded", "retry-after: 3600"))
     with pytest.raises(errors.Overloaded):
         queue.push("q", 1)
     assert flaky.count("/v1/push") == 1
 
 
-def test_somebody_else_at_the_address(flaky: Flaky) -> None:
+def test_foreign_server_at_the_address(flaky: Flaky) -> None:
     flaky.fail("/v1", b"HTTP/1.1 404 Not Found\r\ncontent-length: 6\r\n\r\n<html>")
     with pytest.raises(errors.StoreError, match="not as an Ackwise server"):
         ackwise.connect(flaky.url)
@@ -369,7 +368,7 @@ def test_somebody_else_at_the_address(flaky: Flaky) -> None:
 
 def test_an_answer_that_is_not_understood(queue: ackwise.Connection, flaky: Flaky) -> None:
     flaky.fail("/v1/push", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]")
-    with pytest.raises(errors.StoreError, match="not understood"):
+    with pytest.raises(errors.StoreError, match="cannot decode the answer"):
         queue.push("q", 1)
 
 

@@ -6,8 +6,8 @@ import pytest
 
 import ackwise
 from ackwise import errors
+from ackwise.clock import ManualClock
 from ackwise.core.settlement import Verdict
-from ackwise.store.clock import ManualClock
 
 
 def three(queue: ackwise.Connection) -> ackwise.Batch:
@@ -69,7 +69,7 @@ def test_duplicates_are_left_out_or_fail_the_whole(queue: ackwise.Connection) ->
     assert (done.settled[0].verdict, done.pushed[0][0].status) == (Verdict.ACKED, "duplicate")
 
 
-def test_a_delivery_settled_in_a_transaction_is_not_settled_again(queue: ackwise.Connection) -> None:
+def test_delivery_settled_in_transaction_is_not_settled_again(queue: ackwise.Connection) -> None:
     with three(queue)[0] as delivery:
         queue.transaction().retry(delivery, error="elsewhere").commit()
     assert queue.groups("in")[0].acked == 0

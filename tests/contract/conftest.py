@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
 from ackwise.store.port import Store
 from ackwise.store.postgres import PostgresStore
 from ackwise.store.sqlite import SQLiteStore
-from tests.contract.support import Desk
+from tests.contract.store_harness import StoreHarness
 from tests.pg import FACTORIES
 
 
@@ -35,5 +35,5 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) ->
 
 
 @pytest.fixture
-def desk(store: Store, clock: ManualClock) -> Desk:
-    return Desk(store, clock)
+def harness(store: Store, clock: ManualClock) -> StoreHarness:
+    return StoreHarness(store, clock)

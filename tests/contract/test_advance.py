@@ -10,194 +10,194 @@ import pytest
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import BadInput, UnknownQueue
-from tests.contract.support import Desk, counts, entry
+from tests.contract.store_harness import StoreHarness, counts, entry
 
 
-def lanes(desk: Desk, queue: str = "q") -> dict[str, int]:
+def lanes(harness: StoreHarness, queue: str = "q") -> dict[str, int]:
     """Lanes by partition, of queues with one priority."""
-    return {row.partition: row.lane for row in desk.store.list_lanes(q.ListLanes(queue=queue))}
+    return {row.partition: row.lane for row in harness.store.ask(q.ListLanes(queue=queue))}
 
 
-def advance(desk: Desk, to: dict[Any, Any], group: str = "g", queue: str = "q") -> int:
-    count: int = desk.do(c.AdvanceGroup(queue=queue, group=group, lanes=to)).count
+def advance(harness: StoreHarness, to: dict[Any, Any], group: str = "g", queue: str = "q") -> int:
+    count: int = harness.do(c.AdvanceGroup(queue=queue, group=group, lanes=to)).count
     return count
 
 
-def test_everything_below_a_seq_is_acked(desk: Desk) -> None:
+def test_everything_below_a_seq_is_acked(harness: StoreHarness) -> None:
     for partition in ("a", "b"):
-        desk.number(4, partition=partition)
-    lane = lanes(desk)
-    desk.claim(1, group="g", auto_ack=True, partitions=("a",))
-    desk.advance(5)
-    assert advance(desk, {lane["a"]: 3, lane["b"]: 1}) == 3
-    assert counts(desk.group("g")) == {"acked": 4, "unread": 4}
-    assert desk.group("g").settled_at == desk.clock.now()
-    assert desk.states("g", partition="a") == ["acked"] * 3 + ["ready"]
-    assert sorted(desk.claim(group="g").bodies) == ["1", "2", "3", "3"]
+        harness.number(4, partition=partition)
+    lane = lanes(harness)
+    harness.claim(1, group="g", auto_ack=True, partitions=("a",))
+    harness.advance(5)
+    assert advance(harness, {lane["a"]: 3, lane["b"]: 1}) == 3
+    assert counts(harness.group("g")) == {"acked": 4, "unread": 4}
+    assert harness.group("g").settled_at == harness.clock.now()
+    assert harness.states("g", partition="a") == ["acked"] * 3 + ["ready"]
+    assert sorted(harness.claim(group="g").bodies) == ["1", "2", "3", "3"]
 
 
-def test_a_group_is_made_at_the_start(desk: Desk) -> None:
-    desk.number(3)
-    assert advance(desk, {lanes(desk)["Default"]: 2}, "new") == 2
-    assert counts(desk.group("new")) == {"acked": 2, "unread": 1}
-    assert desk.group("new").mode == "all"
-    assert advance(desk, {}, "none") == 0
-    assert counts(desk.group("none")) == {"unread": 3}
+def test_a_group_is_made_at_the_start(harness: StoreHarness) -> None:
+    harness.number(3)
+    assert advance(harness, {lanes(harness)["Default"]: 2}, "new") == 2
+    assert counts(harness.group("new")) == {"acked": 2, "unread": 1}
+    assert harness.group("new").mode == "all"
+    assert advance(harness, {}, "none") == 0
+    assert counts(harness.group("none")) == {"unread": 3}
 
 
-def test_a_cursor_never_moves_back(desk: Desk) -> None:
-    desk.number(3)
-    lane = lanes(desk)["Default"]
-    assert [advance(desk, {lane: seq}) for seq in (2, 1, 2, 0, 3, 3)] == [2, 0, 0, 0, 1, 0]
-    assert counts(desk.group("g")) == {"acked": 3}
-    assert desk.claim(group="g").why == "empty"
-    desk.push("more")
-    assert desk.claim(group="g").bodies == ["more"]
+def test_a_cursor_never_moves_back(harness: StoreHarness) -> None:
+    harness.number(3)
+    lane = lanes(harness)["Default"]
+    assert [advance(harness, {lane: seq}) for seq in (2, 1, 2, 0, 3, 3)] == [2, 0, 0, 0, 1, 0]
+    assert counts(harness.group("g")) == {"acked": 3}
+    assert harness.claim(group="g").why == "empty"
+    harness.push("more")
+    assert harness.claim(group="g").bodies == ["more"]
 
 
-def test_what_is_held_stays_held(desk: Desk) -> None:
-    desk.configure(retry_limit=5)
-    desk.number(6)
-    hand = desk.claim(4, group="g")
-    desk.retry(hand.deliveries[1], delay=30)
-    desk.reject(hand.deliveries[2])
-    assert advance(desk, {lanes(desk)["Default"]: 6}) == 2
-    assert counts(desk.group("g")) == {"acked": 2, "dead": 1, "held": 3}
-    assert desk.claim(group="g").why == "delayed"
-    assert desk.ack(hand.deliveries[0], hand.deliveries[3]) == ["acked", "acked"]
-    desk.advance(30)
-    assert desk.claim(group="g").bodies == ["1"]
-    assert desk.redrive(*desk.dead(group="g")).count == 1
-    assert desk.claim(group="g").bodies == ["2"]
-    assert counts(desk.group("g")) == {"acked": 4, "held": 2}
+def test_what_is_held_stays_held(harness: StoreHarness) -> None:
+    harness.configure(retry_limit=5)
+    harness.number(6)
+    hand = harness.claim(4, group="g")
+    harness.retry(hand.deliveries[1], delay=30)
+    harness.reject(hand.deliveries[2])
+    assert advance(harness, {lanes(harness)["Default"]: 6}) == 2
+    assert counts(harness.group("g")) == {"acked": 2, "dead": 1, "held": 3}
+    assert harness.claim(group="g").why == "delayed"
+    assert harness.ack(hand.deliveries[0], hand.deliveries[3]) == ["acked", "acked"]
+    harness.advance(30)
+    assert harness.claim(group="g").bodies == ["1"]
+    assert harness.redrive(*harness.dead(group="g")).count == 1
+    assert harness.claim(group="g").bodies == ["2"]
+    assert counts(harness.group("g")) == {"acked": 4, "held": 2}
 
 
 @pytest.mark.parametrize("exclusivity", ["partition", "queue"])
-def test_who_holds_a_partition_holds_on(desk: Desk, exclusivity: Any) -> None:
+def test_who_holds_a_partition_holds_on(harness: StoreHarness, exclusivity: Any) -> None:
     for priority in (0, 1):
-        desk.push("0", "1", "2", "3", priority=priority, partition="p")
-    hand = desk.claim(2, group="g", exclusivity=exclusivity, owner="me")
-    rows = desk.store.list_lanes(q.ListLanes(queue="q"))
-    assert advance(desk, {row.lane: 3 for row in rows}) == 4
-    assert desk.claim(group="g").why == "locked"
-    assert desk.ack(c.ByLease(hand.lease_id)) == ["acked"]
-    assert sorted(desk.claim(group="g").bodies) == ["3", "3"]
+        harness.push("0", "1", "2", "3", priority=priority, partition="p")
+    hand = harness.claim(2, group="g", exclusivity=exclusivity, owner="me")
+    rows = harness.store.ask(q.ListLanes(queue="q"))
+    assert advance(harness, {row.lane: 3 for row in rows}) == 4
+    assert harness.claim(group="g").why == "locked"
+    assert harness.ack(c.ByLease(hand.lease_id)) == ["acked"]
+    assert sorted(harness.claim(group="g").bodies) == ["3", "3"]
 
 
-def test_it_begins_no_epoch(desk: Desk) -> None:
-    desk.number(3)
-    desk.reject(desk.take(group="g"))
-    advance(desk, {lanes(desk)["Default"]: 3})
-    (row,) = desk.store.list_cursors(q.ListCursors(queue="q", group="g"))
+def test_it_begins_no_epoch(harness: StoreHarness) -> None:
+    harness.number(3)
+    harness.reject(harness.take(group="g"))
+    advance(harness, {lanes(harness)["Default"]: 3})
+    (row,) = harness.store.ask(q.ListCursors(queue="q", group="g"))
     assert (row.epoch, row.first, row.next, row.acked, row.dead) == (0, 0, 3, 2, 1)
-    desk.seek("start", "g")
-    assert counts(desk.group("g")) == {"unread": 3}
+    harness.seek("start", "g")
+    assert counts(harness.group("g")) == {"unread": 3}
 
 
-def test_a_strict_lane_waits_for_its_retry_as_before(desk: Desk) -> None:
-    desk.configure(exclusivity="partition")
-    desk.number(3)
-    desk.retry(desk.take(group="g"), delay=10)
-    advance(desk, {lanes(desk)["Default"]: 2})
-    assert desk.claim(group="g").why == "delayed"
-    desk.advance(10)
-    assert desk.claim(group="g").bodies == ["0", "2"]
+def test_a_strict_lane_waits_for_its_retry_as_before(harness: StoreHarness) -> None:
+    harness.configure(exclusivity="partition")
+    harness.number(3)
+    harness.retry(harness.take(group="g"), delay=10)
+    advance(harness, {lanes(harness)["Default"]: 2})
+    assert harness.claim(group="g").why == "delayed"
+    harness.advance(10)
+    assert harness.claim(group="g").bodies == ["0", "2"]
 
 
-def test_messages_that_a_delay_holds_back_may_be_passed(desk: Desk) -> None:
-    desk.configure(delay_seconds=60)
-    desk.number(1)
-    desk.advance(30)
-    desk.push("later")
-    advance(desk, {lanes(desk)["Default"]: 1})
-    empty = desk.claim(group="g")
-    assert (empty.why, empty.claimed.until) == ("delayed", desk.clock.now() + 60_000_000)
+def test_messages_that_a_delay_holds_back_may_be_passed(harness: StoreHarness) -> None:
+    harness.configure(delay_seconds=60)
+    harness.number(1)
+    harness.advance(30)
+    harness.push("later")
+    advance(harness, {lanes(harness)["Default"]: 1})
+    empty = harness.claim(group="g")
+    assert (empty.why, empty.claimed.until) == ("delayed", harness.clock.now() + 60_000_000)
 
 
-def test_a_pruned_lane_begins_where_its_log_does(desk: Desk) -> None:
-    desk.configure(retention_seconds=10)
-    desk.number(2)
-    desk.advance(10)
-    desk.sweep()
-    desk.push("a", "b")
-    assert advance(desk, {lanes(desk)["Default"]: 1}) == 0
-    assert advance(desk, {lanes(desk)["Default"]: 3}) == 1
-    assert counts(desk.group("g")) == {"acked": 1, "unread": 1}
+def test_a_pruned_lane_begins_where_its_log_does(harness: StoreHarness) -> None:
+    harness.configure(retention_seconds=10)
+    harness.number(2)
+    harness.advance(10)
+    harness.sweep()
+    harness.push("a", "b")
+    assert advance(harness, {lanes(harness)["Default"]: 1}) == 0
+    assert advance(harness, {lanes(harness)["Default"]: 3}) == 1
+    assert counts(harness.group("g")) == {"acked": 1, "unread": 1}
 
 
-def test_the_ledger_counts_them(desk: Desk) -> None:
-    desk.number(3)
-    advance(desk, {lanes(desk)["Default"]: 2})
-    rows = desk.store.read_ledger(q.ReadLedger(queue="q", group="g"))
+def test_the_ledger_counts_them(harness: StoreHarness) -> None:
+    harness.number(3)
+    advance(harness, {lanes(harness)["Default"]: 2})
+    rows = harness.store.ask(q.ReadLedger(queue="q", group="g"))
     assert [(row.outcome, row.count, row.latency) for row in rows] == [("acked", 2, {})]
 
 
-def test_a_lane_of_another_queue_or_beyond_its_end_changes_nothing(desk: Desk) -> None:
-    desk.number(2)
-    desk.number(2, queue="other")
-    mine, other = lanes(desk)["Default"], lanes(desk, "other")["Default"]
-    before = desk.everything()
+def test_advance_in_foreign_lane_or_past_end_changes_nothing(harness: StoreHarness) -> None:
+    harness.number(2)
+    harness.number(2, queue="other")
+    mine, other = lanes(harness)["Default"], lanes(harness, "other")["Default"]
+    before = harness.everything()
     for wrong in ({mine: 1, other: 1}, {mine: 1, 10**6: 1}, {mine: 3}, {0: 0}):
         with pytest.raises(BadInput, match=r"lane"):
-            advance(desk, wrong)
+            advance(harness, wrong)
     with pytest.raises(UnknownQueue):
-        advance(desk, {mine: 1}, queue="nowhere")
-    assert desk.everything() == before
+        advance(harness, {mine: 1}, queue="nowhere")
+    assert harness.everything() == before
 
 
-def test_nor_does_what_is_no_lane_or_seq(desk: Desk) -> None:
-    desk.number(2)
-    lane = lanes(desk)["Default"]
-    before = desk.everything()
+def test_nor_does_what_is_no_lane_or_seq(harness: StoreHarness) -> None:
+    harness.number(2)
+    lane = lanes(harness)["Default"]
+    before = harness.everything()
     odd: list[Any] = [{lane: -1}, {lane: 2**63}, {lane: 0.5}, {lane: True}, {lane: None}, {"x": 1}, {2**63: 1}, [lane]]
     for wrong in odd:
         with pytest.raises(BadInput):
-            advance(desk, wrong)
-    assert desk.everything() == before
+            advance(harness, wrong)
+    assert harness.everything() == before
 
 
-def test_lanes_of_a_deleted_queue_are_gone(desk: Desk) -> None:
-    desk.number(2)
-    lane = lanes(desk)["Default"]
-    desk.do(c.DeleteQueue(queue="q"))
-    desk.push("new", partition="other")
+def test_lanes_of_a_deleted_queue_are_gone(harness: StoreHarness) -> None:
+    harness.number(2)
+    lane = lanes(harness)["Default"]
+    harness.do(c.DeleteQueue(queue="q"))
+    harness.push("new", partition="other")
     with pytest.raises(BadInput, match="no lane"):
-        advance(desk, {lane: 1})
+        advance(harness, {lane: 1})
 
 
-def test_it_shares_a_turn_with_settlements_pushes_and_claims(desk: Desk) -> None:
-    desk.number(4)
-    lane = lanes(desk)["Default"]
-    hand = desk.claim(1, group="g")
+def test_it_shares_a_turn_with_settlements_pushes_and_claims(harness: StoreHarness) -> None:
+    harness.number(4)
+    lane = lanes(harness)["Default"]
+    hand = harness.claim(1, group="g")
     ack = c.Settle(entries=[entry(c.ByLease(hand.lease_id))])
     moved = c.AdvanceGroup(queue="q", group="g", lanes={lane: 3})
     wrong = c.AdvanceGroup(queue="q", group="h", lanes={lane: 9})
-    claimed, done, refused, settled = desk.together(c.Claim(queue="q", group="g", most=9), moved, wrong, ack)
+    claimed, done, refused, settled = harness.together(c.Claim(queue="q", group="g", most=9), moved, wrong, ack)
     assert (claimed.count, done.count, [one.verdict for one in settled]) == (1, 2, ["acked"])
     assert isinstance(refused, BadInput)
-    assert [g.group for g in desk.store.list_groups(q.ListGroups(queue="q"))] == ["g"]
+    assert [g.group for g in harness.store.ask(q.ListGroups(queue="q"))] == ["g"]
 
 
-def test_beside_claims_and_pushes_nothing_is_counted_twice(desk: Desk) -> None:
-    """Whoever comes first to a message has it: it is handed out, or passed."""
+def test_beside_claims_and_pushes_nothing_is_counted_twice(harness: StoreHarness) -> None:
+    """The first command that reaches a message wins: the message is delivered or passed."""
     for partition in ("a", "b"):
-        desk.number(20, partition=partition)
-    names = lanes(desk)
+        harness.number(20, partition=partition)
+    names = lanes(harness)
 
     def work(number: int) -> int:
         done = 0
         for step in range(10):
             match number % 3:
                 case 0:
-                    hand = desk.claim(2, group="g")
-                    done += len(desk.ack(*hand.deliveries))
+                    hand = harness.claim(2, group="g")
+                    done += len(harness.ack(*hand.deliveries))
                 case 1:
-                    done += advance(desk, {names["a"]: 2 * step, names["b"]: 20 - step})
+                    done += advance(harness, {names["a"]: 2 * step, names["b"]: 20 - step})
                 case _:
-                    desk.push(f"{number}.{step}", partition="b")
+                    harness.push(f"{number}.{step}", partition="b")
         return done
 
     with ThreadPoolExecutor(6) as pool:
         done = sum(pool.map(work, range(6)))
-    group = desk.group("g")
+    group = harness.group("g")
     assert (group.acked, group.acked + group.unread, group.held) == (done, 60, 0)

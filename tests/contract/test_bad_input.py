@@ -1,4 +1,4 @@
-"""Bad input: a typed error that says what to do, nothing changed, and nobody else's command fails with it."""
+"""Bad input: a typed error that says what to do. Nothing changes, and no other command fails."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import AckwiseError, BadInput, PayloadTooLarge, UnknownGroup, UnknownQueue
-from ackwise.core.limits import MICROS
 from ackwise.core.messages import NewMessage
 from ackwise.core.policy import Backoff, GroupPolicy, QueuePolicy
 from ackwise.core.settlement import Outcome
-from ackwise.store.turn import engine
-from tests.contract.support import Desk
+from ackwise.core.validation import MICROS
+from ackwise.engine import runner
+from tests.contract.store_harness import StoreHarness
 
 NAN = float("nan")
 INF = float("inf")
@@ -153,68 +153,68 @@ BAD: dict[str, tuple[c.Command, type[AckwiseError]]] = {
 
 
 @pytest.mark.parametrize(("command", "error"), BAD.values(), ids=BAD.keys())
-def test_a_bad_command_changes_nothing_and_fails_nobody_else(
-    desk: Desk, command: c.Command, error: type[AckwiseError]
+def test_bad_command_changes_nothing_and_fails_alone(
+    harness: StoreHarness, command: c.Command, error: type[AckwiseError]
 ) -> None:
-    desk.configure(max_payload_bytes=1000)
-    desk.number(4)
-    held = desk.claim(2, group="known").deliveries
-    desk.reject(held[1])
-    before = desk.everything()
-    (refusal,) = desk.store.transact([command])
+    harness.configure(max_payload_bytes=1000)
+    harness.number(4)
+    held = harness.claim(2, group="known").deliveries
+    harness.reject(held[1])
+    before = harness.everything()
+    (refusal,) = harness.store.transact([command])
     assert isinstance(refusal, error), refusal
     assert refusal.message
-    assert desk.everything() == before
+    assert harness.everything() == before
 
     good = c.Push(queue="other", messages=[NewMessage(b"1")])
     ack = c.Settle(entries=[c.Settlement(selector=c.ByDelivery(held[0].id), outcome=Outcome.ACK)])
-    pushed, again, acked, last = desk.together(good, command, ack, c.Claim(queue="q", group="known"))
+    pushed, again, acked, last = harness.together(good, command, ack, c.Claim(queue="q", group="known"))
     assert isinstance(again, error)
     assert [r.status for r in pushed] == ["queued"]
     assert [a.verdict for a in acked] == ["acked"]
     assert last.count == 1
 
 
-def test_text_of_errors_is_kept_whatever_it_contains(desk: Desk) -> None:
-    desk.push("a", "b")
-    first, second = desk.claim().deliveries
-    assert desk.reject(first, error="nul \0 and " + SURROGATE, error_type="T\0") == ["dead"]
-    assert desk.retry(second, error="x" * 100_000 + "\0") == ["retried"]
-    (letter,) = desk.dead()
+def test_text_of_errors_is_kept_whatever_it_contains(harness: StoreHarness) -> None:
+    harness.push("a", "b")
+    first, second = harness.claim().deliveries
+    assert harness.reject(first, error="nul \0 and " + SURROGATE, error_type="T\0") == ["dead"]
+    assert harness.retry(second, error="x" * 100_000 + "\0") == ["retried"]
+    (letter,) = harness.dead()
     assert letter.error.startswith("nul ")
     assert "\0" not in letter.error + letter.error_type
 
 
-def test_unknown_dead_letters_are_not_found(desk: Desk) -> None:
-    desk.push("a")
+def test_unknown_dead_letters_are_not_found(harness: StoreHarness) -> None:
+    harness.push("a")
     wrong = ["", "x", "a\0b", SURROGATE, "00000000-0000-0000-0000-000000000000", "x" * 1000]
     for command in (c.Redrive(ids=wrong), c.Replay(ids=wrong)):
-        assert desk.do(command).results == dict.fromkeys(wrong, "not_found")
-    assert desk.do(c.PurgeDead(ids=wrong)).count == 0
+        assert harness.do(command).results == dict.fromkeys(wrong, "not_found")
+    assert harness.do(c.PurgeDead(ids=wrong)).count == 0
 
 
 @pytest.mark.parametrize("name", NAMES, ids=[f"{n!r:.12}" for n in NAMES])
-def test_questions_about_bad_names_are_refused(desk: Desk, name: Any) -> None:
-    desk.push("a")
-    desk.claim()
+def test_questions_about_bad_names_are_refused(harness: StoreHarness, name: Any) -> None:
+    harness.push("a")
+    harness.claim()
     for ask in (
-        lambda: desk.store.get_queue(q.GetQueue(queue=name)),
-        lambda: desk.store.stats(q.QueueStats(queue=name)),
-        lambda: desk.store.list_lanes(q.ListLanes(queue=name)),
-        lambda: desk.store.list_cursors(q.ListCursors(queue="q", group=name)),
+        lambda: harness.store.ask(q.GetQueue(queue=name)),
+        lambda: harness.store.ask(q.QueueStats(queue=name)),
+        lambda: harness.store.ask(q.ListLanes(queue=name)),
+        lambda: harness.store.ask(q.ListCursors(queue="q", group=name)),
         *(
             ()
             if name is None
             else (
-                lambda: desk.store.browse(q.Browse(queue="q", group=name)),
-                lambda: desk.store.browse(q.Browse(queue="q", partition=name)),
-                lambda: desk.store.list_dead(q.ListDead(group=name)),
-                lambda: desk.store.list_dead(q.ListDead(partition=name)),
-                lambda: desk.store.list_leases(q.ListLeases(queue=name)),
-                lambda: desk.store.list_leases(q.ListLeases(group=name)),
-                lambda: desk.store.list_leases(q.ListLeases(key_prefix=name)),
-                lambda: desk.store.read_ledger(q.ReadLedger(group=name)),
-                lambda: desk.store.list_queues(q.ListQueues(namespace=name)),
+                lambda: harness.store.ask(q.Browse(queue="q", group=name)),
+                lambda: harness.store.ask(q.Browse(queue="q", partition=name)),
+                lambda: harness.store.ask(q.ListDead(group=name)),
+                lambda: harness.store.ask(q.ListDead(partition=name)),
+                lambda: harness.store.ask(q.ListLeases(queue=name)),
+                lambda: harness.store.ask(q.ListLeases(group=name)),
+                lambda: harness.store.ask(q.ListLeases(key_prefix=name)),
+                lambda: harness.store.ask(q.ReadLedger(group=name)),
+                lambda: harness.store.ask(q.ListQueues(namespace=name)),
             )
         ),
     ):
@@ -223,27 +223,27 @@ def test_questions_about_bad_names_are_refused(desk: Desk, name: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [-1, HUGE, NAN, True, "5"], ids=["negative", "huge", "nan", "bool", "text"])
-def test_pages_of_bad_sizes_are_refused(desk: Desk, number: Any) -> None:
-    desk.push("a")
+def test_pages_of_bad_sizes_are_refused(harness: StoreHarness, number: Any) -> None:
+    harness.push("a")
     for ask in (
-        lambda: desk.store.browse(q.Browse(queue="q", limit=number)),
-        lambda: desk.store.list_dead(q.ListDead(limit=number)),
-        lambda: desk.store.list_dead(q.ListDead(offset=number)),
-        lambda: desk.store.list_leases(q.ListLeases(limit=number)),
+        lambda: harness.store.ask(q.Browse(queue="q", limit=number)),
+        lambda: harness.store.ask(q.ListDead(limit=number)),
+        lambda: harness.store.ask(q.ListDead(offset=number)),
+        lambda: harness.store.ask(q.ListLeases(limit=number)),
     ):
         with pytest.raises(BadInput):
             ask()
 
 
-def test_a_bug_in_one_command_fails_only_that_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_one_command_fails_only_that_one(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    handlers: dict[Any, Any] = dict(engine._HANDLERS)
+    handlers: dict[Any, Any] = dict(runner._HANDLERS)
     handlers[c.PauseQueue] = broken
-    monkeypatch.setattr(engine, "_HANDLERS", handlers)
-    desk.configure("q")
-    first, failed, last = desk.together(push(), c.PauseQueue(queue="q"), c.Claim(queue="q"))
+    monkeypatch.setattr(runner, "_HANDLERS", handlers)
+    harness.configure("q")
+    first, failed, last = harness.together(push(), c.PauseQueue(queue="q"), c.Claim(queue="q"))
     assert [r.status for r in first] == ["queued"]
     assert isinstance(failed, AckwiseError)
     assert "a bug" in failed.message

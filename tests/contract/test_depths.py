@@ -10,114 +10,115 @@ from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import BadInput, UnknownQueue
 from ackwise.core.messages import PlainBatch
-from ackwise.store import depths
-from ackwise.store.session import Session
-from ackwise.store.turn.catalog import QueueRow
-from tests.contract.support import Desk
+from ackwise.core.rows import Depth
+from ackwise.engine.catalog import QueueRow
+from ackwise.engine.ports import Session
+from ackwise.engine.reads import leases
+from tests.contract.store_harness import StoreHarness
 
 
-def depth(desk: Desk, queue: str = "q", **rest: Any) -> q.Depth:
-    (found,) = desk.store.list_depths(q.ListDepths(queue=queue, **rest))
+def depth(harness: StoreHarness, queue: str = "q", **rest: Any) -> Depth:
+    (found,) = harness.store.ask(q.ListDepths(queue=queue, **rest))
     return found
 
 
-def test_without_a_group_everything_waits(desk: Desk) -> None:
-    desk.push("a", "b")
-    desk.push("c", priority=7)
-    assert depth(desk) == q.Depth("q", {0: 2, 7: 1}, [], 0)
+def test_without_a_group_everything_waits(harness: StoreHarness) -> None:
+    harness.push("a", "b")
+    harness.push("c", priority=7)
+    assert depth(harness) == Depth("q", {0: 2, 7: 1}, [], 0)
 
 
-def test_what_is_held_does_not_wait(desk: Desk) -> None:
-    desk.push("a")
-    desk.push("b", "c", priority=7)
-    hand = desk.claim(2, key="k", owner="me", seconds=9)
-    found = depth(desk)
+def test_what_is_held_does_not_wait(harness: StoreHarness) -> None:
+    harness.push("a")
+    harness.push("b", "c", priority=7)
+    hand = harness.claim(2, key="k", owner="me", seconds=9)
+    found = depth(harness)
     assert found.waiting == {7: 1}
     (lease,) = found.leases
     assert (lease.lease_id, lease.key, lease.owner, lease.deadline) == (
         hand.lease_id, "k", "me", hand.claimed.deadline,
     )  # fmt: skip
     assert [(prio, lo, hi) for _, prio, lo, hi in lease.held] == [(0, 0, 1), (7, 0, 1)]
-    desk.ack(hand.deliveries[0])
-    assert [prio for _, prio, _, _ in depth(desk).leases[0].held] == [7]
+    harness.ack(hand.deliveries[0])
+    assert [prio for _, prio, _, _ in depth(harness).leases[0].held] == [7]
 
 
-def test_what_ran_out_waits_before_the_sweep_and_is_counted_once(desk: Desk) -> None:
-    desk.push("a", "b")
-    desk.claim(2, seconds=5)
-    desk.advance(5)
-    assert depth(desk) == q.Depth("q", {0: 2}, [], 1)
-    desk.sweep("expire")
-    assert depth(desk) == q.Depth("q", {0: 2}, [], 1)
-    desk.claim(1, seconds=5)
-    desk.claim(1, seconds=5)
-    desk.advance(5)
-    desk.sweep("expire")
-    assert depth(desk) == q.Depth("q", {0: 2}, [], 3)
+def test_what_ran_out_waits_before_the_sweep_and_is_counted_once(harness: StoreHarness) -> None:
+    harness.push("a", "b")
+    harness.claim(2, seconds=5)
+    harness.advance(5)
+    assert depth(harness) == Depth("q", {0: 2}, [], 1)
+    harness.sweep("expire")
+    assert depth(harness) == Depth("q", {0: 2}, [], 1)
+    harness.claim(1, seconds=5)
+    harness.claim(1, seconds=5)
+    harness.advance(5)
+    harness.sweep("expire")
+    assert depth(harness) == Depth("q", {0: 2}, [], 3)
 
 
-def test_leases_that_were_settled_or_released_did_not_run_out(desk: Desk) -> None:
-    desk.push("a", "b")
-    desk.ack(desk.take())
-    desk.release(desk.take())
-    desk.advance(3600)
-    assert depth(desk) == q.Depth("q", {0: 1}, [], 0)
+def test_leases_that_were_settled_or_released_did_not_run_out(harness: StoreHarness) -> None:
+    harness.push("a", "b")
+    harness.ack(harness.take())
+    harness.release(harness.take())
+    harness.advance(3600)
+    assert depth(harness) == Depth("q", {0: 1}, [], 0)
 
 
-def test_every_queue_and_another_group(desk: Desk) -> None:
-    desk.push("a")
-    desk.push("b", queue="r")
-    desk.ack(desk.take(group="g"))
-    assert depth(desk, group="g").waiting == {}
-    assert {one.queue: one.waiting for one in desk.store.list_depths(q.ListDepths())} == {"q": {0: 1}, "r": {0: 1}}
+def test_every_queue_and_another_group(harness: StoreHarness) -> None:
+    harness.push("a")
+    harness.push("b", queue="r")
+    harness.ack(harness.take(group="g"))
+    assert depth(harness, group="g").waiting == {}
+    assert {one.queue: one.waiting for one in harness.store.ask(q.ListDepths())} == {"q": {0: 1}, "r": {0: 1}}
 
 
-def test_live_leases_come_oldest_first(desk: Desk) -> None:
-    desk.push("a", "b", "c")
-    keys = [desk.claim(1, key=key) and key for key in ("x", "y", "z")]
-    assert [lease.key for lease in depth(desk).leases] == keys
+def test_live_leases_come_oldest_first(harness: StoreHarness) -> None:
+    harness.push("a", "b", "c")
+    keys = [harness.claim(1, key=key) and key for key in ("x", "y", "z")]
+    assert [lease.key for lease in depth(harness).leases] == keys
 
 
-def test_a_queue_that_is_not_there(desk: Desk) -> None:
+def test_a_queue_that_is_not_there(harness: StoreHarness) -> None:
     with pytest.raises(UnknownQueue):
-        depth(desk, "nowhere")
+        depth(harness, "nowhere")
     with pytest.raises(BadInput):
-        depth(desk, "")
+        depth(harness, "")
 
 
-def test_a_plain_batch_goes_to_its_priority(desk: Desk) -> None:
-    desk.do(c.Push(queue="q", messages=PlainBatch([b"1", b"2"], priority=3)))
-    desk.do(c.Push(queue="q", messages=PlainBatch([b"3"], priority=1)))
-    desk.do(c.Push(queue="q", messages=PlainBatch([b"4"], ["t"], priority=3)))
-    assert depth(desk).waiting == {1: 1, 3: 3}
-    assert desk.claim().bodies == ["3", "1", "2", "4"]
-    assert [one.status for one in desk.do(c.Push(queue="q", messages=PlainBatch([b"4"], ["t"], priority=1)))] == [
+def test_a_plain_batch_goes_to_its_priority(harness: StoreHarness) -> None:
+    harness.do(c.Push(queue="q", messages=PlainBatch([b"1", b"2"], priority=3)))
+    harness.do(c.Push(queue="q", messages=PlainBatch([b"3"], priority=1)))
+    harness.do(c.Push(queue="q", messages=PlainBatch([b"4"], ["t"], priority=3)))
+    assert depth(harness).waiting == {1: 1, 3: 3}
+    assert harness.claim().bodies == ["3", "1", "2", "4"]
+    assert [one.status for one in harness.do(c.Push(queue="q", messages=PlainBatch([b"4"], ["t"], priority=1)))] == [
         "duplicate"
     ]
 
 
 @pytest.mark.parametrize("priority", [-1, True, 1.5, 2**31, None])
-def test_a_plain_batch_with_a_wrong_priority_is_refused(desk: Desk, priority: object) -> None:
+def test_a_plain_batch_with_a_wrong_priority_is_refused(harness: StoreHarness, priority: object) -> None:
     with pytest.raises(BadInput, match="priority"):
-        desk.do(c.Push(queue="q", messages=PlainBatch([b"1"], priority=priority)))  # type: ignore[arg-type]
-    assert desk.store.list_queues(q.ListQueues()) == []
+        harness.do(c.Push(queue="q", messages=PlainBatch([b"1"], priority=priority)))  # type: ignore[arg-type]
+    assert harness.store.ask(q.ListQueues()) == []
 
 
-def test_every_queue_page_by_page(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_queue_page_by_page(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("b", "B", "_", "a b", "é", "a"):
-        desk.push("x", queue=name)
+        harness.push("x", queue=name)
     looked: list[str] = []
-    one = depths._depth
+    one = leases._depth
 
-    def noted(session: Session, queue: QueueRow, *rest: Any) -> q.Depth:
+    def noted(session: Session, queue: QueueRow, *rest: Any) -> Depth:
         looked.append(queue.name)
         return one(session, queue, *rest)
 
-    monkeypatch.setattr(depths, "_depth", noted)
+    monkeypatch.setattr(leases, "_depth", noted)
 
     def names(**query: Any) -> list[str]:
         looked.clear()
-        found = [depth.queue for depth in desk.store.list_depths(q.ListDepths(**query))]
+        found = [depth.queue for depth in harness.store.ask(q.ListDepths(**query))]
         assert looked == found
         return found
 
@@ -130,18 +131,18 @@ def test_every_queue_page_by_page(desk: Desk, monkeypatch: pytest.MonkeyPatch) -
         names(limit=-1)
 
 
-def test_whether_anybody_holds_anything(desk: Desk) -> None:
+def test_is_held_tells_whether_a_live_lease_exists(harness: StoreHarness) -> None:
     def held(**query: Any) -> bool:
-        return desk.store.is_held(q.IsHeld(queue="q", **query))
+        return harness.store.ask(q.IsHeld(queue="q", **query))
 
     with pytest.raises(UnknownQueue):
         held()
-    desk.push("a", "b")
+    harness.push("a", "b")
     assert not held()
-    first = desk.claim(1, seconds=5)
+    first = harness.claim(1, seconds=5)
     assert (held(), held(group="g")) == (True, False)
-    desk.ack(*first.deliveries)
+    harness.ack(*first.deliveries)
     assert not held()
-    desk.claim(1, seconds=5)
-    desk.advance(5)
+    harness.claim(1, seconds=5)
+    harness.advance(5)
     assert not held()

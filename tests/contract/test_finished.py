@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.answers import Extended
-from ackwise.core.limits import MICROS
 from ackwise.core.messages import QUEUE_MODE
-from tests.contract.support import Delivery, Desk, Hand, entry
+from ackwise.core.validation import MICROS
+from tests.contract.store_harness import Delivery, Hand, StoreHarness, entry
 
 outcomes = st.sampled_from(["ack", "ack", "retry", "reject", "release"])
 ways = st.sampled_from(["delivery", "id", "range"])
@@ -35,26 +35,26 @@ Place = tuple[str, int]
 
 
 class Watched:
-    """One lease, and what became of its messages as anybody can see it after each step."""
+    """One lease, and the visible state of its messages after each step."""
 
-    def __init__(self, desk: Desk, queue: str, hand: Hand) -> None:
-        self.desk, self.queue, self.hand = desk, queue, hand
+    def __init__(self, harness: StoreHarness, queue: str, hand: Hand) -> None:
+        self.harness, self.queue, self.hand = harness, queue, hand
         self.held = {place(one) for one in hand.deliveries}
         self.acked: set[Place] = set()
         self.died: set[Place] = set()
         self.went_back: set[Place] = set()
         self.moved = False
         """A seek hides what became of messages."""
-        self.deadline = desk.clock.now() + SECONDS * MICROS
+        self.deadline = harness.clock.now() + SECONDS * MICROS
 
     @property
     def over(self) -> bool:
-        return self.deadline <= self.desk.clock.now()
+        return self.deadline <= self.harness.clock.now()
 
     def look(self) -> None:
         if self.over:
             self.went_back |= self.held
-        for one in self.desk.store.browse(q.Browse(queue=self.queue, group=QUEUE_MODE)):
+        for one in self.harness.store.ask(q.Browse(queue=self.queue, group=QUEUE_MODE)):
             here = (one.partition, one.message.seq)
             if here in self.held and one.state != "leased":
                 self.held.remove(here)
@@ -67,7 +67,7 @@ class Watched:
         return self.acked if state == "acked" else self.died
 
     def extend(self) -> str | None:
-        answer: Extended = self.desk.do(c.Extend(lease_id=self.hand.lease_id, lease=SECONDS * MICROS))
+        answer: Extended = self.harness.do(c.Extend(lease_id=self.hand.lease_id, lease=SECONDS * MICROS))
         if answer.deadline is not None:
             self.deadline = answer.deadline
         return None if answer.verdict is None else answer.verdict.value
@@ -78,7 +78,7 @@ class Watched:
         assert (self.extend(), self.extend()) == (expected, expected)
         if not self.moved:
             ended = [one for one in self.hand.deliveries if place(one) in self.acked | self.died]
-            answers = self.desk.settle(*map(entry, ended))
+            answers = self.harness.settle(*map(entry, ended))
             assert [a.verdict for a in answers] == ["already"] * len(ended)
             assert [a.unacked for a in answers] == [place(one) in self.died for one in ended]
 
@@ -97,28 +97,28 @@ def named(one: Delivery, way: str) -> c.Selector:
             return c.ByRange(one.lease_id, one.lane, one.seq, one.seq + 2)
 
 
-def walk(desk: Desk, queue: str, plan: list[tuple[Any, ...]], *, most: int) -> None:
+def walk(harness: StoreHarness, queue: str, plan: list[tuple[Any, ...]], *, most: int) -> None:
     """`most` settlements are in a call."""
     for partition in ("a", "b"):
-        desk.number(3, queue=queue, partition=partition)
-    watched = Watched(desk, queue, hand := desk.claim(queue=queue, seconds=SECONDS))
+        harness.number(3, queue=queue, partition=partition)
+    watched = Watched(harness, queue, hand := harness.claim(queue=queue, seconds=SECONDS))
     assert len(hand) == 6
     for step in plan:
         match step:
             case "settle", entries, atomic:
                 chosen = [entry(named(hand.deliveries[at], way), outcome) for at, way, outcome in entries[:most]]
-                desk.settle(*chosen, atomic=atomic)
+                harness.settle(*chosen, atomic=atomic)
             case "whole", outcome:
-                desk.settle(entry(c.ByLease(hand.lease_id), outcome))
+                harness.settle(entry(c.ByLease(hand.lease_id), outcome))
             case "others", finish:
-                if (other := desk.claim(queue=queue, seconds=1)).deliveries and finish:
-                    desk.settle(entry(c.ByLease(other.lease_id)))
+                if (other := harness.claim(queue=queue, seconds=1)).deliveries and finish:
+                    harness.settle(entry(c.ByLease(other.lease_id)))
             case "time", seconds, sweeps:
-                desk.advance(seconds)
+                harness.advance(seconds)
                 if sweeps:
-                    desk.sweep()
+                    harness.sweep()
             case "seek", partition:
-                desk.do(c.SeekGroup(queue=queue, group=QUEUE_MODE, to="end", partition=partition))
+                harness.do(c.SeekGroup(queue=queue, group=QUEUE_MODE, to="end", partition=partition))
                 watched.moved = True
         watched.look()
         watched.check()
@@ -127,7 +127,9 @@ def walk(desk: Desk, queue: str, plan: list[tuple[Any, ...]], *, most: int) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("dead_letters", [True, False])
 @pytest.mark.parametrize("on_failure", ["rewind", "skip"])
-def test_a_lease_is_finished_when_nothing_of_it_went_back(desk: Desk, on_failure: str, dead_letters: bool) -> None:
+def test_a_lease_is_finished_when_nothing_of_it_went_back(
+    harness: StoreHarness, on_failure: str, dead_letters: bool
+) -> None:
     numbers = count()
 
     @settings(
@@ -140,7 +142,9 @@ def test_a_lease_is_finished_when_nothing_of_it_went_back(desk: Desk, on_failure
     @given(plan=steps)
     def run(plan: list[tuple[Any, ...]]) -> None:
         queue = f"q{next(numbers)}"
-        desk.configure(queue, on_failure=on_failure, retry_limit=2, dead_letters=dead_letters, exclusivity="partition")
-        walk(desk, queue, plan, most=4 if dead_letters else 1)
+        harness.configure(
+            queue, on_failure=on_failure, retry_limit=2, dead_letters=dead_letters, exclusivity="partition"
+        )
+        walk(harness, queue, plan, most=4 if dead_letters else 1)
 
     run()

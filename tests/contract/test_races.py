@@ -1,4 +1,4 @@
-"""Many claimers at once: nobody ever gets a message that somebody else holds."""
+"""Many concurrent claims: no claim gets a message that another lease holds."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from ackwise.core.messages import NewMessage
-from tests.contract.support import Delivery, Desk, counts
+from tests.contract.store_harness import Delivery, StoreHarness, counts
 
 
-def everybody(desk: Desk, **how: Any) -> list[Delivery]:
+def everybody(harness: StoreHarness, **how: Any) -> list[Delivery]:
     """Sixteen threads claim until there is nothing left; what each got."""
 
     def work(_: int) -> list[Delivery]:
         mine: list[Delivery] = []
-        while got := desk.claim(3, **how).deliveries:
+        while got := harness.claim(3, **how).deliveries:
             mine += got
         return mine
 
@@ -26,17 +26,17 @@ def everybody(desk: Desk, **how: Any) -> list[Delivery]:
 
 
 @pytest.mark.parametrize("lanes", [1, 100])
-def test_a_pool_shares_without_overlap(desk: Desk, lanes: int) -> None:
-    desk.send([NewMessage(str(i).encode(), partition=f"p{i % lanes}") for i in range(300)])
-    got = everybody(desk)
+def test_a_pool_shares_without_overlap(harness: StoreHarness, lanes: int) -> None:
+    harness.send([NewMessage(str(i).encode(), partition=f"p{i % lanes}") for i in range(300)])
+    got = everybody(harness)
     assert Counter(d.body for d in got) == {str(i): 1 for i in range(300)}
-    assert counts(desk.group()) == {"held": 300}
+    assert counts(harness.group()) == {"held": 300}
 
 
 @pytest.mark.parametrize("lanes", [1, 40])
-def test_exclusive_claims_hold_a_partition_each(desk: Desk, lanes: int) -> None:
-    desk.send([NewMessage(str(i).encode(), partition=f"p{i % lanes}") for i in range(4 * lanes)])
-    got = everybody(desk, exclusivity="partition")
+def test_exclusive_claims_hold_a_partition_each(harness: StoreHarness, lanes: int) -> None:
+    harness.send([NewMessage(str(i).encode(), partition=f"p{i % lanes}") for i in range(4 * lanes)])
+    got = everybody(harness, exclusivity="partition")
     holders: dict[str, set[str]] = {}
     for delivery in got:
         holders.setdefault(delivery.partition, set()).add(delivery.lease_id)
@@ -44,12 +44,12 @@ def test_exclusive_claims_hold_a_partition_each(desk: Desk, lanes: int) -> None:
     assert all(len(leases) == 1 for leases in holders.values())
 
 
-def test_one_settlement_wins_however_many_ask(desk: Desk) -> None:
-    desk.number(20)
-    held = desk.claim(20).deliveries
+def test_one_settlement_wins_however_many_ask(harness: StoreHarness) -> None:
+    harness.number(20)
+    held = harness.claim(20).deliveries
 
     def settle(number: int) -> list[str]:
-        verb = (desk.ack, desk.release, desk.retry, desk.reject)[number % 4]
+        verb = (harness.ack, harness.release, harness.retry, harness.reject)[number % 4]
         return [verb(delivery)[0] for delivery in held]
 
     with ThreadPoolExecutor(8) as pool:
@@ -57,5 +57,5 @@ def test_one_settlement_wins_however_many_ask(desk: Desk) -> None:
     for answers in zip(*verdicts, strict=True):
         settled = [v for v in answers if v != "already"]
         assert len(settled) == 1, answers
-    stats = desk.group()
+    stats = harness.group()
     assert stats.acked + stats.dead + stats.held == 20

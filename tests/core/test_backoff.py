@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ackwise.core.errors import BadInput
-from ackwise.core.limits import MICROS
 from ackwise.core.policy import Backoff
+from ackwise.core.validation import MICROS
 
 rolls = st.floats(0, 1, exclude_max=True)
 backoffs = st.builds(
@@ -64,7 +64,7 @@ def test_jitter_stays_between_its_bounds(backoff: Backoff, failures: int, roll: 
 
 
 @given(backoffs, st.integers(1, 200))
-def test_waits_of_an_exponential_never_shrink_and_never_pass_the_cap(backoff: Backoff, failures: int) -> None:
+def test_exponential_delays_never_shrink_or_exceed_cap(backoff: Backoff, failures: int) -> None:
     if backoff.kind == "exponential":
         now, later = backoff.delay_micros(failures, 0.0), backoff.delay_micros(failures + 1, 0.0)
         assert now <= later <= round(backoff.cap * MICROS)

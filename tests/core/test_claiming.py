@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ackwise.core.claiming import LanePlan, LaneView, may_enter, plan_lane
+from ackwise.core.ids import GroupId, LaneId
+from ackwise.core.lane_selection import LanePlan, LaneView, may_enter, plan_lane
 from ackwise.core.spans import Span
 
 NOW = 1000
 
 
 def span(lo: int, hi: int, **rest: Any) -> Span:
-    return Span(1, 1, lo, hi, **rest)
+    return Span(LaneId(1), GroupId(1), lo, hi, **rest)
 
 
 def plan(spans: list[Span], next_seq: int, head: int, **how: Any) -> LanePlan:
@@ -44,7 +45,7 @@ def test_returned_messages_first(strict: bool) -> None:
     assert [take.span is None for take in found.takes] == [False, False, True]
 
 
-def test_a_delayed_message_closes_a_strict_lane_and_not_a_relaxed_one() -> None:
+def test_delayed_message_closes_strict_lane_only() -> None:
     waiting = [span(0, 1), span(1, 2, due_at=NOW + 5), span(2, 3)]
     strict, relaxed = plan(waiting, 3, 5, strict=True), plan(waiting, 3, 5)
     assert taken(strict) == [(0, 1)]
@@ -58,7 +59,7 @@ def test_due_means_at_or_before_now() -> None:
     assert (late.takes, late.blocked, late.until) == ([], "delayed", NOW + 1)
 
 
-def test_a_strict_lane_waits_for_another_owner_but_not_for_its_own() -> None:
+def test_strict_lane_waits_for_other_owner_not_for_own() -> None:
     held = [span(0, 2, lease=7, owner="you")]
     blocked = plan(held, 2, 5, strict=True)
     assert (blocked.takes, blocked.blocked) == ([], "locked")

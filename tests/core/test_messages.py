@@ -1,4 +1,4 @@
-"""How a message is shown, and the error tree."""
+"""How a message is json_value, and the error tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ackwise.core import errors
 from ackwise.core.errors import AckwiseError
-from ackwise.core.messages import shown
+from ackwise.core.messages import json_value
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
@@ -20,13 +20,13 @@ values = st.recursive(
 
 @given(values)
 def test_json_is_shown_as_itself(value: object) -> None:
-    assert shown(json.dumps(value).encode()) == value
+    assert json_value(json.dumps(value).encode()) == value
 
 
 @pytest.mark.parametrize(("payload", "kind"), [(b"\xff\x00", "application/json"), (b"5", "application/octet-stream")])
 def test_anything_else_is_shown_as_base64(payload: bytes, kind: str) -> None:
-    (encoded,) = shown(payload, kind).values()
-    assert set(shown(payload, kind)) == {"$base64"}
+    (encoded,) = json_value(payload, kind).values()
+    assert set(json_value(payload, kind)) == {"$base64"}
     assert base64.b64decode(encoded) == payload
 
 

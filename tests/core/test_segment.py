@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from ackwise.core.ids import uuid_text
 from ackwise.core.messages import JSON
-from ackwise.store import segment
-from ackwise.store.segment import Columns, Segment
+from ackwise.engine import segment
+from ackwise.engine.segment import MessageColumns, Segment
 
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 texts = st.tuples(
@@ -18,12 +18,14 @@ batches = st.lists(st.lists(texts, min_size=1, max_size=6), min_size=1, max_size
 Item = tuple[str, bytes, dict[str, str] | None, str]
 
 
-def collected(batch: list[list[Item]]) -> Columns:
+def collected(batch: list[list[Item]]) -> MessageColumns:
     """Runs pushed by several callers of one turn."""
-    columns: Columns | None = None
+    columns: MessageColumns | None = None
     for number, run in enumerate(batch):
         extras = [segment.pack_extras(headers, kind) for _, _, headers, kind in run]
-        one = Columns(1000 * number + 7, [t for t, *_ in run], [p for _, p, *_ in run], extras if any(extras) else None)
+        one = MessageColumns(
+            1000 * number + 7, [t for t, *_ in run], [p for _, p, *_ in run], extras if any(extras) else None
+        )
         if columns is None:
             columns = one
         else:
@@ -32,7 +34,7 @@ def collected(batch: list[list[Item]]) -> Columns:
     return columns
 
 
-def unpacked(columns: Columns, first: int = 5) -> Segment:
+def unpacked(columns: MessageColumns, first: int = 5) -> Segment:
     last = first + len(columns) - 1
     return Segment(segment.place(3, last), first, 99, segment.pack(columns))
 
@@ -81,7 +83,7 @@ def test_a_husk_keeps_the_ids_only(batch: list[list[Item]]) -> None:
 @given(texts)
 def test_a_snapshot_is_one_message(item: Item) -> None:
     message = unpacked(collected([[item]])).message(5)
-    assert segment.snapshot(3, 5, 99, segment.one(message)) == message
+    assert segment.snapshot(3, 5, 99, segment.pack_message(message)) == message
 
 
 @given(st.integers(0, 2**23 - 1), st.integers(0, 2**40 - 1))

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ackwise.core.lifecycle import State
-from ackwise.core.limits import MICROS
 from ackwise.core.policy import Backoff, QueuePolicy
 from ackwise.core.settlement import (
     Attempt,
@@ -21,6 +20,7 @@ from ackwise.core.settlement import (
     on_release,
     on_retry,
 )
+from ackwise.core.validation import MICROS
 
 NOW = 1_000_000_000
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
+from tests.patience import PATIENCE
 from tests.pg import FACTORIES
 from tests.server.process import ServerProcess
 from tests.server.running import Running
@@ -44,7 +45,9 @@ class Shell:
         typed = command.replace(SHOWN, self._url)
         for made_up, real in self._real.items():
             typed = typed.replace(made_up, real)
-        printed = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, timeout=30, check=True).stdout
+        printed = subprocess.run(
+            ["bash", "-c", typed], capture_output=True, text=True, timeout=PATIENCE, check=True
+        ).stdout
         wanted, found = ANSWER.fullmatch(shown), ANSWER.fullmatch(printed.strip())
         assert wanted is not None, shown
         assert found is not None, printed
@@ -91,7 +94,7 @@ def test_every_session_is_answered_as_shown(store: str) -> None:
     assert typed == 19
 
 
-def test_every_example_has_its_session_and_there_are_five_practices() -> None:
+def test_guide_has_session_per_example_and_five_practices() -> None:
     text = GUIDE.read_text()
     examples = re.findall(r"^## Example (\d)", text, re.MULTILINE)
     assert examples == ["1", "2", "3", "4"]
@@ -99,7 +102,7 @@ def test_every_example_has_its_session_and_there_are_five_practices() -> None:
     assert re.findall(r"^(\d)\. \*\*", practices, re.MULTILINE) == ["1", "2", "3", "4", "5"]
 
 
-def test_the_documents_own_commands_select_the_acknowledgement_tests() -> None:
+def test_guide_commands_select_acknowledgement_tests() -> None:
     """By their names, and all of them with one word."""
     fifteen = {
         "pop_with_ack_creates_lock",
@@ -127,7 +130,7 @@ def test_the_documents_own_commands_select_the_acknowledgement_tests() -> None:
 
 
 def run_flow(url: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["bash", str(FLOW), url], capture_output=True, text=True, timeout=60)
+    return subprocess.run(["bash", str(FLOW), url], capture_output=True, text=True, timeout=PATIENCE)
 
 
 def test_the_flow_runs_against_what_the_compose_file_starts(store: str) -> None:
@@ -160,7 +163,7 @@ def test_the_image_holds_what_is_installed_and_nothing_else(tmp_path: Path) -> N
         else:
             shutil.copy(ROOT / name, tmp_path / name)
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
-    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True, timeout=PATIENCE)
     assert len(list((tmp_path / "dist").glob("ackwise-*.whl"))) == 1
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from ackwise.spark.reach import let_go
+from ackwise.spark.connections import close_task_connections
 from tests.docs.calls import Reader, calls
 from tests.docs.commands import run_commands
 from tests.server.running import Running
@@ -63,7 +63,7 @@ def test_snippets_run(
     with contextlib.ExitStack() as stack:
         if any(SPARK in snippet for snippet in snippets):
             request.getfixturevalue("spark")
-            stack.callback(let_go)
+            stack.callback(close_task_connections)
         if any(SERVER in snippet or AMPS in snippet for snippet in snippets):
             server = stack.enter_context(Running(f"sqlite:///{tmp_path}/server.db", amps_port=0))
             amps = "tcp://{}:{}/amps/json".format(*server.amps)

@@ -91,7 +91,7 @@ def hostile_clients(seed: int, faults: int) -> tuple[dict[str, Tally], str]:
 
 
 def pipeline_kills(seed: int, kills: int, messages: int) -> dict[str, Tally]:
-    # Imported when asked for: whoever kills brokers need not load Spark.
+    # Imported on demand: a run that kills brokers does not load Spark.
     from tests.faults.spark.everywhere import kill_everywhere
 
     with tempfile.TemporaryDirectory(prefix="ackwise-faults-") as folder, _console.status("Spark") as status:
@@ -137,7 +137,7 @@ def broker_kills(options: argparse.Namespace) -> dict[str, Tally]:
 
 
 def report(brokers: dict[str, Tally], pipelines: dict[str, Tally], other: Tally, remark: str, seconds: float) -> int:
-    """A table for whoever looks, and a file in which the figures are those of brokers and pipelines together."""
+    """Prints a table, and writes a file with the figures of brokers and pipelines together."""
     table = Table(title=f"faults in {seconds:.0f} s")
     for column in ("store", "kills", "idle", "in flight", "pushed", "acked", "dead", "failed calls", "violations"):
         table.add_column(column, justify="left" if column == "store" else "right")

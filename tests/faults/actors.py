@@ -22,7 +22,7 @@ from ackwise.core.commands import (
 )
 from ackwise.core.messages import QUEUE_MODE, Message, NewMessage, PlainBatch
 from ackwise.core.settlement import Outcome
-from tests.faults.worker import Actor, Desk, Event, Job, Voice
+from tests.faults.worker import Actor, ActorBroker, Event, Job, Voice
 
 PARTITIONS = tuple(f"p{i}" for i in range(6))
 GROUPS = ("orders/g1", "orders/move", f"jobs/{QUEUE_MODE}")
@@ -54,11 +54,11 @@ class Pusher:
         self._name, self._queue, self._dice = name, queue, dice
         self._old: list[str] = []
 
-    async def work(self, desk: Desk, voice: Voice) -> None:
+    async def work(self, broker: ActorBroker, voice: Voice) -> None:
         while True:
             txids = self._txids()
-            push = desk.send(Push(queue=self._queue, messages=self._messages(txids), create=None))
-            await voice.tell("push", [self._queue, txids], push, lambda r: [pushed(self._queue, r)], desk)
+            push = broker.send(Push(queue=self._queue, messages=self._messages(txids), create=None))
+            await voice.tell("push", [self._queue, txids], push, lambda r: [pushed(self._queue, r)], broker)
 
     def _txids(self) -> list[str]:
         """New ones for one partition or several; sometimes with one that was pushed before."""
@@ -100,16 +100,16 @@ class Consumer:
         self._queue, self._group, self._dice = queue, group, dice
         self._key = f"{queue}/{group}"
 
-    async def work(self, desk: Desk, voice: Voice) -> None:
+    async def work(self, broker: ActorBroker, voice: Voice) -> None:
         while True:
             if self._dice.random() < 0.1:
-                await self._take_for_good(desk, voice)
+                await self._take_for_good(broker, voice)
                 continue
             claim = self._claim()
             about = [self._key]
-            handed = await voice.tell("claim", about, desk.claim(claim, _WAIT), self._handed, desk)
+            handed = await voice.tell("claim", about, broker.claim(claim, _WAIT), self._handed, broker)
             while handed is not None and handed.claimed.grants:
-                handed = await self._settle(desk, voice, handed)
+                handed = await self._settle(broker, voice, handed)
 
     def _claim(self) -> Claim:
         lease = self._dice.choice((30 * SECOND, 30 * SECOND, 30 * SECOND, 40_000))
@@ -118,22 +118,22 @@ class Consumer:
     def _handed(self, handed: Handed) -> list[Event]:
         return [["handed", self._key, named(handed.messages)]]
 
-    async def _take_for_good(self, desk: Desk, voice: Voice) -> None:
+    async def _take_for_good(self, broker: ActorBroker, voice: Voice) -> None:
         claim = Claim(queue=self._queue, group=self._group, most=self._dice.choice((1, 8)), auto_ack=True)
 
         def events(handed: Handed) -> list[Event]:
             return [*self._handed(handed), ["acked", self._key, named(handed.messages)]]
 
-        await voice.tell("auto", [self._key, claim.most], desk.claim(claim), events, desk)
+        await voice.tell("auto", [self._key, claim.most], broker.claim(claim), events, broker)
 
-    async def _settle(self, desk: Desk, voice: Voice, handed: Handed) -> Handed | None:
+    async def _settle(self, broker: ActorBroker, voice: Voice, handed: Handed) -> Handed | None:
         """One call that settles what was handed out; with the next claim in the same turn, sometimes."""
         dice = self._dice
         if dice.random() < 0.05:
             return None
         if dice.random() < 0.1:
-            extend = desk.send(Extend(lease_id=handed.claimed.lease_id, lease=30 * SECOND))
-            await voice.tell("extend", [self._key], extend, lambda _: [], desk)
+            extend = broker.send(Extend(lease_id=handed.claimed.lease_id, lease=30 * SECOND))
+            await voice.tell("extend", [self._key], extend, lambda _: [], broker)
         entries, meant = self._entries(handed)
         settle = Settle(entries=entries, atomic=dice.random() < 0.3)
         about = [self._key, [(outcome, named(messages)) for outcome, messages in meant]]
@@ -142,10 +142,10 @@ class Consumer:
             def both(answer: tuple[list[Settled], Handed]) -> list[Event]:
                 return [*self._verdicts(answer[0], meant), *self._handed(answer[1])]
 
-            work = desk.settle_and_claim(settle, self._claim(), _WAIT)
-            answer = await voice.tell("settle+claim", about, work, both, desk)
+            work = broker.settle_and_claim(settle, self._claim(), _WAIT)
+            answer = await voice.tell("settle+claim", about, work, both, broker)
             return answer[1] if answer else None
-        await voice.tell("settle", about, desk.send(settle), lambda settled: self._verdicts(settled, meant), desk)
+        await voice.tell("settle", about, broker.send(settle), lambda settled: self._verdicts(settled, meant), broker)
         return None
 
     def _entries(self, handed: Handed) -> tuple[list[Settlement], list[tuple[str, list[Message]]]]:
@@ -163,7 +163,7 @@ class Consumer:
                 entries.append(Settlement(selector=selector, outcome=Outcome.ACK))
                 meant.append(("ack", mine))
             return entries, meant
-        parts = {grant.lane: grant.partition_id for grant in claimed.grants}
+        parts: dict[int, str] = {grant.lane: grant.partition_id for grant in claimed.grants}
         entries = [self._one(claimed, message, parts[message.lane]) for message in messages]
         return entries, [(e.outcome.value, [m]) for e, m in zip(entries, messages, strict=True)]
 
@@ -196,13 +196,13 @@ class Mover:
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
 
-    async def work(self, desk: Desk, voice: Voice) -> None:
+    async def work(self, broker: ActorBroker, voice: Voice) -> None:
         key = "orders/move"
         while True:
             most = self._dice.choice((1, 20))
             claim = Claim(queue="orders", group="move", most=most, lease=30 * SECOND)
             handed = await voice.tell(
-                "claim", [key], desk.claim(claim, _WAIT), lambda h: [["handed", key, named(h.messages)]], desk
+                "claim", [key], broker.claim(claim, _WAIT), lambda h: [["handed", key, named(h.messages)]], broker
             )
             if handed is None or not handed.claimed.grants:
                 continue
@@ -219,7 +219,7 @@ class Mover:
             def events(done: TransactionDone, taken: list[str] = taken) -> list[Event]:
                 return [["acked", key, taken], *(pushed("jobs", receipts) for receipts in done.pushed)]
 
-            await voice.tell("move", [key, taken, derived], desk.send(step), events, desk)
+            await voice.tell("move", [key, taken, derived], broker.send(step), events, broker)
 
 
 def named(messages: Iterable[Message]) -> list[str]:

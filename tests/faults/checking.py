@@ -65,7 +65,7 @@ def check(store: Store, lives: Sequence[Life], book: Book, dice: random.Random) 
     book.ids.update(known)
     problems += [f"audit after: {p}" for p in store.audit()]
     for queue in ("orders", "jobs"):
-        stats = store.stats(QueueStats(queue=queue))
+        stats = store.ask(QueueStats(queue=queue))
         expected = sum(1 for where, _ in book.ids if where == queue)
         if (stats.messages, stats.scheduled) != (expected, 0):
             problems.append(
@@ -167,7 +167,7 @@ class _Group:
         return set(found)
 
     def _dead(self) -> set[str]:
-        page = self._store.list_dead(ListDead(queue=self._queue, group=self._group, limit=100_000))
+        page = self._store.ask(ListDead(queue=self._queue, group=self._group, limit=100_000))
         return {letter.transaction_id for letter in page.letters}
 
     def _moves(self, came_back: set[str], late: set[Name]) -> None:
@@ -180,7 +180,7 @@ class _Group:
                     self._problems.append(f"half a transaction: acked {acked}, pushed {there}")
 
     def _counts(self) -> None:
-        (stats,) = self._store.list_groups(ListGroups(queue=self._queue, group=self._group))
+        (stats,) = self._store.ask(ListGroups(queue=self._queue, group=self._group))
         finished, dead = len(self._book.finished[self._key]), len(self._book.dead[self._key])
         if (stats.acked, stats.dead, stats.lag, stats.leases) != (finished - dead, dead, 0, 0):
             self._problems.append(f"{self._key}: of {finished} finished {dead} are dead, but the store counts {stats}")

@@ -99,7 +99,7 @@ class _Cutter:
     def _check(self) -> None:
         store = self._broker.store
         for queue, expected in (("in", self._pushed), ("out", [f"{t}>" for t in self._moved])):
-            page = store.browse(Browse(queue=queue, limit=100_000)) if expected else []
+            page = store.ask(Browse(queue=queue, limit=100_000)) if expected else []
             there = Counter(b.message.transaction_id for b in page)
             if there != Counter(expected):
                 missing, extra = Counter(expected) - there, there - Counter(expected)

@@ -26,7 +26,7 @@ class Life:
     open: dict[int, tuple[int, str, Any]] = field(default_factory=dict)
     """Operations that were asked and not answered: their line, kind and what they were about."""
     unknown: list[tuple[str, Any]] = field(default_factory=list)
-    """Operations whose outcome nobody knows."""
+    """Operations whose outcome is unknown."""
     refused: list[tuple[str, str, Any, str]] = field(default_factory=list)
     """Operations that failed and said that nothing was changed, with why."""
     answered: int = 0

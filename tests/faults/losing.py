@@ -10,9 +10,9 @@ from unittest import mock
 
 import apsw
 
+from ackwise.clock import ManualClock
 from ackwise.core.commands import Push
 from ackwise.core.messages import NewMessage
-from ackwise.store.clock import ManualClock
 from ackwise.store.sqlite import SQLiteStore
 from tests.faults.actors import body, home
 from tests.faults.checking import Book, check
@@ -39,7 +39,7 @@ class Recording:
         with mock.patch(f"{_MODULE}.CHECKPOINT_BYTES", 64 << 10), mock.patch(f"{_MODULE}.RESTART_BYTES", 256 << 10):
             store = SQLiteStore(url, clock=clock, vfs=name, seed=seed, instance="one")
             if not sync:
-                store._connection.execute("PRAGMA synchronous = 0").fetchall()
+                store._writer.connection.execute("PRAGMA synchronous = 0").fetchall()
             rehearse(store, clock, self.journal, seed, steps)
             store.close()
         vfs.unregister()

@@ -7,9 +7,9 @@ from collections.abc import Coroutine, Generator
 from typing import Any
 
 from ackwise.broker import Broker
+from ackwise.clock import ManualClock
 from ackwise.core.answers import Handed, Settled
 from ackwise.core.commands import Claim, Command, Settle, Sweep
-from ackwise.store.clock import ManualClock
 from ackwise.store.sqlite import SQLiteStore
 from tests.faults.actors import cast
 from tests.faults.checking import prepare
@@ -20,13 +20,13 @@ START = 1_700_000_000_000_000
 
 
 class _Switch:
-    """Awaiting it hands over to somebody else."""
+    """Awaiting it lets another actor run."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield
 
 
-class _Desk:
+class _ActorBroker:
     """A broker whose callers take turns."""
 
     def __init__(self, broker: Broker) -> None:
@@ -62,13 +62,15 @@ class _Marks(Voice):
 
 
 def rehearse(store: SQLiteStore, clock: ManualClock, journal: Journal, seed: int, steps: int) -> None:
-    """Let everybody work for so many steps, with housekeeping in between."""
+    """Runs the actors for `steps` steps, with housekeeping in between."""
     dice = random.Random(seed)
     prepare(store)
     journal.mark(b'["ready"]\n')
     broker = Broker(store, background=False)
-    desk, voice = _Desk(broker), _Marks(journal)
-    running: list[Coroutine[Any, Any, None]] = [actor(desk, voice) for actor in cast(Job("", f"{seed}-", seed, "", 0))]
+    actor_broker, voice = _ActorBroker(broker), _Marks(journal)
+    running: list[Coroutine[Any, Any, None]] = [
+        actor(actor_broker, voice) for actor in cast(Job("", f"{seed}-", seed, "", 0))
+    ]
     for _ in range(steps):
         dice.choice(running).send(None)
         clock.advance(dice.choice((0.0, 0.001, 0.02)))

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from ackwise.clock import ManualClock
 from ackwise.core.commands import ByLease, Claim, Push, Settle, Settlement
 from ackwise.core.messages import NewMessage
 from ackwise.core.settlement import Outcome
-from ackwise.store.clock import ManualClock
 from ackwise.store.sqlite import SQLiteStore
 from tests.faults.actors import body
 from tests.faults.checking import Book, check, prepare

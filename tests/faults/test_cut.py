@@ -11,7 +11,7 @@ from tests.faults.cutting import cut_connections
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_whoever_tries_again_after_a_cut_gets_exactly_one(pg_admin_url: str, seed: int) -> None:
+def test_retry_after_a_cut_gets_exactly_one(pg_admin_url: str, seed: int) -> None:
     with psycopg.connect(pg_admin_url) as connection:
         row = connection.execute("SELECT split_part(current_setting('unix_socket_directories'), ',', 1)").fetchone()
     assert row is not None

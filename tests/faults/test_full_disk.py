@@ -46,7 +46,7 @@ def push(txid: str, size: int = 10) -> Push:
 
 
 def txids(store: SQLiteStore) -> list[str]:
-    return [b.message.transaction_id for b in store.browse(Browse(queue="q", limit=10_000))]
+    return [b.message.transaction_id for b in store.ask(Browse(queue="q", limit=10_000))]
 
 
 def status(store: SQLiteStore, txid: str) -> str:
@@ -81,11 +81,11 @@ def test_claims_on_a_full_disk_take_nothing(store: SQLiteStore, journal: Journal
     assert all(isinstance(a, StoreFull) for pair in answers for a in pair if isinstance(a, AckwiseError))
     assert txids(store) == ["first", *done]
     granted = sum(claimed.count for _, claimed in answers if not isinstance(claimed, AckwiseError))
-    assert sum(g.held for g in store.list_groups(ListGroups(queue="q"))) == granted
+    assert sum(g.held for g in store.ask(ListGroups(queue="q"))) == granted
     assert store.audit() == []
 
 
-def test_one_caller_too_many_for_the_disk_does_not_fail_the_others(store: SQLiteStore, journal: Journal) -> None:
+def test_caller_too_large_for_disk_fails_no_other(store: SQLiteStore, journal: Journal) -> None:
     """The turn that was too large is tried again command by command."""
     small = [push(f"small{i}") for i in range(5)]
     journal.room = 200_000
@@ -99,22 +99,22 @@ def test_one_caller_too_many_for_the_disk_does_not_fail_the_others(store: SQLite
 def test_a_full_database_by_page_count(tmp_path: Path) -> None:
     store = SQLiteStore(f"sqlite:///{tmp_path}/queues.db")
     store.transact([push("first")])
-    pages = store._connection.pragma("page_count")
-    store._connection.execute(f"PRAGMA max_page_count = {pages + 20}").fetchall()
+    pages = store._writer.connection.pragma("page_count")
+    store._writer.connection.execute(f"PRAGMA max_page_count = {pages + 20}").fetchall()
     broker = Broker(store)
     with ThreadPoolExecutor(4) as pool:
         big = pool.submit(broker.send, push("big", 1_000_000))
         small = [pool.submit(broker.send, push(f"small{i}")) for i in range(20)]
         assert isinstance(big.exception(), StoreFull)
         assert [future.exception() for future in small] == [None] * 20
-    store._connection.execute("PRAGMA max_page_count = 1000000").fetchall()
+    store._writer.connection.execute("PRAGMA max_page_count = 1000000").fetchall()
     assert broker.send(push("big", 1_000_000))[0].status == "queued"
     assert len(txids(store)) == 22
     assert store.audit() == []
     broker.close()
 
 
-def test_a_failing_sync_leaves_the_outcome_unknown_and_the_store_alive(store: SQLiteStore, journal: Journal) -> None:
+def test_failed_sync_leaves_outcome_unknown_and_store_alive(store: SQLiteStore, journal: Journal) -> None:
     for number in range(3):
         journal.failing_syncs = 1
         with pytest.raises(OutcomeUnknown, match="Repeat the call"):
@@ -142,7 +142,7 @@ def test_a_store_that_cannot_be_reopened_at_once_goes_on_later(
         raise StoreUnavailable("not now")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ackwise.store.sqlite.store.open_writer", refuses)
+        patch.setattr("ackwise.store.sqlite.writer.open_writer", refuses)
         journal.failing_syncs = 1
         with pytest.raises(OutcomeUnknown):
             store.transact([push("t")])

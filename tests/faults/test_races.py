@@ -1,4 +1,4 @@
-"""Sixteen claimers at once through a broker: nobody ever holds what somebody else holds, and each is acked once."""
+"""Sixteen concurrent claimers of one broker: no message has two holders, and each message is acked once."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Holders:
                     self.wrong.append(f"partition {grant.partition} is held by {other} and {lease}")
 
     def give(self, handed: Handed) -> None:
-        """Before the store is told: from then on somebody else may have it."""
+        """Recorded before the store is told: from then on another claim may get the message."""
         with self._lock:
             for message in handed.messages:
                 del self._messages[message.transaction_id]
@@ -82,9 +82,7 @@ class Holders:
 
 @pytest.mark.parametrize("exclusivity", ["none", "partition"])
 @pytest.mark.parametrize(("lanes", "each"), [(1, 400), (1000, 1)])
-def test_nobody_holds_what_somebody_else_holds(
-    brokers: list[Broker], lanes: int, each: int, exclusivity: Exclusivity
-) -> None:
+def test_no_message_has_two_holders(brokers: list[Broker], lanes: int, each: int, exclusivity: Exclusivity) -> None:
     total = lanes * each
     brokers[0].send(ConfigureQueue(queue="q", policy={"exclusivity": exclusivity, "retry_limit": None}))
     messages = [NewMessage(b"x", f"p{i % lanes}", 0, f"t{i}") for i in range(total)]

@@ -20,11 +20,11 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from ackwise.broker import AsyncBroker, Broker
+from ackwise.clock import SystemClock
 from ackwise.connect import open_store
 from ackwise.core.answers import Handed, Settled
 from ackwise.core.commands import Claim, Command, Settle
 from ackwise.core.errors import AckwiseError
-from ackwise.store.clock import SystemClock
 
 T = TypeVar("T")
 Event = list[Any]
@@ -51,7 +51,7 @@ class ShiftedClock:
         return self._system.now() + self._shift
 
 
-class Desk(Protocol):
+class ActorBroker(Protocol):
     """What an actor needs of a broker, whichever kind it is."""
 
     async def send(self, command: Command) -> Any: ...
@@ -65,7 +65,7 @@ class Desk(Protocol):
     async def pause(self, seconds: float) -> None: ...
 
 
-class ThreadDesk:
+class ThreadActorBroker:
     """The threads' broker behind the same words; it never suspends, so `run_now` can drive it."""
 
     def __init__(self, broker: Broker) -> None:
@@ -86,7 +86,7 @@ class ThreadDesk:
         time.sleep(seconds)
 
 
-class AsyncDesk:
+class AsyncActorBroker:
     def __init__(self, broker: AsyncBroker) -> None:
         self._broker = broker
         self.send = broker.send
@@ -123,7 +123,12 @@ class Voice:
                 data = data[os.write(self._out, data) :]
 
     async def tell(
-        self, kind: str, about: Any, work: Coroutine[Any, Any, T], events: Callable[[T], list[Event]], desk: Desk
+        self,
+        kind: str,
+        about: Any,
+        work: Coroutine[Any, Any, T],
+        events: Callable[[T], list[Event]],
+        broker: ActorBroker,
     ) -> T | None:
         """Run one operation and say how it went; None when the store failed."""
         number = next(self._numbers)
@@ -132,7 +137,7 @@ class Voice:
             answer = await work
         except AckwiseError as problem:
             self.say("x", number, problem.code, str(problem)[:300])
-            await desk.pause(0.02)
+            await broker.pause(0.02)
             return None
         self.say("e", number, events(answer))
         return answer
@@ -149,21 +154,21 @@ class Complaints(logging.Handler):
         self._voice.say("error", record.getMessage())
 
 
-Actor = Callable[[Desk, Voice], Coroutine[Any, Any, None]]
+Actor = Callable[[ActorBroker, Voice], Coroutine[Any, Any, None]]
 
 
 def _threads(job: Job, voice: Voice, actors: list[Actor]) -> None:
     store = open_store(job.url, clock=ShiftedClock(job.shift))
-    desk = ThreadDesk(Broker(store))
+    broker = ThreadActorBroker(Broker(store))
     for actor in actors:
-        threading.Thread(target=_endless, args=(run_now, actor, desk, voice), daemon=True).start()
+        threading.Thread(target=_endless, args=(run_now, actor, broker, voice), daemon=True).start()
     voice.say("ready")
     threading.Event().wait()
 
 
-def _endless(run: Callable[[Any], None], actor: Actor, desk: Desk, voice: Voice) -> None:
+def _endless(run: Callable[[Any], None], actor: Actor, broker: ActorBroker, voice: Voice) -> None:
     try:
-        run(actor(desk, voice))
+        run(actor(broker, voice))
     except BaseException as problem:
         voice.say("crash", repr(problem))
         os._exit(3)
@@ -171,8 +176,8 @@ def _endless(run: Callable[[Any], None], actor: Actor, desk: Desk, voice: Voice)
 
 async def _coroutines(job: Job, voice: Voice, actors: list[Actor]) -> None:
     store = open_store(job.url, clock=ShiftedClock(job.shift))
-    desk = AsyncDesk(await AsyncBroker.start(store))
-    tasks = [asyncio.create_task(actor(desk, voice)) for actor in actors]
+    broker = AsyncActorBroker(await AsyncBroker.start(store))
+    tasks = [asyncio.create_task(actor(broker, voice)) for actor in actors]
     voice.say("ready")
     try:
         await asyncio.gather(*tasks)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from ackwise.clock import ManualClock
 from ackwise.fluent import Client
-from ackwise.store.clock import ManualClock
 from tests.client.conftest import clock, store_url, url
 
 __all__ = ["clock", "store_url", "url"]

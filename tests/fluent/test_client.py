@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from ackwise import errors
+from ackwise.clock import ManualClock
 from ackwise.fluent import AsyncClient, Client
-from ackwise.store.clock import ManualClock
 
 
 def test_ack_and_nack_of_what_is_no_longer_ours(client: Client, clock: ManualClock) -> None:
@@ -29,13 +29,13 @@ def test_ack_and_nack_of_what_is_no_longer_ours(client: Client, clock: ManualClo
         client.nack(unknown, "who")
 
 
-def test_an_ack_after_the_delivery_ended_otherwise_is_not_taken_for_one(client: Client) -> None:
+def test_ack_after_other_end_of_delivery_is_no_ack(client: Client) -> None:
     client.queue("q").config(retry_limit=2).create()
     client.push("q", None, {"data": 1})
     (message,) = client.queue("q").wait(0).pop()
     assert client.nack(message, "no") == "retried"
     assert client.nack(message, "the same again") == "already"
-    with pytest.raises(errors.LeaseLost, match="ended before, and the message is not acked"):
+    with pytest.raises(errors.LeaseLost, match="ended before and is not acked"):
         client.ack(message)
     (message,) = client.queue("q").wait(0).pop()
     client.connection.release(message.lease_id)
@@ -49,13 +49,13 @@ def test_an_ack_after_the_delivery_ended_otherwise_is_not_taken_for_one(client: 
             client.ack(dead)
 
 
-def test_an_ack_of_what_was_acked_and_comes_again_since_does_not_say_that_it_was_not(client: Client) -> None:
+def test_ack_of_acked_and_redelivered_message_is_not_denied(client: Client) -> None:
     client.push("q", None, {"data": 1})
     (message,) = client.queue("q").group("g").pop()
     assert (client.ack(message), client.ack(message)) == ("acked", "already")
     client.connection.seek("q", "g", to="start")
     assert len(client.queue("q").group("g").pop()) == 1
-    with pytest.raises(errors.LeaseLost, match="ended before, and the message is not acked: it comes again"):
+    with pytest.raises(errors.LeaseLost, match="ended before and is not acked; the message comes again"):
         client.ack(message)
 
 
@@ -150,7 +150,7 @@ def test_what_was_acked_at_delivery_cannot_be_settled(client: Client) -> None:
     assert client.ack(held) == "acked"
 
 
-def test_a_drain_does_not_wait_for_what_was_acked_by_its_transaction_id(client: Client) -> None:
+def test_drain_does_not_wait_for_ack_by_transaction_id(client: Client) -> None:
     client.push("q", None, [{"data": 1}, {"data": 2}])
     for lease in (True, False):
         (message,) = client.queue("q").wait(0).pop()
@@ -183,7 +183,7 @@ def test_a_transaction_is_used_once_and_forwards_once(client: Client) -> None:
     steps = client.transaction().ack(named).queue("next").push([{"data": 1}])
     steps.commit()
     for again in (steps.commit, lambda: steps.ack(second), lambda: steps.push({"data": 2})):
-        with pytest.raises(errors.BadInput, match="was committed"):
+        with pytest.raises(errors.BadInput, match="is committed already"):
             again()
     with pytest.raises(errors.RolledBack, match="already"):
         client.transaction().ack(named).queue("next").push([{"data": 1}]).commit()
@@ -246,7 +246,7 @@ def test_zero_is_off_as_in_queen(client: Client, clock: ManualClock) -> None:
     assert client.get_dlq("q").total == 0
 
 
-def test_retention_is_on_when_it_is_given_and_off_when_it_is_said_to_be(client: Client) -> None:
+def test_retention_is_on_when_given_and_off_when_disabled(client: Client) -> None:
     days = client.queue("plain").create().policy.get("completed_retention_seconds", "as it is by default")
     made = client.queue("q").config(retention_seconds=timedelta(hours=1)).create()
     assert made.policy["retention_seconds"] == 3600

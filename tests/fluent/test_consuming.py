@@ -16,9 +16,11 @@ import pytest
 
 import ackwise
 from ackwise import errors
+from ackwise.clock import ManualClock
 from ackwise.fluent import AsyncClient, Client, Message
 from ackwise.fluent.options import Options
-from ackwise.store.clock import ManualClock
+from ackwise.fluent.sync.consumer import Consumer
+from tests.patience import PATIENCE
 
 
 def put(client: Client, *numbers: int, queue: str = "orders", partition: str | None = None) -> None:
@@ -28,6 +30,14 @@ def put(client: Client, *numbers: int, queue: str = "orders", partition: str | N
 def counts(client: Client, queue: str = "orders", group: str = "g") -> tuple[int, int, int]:
     (row,) = [one for one in client.connection.groups(queue) if one.group == group]
     return row.acked, row.dead, row.lag
+
+
+def until_lost(consumer: Consumer) -> None:
+    """Wait until the keeper of leases has told the running handler's guard."""
+    end = time.monotonic() + PATIENCE
+    while not all(guard._lost for guard in consumer.batch_handler._guards):
+        assert time.monotonic() < end, "the lease is not reported lost"
+        time.sleep(0.002)
 
 
 def test_manual_ack_and_nack(client: Client) -> None:
@@ -42,7 +52,7 @@ def test_manual_ack_and_nack(client: Client) -> None:
     assert counts(client) == (2, 0, 1)
 
 
-def test_manual_is_the_default_and_what_is_not_settled_waits_for_its_lease(client: Client, clock: ManualClock) -> None:
+def test_manual_default_keeps_unsettled_message_until_expiry(client: Client, clock: ManualClock) -> None:
     seen: list[int] = []
     put(client, 1)
     consuming = client.queue("orders").group("g").limit(1)
@@ -83,7 +93,7 @@ def test_callbacks_settle(client: Client) -> None:
     assert (letter.error_message, letter.data, letter.retry_count) == ("1 is odd", 1, 1)
 
 
-def test_an_exception_that_nobody_answers_is_a_nack_and_the_consumer_goes_on(client: Client) -> None:
+def test_unhandled_exception_nacks_and_consumer_continues(client: Client) -> None:
     def handle(message: Message) -> None:
         if message.attempt == 1:
             raise ValueError("first")
@@ -160,7 +170,7 @@ def test_leases_are_renewed_while_the_handler_works(client: Client, clock: Manua
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_leases_are_renewed_also_if_nobody_says_so(url: str, clock: ManualClock, kind: str) -> None:
+def test_leases_are_renewed_by_default(url: str, clock: ManualClock, kind: str) -> None:
     """Again and again, long past the time that was given first."""
 
     def renewed(message: Message, before: datetime) -> bool:
@@ -186,7 +196,7 @@ def test_leases_are_renewed_also_if_nobody_says_so(url: str, clock: ManualClock,
                 for _ in range(4):
                     before = message.delivery.deadline
                     clock.advance(0.06)
-                    async with asyncio.timeout(10):
+                    async with asyncio.timeout(PATIENCE):
                         while not renewed(message, before):
                             await asyncio.sleep(0.002)
                 assert await client.ack(message) == "acked"
@@ -269,7 +279,7 @@ def test_the_whole_chain(url: str, clock: ManualClock, kind: str) -> None:
             if is_bad(message):
                 raise ValueError("bad")
 
-        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
 
             async def on_success(message: Message) -> None:
                 done.append(message.data)
@@ -328,8 +338,7 @@ def test_a_thread_learns_at_its_end_that_its_lease_was_lost(client: Client, cloc
 
     def handle(message: Message) -> None:
         clock.advance(31)
-        (keeper,) = [one for one in threading.enumerate() if one.name == "ackwise-keep-alive"]
-        keeper.join(20)
+        until_lost(consumer)
 
     put(client, 1)
     consumer = client.queue("orders").group("g").renew_lease(True, 0.001).limit(1).consume(handle)
@@ -342,7 +351,7 @@ def test_a_lost_lease_cancels_an_async_handler(url: str, clock: ManualClock) -> 
     told: list[Exception] = []
 
     async def job() -> None:
-        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
             await client.push("orders", None, {"data": 1})
 
             async def handle(message: Message) -> None:
@@ -362,7 +371,7 @@ def test_a_lost_lease_cancels_an_async_handler(url: str, clock: ManualClock) -> 
 
 def test_cancelling_an_async_consumer_gives_back_what_it_holds(url: str, clock: ManualClock) -> None:
     async def job() -> None:
-        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
             await client.push("orders", None, [{"data": 1}, {"data": 2}])
             began = asyncio.Event()
 
@@ -386,11 +395,12 @@ def test_what_is_left_of_a_batch_is_not_handled_on_a_lost_lease(client: Client, 
     def handle(message: Message) -> None:
         seen.append(message.data)
         clock.advance(31)
-        (keeper,) = [one for one in threading.enumerate() if one.name == "ackwise-keep-alive"]
-        keeper.join(20)
+        until_lost(consumer)
 
     put(client, 1, 2, 3)
-    client.queue("orders").group("g").batch(3).each().renew_lease(True, 0.001).limit(3).consume(handle).run()
+    queue = client.queue("orders").group("g").batch(3).each().renew_lease(True, 0.001).limit(3)
+    consumer = queue.consume(handle)
+    consumer.run()
     assert (seen, counts(client)) == ([1], (0, 0, 3))
 
 
@@ -416,7 +426,7 @@ def test_nor_when_an_ack_finds_out(client: Client, clock: ManualClock, renew: bo
     assert [(one.data, one.retry_count) for one in taken] == [(1, 0), (2, 0), (3, 0)]
 
 
-def test_a_failure_in_a_queue_that_rewinds_takes_the_rest_of_its_partition_along(client: Client) -> None:
+def test_failure_in_rewinding_queue_returns_partition_rest(client: Client) -> None:
     seen: list[tuple[int, int]] = []
 
     def handle(message: Message) -> None:
@@ -451,7 +461,7 @@ def test_a_callback_works_under_the_lease_too(client: Client, clock: ManualClock
 
 def test_a_plain_function_does_not_keep_the_loop_from_renewing(url: str, clock: ManualClock) -> None:
     async def job() -> int:
-        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
             await client.push("orders", None, {"data": 1})
 
             def handle(message: Message) -> None:
@@ -476,10 +486,10 @@ def test_a_thread_that_outlives_its_lease_holds_no_other_message(url: str, clock
     def handle(message: Message) -> None:
         seen.append(message.data)
         if message.data == 1:
-            assert go_on.wait(20)
+            assert go_on.wait(PATIENCE)
 
     async def job() -> None:
-        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
             await client.push("orders", None, {"data": 1})
             queue = client.queue("orders").group("g")
             consumer = queue.renew_lease(True, 0.005).limit(2).consume(handle)
@@ -487,7 +497,7 @@ def test_a_thread_that_outlives_its_lease_holds_no_other_message(url: str, clock
             while not seen:
                 await asyncio.sleep(0.002)
             await client.connection.seek("orders", "g", to="end")
-            while not any(one.lost for one in consumer.handling._at_work):
+            while not any(guard.lost for guard in consumer.batch_handler._guards):
                 await asyncio.sleep(0.002)
             await client.push("orders", None, {"data": 2})
             # Time for the worker to take it, if it would.
@@ -535,11 +545,9 @@ def test_what_cannot_be_read_is_popped_as_bytes(client: Client) -> None:
     assert client.nack(message, "cannot be read") == "retried"
 
 
-def test_a_handler_that_is_cancelled_from_inside_has_failed_and_the_worker_goes_on(
-    url: str, clock: ManualClock
-) -> None:
+def test_handler_cancelled_from_inside_fails_worker_continues(url: str, clock: ManualClock) -> None:
     async def job() -> tuple[int, int]:
-        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
             await client.push("orders", None, [{"data": number} for number in range(6)])
 
             async def handle(message: Message) -> None:
@@ -556,9 +564,7 @@ def test_a_handler_that_is_cancelled_from_inside_has_failed_and_the_worker_goes_
     assert asyncio.run(job()) == (6, 0)
 
 
-def test_a_plain_function_that_lets_stop_iteration_out_has_failed_and_so_has_a_callback(
-    url: str, clock: ManualClock
-) -> None:
+def test_stop_iteration_from_function_or_callback_is_failure(url: str, clock: ManualClock) -> None:
     seen: list[Any] = []
 
     def handle(message: Message) -> None:
@@ -571,7 +577,7 @@ def test_a_plain_function_that_lets_stop_iteration_out_has_failed_and_so_has_a_c
         next(iter(()))
 
     async def job() -> None:
-        async with asyncio.timeout(10), AsyncClient(url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
             await client.push("orders", None, [{"data": 1}])
             await client.queue("orders").group("g").limit(2).consume(handle).on_success(done)
 
@@ -579,9 +585,7 @@ def test_a_plain_function_that_lets_stop_iteration_out_has_failed_and_so_has_a_c
     assert seen == [0, 1, "done"]
 
 
-def test_an_error_that_stays_is_raised_when_the_others_have_finished(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lasting_error_is_raised_when_others_have_finished(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     began, pause = threading.Event(), threading.Event()
     claim, turn = client.claim, itertools.count()
     done: list[int] = []
@@ -589,12 +593,12 @@ def test_an_error_that_stays_is_raised_when_the_others_have_finished(
     def claims(*arguments: Any) -> Any:
         if next(turn) == 0:
             return claim(*arguments)
-        assert began.wait(20)
+        assert began.wait(PATIENCE)
         raise errors.BadInput("nonsense")
 
     def handle(message: Message) -> None:
         began.set()
-        while not consumer.handling.stopping:
+        while not consumer.batch_handler.stopping:
             pause.wait(0.005)
         client.ack(message)
         done.append(message.data)
@@ -613,7 +617,7 @@ def test_async_consumers_raise_it_as_it_is_too(
     url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     async def job() -> None:
-        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
 
             async def claims(*_: Any) -> Any:
                 raise errors.BadInput("nonsense")
@@ -643,7 +647,7 @@ def test_a_queue_that_is_deleted_is_made_again(client: Client) -> None:
     while "orders" not in [one.name for one in client.connection.queues()]:
         pause.wait(0.02)
     put(client, 2)
-    thread.join(20)
+    thread.join(PATIENCE)
     assert seen == [1, 2]
 
 

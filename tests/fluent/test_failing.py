@@ -12,13 +12,13 @@ from typing import Any, Literal
 import pytest
 
 from ackwise import errors
-from ackwise.client.breaking import Breaker, Resilience
-from ackwise.client.retrying import Tries
-from ackwise.client.wires.reply import Broken, Unsent
+from ackwise.client.http_adapters.reply import Broken, Unsent
+from ackwise.client.resilience import CallRetries, CircuitBreaker, Resilience
+from ackwise.clock import ManualClock
 from ackwise.core.commands import ByTransaction
 from ackwise.fluent import AsyncClient, Client, Message
-from ackwise.store.clock import ManualClock
 from tests.client.flaky import Fault, Flaky, refusal
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
 LOST: Literal["lose the request"] = "lose the request"
@@ -61,9 +61,7 @@ def test_the_first_server_may_be_down_from_the_start(doors: tuple[Flaky, Flaky],
     assert second.count("/v1/push") == 1
 
 
-def test_a_push_whose_answer_got_lost_is_repeated_elsewhere_and_stored_once(
-    doors: tuple[Flaky, Flaky], clock: ManualClock
-) -> None:
+def test_push_with_lost_answer_is_repeated_and_stored_once(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     first, second = doors
     with Client([first.url, second.url], resilience=FAST, clock=clock) as client:
         first.fail("/v1/push", "lose the answer")
@@ -81,9 +79,7 @@ def test_a_server_that_cannot_now_is_passed_over(doors: tuple[Flaky, Flaky], clo
         assert second.count("/v1/push") == 1
 
 
-def test_after_three_more_tries_the_error_says_what_is_the_matter(
-    doors: tuple[Flaky, Flaky], clock: ManualClock
-) -> None:
+def test_three_failed_retries_raise_error_with_cause(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, resilience=FAST, clock=clock) as client:
         door.fail("/v1/push", *[LOST] * 4)
@@ -105,9 +101,7 @@ def test_the_circuit_opens_after_five_failures_and_says_so(doors: tuple[Flaky, F
         assert door.count("/v1/push") == 5
 
 
-def test_a_call_that_may_have_arrived_is_not_said_to_be_unsent_when_the_circuit_opens(
-    doors: tuple[Flaky, Flaky], clock: ManualClock
-) -> None:
+def test_call_that_may_have_arrived_is_not_reported_unsent(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, resilience=Resilience(pauses=(0, 0, 0), failures=1, rest=60), clock=clock) as client:
         door.fail("/v1/push", "lose the answer")
@@ -123,7 +117,7 @@ class Spell:
 
     def __init__(self, **how: Any) -> None:
         self.now = 0.0
-        self.breaker = Breaker(Resilience(**how), lambda: self.now)
+        self.breaker = CircuitBreaker(Resilience(**how), lambda: self.now)
 
     def fail(self) -> None:
         assert self.breaker.allows()
@@ -144,17 +138,17 @@ def test_the_breaker_rests_and_lets_one_try() -> None:
     assert not breaker.allows()
     spell.now = 60.0
     assert [breaker.allows(), breaker.allows()] == [True, False]
-    assert breaker.on_trial
-    breaker.failed_trial()
+    assert breaker.needs_probe
+    breaker.probe_failed()
     spell.now = 119.9
     assert not breaker.allows()
     spell.now = 120.0
     assert breaker.allows()
     breaker.worked()
-    assert (breaker.allows(), breaker.open, breaker.on_trial) == (True, False, False)
+    assert (breaker.allows(), breaker.open, breaker.needs_probe) == (True, False, False)
 
 
-def test_a_trial_that_nobody_ends_does_not_shut_the_others_out_for_long() -> None:
+def test_abandoned_trial_call_does_not_block_others_for_long() -> None:
     spell = Spell(pauses=(), failures=1, rest=60)
     spell.fail()
     spell.now = 60.0
@@ -190,9 +184,7 @@ def test_late_failures_of_old_calls_do_not_keep_the_circuit_open() -> None:
     assert spell.breaker.allows()
 
 
-def test_a_moment_without_connections_does_not_open_the_circuit_for_many_workers(
-    doors: tuple[Flaky, Flaky], clock: ManualClock
-) -> None:
+def test_brief_lack_of_connections_does_not_open_circuit(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, clock=clock) as client:
         client.push("q", None, {"data": 1})
@@ -212,14 +204,12 @@ def test_a_moment_without_connections_does_not_open_the_circuit_for_many_workers
             pause.wait(0.005)
         door.down()
         for worker in workers:
-            worker.join(20)
+            worker.join(PATIENCE)
         door.up()
         assert client.queue("q").pop()[0].data == 1
 
 
-def test_a_server_that_rested_is_asked_first_and_no_poll_is_its_trial(
-    doors: tuple[Flaky, Flaky], clock: ManualClock
-) -> None:
+def test_rested_server_is_asked_first_and_never_by_a_poll(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, resilience=Resilience(pauses=(), failures=1, rest=0.05), clock=clock) as client:
         client.push("q", None, {"data": 1})
@@ -238,7 +228,7 @@ def test_a_server_that_rested_is_asked_first_and_no_poll_is_its_trial(
         assert door.count("/v1") == before + 1
         assert client.ack(message) == "acked"
         client.drain(0)
-        poll.join(20)
+        poll.join(PATIENCE)
 
 
 @pytest.mark.parametrize("bad", [{"failures": 0}, {"failures": -1}, {"pauses": (-1,)}, {"rest": -1}])
@@ -260,9 +250,7 @@ def test_opening_tries_again_and_passes_on_to_who_serves(doors: tuple[Flaky, Fla
         Client(first.url, resilience=FAST, clock=clock).open()
 
 
-def test_a_server_that_asks_for_more_time_than_anybody_has_is_not_waited_for(
-    doors: tuple[Flaky, Flaky], clock: ManualClock
-) -> None:
+def test_too_long_retry_after_is_not_waited_for(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, clock=clock) as client:
         door.fail("/v1/push", refusal(429, "overloaded", "retry-after: 3600"))
@@ -271,9 +259,7 @@ def test_a_server_that_asks_for_more_time_than_anybody_has_is_not_waited_for(
         assert door.count("/v1/push") == 1
 
 
-def test_a_claim_that_does_not_wait_keeps_to_the_tries_that_are_asked_for(
-    doors: tuple[Flaky, Flaky], clock: ManualClock
-) -> None:
+def test_claim_without_wait_respects_requested_tries(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, resilience=Resilience(pauses=()), clock=clock) as client:
         door.fail("/v1/claim", refusal(503, "store_unavailable"))
@@ -282,9 +268,7 @@ def test_a_claim_that_does_not_wait_keeps_to_the_tries_that_are_asked_for(
         assert door.count("/v1/claim") == 1
 
 
-def test_a_nack_that_names_no_lease_is_not_repeated_for_the_next_holder(
-    doors: tuple[Flaky, Flaky], clock: ManualClock
-) -> None:
+def test_nack_without_lease_is_not_repeated_for_next_holder(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, resilience=FAST, clock=clock) as client:
         client.push("q", None, {"data": 1, "transaction_id": "t"})
@@ -304,9 +288,7 @@ def test_a_nack_that_names_no_lease_is_not_repeated_for_the_next_holder(
         assert (third.retry_count, client.ack(named)) == (2, "already")
 
 
-def test_a_transaction_that_nacks_by_ids_is_done_once_and_touches_no_other_holder(
-    doors: tuple[Flaky, Flaky], clock: ManualClock
-) -> None:
+def test_transaction_nacking_by_ids_runs_once_for_its_holder(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, resilience=FAST, clock=clock) as client:
         client.push("q", None, {"data": 1, "transaction_id": "t"})
@@ -344,7 +326,7 @@ def test_a_consumer_outlives_trouble_that_passes(
 
 @pytest.mark.parametrize("pauses", [(), (0.001,)])
 @pytest.mark.parametrize("fault", [LOST, "lose the answer"])
-def test_a_claim_whose_answer_got_lost_costs_neither_a_message_nor_a_failure(
+def test_claim_with_lost_answer_costs_no_message_or_failure(
     doors: tuple[Flaky, Flaky],
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
@@ -382,7 +364,7 @@ def test_a_lease_that_runs_out_while_no_server_is_there_is_lost(doors: tuple[Fla
     told: list[str] = []
 
     async def job() -> None:
-        async with asyncio.timeout(30), AsyncClient(door.url, resilience=SLOW, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(door.url, resilience=SLOW, clock=clock) as client:
             await client.push("q", None, [{"data": 1}, {"data": 2}])
 
             async def handle(message: Message) -> None:
@@ -429,14 +411,14 @@ def never() -> Iterator[threading.Event]:
 
 
 @pytest.mark.parametrize("renew_every", [None, 0.01])
-def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(
+def test_extension_without_answer_is_retried_in_time(
     doors: tuple[Flaky, Flaky], clock: ManualClock, never: threading.Event, renew_every: float | None
 ) -> None:
     door = doors[0]
     told: list[object] = []
 
     async def job() -> None:
-        async with asyncio.timeout(30), AsyncClient(door.url, resilience=SLOW, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(door.url, resilience=SLOW, clock=clock) as client:
             await client.push("q", None, {"data": 1})
 
             async def handle(message: Message) -> None:
@@ -505,14 +487,14 @@ class Slow:
 
 
 @pytest.mark.parametrize("by_ids", [False, True])
-def test_a_lease_that_settlements_have_ended_is_not_lost_to_who_waits_for_their_answer(
+def test_lease_ended_by_settlements_is_not_reported_lost(
     doors: tuple[Flaky, Flaky], clock: ManualClock, by_ids: bool
 ) -> None:
     door = doors[0]
     slow = Slow(door, by_ids=by_ids)
 
     async def job() -> None:
-        async with asyncio.timeout(20), AsyncClient(door.url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(door.url, clock=clock) as client:
             await client.push("q", None, [{"data": 1}, {"data": 2}])
 
             async def handle(message: Message) -> None:
@@ -540,7 +522,7 @@ def test_nor_when_its_time_is_over_meanwhile(
     slow = Slow(door, by_ids=False)
 
     async def job() -> None:
-        async with asyncio.timeout(20), AsyncClient(door.url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(door.url, clock=clock) as client:
             await client.push("q", None, {"data": 2})
 
             async def watch() -> None:
@@ -565,7 +547,7 @@ def test_nor_when_its_time_is_over_meanwhile(
 
 
 @pytest.mark.parametrize("atomic", [True, False])
-def test_a_batch_that_would_undo_itself_when_it_is_repeated_is_not_said_to_be_rolled_back(
+def test_batch_undone_by_repeat_is_not_reported_rolled_back(
     doors: tuple[Flaky, Flaky], clock: ManualClock, atomic: bool
 ) -> None:
     """In a queue that rewinds what is acked behind a failure goes back with it."""
@@ -585,7 +567,7 @@ def test_a_batch_that_would_undo_itself_when_it_is_repeated_is_not_said_to_be_ro
         ]
         door.fail("/v1/settle", "lose the answer")
         if atomic:
-            with pytest.raises(errors.OutcomeUnknown, match="refused now"):
+            with pytest.raises(errors.OutcomeUnknown, match="the repeated call was refused"):
                 client.ack_batch(asks)
         else:
             assert client.ack_batch(asks, atomic=False)[0].verdict == "already"
@@ -595,7 +577,7 @@ def test_a_batch_that_would_undo_itself_when_it_is_repeated_is_not_said_to_be_ro
 
 
 @pytest.mark.parametrize("lost", ["lose the answer", "lose the request"])
-def test_a_batch_that_only_acks_is_known_to_be_rolled_back_also_when_it_was_repeated(
+def test_batch_of_acks_is_rolled_back_even_after_repeat(
     doors: tuple[Flaky, Flaky], clock: ManualClock, lost: Fault
 ) -> None:
     door, _ = doors
@@ -612,9 +594,7 @@ def test_a_batch_that_only_acks_is_known_to_be_rolled_back_also_when_it_was_repe
         assert client.connection.groups("q")[0].acked == 2
 
 
-def test_a_transaction_of_unknown_outcome_may_be_repeated_and_is_done_once(
-    doors: tuple[Flaky, Flaky], clock: ManualClock
-) -> None:
+def test_transaction_of_unknown_outcome_runs_once_on_repeat(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, resilience=Resilience(pauses=(0.001,)), clock=clock) as client:
         client.push("in", None, [{"data": 1}, {"data": 2}])
@@ -636,7 +616,7 @@ def test_a_transaction_of_unknown_outcome_may_be_repeated_and_is_done_once(
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_a_transaction_that_sent_messages_back_is_done_once_although_its_answer_got_lost(
+def test_releasing_transaction_with_lost_answer_runs_once(
     doors: tuple[Flaky, Flaky], clock: ManualClock, strict: bool
 ) -> None:
     """In a queue that rewinds what is acked behind a failure goes back with it."""
@@ -659,9 +639,7 @@ def test_a_transaction_that_sent_messages_back_is_done_once_although_its_answer_
         assert (row.acked, row.lag) == (1, 2)
 
 
-def test_a_transaction_with_a_failure_that_is_refused_when_it_is_repeated_is_of_unknown_outcome(
-    doors: tuple[Flaky, Flaky], clock: ManualClock
-) -> None:
+def test_failing_transaction_refused_on_repeat_is_unknown(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door, _ = doors
     with Client(door.url, resilience=FAST, clock=clock) as client:
         client.push("q", None, [{"data": number} for number in range(3)])
@@ -669,7 +647,7 @@ def test_a_transaction_with_a_failure_that_is_refused_when_it_is_repeated_is_of_
         client.ack(first)
         steps = client.transaction().ack(first).nack(second)
         door.fail("/v1/transaction", LOST)
-        with pytest.raises(errors.OutcomeUnknown, match="refused now"):
+        with pytest.raises(errors.OutcomeUnknown, match="the repeated call was refused"):
             steps.commit()
         with pytest.raises(errors.RolledBack, match="settlement 0 was refused as already"):
             steps.commit()
@@ -680,7 +658,7 @@ def test_a_transaction_with_a_failure_that_is_refused_when_it_is_repeated_is_of_
 
 
 @pytest.mark.parametrize("settle", ["ack", "nack", "batch", "transaction", "ids"])
-def test_a_drain_does_not_wait_for_what_was_settled_although_the_answer_got_lost(
+def test_drain_does_not_wait_for_settlement_with_lost_answer(
     doors: tuple[Flaky, Flaky], clock: ManualClock, settle: str
 ) -> None:
     door = doors[0]
@@ -710,18 +688,18 @@ def test_pauses_are_one_two_and_four_seconds_with_jitter() -> None:
     assert Resilience() == Resilience((1.0, 2.0, 4.0), 5, 60.0)
     spread = set()
     for _ in range(20):
-        tries = Tries("http://x", 15.0, again=True, pauses=Resilience().pauses)
-        pauses = [tries.broken(Broken("x")) for _ in range(3)]
+        tries = CallRetries("http://x", 15.0, repeatable=True, pauses=Resilience().pauses)
+        pauses = [tries.pause_after_broken(Broken("x")) for _ in range(3)]
         for pause, most in zip(pauses, (1, 2, 4), strict=True):
             assert most / 2 <= pause <= most
         spread.add(round(pauses[0], 6))
         with pytest.raises(errors.OutcomeUnknown):
-            tries.broken(Broken("x"))
+            tries.pause_after_broken(Broken("x"))
     assert len(spread) > 10
-    tries = Tries("http://x", 15.0, again=False, pauses=(0.0,))
-    assert tries.unsent(Unsent("x")) == 0.0
+    tries = CallRetries("http://x", 15.0, repeatable=False, pauses=(0.0,))
+    assert tries.pause_after_unsent(Unsent("x")) == 0.0
     with pytest.raises(errors.StoreUnavailable, match="nothing was changed"):
-        tries.unsent(Unsent("x"))
+        tries.pause_after_unsent(Unsent("x"))
 
 
 def test_several_urls_are_those_of_servers() -> None:
@@ -743,9 +721,7 @@ def test_acks_by_transaction_id_travel_together_too(doors: tuple[Flaky, Flaky], 
     assert (asyncio.run(job()), door.count("/v1/settle")) == (["acked"] * 20, 1)
 
 
-def test_many_acks_at_once_are_few_requests_and_each_has_its_own_verdict(
-    doors: tuple[Flaky, Flaky], clock: ManualClock
-) -> None:
+def test_concurrent_acks_share_requests_with_own_verdicts(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, resilience=FAST, clock=clock) as client:
         client.push("q", None, [{"data": number} for number in range(40)])
@@ -766,12 +742,12 @@ def test_many_acks_at_once_are_few_requests_and_each_has_its_own_verdict(
         threads = [threading.Thread(target=ack, args=(n, one)) for n, one in enumerate([*messages, lost])]
         for thread in threads:
             thread.start()
-        waiting = client.connection.transport._acks._asked  # type: ignore[attr-defined]
+        waiting = client.connection.transport._acks._waiting  # type: ignore[attr-defined]
         pause = threading.Event()
         while sum(map(len, list(waiting.values()))) < len(threads) - door.count("/v1/settle"):
             pause.wait(0.005)
         hold.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(PATIENCE)
         assert door.count("/v1/settle") == 2
         assert verdicts == dict.fromkeys(range(39), "acked") | {39: "lease_lost"}

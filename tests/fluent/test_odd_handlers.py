@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from ackwise import errors
+from ackwise.clock import ManualClock
 from ackwise.fluent import AsyncClient, Message
-from ackwise.store.clock import ManualClock
+from tests.patience import PATIENCE
 
 
 async def cancelled_from_inside() -> None:
-    """After a task group that failed Python 3.11 leaves the task marked as cancelled, and nobody meant to."""
+    """After a failed task group, Python 3.11 leaves the task marked as cancelled without a caller's intent."""
 
     async def fail() -> None:
         raise ValueError("in a group")
@@ -33,13 +34,11 @@ async def counted(client: AsyncClient) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_is_cancelled_after_a_task_group_that_failed_is_a_failure_like_any_other(
-    url: str, clock: ManualClock, workers: int
-) -> None:
+def test_cancellation_after_failed_task_group_is_failure(url: str, clock: ManualClock, workers: int) -> None:
     seen: list[int] = []
 
     async def job() -> None:
-        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
             await client.push("orders", None, [{"data": number} for number in range(6)])
 
             async def handle(message: Message) -> None:
@@ -59,7 +58,7 @@ def test_so_it_is_in_a_callback_which_changes_nothing(url: str, clock: ManualClo
     told: list[tuple[str, int]] = []
 
     async def job() -> None:
-        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
             await client.push("orders", None, [{"data": number} for number in range(4)])
 
             async def handle(message: Message) -> None:
@@ -86,7 +85,7 @@ def test_so_it_is_in_the_callback_of_a_lost_lease(url: str, clock: ManualClock) 
     told: list[Any] = []
 
     async def job() -> None:
-        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
             await client.push("orders", None, {"data": 1})
 
             async def handle(message: Message) -> None:
@@ -107,13 +106,13 @@ def test_so_it_is_in_the_callback_of_a_lost_lease(url: str, clock: ManualClock) 
 
 
 @pytest.mark.parametrize("how", ["cancelled", "another fails"])
-def test_a_handler_that_keeps_its_cancellation_to_itself_ends_its_worker_all_the_same(
+def test_handler_swallowing_cancellation_still_ends_worker(
     url: str, clock: ManualClock, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
 
     async def job() -> None:
-        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
             await client.push("orders", None, [{"data": number} for number in range(2)])
             began, claim = asyncio.Event(), client.claim
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from ackwise import Reject, Retry
-from ackwise.client.breaking import Resilience
+from ackwise.client.resilience import Resilience
+from ackwise.clock import ManualClock
 from ackwise.fluent import AsyncClient, Client, Message, Partial
-from ackwise.fluent.aio import handling
-from ackwise.store.clock import ManualClock
+from ackwise.fluent.aio import batch_handler
 from tests.client.flaky import Fault, Flaky, refusal
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
 Handler = Callable[[Any], Any]
@@ -25,7 +26,7 @@ AWAY = refusal(503, "store_unavailable")
 @pytest.fixture
 def door(store_url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Flaky]:
     for kind in ("aio", "sync"):
-        monkeypatch.setattr(f"ackwise.fluent.{kind}.handling.PAUSE_AFTER_FAILURE", 0.001)
+        monkeypatch.setattr(f"ackwise.fluent.{kind}.batch_handler.PAUSE_AFTER_FAILURE", 0.001)
     with Running(store_url, clock) as server:
         proxy = Flaky(server.address)
         yield proxy
@@ -34,7 +35,7 @@ def door(store_url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def consume(url: str, clock: ManualClock, kind: str, handler: Handler, *, renew: bool = True, count: int = 3) -> Any:
-    """So many messages of which one failure is allowed, in a list; who was told, and their group."""
+    """Messages in one list, each with one allowed failure; the reported errors, and the group."""
     told: list[str] = []
 
     def done(given: Any) -> None:
@@ -51,7 +52,7 @@ def consume(url: str, clock: ManualClock, kind: str, handler: Handler, *, renew:
     items = [{"data": number} for number in range(count)]
 
     async def in_tasks() -> Any:
-        async with asyncio.timeout(30), AsyncClient(url, resilience=ONCE, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, resilience=ONCE, clock=clock) as client:
             await client.push("q", None, items)
             await chain(client)
             return (await client.connection.groups("q"))[0]
@@ -78,7 +79,7 @@ def nothing_failed(messages: list[Message]) -> Any:
 @KINDS
 @pytest.mark.parametrize("handler", [completed, nothing_failed])
 @pytest.mark.parametrize("faults", [["lose the request"], ["lose the answer"], [AWAY, "lose the answer", AWAY]])
-def test_what_was_done_is_no_failure_because_it_could_not_be_recorded_at_once(
+def test_done_work_with_late_record_is_no_failure(
     door: Flaky, clock: ManualClock, kind: str, handler: Handler, faults: list[Fault]
 ) -> None:
     """The same is asked for until it is answered."""
@@ -151,7 +152,7 @@ def test_what_is_settled_too_late_is_said_and_no_success(
 
 
 @KINDS
-def test_what_the_handler_has_settled_itself_is_not_said_to_be_late(
+def test_message_settled_by_handler_is_not_reported_late(
     url: str, clock: ManualClock, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By their names, which the consumer does not hear of."""
@@ -185,7 +186,7 @@ def test_an_outcome_that_is_none_is_a_failure_of_its_own_message(
 
     _, group = consume(url, clock, kind, handle, count=len(ODD) + 2)
     assert (group.acked, group.dead, group.lag) == (2, len(ODD), 0)
-    assert caplog.text.count("an outcome that is none") == len(ODD)
+    assert caplog.text.count("invalid outcome") == len(ODD)
 
 
 @KINDS
@@ -199,9 +200,7 @@ def test_so_it_is_for_one_message(url: str, clock: ManualClock, kind: str) -> No
 
 @KINDS
 @pytest.mark.parametrize("how", ["returned", "raised"])
-def test_when_nobody_knows_which_message_was_meant_none_is_done(
-    url: str, clock: ManualClock, kind: str, how: str
-) -> None:
+def test_ambiguous_message_settles_none(url: str, clock: ManualClock, kind: str, how: str) -> None:
     """Such as when they are named by their ids: those that failed would be taken for done."""
 
     def handle(messages: list[Message]) -> Any:
@@ -214,16 +213,14 @@ def test_when_nobody_knows_which_message_was_meant_none_is_done(
 
 
 @pytest.mark.parametrize("how", ["handler", "callback", "drained"])
-def test_a_thread_of_an_async_client_is_told_of_its_lost_lease_at_its_end(
-    url: str, clock: ManualClock, how: str
-) -> None:
-    """Unless nobody waits for it any more."""
+def test_async_client_thread_learns_of_lost_lease_at_its_end(url: str, clock: ManualClock, how: str) -> None:
+    """Unless no caller waits for it any more."""
     go_on = threading.Event()
     told: list[str] = []
 
     def slow(message: Message) -> None:
         told.append("began")
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE)
         told.append("ended")
 
     async def quick(message: Message) -> None: ...
@@ -232,7 +229,7 @@ def test_a_thread_of_an_async_client_is_told_of_its_lost_lease_at_its_end(
         told.append(type(error).__name__)
 
     async def job() -> None:
-        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
             await client.push("q", None, {"data": 1})
             queue = client.queue("q").group("g").renew_lease(True, 0.005).limit(1)
             consumer = queue.consume(quick if how == "callback" else slow)
@@ -241,9 +238,9 @@ def test_a_thread_of_an_async_client_is_told_of_its_lost_lease_at_its_end(
                 while not told:
                     await asyncio.sleep(0.002)
                 await client.connection.seek("q", "g", to="end")
-                while not any(one.lost for one in consumer.handling._at_work):
+                while not any(guard.lost for guard in consumer.batch_handler._guards):
                     await asyncio.sleep(0.002)
-                await asyncio.sleep(3 * handling._LOOK_AGAIN)
+                await asyncio.sleep(3 * batch_handler._CHECK_EVERY)
                 assert told == ["began"]
                 if how == "drained":
                     await client.drain(0)

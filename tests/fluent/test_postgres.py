@@ -12,6 +12,7 @@ import pytest
 from ackwise import errors
 from ackwise.fluent import AsyncClient, Client, Message, Resilience
 from tests.client.flaky import Flaky
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
 
@@ -89,7 +90,7 @@ def test_a_transaction_forwards_once(client: Client) -> None:
     first, second = client.queue("orders").group("g").batch(2).pop()
     steps = client.transaction().ack(first).queue("next").partition("w").push([{"data": "done"}])
     steps.commit()
-    with pytest.raises(errors.BadInput, match="was committed"):
+    with pytest.raises(errors.BadInput, match="is committed already"):
         steps.commit()
     client.nack(second, "no")
     for settled in (first, second):
@@ -143,20 +144,20 @@ def test_a_drain_gives_back_what_is_not_begun(client: Client) -> None:
 
     def handle(message: Message) -> None:
         began.set()
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE)
         client.ack(message)
 
     put(client, 4)
     consumer = client.queue("orders").group("g").batch(3).each().consume(handle)
     thread, draining = threading.Thread(target=consumer.run), threading.Thread(target=client.drain, args=(20,))
     thread.start()
-    assert began.wait(20)
+    assert began.wait(PATIENCE)
     draining.start()
-    while not consumer.handling.stopping:
+    while not consumer.batch_handler.stopping:
         pass
     go_on.set()
-    thread.join(20)
-    draining.join(20)
+    thread.join(PATIENCE)
+    draining.join(PATIENCE)
     (row,) = client.connection.groups("orders")
     assert (row.acked, row.leases, row.lag) == (1, 0, 3)
 
@@ -168,7 +169,7 @@ def test_polls_are_called_back_wherever_they_wait(pg_url: str) -> None:
         thread = threading.Thread(target=client.queue("orders").group("g").wait(300).consume(print).run)
         thread.start()
         first.until_waiting(1)
-        client.connection.transport._wire._first = 1  # type: ignore[attr-defined]
+        client.connection.transport._adapter._first = 1  # type: ignore[attr-defined]
         assert client.drain(0) == 0
-        thread.join(20)
+        thread.join(PATIENCE)
         assert not thread.is_alive()

@@ -15,10 +15,11 @@ import pytest
 
 import ackwise
 from ackwise import errors
-from ackwise.client.breaking import Resilience
+from ackwise.client.resilience import Resilience
+from ackwise.clock import ManualClock
 from ackwise.fluent import AsyncClient, Client, Message
-from ackwise.store.clock import ManualClock
 from tests.client.flaky import Flaky
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
 
@@ -33,41 +34,39 @@ def left(url: str, clock: ManualClock | None = None) -> list[tuple[int, int]]:
         return [(one.json(), one.failures) for one in queue.claim("orders", group="g", max=99)]
 
 
-def test_a_drain_lets_the_message_at_hand_be_finished_and_gives_the_others_back(client: Client) -> None:
+def test_drain_finishes_current_message_and_releases_others(client: Client) -> None:
     began, go_on = threading.Event(), threading.Event()
     seen: list[int] = []
 
     def handle(message: Message) -> None:
         seen.append(message.data)
         began.set()
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE)
         client.ack(message)
 
     client.push("orders", None, [{"data": number} for number in range(5)])
     consumer = client.queue("orders").group("g").batch(4).each().consume(handle)
     thread = threading.Thread(target=consumer.run)
     thread.start()
-    assert began.wait(20)
+    assert began.wait(PATIENCE)
     draining = threading.Thread(target=client.drain, args=(20,))
     draining.start()
-    while not consumer.handling.stopping:
+    while not consumer.batch_handler.stopping:
         pass
     go_on.set()
-    thread.join(20)
-    draining.join(20)
+    thread.join(PATIENCE)
+    draining.join(PATIENCE)
     assert (thread.is_alive(), draining.is_alive()) == (False, False)
     assert (seen, counts(client)) == ([0], (1, 3))
     (row,) = client.connection.groups("orders")
     assert row.leases == 0
 
 
-def test_when_the_grace_is_over_an_async_handler_is_cut_off_before_its_messages_go_back(
-    url: str, clock: ManualClock
-) -> None:
+def test_grace_end_cancels_async_handler_before_release(url: str, clock: ManualClock) -> None:
     told: list[object] = []
 
     async def job() -> None:
-        async with asyncio.timeout(30), AsyncClient(url, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
             await client.push("orders", None, [{"data": number} for number in range(3)])
             began = asyncio.Event()
 
@@ -91,13 +90,13 @@ def test_when_the_grace_is_over_an_async_handler_is_cut_off_before_its_messages_
     assert told == [(0, 1), errors.LeaseLost, 3], "cut off while its lease was held"
 
 
-def test_when_the_grace_is_over_a_thread_is_told_at_its_end_and_begins_nothing_more(client: Client) -> None:
+def test_grace_end_stops_thread_from_beginning_more(client: Client) -> None:
     began, go_on = threading.Event(), threading.Event()
     told: list[object] = []
 
     def handle(message: Message) -> None:
         began.set()
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE)
         with pytest.raises(errors.LeaseLost, match="invalid_lease"):
             client.ack(message)
         told.append(message.data)
@@ -107,10 +106,10 @@ def test_when_the_grace_is_over_a_thread_is_told_at_its_end_and_begins_nothing_m
     consumer.on_error(lambda message, error: told.append(type(error)))
     thread = threading.Thread(target=consumer.run)
     thread.start()
-    assert began.wait(20)
+    assert began.wait(PATIENCE)
     assert client.drain(0) == 3
     go_on.set()
-    thread.join(20)
+    thread.join(PATIENCE)
     assert told == [0, errors.LeaseLost]
     (row,) = client.connection.groups("orders")
     assert (row.acked, row.leases) == (0, 0)
@@ -129,7 +128,7 @@ def test_acks_that_wait_are_sent_before_a_client_closes(store_url: str, clock: M
         connection = client.connection
         for thread in threads:
             thread.start()
-        waiting = connection.transport._acks._asked  # type: ignore[attr-defined]
+        waiting = connection.transport._acks._waiting  # type: ignore[attr-defined]
         while sum(map(len, list(waiting.values()))) < 3:
             pass
         closing = threading.Thread(target=client.close)
@@ -139,7 +138,7 @@ def test_acks_that_wait_are_sent_before_a_client_closes(store_url: str, clock: M
         assert door.count("/v1/settle") == 1
         hold.set()
         for thread in (*threads, closing):
-            thread.join(20)
+            thread.join(PATIENCE)
         assert said == ["acked"] * 4
         assert left(server.url, clock) == [(4, 0)]
         door.down()
@@ -153,7 +152,7 @@ def test_closing_ends_consumers_that_still_run(url: str, clock: ManualClock) -> 
 
     def handle(message: Message) -> None:
         began.set()
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE)
         client.ack(message)
 
     working = client.queue("orders").group("g").batch(3).each().consume(handle)
@@ -162,11 +161,11 @@ def test_closing_ends_consumers_that_still_run(url: str, clock: ManualClock) -> 
     threads = [threading.Thread(target=one.run) for one in (working, waiting)]
     for thread in threads:
         thread.start()
-    assert began.wait(20)
+    assert began.wait(PATIENCE)
     client.close()
     go_on.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
     assert told == [errors.Draining]
     assert left(url, clock) == [(0, 0), (1, 0), (2, 0)]
@@ -174,7 +173,7 @@ def test_closing_ends_consumers_that_still_run(url: str, clock: ManualClock) -> 
 
 def test_leaving_the_block_cancels_async_handlers_that_still_run(url: str, clock: ManualClock) -> None:
     async def job() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             async with AsyncClient(url, clock=clock) as client:
                 await client.push("orders", None, [{"data": number} for number in range(3)])
                 began = asyncio.Event()
@@ -203,13 +202,13 @@ def test_a_closed_client_says_so(store_url: str, clock: ManualClock, kind: str) 
         with pytest.raises(errors.Draining, match="closed"):
             connection.push("orders", 1)
         with pytest.raises(errors.Draining, match="closed"):
-            connection.transport._call("/v1/push", b"{}", connection.transport._tries(again=True))  # type: ignore[attr-defined]
+            connection.transport._call("/v1/push", b"{}", connection.transport._tries(repeatable=True))  # type: ignore[attr-defined]
 
     async def in_tasks(url: str) -> None:
         client = await AsyncClient(url, clock=clock).open()
         connection = client.connection
         await client.close()
-        tries = connection.transport._tries(again=True)  # type: ignore[attr-defined]
+        tries = connection.transport._tries(repeatable=True)  # type: ignore[attr-defined]
         with pytest.raises(errors.Draining, match="closed"):
             await connection.transport._call("/v1/push", b"{}", tries)  # type: ignore[attr-defined]
 
@@ -234,10 +233,10 @@ def test_a_claim_without_an_answer_goes_back_in_a_drain(store_url: str, clock: M
             client.sleep = sleep  # type: ignore[method-assign]
             thread = threading.Thread(target=consumer.run)
             thread.start()
-            assert waits.wait(20)
+            assert waits.wait(PATIENCE)
             assert client.drain(0) == 3
         go_on.set()
-        thread.join(20)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
         with ackwise.connect(server.url) as queue:
             assert queue.leases() == []
@@ -246,14 +245,14 @@ def test_a_claim_without_an_answer_goes_back_in_a_drain(store_url: str, clock: M
 
 
 @pytest.mark.parametrize("how", ["drained", "cancelled"])
-def test_a_claim_without_an_answer_goes_back_when_its_worker_ends(
+def test_claim_without_answer_is_released_when_worker_ends(
     store_url: str, clock: ManualClock, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ackwise.fluent.aio.consumer.PAUSE_AFTER_FAILURE", 0.0 if how == "drained" else 60)
 
     async def job(server: Running, door: Flaky) -> None:
         resilience = Resilience(pauses=(0.01,))
-        async with asyncio.timeout(30), AsyncClient(door.url, resilience=resilience, clock=clock) as client:
+        async with asyncio.timeout(PATIENCE), AsyncClient(door.url, resilience=resilience, clock=clock) as client:
             await client.push("orders", None, [{"data": number} for number in range(3)])
             door.fail("/v1/claim", "lose the answer", "lose the answer")
             consumer = client.queue("orders").group("g").batch(3).each().consume(client.ack)
@@ -298,32 +297,34 @@ def process(code: str, url: str) -> Iterator[tuple[subprocess.Popen[str], IO[str
 
 
 WORKER = """
-import sys
+import sys, time
 from ackwise.fluent import Client
 
 with Client(sys.argv[1]) as client:
     def handle(message):
         print("began", flush=True)
+        while not consumer.batch_handler.stopping:
+            time.sleep(0.001)
+        print("stops", flush=True)
         sys.stdin.readline()
         print(client.ack(message).value, flush=True)
     consumer = client.queue("orders").group("g").batch(3).each().consume(handle)
-    client.drain = lambda grace, drain=client.drain: (print("stops", flush=True), drain(grace))
     consumer.run()
 print("drained", flush=True)
 """
 
 
-def test_sigterm_drains_what_is_begun_is_finished_and_the_rest_given_back(store_url: str) -> None:
+def test_sigterm_drain_finishes_begun_and_releases_rest(store_url: str) -> None:
     with Running(store_url) as server, ackwise.connect(server.url) as queue:
         queue.push_many("orders", range(3))
         with process(WORKER, server.url) as (worker, stdin, stdout):
             assert stdout.readline() == "began\n"
             worker.send_signal(signal.SIGTERM)
             assert stdout.readline() == "stops\n"
-            stdin.write("\n" * 3)
+            stdin.write("\n")
             stdin.flush()
             assert stdout.read().splitlines() == ["acked", "drained"]
-            assert worker.wait(30) == 0
+            assert worker.wait(PATIENCE) == 0
         (row,) = queue.groups("orders")
         assert (row.acked, row.leases) == (1, 0)
         assert left(server.url) == [(1, 0), (2, 0)]
@@ -355,7 +356,7 @@ def test_sigterm_ends_a_process_whose_handler_does_not(store_url: str, code: str
             assert stdout.readline() == "began\n"
             worker.send_signal(signal.SIGTERM)
             assert stdout.read().splitlines() == ["drained"], "it begins no other"
-            assert worker.wait(30) == 0
+            assert worker.wait(PATIENCE) == 0
         assert left(server.url) == [(0, 0), (1, 0), (2, 0)]
 
 
@@ -396,7 +397,7 @@ print("drained", flush=True)
 
 
 @pytest.mark.parametrize("code", [TWO_CLIENTS, IN_THREADS], ids=["two clients", "threads"])
-def test_sigterm_drains_whoever_is_at_work_in_the_process(store_url: str, code: str) -> None:
+def test_sigterm_drains_every_consumer_of_the_process(store_url: str, code: str) -> None:
     """Also when one of them has ended before."""
     with Running(store_url) as server, ackwise.connect(server.url) as queue:
         queue.push("first", 1)
@@ -405,7 +406,7 @@ def test_sigterm_drains_whoever_is_at_work_in_the_process(store_url: str, code: 
             server.until_waiting(2)
             worker.send_signal(signal.SIGTERM)
             assert stdout.read().splitlines() == ["drained"]
-            assert worker.wait(30) == 0
+            assert worker.wait(PATIENCE) == 0
 
 
 IDLE = """
@@ -418,11 +419,11 @@ with Client(sys.argv[1]) as client:
 """
 
 
-def test_sigterm_means_what_it_always_does_when_nobody_is_at_work(store_url: str) -> None:
+def test_sigterm_without_work_ends_process_as_usual(store_url: str) -> None:
     with Running(store_url) as server, process(IDLE, server.url) as (worker, _, stdout):
         assert stdout.readline() == "up\n"
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(30) == -signal.SIGTERM
+        assert worker.wait(PATIENCE) == -signal.SIGTERM
 
 
 INTERRUPTED = """
@@ -441,7 +442,7 @@ with Client(sys.argv[1]) as client:
 """
 
 
-def test_an_interrupt_ends_workers_that_wait_and_lets_the_others_finish(store_url: str) -> None:
+def test_interrupt_ends_idle_workers_and_busy_ones_finish(store_url: str) -> None:
     with Running(store_url) as server, ackwise.connect(server.url) as queue:
         queue.push("orders", 1)
         with process(INTERRUPTED, server.url) as (worker, stdin, stdout):
@@ -451,7 +452,7 @@ def test_an_interrupt_ends_workers_that_wait_and_lets_the_others_finish(store_ur
             stdin.write("\n")
             stdin.flush()
             assert stdout.readline() == "interrupted\n"
-            assert worker.wait(30) == 0
+            assert worker.wait(PATIENCE) == 0
         assert queue.groups("orders")[0].acked == 1
 
 
@@ -482,6 +483,6 @@ print("right", flush=True)
 """
 
 
-def test_sigterm_is_answered_while_a_client_is_open_unless_the_program_does(store_url: str) -> None:
+def test_open_client_handles_sigterm_unless_program_does(store_url: str) -> None:
     with process(ANSWERS, store_url) as (_, _, stdout):
         assert stdout.read() == "right\n"

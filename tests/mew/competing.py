@@ -1,4 +1,4 @@
-"""Consumers of one group that share jobs, some of which fail, while the server they talk to is killed."""
+"""Consumers of one group that share jobs while their server is killed; some jobs fail."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from collections import Counter
 from ackwise.broker import Broker
 from ackwise.connect import open_store
 from ackwise.core.errors import StoreError
-from ackwise.core.graph import syntax as s
-from ackwise.core.graph.commands import RunGraph, Step
+from ackwise.graph import ast as s
+from ackwise.graph.commands import RunGraph, Step
 from ackwise.mew import Event, Session
+from tests.patience import PATIENCE
 from tests.server.process import ServerProcess
 
 LIMIT = 3
 BATCH = 20
 ONTOLOGY = "node Job { n: Int [unique] }"
 WATCH = f'w = WATCH j: Job [mode: consume, group: "workers", ack_timeout: 3s, max_redeliveries: {LIMIT}] RETURN j.n'
-PATIENCE = 100.0
 
 
 def fill(url: str, jobs: int) -> None:
@@ -45,7 +45,7 @@ class Workers:
         self.acked: Counter[int] = Counter()
         self.buried: Counter[int] = Counter()
         self.doubtful: set[int] = set()
-        """Jobs whose settlement was under way when the server died: nobody was told what came of it."""
+        """Jobs whose settlement was in flight when the server died: their outcome is unknown."""
         self.interrupted = 0
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -153,7 +153,7 @@ def check(workers: Workers, url: str) -> None:
     for row in letters:
         if row["l.failure_reason"] == "max_redeliveries_exceeded":
             assert row["l.delivery_attempts"] >= LIMIT
-    assert workers.interrupted, "no kill hit anybody at work"
+    assert workers.interrupted, "no kill hit a working consumer"
     store = open_store(url)
     try:
         assert store.audit() == []

@@ -7,11 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from ackwise.clock import ManualClock
 from ackwise.connect import open_store
+from ackwise.graph.engine import change_tracker, session_commands
 from ackwise.mew import Session
-from ackwise.store.clock import ManualClock
 from tests.mew.prompt import Prompt
+from tests.patience import PATIENCE
 from tests.pg import FACTORIES
+
+
+@pytest.fixture(autouse=True)
+def patient_writer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets statements hold the writer for long, because a busy machine is slow. Tests of the limit set their own."""
+    for module in (session_commands, change_tracker):
+        monkeypatch.setattr(module, "WRITER_SECONDS", PATIENCE)
 
 
 @pytest.fixture

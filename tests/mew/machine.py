@@ -1,4 +1,4 @@
-"""Consumers of a graph at random, beside a model that knows where each item has to be, and somebody who looks on."""
+"""Random consumers of a graph, a model that knows where each item must be, and an observer."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from hypothesis.stateful import (
     rule,
 )
 
+from ackwise.clock import ManualClock
 from ackwise.connect import open_store
 from ackwise.core.commands import Beat
 from ackwise.mew import Event, MewError, Session
-from ackwise.store.clock import ManualClock
 from tests.mew.following import Follower, found
 
 TIMEOUT = 30
@@ -276,9 +276,9 @@ class Consumers(RuleBasedStateMachine):
         self.look_on()
 
     def restart(self, same: bool) -> None:
-        """As after kill -9: nobody says goodbye; deliveries keep their ids, counters and deadlines. A session that
+        """As after kill -9: no session is closed; deliveries keep their ids, counters and deadlines. A session that
         comes back finds its watches, by their names."""
-        broker = self.session._desk.broker  # type: ignore[union-attr]
+        broker = self.session._backend.broker  # type: ignore[union-attr]
         broker.send(Beat(instance=broker.store.instance))
         broker.close()
         found = self.session.id if same else None
@@ -301,7 +301,7 @@ class Consumers(RuleBasedStateMachine):
         while self.session.notices:
             note = self.session.notices.popleft()
             watch = self.notices.pop((note.code, note.delivery_id or ""), None)
-            assert watch is not None, f"nobody expects {note}"
+            assert watch is not None, f"no watch expects {note}"
             assert note.watch == f"#{watch}"
         for event in events:
             if event.type != "consumed":

@@ -1,4 +1,4 @@
-"""A session as somebody at a prompt sees it: what each text answered, and the events that followed."""
+"""A session as a user at a prompt sees it: the answer to each text, and the events that follow."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ackwise.dialects.mew.lines import Line
+from ackwise.clock import ManualClock
 from ackwise.mew import MewError, Session
-from ackwise.store.clock import ManualClock
+from ackwise.protocols.mew.output_records import Line
 
 Object = dict[str, Any]
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
-import msgspec
 import pytest
 
+from tests.mew.abandoned import MOST_MEMORY, peak, post
+from tests.patience import PATIENCE
 from tests.pg import FACTORIES
 from tests.server.process import ServerProcess
 
@@ -18,7 +18,6 @@ NODES = 400
 GRACE = 1
 QUICK = 5.0
 """Ten times what a small request takes on a busy machine."""
-MOST_MEMORY = 700 << 20
 
 
 @pytest.fixture(params=["sqlite", *FACTORIES], ids=lambda name: name.replace("pg_url_factory", "postgres"))
@@ -27,7 +26,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerPro
     sqlite = f"sqlite:///{tmp_path}/graph.db?durability=normal"
     url = sqlite if request.param == "sqlite" else request.getfixturevalue(request.param)()
     with ServerProcess(url, "--grace", str(GRACE)) as process:
-        with httpx2.Client(base_url=process.url, timeout=30) as client:
+        with httpx2.Client(base_url=process.url, timeout=PATIENCE) as client:
             run(client, 'node T { n: String = "a" }')
             for _ in range(4):
                 run(client, ", ".join(["SPAWN t: T"] * (NODES // 4)))
@@ -44,22 +43,6 @@ def run(client: httpx2.Client, text: str) -> dict[str, object]:
     found: dict[str, object] = client.post("/mew", json={"text": text}).raise_for_status().json()
     assert found["fine"] is True, found
     return found
-
-
-def post(server: ServerProcess, text: str) -> socket.socket:
-    """A request whose answer is not waited for."""
-    body = msgspec.json.encode({"text": text})
-    sock = socket.create_connection(server.address)
-    sock.sendall(b"POST /mew HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-    return sock
-
-
-def peak(server: ServerProcess) -> int:
-    """The largest size that the process had, in bytes."""
-    for line in Path(f"/proc/{server.process.pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) << 10
-    raise AssertionError("no VmHWM")
 
 
 def check_others(http: httpx2.Client) -> None:

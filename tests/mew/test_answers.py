@@ -11,16 +11,17 @@ import httpx2
 import msgspec
 import pytest
 
-from ackwise.core.graph.budget import StatementLimits, weight
-from ackwise.core.graph.commands import Done
-from ackwise.dialects.mew import answer
-from ackwise.dialects.mew.answer import Gathered
-from ackwise.dialects.mew.lines import Result, Said
+from ackwise.clock import ManualClock
+from ackwise.engine.statement_limits import StatementLimits, weight
+from ackwise.graph.commands import Done
 from ackwise.mew import MewError, Session
-from ackwise.store.clock import ManualClock
+from ackwise.protocols.mew import answer_stream as answer
+from ackwise.protocols.mew.answer_stream import CollectedAnswer
+from ackwise.protocols.mew.output_records import Result, TextLine
 from tests.broker.watched import until
-from tests.mew import test_abandoned as abandoned
+from tests.mew import abandoned
 from tests.mew.prompt import Prompt
+from tests.patience import PATIENCE
 from tests.server.process import ServerProcess
 from tests.server.running import Running
 
@@ -38,7 +39,7 @@ def server(tmp_path: Path, clock: ManualClock) -> Iterator[Running]:
 
 
 def post(server: Running, text: str, **more: Any) -> list[dict[str, Any]]:
-    answer = httpx2.post(f"{server.url}/mew", json={"text": text, **more}, timeout=30).raise_for_status().json()
+    answer = httpx2.post(f"{server.url}/mew", json={"text": text, **more}, timeout=PATIENCE).raise_for_status().json()
     lines: list[dict[str, Any]] = answer["lines"]
     return lines
 
@@ -119,6 +120,13 @@ def test_fetch_of_large_events_comes_in_parts(prompt: Prompt) -> None:
     assert consumed + sum(len(prompt.session.fetch(1000)) for _ in range(2)) == 20
 
 
+def test_fetch_of_large_events_behind_small_ones_is_cut(prompt: Prompt) -> None:
+    prompt.ok("node B { n: String } w = WATCH b: B [initial: none] RETURN b.n")
+    for size in [1] * 16 + [1 << 20] * 20:
+        prompt.session.run("SPAWN b: B { n = $n }", {"n": "x" * size})
+    assert [len(prompt.session.fetch(1000)) for _ in range(3)] == [16 + 8, 12, 0]
+
+
 def test_answer_without_memory_is_refused(tmp_path: Path, clock: ManualClock) -> None:
     url = f"sqlite:///{tmp_path}/other.db?durability=normal"
     with Running(url, clock, answer_memory=1 << 20, peer_share=1.0) as small:
@@ -134,13 +142,41 @@ def test_answer_without_memory_is_refused(tmp_path: Path, clock: ManualClock) ->
         until(lambda: memory.used == 0)
 
 
+def test_events_without_memory_are_not_lost(tmp_path: Path, clock: ManualClock) -> None:
+    url = f"sqlite:///{tmp_path}/other.db?durability=normal"
+    with Running(url, clock, answer_memory=1 << 20, peer_share=1.0) as small:
+        memory = small.server.memory
+        named: dict[str, Any] = {"session": "s", "params": {"n": "x" * 100_000}}
+        post(small, "node B { n: String } w = WATCH b: B RETURN b.n", **named)
+        post(small, "SPAWN b: B { n = $n }", **named, events=0)
+        memory.add(1 << 20, "another")
+        refused = httpx2.post(f"{small.url}/mew", json={"session": "s"}, timeout=30)
+        assert (refused.status_code, refused.json()["code"]) == (503, "answers_full")
+        memory.free(1 << 20, "another")
+        assert [line["kind"] for line in post(small, "", session="s")] == ["event"]
+        until(lambda: memory.used == 0)
+
+
+def test_statement_that_has_run_is_answered(tmp_path: Path, clock: ManualClock) -> None:
+    """Its events make the answer large. A refusal would make the client send the statement again."""
+    url = f"sqlite:///{tmp_path}/other.db?durability=normal"
+    with Running(url, clock, answer_memory=1 << 20, peer_share=1.0) as small:
+        memory = small.server.memory
+        named: dict[str, Any] = {"session": "s", "params": {"n": "x" * 100_000}}
+        post(small, "node B { n: String } w = WATCH b: B RETURN b.n", **named)
+        memory.add(1 << 20, "another")
+        assert [line["kind"] for line in post(small, "SPAWN b: B { n = $n }", **named)] == ["result", "event"]
+        memory.free(1 << 20, "another")
+        until(lambda: memory.used == 0)
+
+
 def test_answer_in_pieces_is_the_whole_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer, "PIECE", 64)
-    gathered = Gathered(StatementLimits(), lambda size: True)
+    gathered = CollectedAnswer(StatementLimits(), lambda size: True)
     rows = [[1, None, ["ü" * 40, {"a": "b" * 100, "c": []}], 1.5, True]] * 20
     gathered.admit(rows)
     gathered.emit(Result(1, 1, "MATCH", Done(columns=list("abcde"), rows=rows)))
-    gathered.emit(Said("text"))
+    gathered.emit(TextLine("text"))
     whole = gathered.whole("s")
     pieces = list(gathered.pieces("s"))
     assert len(pieces) > 20

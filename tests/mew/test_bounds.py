@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 
 import pytest
 
-from ackwise.core.graph.faults import StatementLimit
-from ackwise.dialects.mew.language import bounds, parse
-from ackwise.dialects.mew.lines import Line
+from ackwise.graph.errors import StatementLimit
+from ackwise.graph.language import parse, parser, text_limits
+from ackwise.protocols.mew.output_records import Line
 from tests.mew.prompt import Prompt
 
 SUM = "MATCH a: A RETURN " + "1+" * 30_000 + "1"
@@ -25,18 +26,18 @@ def exceeded(text: str) -> tuple[str, float] | None:
 
 
 def test_text_at_its_bounds_parses() -> None:
-    assert exceeded("TICK;" * (bounds.MOST_TOKENS // 2)) is None
-    assert exceeded("--" + "x" * (bounds.MOST_BYTES - 2)) is None
-    half = bounds.MOST_NESTING // 2
+    assert exceeded("TICK;" * (text_limits.MOST_TOKENS // 2)) is None
+    assert exceeded("--" + "x" * (text_limits.MOST_BYTES - 2)) is None
+    half = text_limits.MOST_NESTING // 2
     assert exceeded("MATCH a: A WHERE " + "(" * half + "not " * half + "true" + ")" * half + " RETURN a") is None
 
 
 @pytest.mark.parametrize(
     ("text", "limit"),
     [
-        ("TICK;" * (bounds.MOST_TOKENS // 2) + "TICK", "tokens"),
-        ("--" + "x" * bounds.MOST_BYTES, "text"),
-        ("--" + "ä" * (bounds.MOST_BYTES // 2), "text"),
+        ("TICK;" * (text_limits.MOST_TOKENS // 2) + "TICK", "tokens"),
+        ("--" + "x" * text_limits.MOST_BYTES, "text"),
+        ("--" + "ä" * (text_limits.MOST_BYTES // 2), "text"),
         ("MATCH a: A WHERE " + "(" * 101 + "true" + ")" * 101 + " RETURN a", "nesting"),
         ("MATCH a: A WHERE " + "not " * 101 + "true RETURN a", "nesting"),
         ("MATCH a: A WHERE a.n = " + "- " * 101 + "1 RETURN a", "nesting"),
@@ -61,8 +62,11 @@ def test_text_above_a_bound_is_a_statement_limit(text: str, limit: str) -> None:
         "((" * 100_000,
         "rule r x;\n" * 2_500,
         "SPAWN a: A {" + ",".join(f"x{n}=1" for n in range(2_400)) + "}",
+        "MATCH a: A RETURN " + "1+" * 4_990 + "1",
+        "MATCH a: A WHERE " + "true or " * 4_990 + "true RETURN a",
+        "MATCH a: A RETURN a" + ".b" * 4_990,
     ],
-    ids=range(7),
+    ids=range(10),
 )
 def test_hostile_text_parses_in_linear_time(text: str) -> None:
     started = time.perf_counter()
@@ -70,14 +74,100 @@ def test_hostile_text_parses_in_linear_time(text: str) -> None:
     assert time.perf_counter() - started < 3.0
 
 
+FLAT = 1_500
+"""Operands of a chain. More than Python's recursion limit, within the bound of tokens."""
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        (" or ".join(["a.n = 5"] * FLAT) + " or a.n = 2", True),
+        (" and ".join(["a.n = 2"] * FLAT), True),
+        ("not (" + " or ".join(["a.n = 5"] * FLAT) + ")", True),
+        (" + ".join(["a.n"] * FLAT), 2 * FLAT),
+        (" - ".join(["a.n"] * FLAT), 4 - 2 * FLAT),
+        (" + ".join(["a.n - 1"] * FLAT), 2 * FLAT - FLAT),
+        (" * ".join(["1"] * FLAT), 1),
+        (" ++ ".join(['"x"'] * FLAT), "x" * FLAT),
+        (" ?? ".join(["null"] * FLAT) + " ?? a.n", 2),
+        (" + ".join(["COUNT(a)"] * FLAT), FLAT),
+        (" + ".join(["2 * (1 + a.n + 1)"] * 500), 4_000),
+    ],
+    ids=range(11),
+)
+def test_flat_chain_is_not_nesting(lite: Prompt, expression: str, value: object) -> None:
+    lite.ok("node A { n: Int = 2 } SPAWN x: A")
+    assert lite.ok(f"MATCH a: A RETURN {expression} AS v")["rows"] == [[value]]
+
+
+def test_flat_chain_in_a_condition_selects(prompt: Prompt) -> None:
+    prompt.ok("node A { n: Int = 2, m: Int = 1 } SPAWN x: A SPAWN y: A { n = 7 }")
+    either = " or ".join(["a.n = 5"] * 700 + ["a.n = $n"])
+    both = " and ".join(["a.m = 1"] * 700 + [f"({either})"])
+    assert prompt.ok(f"MATCH a: A WHERE {both} RETURN a.n", n=7)["rows"] == [[7]]
+    assert prompt.ok(f"MATCH a: A WHERE exists(b: A where {either}) RETURN a.n", n=7)["rows"] == [[7]]
+    prompt.ok(f"w = WATCH a: A WHERE {both} [mode: consume] RETURN a.n", n=7)
+    assert [event["match"] for event in prompt.consumed] == [{"a.n": 7}]
+    prompt.ok("SPAWN z: A { n = 7 }, SPAWN o: A { n = 8 }")
+    assert [event["match"] for event in prompt.consumed] == [{"a.n": 7}]
+
+
+DEEP = "MATCH a: A WHERE a.n IS NULL or {} RETURN a"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["(true and 1 + 2 * " * 50 + "1" + ")" * 50, "a" + ".b" * 200 + " = 1", "a" + ".b" * 4_000 + " = 1"],
+    ids=["mixed operators", "attributes", "very many attributes"],
+)
+def test_deep_expression_is_a_limit_of_its_own(condition: str) -> None:
+    assert exceeded(DEEP.format(condition)) == ("depth", parser.DEEPEST)
+
+
+@pytest.mark.parametrize(
+    "text", ["MATCH a: A WHERE {} RETURN a.n", "w = WATCH a: A WHERE {} [mode: consume] RETURN a.n"]
+)
+@pytest.mark.parametrize(
+    ("level", "inmost"),
+    [
+        ("(false or false or true and true and {})", "true"),
+        ("(1 = 0 or 0 = min(0, 1 + 1 + 1 * 2 * 3) and {})", "true"),
+        ("coalesce(null, null ?? null ?? {})", "true"),
+        ("(0 + 0 + 1 * 1 * {})", "1 = 1"),
+    ],
+    ids=["or and", "calls", "coalesce", "sums"],
+)
+def test_expression_at_the_depth_bound_runs(prompt: Prompt, text: str, level: str, inmost: str) -> None:
+    """Chains and calls inside each other, as deep as the bounds allow, need no more stack than Python has."""
+    prompt.ok("node A { n: Int = 2 } SPAWN x: A")
+    value, _, end = inmost.partition(" ")
+
+    def nested(levels: int) -> str:
+        before, after = level.split("{}")
+        return text.format(f"{before * levels}{value}{after * levels} {end}")
+
+    levels = bisect_left(range(text_limits.MOST_NESTING), True, key=lambda count: exceeded(nested(count)) is not None)
+    lines = prompt(nested(levels - 1))
+    assert levels > 30
+    assert [line["kind"] for line in lines if line["kind"] == "error"] == []
+    assert [event["match"] for event in prompt.consumed] or lines[0]["rows"] == [[2]]
+
+
+def test_nested_exists_at_the_depth_bound_runs(prompt: Prompt) -> None:
+    prompt.ok("node A { n: Int = 2 } SPAWN x: A")
+    half = text_limits.MOST_NESTING // 2
+    nested = "(a.n = 2 and a.n > 1 and exists(a: A where " * (half - 1) + "true" + "))" * (half - 1)
+    assert prompt.ok(f"MATCH a: A WHERE {nested} RETURN a.n")["rows"] == [[2]]
+
+
 def test_portions_of_a_long_file_are_within_the_bounds() -> None:
     text = 'SPAWN a: A { s = "; {" } -- a; b\n; /* ; */\n' * 4_000
-    found = bounds.portions(text)
+    found = text_limits.portions(text)
     assert "".join(found) == text
     assert len(found) > 3
-    assert [bounds.exceeded(portion) for portion in found] == [None] * len(found)
+    assert [text_limits.exceeded(portion) for portion in found] == [None] * len(found)
     assert sum(len(parse(portion).statements) for portion in found) == 4_000
-    assert bounds.portions("TICK; TICK") == ["TICK; TICK"]
+    assert text_limits.portions("TICK; TICK") == ["TICK; TICK"]
 
 
 def test_number_with_many_digits_is_a_parse_error() -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 
+from ackwise.clock import ManualClock
 from ackwise.core.commands import Beat, Sweep
-from ackwise.core.graph.commands import IsSessionHere
+from ackwise.graph.commands import IsSessionHere
 from ackwise.mew import Event, Session
-from ackwise.store.clock import ManualClock
+from tests.patience import PATIENCE
 
 GRAPH = "node Job { n: Int }"
 CONSUME = "w = WATCH j: Job [mode: consume] RETURN j.n"
 
 
-def test_a_commit_of_another_broker_wakes_who_waits(graph_url: str) -> None:
+def test_commit_of_another_broker_wakes_waiting_session(graph_url: str) -> None:
     found: list[Event] = []
     with Session(graph_url) as consumer, Session(graph_url) as producer:
         producer.run(GRAPH)
@@ -27,7 +28,7 @@ def test_a_commit_of_another_broker_wakes_who_waits(graph_url: str) -> None:
         thread = threading.Thread(target=wait)
         thread.start()
         producer.run("SPAWN j: Job { n = 1 }")
-        thread.join(20)
+        thread.join(PATIENCE)
         assert sorted(event.type for event in found) == ["added", "consumed"]
         assert producer.ack(next(event for event in found if event.delivery_id)).done.deleted == 1
 
@@ -42,16 +43,14 @@ def test_types_and_watches_of_another_broker_are_known(graph_url: str, clock: Ma
         assert one.query("MATCH o: Other RETURN o.n") == [{"o.n": 3}]
 
 
-def test_sessions_of_a_broker_that_is_gone_are_cancelled_and_their_deliveries_run_out(
-    graph_url: str, clock: ManualClock
-) -> None:
+def test_sessions_of_dead_broker_end_and_deliveries_expire(graph_url: str, clock: ManualClock) -> None:
     gone = Session(graph_url, clock=clock)
     gone.run(GRAPH + " SPAWN j: Job { n = 1 } " + CONSUME)
     (delivery,) = [event for event in gone.events() if event.delivery_id]
-    gone._desk.broker.close()  # type: ignore[union-attr]
+    gone._backend.broker.close()  # type: ignore[union-attr]
     with Session(graph_url, clock=clock) as left:
         left.run("")
-        broker = left._desk.broker  # type: ignore[union-attr]
+        broker = left._backend.broker  # type: ignore[union-attr]
         # One that comes up sees at once that the other is gone; its sessions have time to come back all the same.
         broker.send(Beat(instance="comes-up"))
         broker.send(Sweep(duties=("graph",)))
@@ -70,12 +69,12 @@ def test_sessions_of_a_broker_that_is_gone_are_cancelled_and_their_deliveries_ru
 def test_a_reliable_watch_outlives_every_broker(graph_url: str, clock: ManualClock) -> None:
     gone = Session(graph_url, clock=clock)
     gone.run(GRAPH + " v = WATCH j: Job [delivery: reliable, initial: none] RETURN j.n w = WATCH j: Job RETURN j.n")
-    gone._desk.broker.close()  # type: ignore[union-attr]
+    gone._backend.broker.close()  # type: ignore[union-attr]
     status = "MATCH w: _Watch RETURN w.status"
     for number in (1, 2):
         clock.advance(100)
         with Session(graph_url, clock=clock) as left:
-            broker = left._desk.broker  # type: ignore[union-attr]
+            broker = left._backend.broker  # type: ignore[union-attr]
             broker.send(Sweep(duties=("graph",)))
             assert broker.ask(IsSessionHere(session=gone.id))  # so it is not looked after again and again
             left.run("SPAWN j: Job { n = $n }", n=number)
@@ -104,7 +103,7 @@ def test_a_session_that_comes_back_calls_its_watches_as_before(graph_url: str, c
 def test_events_of_a_cancelled_watch_are_kept_for_a_week(graph_url: str, clock: ManualClock) -> None:
     with Session(graph_url, clock=clock) as session:
         session.run(GRAPH + " v = WATCH j: Job RETURN j.n SPAWN j: Job { n = 1 } CANCEL WATCH #v")
-        broker = session._desk.broker  # type: ignore[union-attr]
+        broker = session._backend.broker  # type: ignore[union-attr]
         count = "MATCH e: _WatchEvent, _watch_event(#v, e) RETURN COUNT(e) AS n"
         before = session.query(count)
         clock.advance(6 * 24 * 3600)

@@ -17,7 +17,8 @@ import pytest
 
 from ackwise.cli import main
 from ackwise.mew import Session
-from ackwise.mew.prompting import Completer, Console, Prompt, whole
+from ackwise.mew.repl import Completer, Console, Prompt, is_complete
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
 FILE = r"""--# declare
@@ -39,7 +40,7 @@ MATCH j: Job RETURN COUNT(j) AS left, $n AS n
 """
 
 
-class Said:
+class TextLine:
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
 
@@ -53,7 +54,7 @@ def mew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     monkeypatch.setenv("ACKWISE_URL", f"sqlite:///{tmp_path}/f.db?durability=normal")
     monkeypatch.chdir(tmp_path)
 
-    def run(text: str, *options: str, stdin: str | None = None) -> Said:
+    def run(text: str, *options: str, stdin: str | None = None) -> TextLine:
         (tmp_path / "file.mew").write_text(text)
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin or ""))
         where = ["-"] if stdin is not None else ["file.mew"]
@@ -61,7 +62,7 @@ def mew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         with pytest.raises(SystemExit) as ended:
             main()
         out, err = capfd.readouterr()
-        return Said(int(ended.value.code or 0), out, err)
+        return TextLine(int(ended.value.code or 0), out, err)
 
     return run
 
@@ -127,7 +128,7 @@ def test_only_a_newline_ends_a_line(mew: Any, odd: str) -> None:
     assert (said.lines[-1]["kind"], said.lines[-1]["line"]) == ("error", 5)
 
 
-def test_what_looks_like_a_comment_in_a_string_or_a_comment_is_none(mew: Any) -> None:
+def test_comment_marks_inside_strings_and_comments_are_text(mew: Any) -> None:
     said = mew(
         "node A { t: String } -- see /* here\n--# one\n"
         'SPAWN a: A { t = "\\"/*" }\n\\dg\n--# two\nSPAWN b: A { t = "*/" }\n',
@@ -246,12 +247,12 @@ def test_completion_knows_words_names_and_types(tmp_path: Path) -> None:
     ("text", "over"), [("TICK\n", True), ("SPAWN a: A {\n", False), ("SPAWM\n", False), ("", True)]
 )
 def test_a_statement_is_read_until_it_is_whole(text: str, over: bool) -> None:
-    assert whole(text) is over
+    assert is_complete(text) is over
 
 
 @pytest.mark.slow
 def test_the_prompt_on_a_terminal(tmp_path: Path) -> None:
-    """A real terminal: the command is started as somebody would start it."""
+    """A real terminal: the test starts the command as a user does."""
     outer, inner = pty.openpty()
     environment = {**os.environ, "ACKWISE_MEW_HISTORY": str(tmp_path / "history"), "TERM": "dumb"}
     command = [str(Path(sys.executable).with_name("ackwise")), "mew", "--url", f"sqlite:///{tmp_path}/t.db"]
@@ -267,6 +268,6 @@ def test_the_prompt_on_a_terminal(tmp_path: Path) -> None:
             while expected not in seen:
                 seen += os.read(outer, 4096)
             os.write(outer, answer)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     os.close(outer)
     assert "SPAWN a: A" in (tmp_path / "history").read_text()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ackwise.broker import Broker
-from ackwise.core.graph.commands import RunGraph
-from ackwise.dialects.mew import talk
+from ackwise.graph.commands import RunGraph
+from ackwise.protocols.mew import session_transaction
 from tests.mew.prompt import Prompt
 
 SHOP = """
@@ -285,7 +285,7 @@ def test_statements_in_a_transaction_see_what_came_before(prompt: Prompt) -> Non
     prompt.ok("ROLLBACK")
 
 
-def test_names_of_a_transaction_that_was_taken_back_are_forgotten(lite: Prompt) -> None:
+def test_names_of_rolled_back_transaction_are_forgotten(lite: Prompt) -> None:
     lite.ok("node A { n: Int [unique] } SPAWN a: A { n = 1 }")
     first = lite.session.names["a"]
     lite.ok("BEGIN SPAWN a: A { n = 2 } SPAWN b: A { n = 3 } ROLLBACK")
@@ -324,9 +324,7 @@ def test_a_symmetric_edge_of_a_node_with_itself_is_one_match(prompt: Prompt) -> 
     assert prompt.rows("MATCH twin(a, b) RETURN COUNT(*)") == [[3]]
 
 
-def test_a_transaction_in_one_text_is_tried_once_and_committed_once(
-    lite: Prompt, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_transaction_in_one_text_runs_and_commits_once(lite: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     lite.ok("node N { n: Int } edge e(a: N, b: N) SPAWN n: N { n = -1 }")
     steps = 0
     send = Broker.send
@@ -368,7 +366,7 @@ def test_the_statement_that_fails_in_a_transaction_is_pointed_at(lite: Prompt) -
 
 
 def test_a_transaction_has_only_so_many_statements(lite: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(talk, "MOST_STEPS", 20)
+    monkeypatch.setattr(session_transaction, "MOST_STEPS", 20)
     lite.ok("node N { n: Int }")
     made = "SPAWN a: N { n = 1 } " * 20
     lite.refused(f"BEGIN {made} SPAWN b: N {{ n = 1 }}", "constraint", "a transaction has at most 20 statements")
@@ -377,7 +375,7 @@ def test_a_transaction_has_only_so_many_statements(lite: Prompt, monkeypatch: py
     assert lite.ok(f"BEGIN {made} COMMIT")["created"] == 20
 
 
-def test_inspect_returns_attributes_whatever_the_session_calls_so(lite: Prompt) -> None:
+def test_inspect_returns_attributes_despite_session_names(lite: Prompt) -> None:
     lite.ok("node N { n: Int } SPAWN n: N { n = 1 } SPAWN id: N { n = 2 }")
     assert lite.rows("INSPECT #n RETURN n, _type, id AS i") == [[1, "N", lite.session.names["n"]]]
 

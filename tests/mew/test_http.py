@@ -17,14 +17,15 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from ackwise.clock import ManualClock
 from ackwise.core.commands import Sweep
 from ackwise.core.errors import BadInput
-from ackwise.dialects.mew import serving
-from ackwise.dialects.mew.lines import Line
 from ackwise.mew import AsyncSession, Event, MewError, Session
-from ackwise.mew.prompting import Completer
-from ackwise.mew.telling import told
-from ackwise.store.clock import ManualClock
+from ackwise.mew.formatter import format_line
+from ackwise.mew.repl import Completer
+from ackwise.protocols.mew import http as mew_http
+from ackwise.protocols.mew.output_records import Line
+from tests.patience import PATIENCE
 from tests.server.process import ServerProcess
 from tests.server.running import Running
 
@@ -40,7 +41,7 @@ def server(graph_url: str, clock: ManualClock) -> Iterator[Running]:
 
 @pytest.fixture
 def http(server: Running) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=server.url, timeout=30) as client:
+    with httpx2.Client(base_url=server.url, timeout=PATIENCE) as client:
         yield client
 
 
@@ -63,7 +64,7 @@ def break_off(socket: ClientConnection) -> None:
 
 
 def read(socket: ClientConnection) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(socket.recv(timeout=20))
+    found: dict[str, Any] = json.loads(socket.recv(timeout=PATIENCE))
     return found
 
 
@@ -188,7 +189,7 @@ def test_python_sessions_over_http(server: Running) -> None:
         assert session.query("MATCH j: Job RETURN COUNT(j) AS n") == [{"n": 0}]
 
 
-def test_a_worker_may_use_the_name_of_its_watch_for_something_else(server: Running, graph_url: str) -> None:
+def test_worker_may_reuse_name_of_its_watch(server: Running, graph_url: str) -> None:
     for url in (server.url, graph_url):
         with Session(url) as session:
             session.run(JOBS + "node Out { n: Int }" + 'SPAWN a: Job { title = "A" } SPAWN b: Job { title = "B" }')
@@ -257,7 +258,7 @@ def test_a_hung_up_poll_gives_back_what_it_was_handed(server: Running, http: htt
 
 
 @pytest.mark.parametrize("way", ["drained", pytest.param("killed", marks=pytest.mark.long)])
-def test_a_worker_goes_on_with_its_watch_after_a_restart_of_the_server(tmp_path: Path, way: str) -> None:
+def test_worker_continues_its_watch_after_server_restart(tmp_path: Path, way: str) -> None:
     url = f"sqlite:///{tmp_path}/graph.db"
     with ServerProcess(url) as first, Session(first.url) as worker:
         worker.run(JOBS + 'SPAWN a: Job { title = "A" } SPAWN b: Job { title = "B" }')
@@ -283,7 +284,7 @@ def test_a_worker_goes_on_with_its_watch_after_a_restart_of_the_server(tmp_path:
 
 def test_a_session_with_a_socket_stands_when_the_server_drains(graph_url: str, clock: ManualClock) -> None:
     with contextlib.ExitStack() as stack:
-        with Running(graph_url, clock) as first, httpx2.Client(base_url=first.url, timeout=30) as http:
+        with Running(graph_url, clock) as first, httpx2.Client(base_url=first.url, timeout=PATIENCE) as http:
             session = post(http, JOBS + 'SPAWN a: Job { title = "A" } ' + CONSUME, events=0)["session"]
             socket = stack.enter_context(stream(first, session))
             assert read(socket)["type"] == "initial"
@@ -292,7 +293,7 @@ def test_a_session_with_a_socket_stands_when_the_server_drains(graph_url: str, c
             read(socket)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1012
-    with Running(graph_url, clock) as again, httpx2.Client(base_url=again.url, timeout=30) as http:
+    with Running(graph_url, clock) as again, httpx2.Client(base_url=again.url, timeout=PATIENCE) as http:
         assert post(http, "MATCH w: _Watch RETURN w.status", session)["lines"][0]["rows"] == [["active"]]
         with stream(again, session) as socket:
             post(http, 'SPAWN b: Job { title = "B" }', session)
@@ -308,7 +309,7 @@ def of(event: Event) -> dict[str, Any]:
     return found
 
 
-def test_nobody_waits_for_a_watch_that_is_not_there(server: Running, http: httpx2.Client) -> None:
+def test_poll_of_unknown_watch_does_not_wait(server: Running, http: httpx2.Client) -> None:
     with Session(server.url) as session:
         session.run(JOBS)
         with pytest.raises(MewError, match="Watch handle '#nope' does not exist") as refused:
@@ -323,13 +324,13 @@ def test_nobody_waits_for_a_watch_that_is_not_there(server: Running, http: httpx
 
 def test_a_poll_that_waits_hears_that_its_watch_is_cancelled(server: Running, http: httpx2.Client) -> None:
     session = post(http, JOBS + CONSUME)["session"]
-    with ThreadPoolExecutor() as pool, httpx2.Client(base_url=server.url, timeout=30) as other:
+    with ThreadPoolExecutor() as pool, httpx2.Client(base_url=server.url, timeout=PATIENCE) as other:
         poll = pool.submit(post, other, "", session, watch="#w", wait=25)
         post(http, "CANCEL WATCH #w", session, events=0)
         assert [line["code"] for line in poll.result()["lines"]] == ["E8002"]
 
 
-def test_a_session_over_http_that_leaves_by_an_error_counts_as_lost(server: Running) -> None:
+def test_http_session_left_by_error_counts_as_lost(server: Running) -> None:
     with Session(server.url) as owner:
         owner.run(JOBS + 'SPAWN a: Job { title = "A" }')
         for name in ("one", "an odd/name?"):
@@ -344,7 +345,7 @@ def test_the_end_of_a_session_may_be_told_to_any_server(
     graph_url: str, clock: ManualClock, server: Running, http: httpx2.Client
 ) -> None:
     session = post(http, JOBS + 'SPAWN a: Job { title = "A" } ' + CONSUME)["session"]
-    with Running(graph_url, clock) as other, httpx2.Client(base_url=other.url, timeout=30) as elsewhere:
+    with Running(graph_url, clock) as other, httpx2.Client(base_url=other.url, timeout=PATIENCE) as elsewhere:
         assert elsewhere.delete(f"/mew/{session}").json() == {"session": session, "ended": True}
         assert elsewhere.delete(f"/mew/{session}").json() == {"session": session, "ended": False}
         assert elsewhere.delete(f"/mew/{session}?lost=perhaps").status_code == 400
@@ -354,14 +355,14 @@ def test_the_end_of_a_session_may_be_told_to_any_server(
 def test_a_session_may_go_to_another_server_and_back(
     graph_url: str, clock: ManualClock, server: Running, http: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "TIDY_EVERY", 0.01)
-    left = server.server._served.mew()
+    monkeypatch.setattr(mew_http, "TIDY_EVERY", 0.01)
+    left = server.server.runtime.mew()
     status = "MATCH w: _Watch RETURN w.status"
-    with Running(graph_url, clock) as other, httpx2.Client(base_url=other.url, timeout=30) as elsewhere:
+    with Running(graph_url, clock) as other, httpx2.Client(base_url=other.url, timeout=PATIENCE) as elsewhere:
         held = post(http, JOBS + 'SPAWN a: Job { title = "A" } ' + CONSUME, "moves")["lines"][-1]
         post(elsewhere, "v = WATCH j: Job RETURN j.title", "moves")
-        left._seats["moves"].used_at -= 2 * serving.IDLE
-        while "moves" in left._seats:
+        left._sessions["moves"].used_at -= 2 * mew_http.IDLE
+        while "moves" in left._sessions:
             post(http, "MATCH j: Job RETURN j", "onlooker")
         assert post(elsewhere, status, "moves")["lines"][0]["rows"] == [["active"]] * 2
         assert post(elsewhere, "ACK $id", "moves", params={"id": held["delivery_id"]})["fine"]
@@ -369,7 +370,7 @@ def test_a_session_may_go_to_another_server_and_back(
         post(elsewhere, "x = WATCH j: Job RETURN j", "moves", events=0)
         assert post(http, "", "moves", watch="#x")["lines"][0]["type"] == "initial"
     clock.advance(100)
-    sweep = server.server._served.broker().send(Sweep(duties=("graph",)))
+    sweep = server.server.runtime.broker().send(Sweep(duties=("graph",)))
     asyncio.run_coroutine_threadsafe(sweep, server._loop).result(20)
     assert post(http, status, "moves")["lines"][0]["rows"] == [["active"]] * 3
 
@@ -387,7 +388,7 @@ SPAWM b: Job"""
             session.run(JOBS)
             lines: list[Line] = []
             session.stream(text, lines.append, {}, keep_going=True, events=10)
-            shown.append([re.sub(r"L\d+-\w+\.0\.\w+|job_\w+", "ID", told(line)) for line in lines])
+            shown.append([re.sub(r"L\d+-\w+\.0\.\w+|job_\w+", "ID", format_line(line)) for line in lines])
             assert set(session.names) == {"a", "w"}
             assert session.query("MATCH w: _Watch WHERE w.id = $w RETURN w.id", w=session.names["w"])
             assert Completer(session).candidates("w") == ["WATCH", "WHERE", "w", "watch"]
@@ -410,7 +411,7 @@ def test_names_over_http_follow_transactions(server: Running) -> None:
         assert session.query("MATCH j: Job WHERE j.id = $a RETURN j.title", a=session.names["a"]) == [{"j.title": "B"}]
 
 
-def test_what_is_the_servers_business_is_not_taken_from_a_session() -> None:
+def test_http_session_refuses_options_of_the_server() -> None:
     for option in ({"max_watches": 3}, {"blocked_for": 1.0}, {"clock": ManualClock()}):
         with pytest.raises(BadInput, match="a server has its own"):
             Session("http://127.0.0.1:1", **option)
@@ -419,7 +420,7 @@ def test_what_is_the_servers_business_is_not_taken_from_a_session() -> None:
 def test_calls_without_a_session_do_not_fill_the_server(
     server: Running, http: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "MOST_SESSIONS", 3)
+    monkeypatch.setattr(mew_http, "MOST_SESSIONS", 3)
     kept = post(http, JOBS + CONSUME)["session"]
     opened = post(http, 'BEGIN SPAWN a: Job { title = "A" }')["session"]
     for _ in range(5):
@@ -437,11 +438,11 @@ def test_calls_without_a_session_do_not_fill_the_server(
 
 
 def test_a_poll_that_waits_is_answered_when_the_server_drains(graph_url: str, clock: ManualClock) -> None:
-    with Running(graph_url, clock) as server, httpx2.Client(base_url=server.url, timeout=60) as http:
+    with Running(graph_url, clock) as server, httpx2.Client(base_url=server.url, timeout=PATIENCE) as http:
         session = post(http, JOBS + CONSUME)["session"]
         with ThreadPoolExecutor() as pool:
             poll = pool.submit(post, http, "", session, wait=55)
-            while not len(server.server._served.broker().bells):
+            while not len(server.server.runtime.broker().listeners):
                 assert not poll.done()
-            server.server._served.broker().loop.call_soon_threadsafe(server.server._served.broker().stop_claims)
+            server.server.runtime.broker().loop.call_soon_threadsafe(server.server.runtime.broker().stop_claims)
             assert poll.result(timeout=20)["lines"] == []

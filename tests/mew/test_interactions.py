@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ackwise.clock import ManualClock
 from ackwise.mew import Session
-from ackwise.store.clock import ManualClock
 from tests.mew.prompt import Prompt
 
 JOBS = """
@@ -51,7 +51,7 @@ def test_an_id_that_is_not_ours_or_is_tampered_with(jobs: Prompt) -> None:
     assert jobs.ok("ACK $id", id=good)["deleted"] == 1
 
 
-def test_killed_by_somebody_else_while_pending(jobs: Prompt) -> None:
+def test_item_killed_elsewhere_while_pending(jobs: Prompt) -> None:
     first = jobs.consumed[0]["delivery_id"]
     jobs.ok("KILL #a")
     done = jobs.ok("ACK $id", id=first)
@@ -132,13 +132,13 @@ def test_a_backlog_is_looked_through_to_its_end(lite: Prompt) -> None:
     assert [event["match"]["title"] for event in lite.consumed] == [f"even {n}" for n in range(0, 1201, 300)]
 
 
-def test_an_id_expires_at_the_very_deadline_even_if_nothing_swept(jobs: Prompt) -> None:
+def test_id_expires_at_deadline_without_sweep(jobs: Prompt) -> None:
     jobs.clock.advance(30)
     jobs.refused("ACK $delivery_id", "E8004")
     assert count(jobs) == 1
 
 
-def test_the_counter_survives_another_member_and_a_release_costs_nothing(jobs: Prompt) -> None:
+def test_counter_survives_other_member_and_free_release(jobs: Prompt) -> None:
     jobs.ok("NACK $delivery_id")
     jobs.ok("CANCEL WATCH #w")
     other = jobs.another()
@@ -177,7 +177,7 @@ def test_a_restart_leaves_counters_and_deadlines_as_they_were(graph_url: str, cl
     first = Session(graph_url, clock=clock)
     first.run(JOBS + 'SPAWN a: Job { title = "a" } SPAWN b: Job { title = "b" }')
     one, two = [e for e in first.watch("WATCH j: Job [mode: consume] RETURN j", wait=0) if e.delivery_id]
-    first._desk.broker.close()  # type: ignore[union-attr]
+    first._backend.broker.close()  # type: ignore[union-attr]
     clock.advance(20)
     with Session(graph_url, clock=clock) as second:
         assert second.ack(one).done.outcome == "acked"
@@ -189,7 +189,7 @@ def test_a_restart_leaves_counters_and_deadlines_as_they_were(graph_url: str, cl
         assert two.delivery_id != again.delivery_id
 
 
-def test_anybody_who_holds_the_id_may_settle(jobs: Prompt) -> None:
+def test_any_holder_of_the_id_may_settle(jobs: Prompt) -> None:
     held = jobs.consumed[0]["delivery_id"]
     other = jobs.another()
     assert other.ok("ACK $id", id=held)["outcome"] == "acked"
@@ -220,7 +220,7 @@ def test_ack_in_a_transaction_is_atomic_with_the_rest(jobs: Prompt) -> None:
     assert (count(jobs), count(jobs, "Note")) == (0, 1)
 
 
-def test_a_delivery_that_expires_meanwhile_rolls_the_transaction_back(jobs: Prompt) -> None:
+def test_expired_delivery_rolls_transaction_back(jobs: Prompt) -> None:
     jobs.ok('BEGIN SPAWN n: Note { text = "result" } ACK $delivery_id')
     jobs.clock.advance(30)
     jobs.refused("COMMIT", "E8004")
@@ -248,7 +248,7 @@ def test_a_dead_letter_that_fails_in_a_transaction_rolls_it_back(prompt: Prompt)
     assert prompt.ok("ACK $id", id=held)["outcome"] == "acked"
 
 
-def test_a_returned_item_keeps_its_place_and_attributes_are_looked_at_again(prompt: Prompt) -> None:
+def test_returned_item_keeps_place_and_attributes_are_reread(prompt: Prompt) -> None:
     prompt.ok(JOBS)
     prompt.ok("w = WATCH j: Job [mode: consume, buffer: 1] RETURN j")
     prompt.ok('SPAWN a: Job { title = "a" } SPAWN b: Job { title = "b" }')
@@ -271,7 +271,7 @@ def test_two_matches_of_one_item_are_one_delivery(prompt: Prompt) -> None:
     assert prompt.consumed == []
 
 
-def test_a_dead_item_that_cannot_be_deleted_is_held_and_that_is_told(prompt: Prompt) -> None:
+def test_undeletable_dead_item_is_held_and_reported(prompt: Prompt) -> None:
     prompt.ok("node J { n: Int } node K {} node L {}")
     prompt.ok("edge own(j: J, k: K) [on_kill_source: cascade] edge on(k: K, l: L) [on_kill_source: prevent]")
     prompt.ok("SPAWN j: J { n = 1 } SPAWN k: K SPAWN l: L LINK own(#j, #k) LINK on(#k, #l)")
@@ -296,7 +296,7 @@ BEGIN SPAWN d: Dock SPAWN a: Parcel { label = "A" } LINK at(#a, #d) COMMIT"""
 
 
 @pytest.mark.parametrize("first", ["MATCH p: Parcel RETURN p", "SPAWN z: Box", ""])
-def test_a_timeout_that_would_break_a_rule_holds_the_item_and_fails_nobody(prompt: Prompt, first: str) -> None:
+def test_timeout_that_breaks_rule_holds_item_and_fails_none(prompt: Prompt, first: str) -> None:
     prompt.ok(CARDINAL)
     prompt.ok(
         'w = WATCH p: Parcel WHERE p.label = "A" [mode: consume, ack_timeout: 10s, max_redeliveries: 1] RETURN p.label'
@@ -318,7 +318,7 @@ def test_a_timeout_that_would_break_a_rule_holds_the_item_and_fails_nobody(promp
     other.session.close()
 
 
-def test_a_lost_connection_that_would_break_a_rule_holds_the_item(prompt: Prompt) -> None:
+def test_lost_connection_that_breaks_rule_holds_item(prompt: Prompt) -> None:
     prompt.ok(CARDINAL)
     other = prompt.another()
     other.ok("w = WATCH p: Parcel [mode: consume, max_redeliveries: 1] RETURN p.label")

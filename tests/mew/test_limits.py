@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -13,17 +14,20 @@ import httpx2
 import msgspec
 import pytest
 
-from ackwise.core.errors import BadInput
-from ackwise.core.graph.budget import LowerLimits, StatementLimits
-from ackwise.core.graph.commands import FindGraph
-from ackwise.core.graph.faults import statement_limit
+from ackwise.broker import metered_reads
+from ackwise.clock import ManualClock
+from ackwise.core.errors import BadInput, Overloaded
 from ackwise.core.queries import Query
-from ackwise.dialects.http import status_of
+from ackwise.engine.statement_limits import LowerLimits, StatementLimits
+from ackwise.engine.statement_meter import Cancelled
+from ackwise.graph.commands import AskGraph, FindGraph, RunGraph
+from ackwise.graph.engine import change_tracker, early_matches, watch_budget
+from ackwise.graph.engine import session_commands as running
+from ackwise.graph.errors import statement_limit
 from ackwise.mew import AsyncSession, MewError, Session
-from ackwise.store.clock import ManualClock
-from ackwise.store.graph import burden, prematch, running, tracking
-from ackwise.store.meter import Cancelled
+from ackwise.protocols.http_response import status_of
 from tests.mew.prompt import Prompt
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
 GRAPH = 'node T { n: Int = 0, s: String = "abc" } node U { n: Int = 0 } edge e(t: T, u: U) '
@@ -137,7 +141,7 @@ def test_watch_of_a_large_join_is_within_the_limits(few: Session, monkeypatch: p
     few.run("small = WATCH a: T, b: U [initial: none] RETURN a.n")
     other.run("SPAWN t: T")
     assert len(few.fetch(1000)) == 2 * NODES + 1
-    monkeypatch.setattr(burden, "LOOK_ROWS", 10)
+    monkeypatch.setattr(watch_budget, "LOOK_ROWS", 10)
     other.run("SPAWN t: T")
     assert len(numbers(few)) == NODES + 2
     assert [line.as_object()["code"] for line in few.fetch(1000)] == ["statement_limit"]
@@ -160,17 +164,32 @@ def test_slow_watch_is_cancelled_at_its_second_time(
     few: Session, monkeypatch: pytest.MonkeyPatch, budgets: dict[str, float], code: str | None
 ) -> None:
     for name, value in budgets.items():
-        monkeypatch.setattr(burden, name, value)
+        monkeypatch.setattr(watch_budget, name, value)
     few.run("w = WATCH a: T, b: T [initial: none] RETURN a.n")
     few.another().run("SPAWN t: T")
     assert few.fetch(1000)[-1].as_object().get("code") == code
+
+
+@pytest.mark.parametrize("text", ["NACK $id [no_retry]", "BEGIN SPAWN u: U NACK $id [no_retry] COMMIT"], ids=range(2))
+def test_burial_with_a_large_watch_happens_once(prompt: Prompt, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """The first attempt ends within a savepoint of its own. All of it is undone, and not only this savepoint."""
+    prompt.ok(GRAPH + ", ".join(["SPAWN t: T"] * NODES))
+    prompt.ok("w = WATCH a: T, b: T [initial: none] RETURN a.n")
+    prompt.ok("c = WATCH t: T [mode: consume] RETURN t.n")
+    delivery = prompt.consumed[0]["delivery_id"]
+    monkeypatch.setattr(watch_budget, "LOOK_ROWS", 3)
+    prompt.ok(text, id=delivery)
+    assert [line["code"] for line in prompt.notices] == ["statement_limit"]
+    assert prompt.rows("MATCH d: _DeadLetter RETURN COUNT(d)") == [[1]]
+    assert prompt.rows("MATCH t: T RETURN COUNT(t)") == [[NODES - 1]]
+    assert prompt.rows("MATCH u: U RETURN COUNT(u)") == [["BEGIN" in text]]
 
 
 def test_consumers_of_a_large_join_stay(prompt: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     """Statements leave a pool that is too large out, and mark it to be scanned again."""
     prompt.ok(GRAPH + "SPAWN u: U")
     prompt.ok("c = WATCH t: T, e(t, u) [mode: consume] RETURN t.n")
-    monkeypatch.setattr(burden, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(watch_budget, "LOOK_SECONDS", 0.0)
     prompt.ok("SPAWN t: T { n = 7 } LINK e(#t, #u)")
     monkeypatch.undo()
     assert [event["match"] for event in prompt.consumed] == [{"t.n": 7}]
@@ -184,7 +203,7 @@ def test_watch_too_large_for_an_expiry_is_cancelled(
     prompt.ok("w = WATCH a: T, b: T [initial: none] RETURN a.n")
     prompt.ok("c = WATCH t: T, e(t, u) [mode: consume, max_redeliveries: 1, ack_timeout: 10s] RETURN t.n")
     assert len(prompt.consumed) == 1
-    monkeypatch.setattr(tracking, "WRITER_SECONDS", 0.0)
+    monkeypatch.setattr(change_tracker, "WRITER_SECONDS", 0.0)
     lines = prompt.advance(11)
     monkeypatch.undo()
     assert [line["code"] for line in lines if line.get("watch") == "#w"] == ["statement_limit"]
@@ -211,14 +230,14 @@ def test_transaction_matches_within_the_turn(few: Session) -> None:
 @pytest.fixture
 def beside(few: Session, monkeypatch: pytest.MonkeyPatch) -> Session:
     """Every pattern with more than one match goes to a reader."""
-    monkeypatch.setattr(prematch, "TURN_ROWS", 1)
+    monkeypatch.setattr(early_matches, "TURN_ROWS", 1)
     return few
 
 
 def meddle(session: Session, between: list[Callable[[], object]]) -> list[Query]:
     """Calls the next of `between` after each search of a reader, before the turn sees the matches."""
-    desk: Any = session._opened()
-    ask = desk.broker.ask
+    opened: Any = session._opened()
+    ask = opened.broker.ask
     asked: list[Query] = []
 
     def meddling(query: Query) -> Any:
@@ -229,7 +248,7 @@ def meddle(session: Session, between: list[Callable[[], object]]) -> list[Query]
                 between.pop(0)()
         return answer
 
-    desk.broker.ask = meddling
+    opened.broker.ask = meddling
     return asked
 
 
@@ -301,15 +320,56 @@ def test_match_that_appears_meanwhile_is_left_out(beside: Session) -> None:
     assert numbers(beside) == [-5, *[1] * NODES]
 
 
+# overload
+
+
+@contextmanager
+def overloaded(session: Session, kind: type[object]) -> Iterator[None]:
+    """The broker takes no such command or query."""
+    desk: Any = session._opened()
+    broker = desk.broker
+    ask, send = broker.ask, broker.send
+
+    def refuse(wish: Any, take: Callable[[Any], Any]) -> Any:
+        if isinstance(wish, kind):
+            raise Overloaded("too much waits")
+        return take(wish)
+
+    broker.ask, broker.send = partial(refuse, take=ask), partial(refuse, take=send)
+    try:
+        yield
+    finally:
+        broker.ask, broker.send = ask, send
+
+
+def test_overload_after_a_statement_is_an_error_line(few: Session) -> None:
+    """A refused call would be sent again, and its first statement would run twice."""
+    with overloaded(few, AskGraph):
+        with pytest.raises(Overloaded):
+            few.run("MATCH t: T RETURN t")
+        with pytest.raises(MewError) as caught:
+            few.run("SPAWN t: T; MATCH t: T RETURN t")
+    assert caught.value.word == "overloaded"
+    assert len(numbers(few)) == NODES + 1
+
+
+def test_commit_refused_by_overload_may_be_repeated(few: Session) -> None:
+    few.run("BEGIN SPAWN t: T")
+    with overloaded(few, RunGraph), pytest.raises(Overloaded):
+        few.run("COMMIT")
+    few.run("COMMIT")
+    assert len(numbers(few)) == NODES + 1
+
+
 # callers that leave
 
 
 def watch_ends(store: Any) -> tuple[threading.Event, threading.Event, list[BaseException]]:
     """Tells when a long query of the store begins, when it ends, and how."""
     begun, ended, problems = threading.Event(), threading.Event(), []
-    ask = store.ask_graph
+    ask = store.ask
 
-    def noted(query: Query, meter: Any, *, long: bool) -> Any:
+    def noted(query: Query, meter: Any = None, *, long: bool = False) -> Any:
         if not long:
             return ask(query, meter, long=long)
         begun.set()
@@ -321,7 +381,7 @@ def watch_ends(store: Any) -> tuple[threading.Event, threading.Event, list[BaseE
         finally:
             ended.set()
 
-    store.ask_graph = noted
+    store.ask = noted
     return begun, ended, problems
 
 
@@ -332,8 +392,8 @@ def test_cancelled_caller_stops_its_statement(graph_url: str, text: str) -> None
     async def scene() -> list[BaseException]:
         async with AsyncSession(graph_url) as session:
             await session.run(GRAPH + ", ".join(["SPAWN t: T"] * NODES))
-            desk: Any = await session._opened()
-            begun, ended, problems = watch_ends(desk.broker.store)
+            opened: Any = await session._opened()
+            begun, ended, problems = watch_ends(opened.broker.store)
             task = asyncio.create_task(session.run(text))
             await asyncio.to_thread(begun.wait, 30)
             task.cancel()
@@ -356,17 +416,42 @@ def server(graph_url: str, clock: ManualClock) -> Iterator[Running]:
 
 
 def test_client_that_hangs_up_stops_its_statement(server: Running) -> None:
-    begun, ended, problems = watch_ends(server.server._served.broker().store)
+    begun, ended, problems = watch_ends(server.server.runtime.broker().store)
     body = msgspec.json.encode({"text": FOR_EVER})
     with socket.create_connection(server.address) as sock:
         sock.sendall(b"POST /mew HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-        assert begun.wait(30)
-    assert ended.wait(30)
+        assert begun.wait(PATIENCE)
+    assert ended.wait(PATIENCE)
     assert [type(problem) for problem in problems] == [Cancelled]
 
 
+@pytest.fixture
+def two_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metered_reads, "MOST_WAITING", 2)
+
+
+@pytest.mark.usefixtures("two_places")
+def test_one_caller_leaves_places_to_others(server: Running) -> None:
+    begun, ended, _ = watch_ends(server.server.runtime.broker().store)
+    body = msgspec.json.encode({"text": FOR_EVER})
+    other = httpx2.HTTPTransport(local_address="127.0.0.2")
+    with (
+        socket.create_connection(server.address) as sock,
+        httpx2.Client(base_url=server.url, timeout=30) as same,
+        httpx2.Client(base_url=server.url, timeout=30, transport=other) as another,
+    ):
+        sock.sendall(b"POST /mew HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        assert begun.wait(30)
+        asked = {"text": FOR_EVER, "limits": {"seconds": 0.2}}
+        refused = same.post("/mew", json=asked)
+        assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
+        assert "1 of your long statements" in refused.json()["error"]
+        assert another.post("/mew", json=asked).json()["lines"][-1]["code"] == "statement_limit"
+    assert ended.wait(30)
+
+
 def test_server_says_its_limits_and_a_call_lowers_them(server: Running) -> None:
-    with httpx2.Client(base_url=server.url, timeout=30) as http:
+    with httpx2.Client(base_url=server.url, timeout=PATIENCE) as http:
 
         def code(limits: dict[str, float] | None, text: str = "MATCH t: T RETURN t.n") -> str:
             line = http.post("/mew", json={"text": text, "limits": limits}).raise_for_status().json()["lines"][0]

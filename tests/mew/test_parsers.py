@@ -12,12 +12,13 @@ from ackwise.broker import AsyncBroker
 from ackwise.connect import open_store
 from ackwise.core.errors import Overloaded
 from ackwise.core.queries import ListQueues
-from ackwise.dialects.mew import parsers
-from ackwise.dialects.mew.aio.driving import AsyncDriver
-from ackwise.dialects.mew.language import Parsed
-from ackwise.dialects.mew.lines import drop
-from ackwise.dialects.mew.parsers import AsyncParser
-from ackwise.dialects.mew.talk import Session
+from ackwise.graph.language import Parsed
+from ackwise.protocols.mew import parser_thread
+from ackwise.protocols.mew.aio.driver import AsyncDriver
+from ackwise.protocols.mew.output_records import drop
+from ackwise.protocols.mew.parser_thread import AsyncParser
+from ackwise.protocols.mew.session import MewSession
+from tests.patience import PATIENCE
 
 LONG = "TICK; " * 1000
 
@@ -28,20 +29,20 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     gate = threading.Event()
 
     def parse(text: str) -> Parsed:
-        assert gate.wait(30)
+        assert gate.wait(PATIENCE)
         return Parsed([], None, len(text))
 
-    monkeypatch.setattr(parsers, "parse", parse)
+    monkeypatch.setattr(parser_thread, "parse", parse)
     return gate
 
 
 def test_lists_do_not_wait_for_parsers(tmp_path: Path, gate: threading.Event) -> None:
     async def scene() -> None:
-        broker = await AsyncBroker.start(open_store(f"sqlite:///{tmp_path}/graph.db"), background=False)
+        broker = await AsyncBroker.start(open_store(f"sqlite:///{tmp_path}/graph.db", graph=True), background=False)
         driver = AsyncDriver(broker)
-        tasks = [asyncio.create_task(driver.drive(Session().run(LONG), drop)) for _ in range(24)]
+        tasks = [asyncio.create_task(driver.drive(MewSession().run(LONG), drop)) for _ in range(24)]
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 assert list(await broker.ask(ListQueues(limit=5))) == []
             assert not any(task.done() for task in tasks)
         finally:
@@ -53,18 +54,34 @@ def test_lists_do_not_wait_for_parsers(tmp_path: Path, gate: threading.Event) ->
 
 
 def test_too_many_texts_to_parse_are_refused(monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> None:
-    monkeypatch.setattr(parsers, "MOST_WAITING", 3)
+    monkeypatch.setattr(parser_thread, "MOST_WAITING", 3)
 
     async def scene() -> None:
         parser = AsyncParser()
-        tasks = [asyncio.create_task(parser.parse(LONG)) for _ in range(3)]
+        tasks = [asyncio.create_task(parser.parse(LONG, caller)) for caller in "abc"]
         await asyncio.sleep(0)
         with pytest.raises(Overloaded, match="3 long texts"):
-            await parser.parse(LONG)
+            await parser.parse(LONG, "d")
         tasks.pop().cancel()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        tasks.append(asyncio.create_task(parser.parse(LONG)))
+        tasks.append(asyncio.create_task(parser.parse(LONG, "d")))
+        gate.set()
+        assert len(await asyncio.gather(*tasks)) == 3
+
+    asyncio.run(scene())
+
+
+def test_texts_of_one_caller_take_half_the_places(monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> None:
+    monkeypatch.setattr(parser_thread, "MOST_WAITING", 4)
+
+    async def scene() -> None:
+        parser = AsyncParser()
+        tasks = [asyncio.create_task(parser.parse(LONG, "greedy")) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded, match="2 of your long texts"):
+            await parser.parse(LONG, "greedy")
+        tasks.append(asyncio.create_task(parser.parse(LONG, "modest")))
         gate.set()
         assert len(await asyncio.gather(*tasks)) == 3
 

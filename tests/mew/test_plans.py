@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from ackwise.core.graph.patterns import beside, plan
-from ackwise.core.graph.syntax import Match
-from ackwise.dialects.mew.language import parse
+from ackwise.graph.ast import Match
+from ackwise.graph.engine.entity_reads import Reader
+from ackwise.graph.engine.pattern_sql import Search, _Query
+from ackwise.graph.language import parse
+from ackwise.graph.patterns import joined_exists, plan_pattern
 from ackwise.mew import Session
-from ackwise.store.graph.matching import Wanted, _Query
-from ackwise.store.graph.reading import Reader
 from ackwise.store.sqlite.connection import open_reader
 from ackwise.store.sqlite.session import SQLiteSession
-from ackwise.store.url import parse as parse_url
+from ackwise.wire.store_url import parse as parse_url
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_the_plan_uses_an_index(tmp_path: Path, text: str, through: str) -> None
         reader = Reader(SQLiteSession(connection), 0)
         (statement,) = parse(text).statements
         assert isinstance(statement, Match)
-        query = _Query(reader, plan(statement.pattern, reader.ontology), statement.where, Wanted())
+        query = _Query(reader, plan_pattern(statement.pattern, reader.ontology), statement.where, Search())
         compiled = query.finish()
         steps = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {compiled.text}", compiled.params)]
     finally:
@@ -63,8 +63,8 @@ def test_what_an_exists_is_joined_with_is_found_through_an_index(tmp_path: Path,
         text = "MATCH j: Job WHERE not exists(waits_in(j, q) AS w, twin(q, p) AS t) RETURN j"
         (statement,) = parse(text).statements
         assert isinstance(statement, Match)
-        (joined,) = beside(statement.where, plan(statement.pattern, reader.ontology), reader.ontology)
-        compiled = _Query(reader, joined.plan, statement.where, Wanted({variable: 7})).finish(["j"])
+        (joined,) = joined_exists(statement.where, plan_pattern(statement.pattern, reader.ontology), reader.ontology)
+        compiled = _Query(reader, joined.plan, statement.where, Search({variable: 7})).finish(["j"])
         steps = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {compiled.text}", compiled.params)]
     finally:
         connection.close()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ackwise.core.graph.watching import WatchSpec
+from ackwise.clock import ManualClock
 from ackwise.core.settlement import failure_is_final
+from ackwise.graph.watch_options import WatchSpec
 from ackwise.mew import MewError, Session
-from ackwise.store.clock import ManualClock
 from tests.mew.prompt import Prompt, raised
 
 JOBS = """

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ackwise.dialects.mew.language import parse
+from ackwise.graph.language import parse
 from tests.mew.prompt import Prompt
 
 EXAMPLES = """

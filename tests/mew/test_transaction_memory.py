@@ -9,9 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from ackwise.dialects.mew import serving
-from ackwise.dialects.mew.memory import TransactionMemory
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
+from ackwise.protocols.mew import http as mew_http
+from ackwise.protocols.mew.transaction_memory import TransactionMemory
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
 SPAWN = "SPAWN b: B { n = $n }"
@@ -22,14 +23,14 @@ SIZE = 10_000
 def memory(monkeypatch: pytest.MonkeyPatch) -> TransactionMemory:
     """Room for four statements of a session, and for eight of all sessions."""
     memory = TransactionMemory(each=4 * SIZE + 5000, most=8 * SIZE + 9000)
-    monkeypatch.setattr(serving, "TransactionMemory", lambda: memory)
+    monkeypatch.setattr(mew_http, "TransactionMemory", lambda: memory)
     return memory
 
 
 @pytest.fixture
 def http(memory: TransactionMemory, tmp_path: Path, clock: ManualClock) -> Iterator[httpx2.Client]:
     url = f"sqlite:///{tmp_path}/graph.db?durability=normal"
-    with Running(url, clock) as server, httpx2.Client(base_url=server.url, timeout=30) as http:
+    with Running(url, clock) as server, httpx2.Client(base_url=server.url, timeout=PATIENCE) as http:
         run(http, "maker", "node B { n: String }")
         yield http
 

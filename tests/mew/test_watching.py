@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from ackwise.clock import ManualClock
 from ackwise.mew import Session
-from ackwise.store.clock import ManualClock
 from tests.mew.prompt import Prompt, raised
 
 GRAPH = """
@@ -71,7 +71,7 @@ def test_exists_is_watched_through_what_it_looks_at(people: Prompt) -> None:
     assert told(people) == [("#v", "removed", {"p.name": "ann"})]
 
 
-def test_a_consumer_of_what_nobody_else_points_at(people: Prompt) -> None:
+def test_consumer_gets_node_when_its_last_edge_ends(people: Prompt) -> None:
     people.ok("w = WATCH p: Person WHERE not exists(member(p, t)) [mode: consume] RETURN p.name")
     assert people.consumed == []
     people.ok("UNLINK member(#ann, #red)")
@@ -263,7 +263,7 @@ def test_bad_patterns_are_refused(few: Prompt, text: str, message: str) -> None:
     assert few.rows("MATCH w: _Watch RETURN COUNT(w)") == [[0]]
 
 
-def test_a_watch_that_cannot_be_judged_fails_nobody_else(people: Prompt) -> None:
+def test_undecidable_watch_fails_no_other(people: Prompt) -> None:
     people.ok("v = WATCH p: Person WHERE 10 / (p.age - 7) > 1 [initial: none] RETURN p.name, 1 / (p.age - 8) AS x")
     people.ok(
         "w = WATCH p: Person WHERE 10 / (p.age - 7) > 1 [mode: consume, ordering: attribute(1 / (p.age - 8))] RETURN p"
@@ -295,7 +295,7 @@ def test_layer_0_is_protected(people: Prompt) -> None:
     people.refused("edge likes(a: Person, w: _Watch) LINK likes(#ann, #v)", "constraint", "protected")
 
 
-def test_a_session_that_ends_cancels_its_watches_and_leaves_their_nodes(people: Prompt) -> None:
+def test_ended_session_cancels_watches_and_keeps_nodes(people: Prompt) -> None:
     other = people.another()
     other.ok("v = WATCH p: Person RETURN p")
     other.session.close()
@@ -316,7 +316,7 @@ def test_going_through_a_watch_goes_on_behind_a_notice(people: Prompt) -> None:
     assert list(events) == []
 
 
-def test_going_through_a_watch_ends_when_it_was_cancelled_for_its_full_buffer(people: Prompt) -> None:
+def test_iteration_ends_when_full_buffer_cancels_watch(people: Prompt) -> None:
     events = people.session.watch("v = WATCH p: Person [buffer: 1, on_full: error, initial: none] RETURN p.name")
     events.start()
     people.session.run('SPAWN a: Person { name = "1" } SPAWN b: Person { name = "2" }')
@@ -325,7 +325,7 @@ def test_going_through_a_watch_ends_when_it_was_cancelled_for_its_full_buffer(pe
 
 
 @pytest.mark.parametrize("jobs", [0, 499])
-def test_a_backlog_is_looked_through_to_the_last_match_of_each_entity(few: Prompt, jobs: int) -> None:
+def test_backlog_is_scanned_to_last_match_of_each_entity(few: Prompt, jobs: int) -> None:
     """A page of candidates ends amid those of `last`: the ones that fit come behind it."""
     few.ok('SPAWN red: Team { name = "red" }')
     ones = " ".join(f'SPAWN p{n}: Person {{ name = "{n}" }} LINK member(#p{n}, #red)' for n in range(jobs))
@@ -365,7 +365,7 @@ def test_a_commit_larger_than_a_buffer_that_blocks_passes_alone(people: Prompt) 
     assert [event["match"]["p.name"] for event in people.events] == ["x"]
 
 
-def test_a_comparison_that_can_never_be_made_is_refused_and_fails_nobody_else(people: Prompt) -> None:
+def test_impossible_comparison_is_refused_and_fails_no_other(people: Prompt) -> None:
     joined = "WATCH p: Person, member(p, t) AS m"
     for text in (
         f"{joined} WHERE p.age > 1 [initial: none, filter: t.name = 5] RETURN p",
@@ -451,7 +451,7 @@ def test_what_no_watch_is_told_of_is_refused(few: Prompt, pattern: str) -> None:
     few.refused(f"WATCH {pattern} RETURN *", "not_supported", "a WATCH of events or of the tick")
 
 
-def test_a_backlog_that_was_not_wanted_stays_so_until_it_matches_again(people: Prompt) -> None:
+def test_unwanted_backlog_stays_out_until_it_matches_again(people: Prompt) -> None:
     people.ok(
         "w = WATCH p: Person, member(p, t) AS m WHERE m.since > 2000 [mode: consume, initial: none] RETURN p.name"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
 from tests.mew.prompt import Prompt
 
 COUNTS = ("created", "linked", "modified", "deleted", "unlinked")

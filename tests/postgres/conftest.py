@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
 from ackwise.store.postgres import PostgresStore
 from tests.pg import FACTORIES
 
@@ -59,7 +59,7 @@ def store(url: str, clock: ManualClock) -> Iterator[PostgresStore]:
 
 @pytest.fixture
 def raw(url: str) -> Iterator[Raw]:
-    """Plain connections, to stand in for somebody else."""
+    """Plain connections, which play another client of the database."""
     made: list[psycopg.Connection[tuple[object, ...]]] = []
 
     def connect() -> psycopg.Connection[tuple[object, ...]]:

@@ -8,15 +8,17 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+import psycopg
+
 from ackwise.core.answers import Claimed, Settled
 from ackwise.core.commands import ByLease, Claim, Push, Settle, Settlement
 from ackwise.core.messages import NewMessage, Receipt
 from ackwise.core.settlement import Outcome
 from ackwise.store.postgres import PostgresStore
+from tests.patience import PATIENCE
 from tests.postgres.conftest import Raw
 
 T = TypeVar("T")
-PATIENCE = 20.0
 
 
 def push(store: PostgresStore, *messages: NewMessage, queue: str = "q", shard: int = 0) -> list[Receipt]:
@@ -73,3 +75,16 @@ def waiting(raw: Raw) -> bool:
             "SELECT count(*) FROM pg_locks WHERE NOT granted AND database IS NOT DISTINCT FROM database"
         ).fetchone()
     return bool(row and row[0])
+
+
+def lock_partition(connection: psycopg.Connection[tuple[object, ...]], name: str) -> None:
+    connection.execute("SELECT 1 FROM part WHERE name = %s FOR UPDATE", (name,))
+
+
+def kill_all(raw: Raw) -> None:
+    """End every other connection to the database, as a failover would."""
+    with raw() as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )

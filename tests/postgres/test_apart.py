@@ -11,15 +11,12 @@ import pytest
 from ackwise.core.commands import Claim, ConfigureGroup, Push
 from ackwise.core.errors import StoreLocked
 from ackwise.core.messages import QUEUE_MODE
+from tests.patience import PATIENCE
 from tests.postgres.conftest import Opener, Raw
-from tests.postgres.support import PATIENCE, claim, push, text, until, waiting
+from tests.postgres.support import claim, lock_partition, push, text, until, waiting
 
 
-def lock_partition(connection: psycopg.Connection[tuple[object, ...]], name: str) -> None:
-    connection.execute("SELECT 1 FROM part WHERE name = %s FOR UPDATE", (name,))
-
-
-def test_a_turn_that_is_not_committed_holds_up_its_own_queue_only(opened: Opener) -> None:
+def test_uncommitted_turn_blocks_its_own_queue_only(opened: Opener) -> None:
     store = opened()
     push(store, text("x"), queue="slow")
     open_turn = store.prepare([Push(queue="slow", messages=[text("y")])], 0)
@@ -29,7 +26,7 @@ def test_a_turn_that_is_not_committed_holds_up_its_own_queue_only(opened: Opener
     assert claim(store, Claim(queue="slow", most=9)).count == 2
 
 
-def test_somebody_elses_slow_transaction_holds_up_its_own_queue_only(opened: Opener, raw: Raw) -> None:
+def test_foreign_slow_transaction_blocks_its_own_queue_only(opened: Opener, raw: Raw) -> None:
     store = opened()
     push(store, text("x"), queue="slow")
     slow = raw()
@@ -52,7 +49,7 @@ def test_a_wildcard_claim_goes_round_what_others_have(opened: Opener, raw: Raw) 
     assert [g.partition for g in claim(store, Claim(queue="q", most=9)).grants] == ["free"]
 
 
-def test_who_waits_too_long_is_told(opened: Opener, raw: Raw) -> None:
+def test_caller_that_waits_too_long_gets_an_error(opened: Opener, raw: Raw) -> None:
     store = opened("busy_timeout=0.05")
     push(store, text("x"))
     slow = raw()

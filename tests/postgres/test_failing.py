@@ -18,29 +18,20 @@ from ackwise.core.errors import (
 )
 from ackwise.core.queries import GetQueue, ListDead, QueueStats
 from ackwise.core.settlement import Outcome
+from ackwise.engine import runner
+from ackwise.engine.turn import Turn
 from ackwise.store.postgres import PostgresStore
-from ackwise.store.turn import engine
-from ackwise.store.turn.context import Turn
 from tests.postgres.conftest import Opener, Raw
-from tests.postgres.support import claim, push, text
-
-
-def kill_all(raw: Raw) -> None:
-    """End every other connection to the database, as a failover would."""
-    with raw() as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+from tests.postgres.support import claim, kill_all, push, text
 
 
 def test_a_connection_that_dies_while_idle_is_replaced(opened: Opener, raw: Raw) -> None:
     store = opened()
     push(store, text("x"))
-    store.get_queue(GetQueue(queue="q"))
+    store.ask(GetQueue(queue="q"))
     kill_all(raw)
     assert push(store, text("y"))[0].seq == 1
-    assert store.get_queue(GetQueue(queue="q")).name == "q"
+    assert store.ask(GetQueue(queue="q")).name == "q"
 
 
 def test_a_turn_that_loses_its_connection_before_the_commit(opened: Opener, raw: Raw) -> None:
@@ -58,14 +49,14 @@ def test_a_turn_that_loses_its_connection_in_the_middle(
 ) -> None:
     store = opened()
     push(store, text("x"))
-    run = engine.run
+    run = runner.run
 
     def run_and_kill(turn: Turn, commands: Sequence[Command]) -> list[object]:
         results = run(turn, commands)
         kill_all(raw)
         return results
 
-    monkeypatch.setattr(engine, "run", run_and_kill)
+    monkeypatch.setattr(runner, "run", run_and_kill)
     monkeypatch.setattr("ackwise.store.postgres.dedupe.TableDedupe.write", lambda dedupe, _: dedupe.find([1]))
     with pytest.raises(StoreUnavailable, match="nothing was changed"):
         store.transact([Push(queue="q", messages=[text("y")]), Push(queue="q", messages=[text("z")])])
@@ -106,7 +97,7 @@ def test_a_database_that_is_read_only(url: str, opened: Opener, raw: Raw) -> Non
         other = opened()
         with pytest.raises(StoreReadOnly):
             push(other, text("y"))
-        assert other.stats(QueueStats(queue="q")).messages == 1
+        assert other.ask(QueueStats(queue="q")).messages == 1
     finally:
         with psycopg.connect(url, options="-c default_transaction_read_only=off") as connection:
             connection.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only".encode())
@@ -117,14 +108,14 @@ def test_text_that_postgresql_cannot_store_is_the_callers_fault(opened: Opener) 
     push(store, text("x"))
     for bad in ("nul\0", "\ud800"):
         with pytest.raises(BadInput):
-            store.list_dead(ListDead(group=bad))
+            store.ask(ListDead(group=bad))
     held = claim(store, Claim(queue="q"))
     entry = Settlement(selector=ByLease(held.lease_id), outcome=Outcome.REJECT, error="a\0b\ud800", error_type="\0")
     store.transact([Settle(entries=[entry])])
-    assert store.list_dead(ListDead(queue="q")).letters[0].error == "a\ufffdb?"
+    assert store.ask(ListDead(queue="q")).letters[0].error == "a\ufffdb?"
 
 
-def test_nobody_answers() -> None:
+def test_unreachable_server_is_an_error() -> None:
     with pytest.raises(StoreUnavailable, match="is it running") as caught:
         PostgresStore("postgresql://me:secret@127.0.0.1:1/ackwise?connect_timeout=2")
     assert "127.0.0.1:1/ackwise" in caught.value.message
@@ -150,4 +141,4 @@ def test_a_closed_store_says_so(opened: Opener, url: str) -> None:
     with pytest.raises(StoreUnavailable, match="closed"):
         push(store, text("x"))
     with pytest.raises(StoreUnavailable, match="closed"):
-        store.get_queue(GetQueue(queue="q"))
+        store.ask(GetQueue(queue="q"))

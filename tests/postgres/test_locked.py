@@ -1,4 +1,4 @@
-"""One locked partition stalls nobody else, and expiry takes part in no ring of waits."""
+"""One locked partition blocks no other partition, and expiry takes part in no deadlock."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ackwise.core.commands import Claim, Command, Push, Settle, Settlement, Swee
 from ackwise.core.errors import StoreLocked, StoreUnavailable
 from ackwise.core.queries import ListLeases
 from ackwise.core.settlement import Outcome
-from ackwise.store.postgres.queueing import LEAST, Queueing
+from ackwise.store.postgres.locks import LEAST_SECONDS, LockBudget
+from tests.patience import PATIENCE
 from tests.postgres.conftest import Opener, Raw
-from tests.postgres.support import PATIENCE, claim, push, text, together, until, waiting
-from tests.postgres.test_apart import lock_partition
+from tests.postgres.support import claim, lock_partition, push, text, together, until, waiting
 
 
 def one_push(body: str, partition: str, queue: str = "q") -> Push:
@@ -28,15 +28,15 @@ def one_push(body: str, partition: str, queue: str = "q") -> Push:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long each command of a broken-up turn was allowed to wait for a lock."""
     allowed: list[float] = []
-    original = Queueing.turn
+    original = LockBudget.limit
 
     @contextmanager
-    def noted(self: Queueing, command: Command) -> Iterator[float]:
+    def noted(self: LockBudget, command: Command) -> Iterator[float]:
         with original(self, command) as patience:
             allowed.append(patience)
             yield patience
 
-    monkeypatch.setattr(Queueing, "turn", noted)
+    monkeypatch.setattr(LockBudget, "limit", noted)
     return allowed
 
 
@@ -53,9 +53,7 @@ def test_a_locked_partition_holds_up_its_turn_once(opened: Opener, raw: Raw, wai
     assert done[0].status == "queued"
 
 
-def test_commands_of_every_sort_that_need_a_locked_partition_are_refused_soon(
-    opened: Opener, raw: Raw, waits: list[float]
-) -> None:
+def test_commands_on_locked_partition_are_refused_soon(opened: Opener, raw: Raw, waits: list[float]) -> None:
     store = opened("busy_timeout=1")
     push(store, text("1", partition="busy"), text("2", partition="free"))
     held = claim(store, Claim(queue="q", partitions=("busy",)))
@@ -75,25 +73,25 @@ def test_commands_of_every_sort_that_need_a_locked_partition_are_refused_soon(
 
 
 def test_who_was_not_refused_for_itself_still_waits_a_little() -> None:
-    queueing = Queueing(2.0)
-    with queueing.turn(one_push("x", "a")) as patience:
+    budget = LockBudget(2.0)
+    with budget.limit(one_push("x", "a")) as patience:
         assert 0.2 < patience < 2.0
-    with pytest.raises(psycopg.errors.LockNotAvailable), queueing.turn(one_push("x", "a")):
+    with pytest.raises(psycopg.errors.LockNotAvailable), budget.limit(one_push("x", "a")):
         raise psycopg.errors.LockNotAvailable("held")
-    with pytest.raises(StoreLocked, match="held"), queueing.turn(one_push("y", "a")):
+    with pytest.raises(StoreLocked, match="held"), budget.limit(one_push("y", "a")):
         raise AssertionError("it is not tried")
-    with queueing.turn(one_push("x", "b")) as patience:
-        assert patience > LEAST
+    with budget.limit(one_push("x", "b")) as patience:
+        assert patience > LEAST_SECONDS
 
 
 def test_expiry_locks_no_lease_whose_partition_another_has(opened: Opener, raw: Raw) -> None:
-    """Whoever has the partition may want the lease next: it must not wait for a turn that waits for the partition."""
+    """The partition's holder may need the lease next: it must not wait for a turn that waits for the partition."""
     store = opened()
     push(store, text("1"), text("2"))
     theirs = claim(store, Claim(queue="q", lease=1000))
     other = raw()
     lock_partition(other, "p")
-    until(lambda: store.now() > theirs.deadline)
+    until(lambda: store.clock.now() > theirs.deadline)
     with ThreadPoolExecutor(1) as threads:
         ours = threads.submit(claim, store, Claim(queue="q"))
         until(lambda: waiting(raw))
@@ -103,19 +101,19 @@ def test_expiry_locks_no_lease_whose_partition_another_has(opened: Opener, raw: 
         claimed = ours.result(PATIENCE)
     assert claimed.count == 1
     store.transact([Sweep(duties=("expire",))])
-    assert [row.lease_id for row in store.list_leases(ListLeases())] == [claimed.lease_id]
+    assert [row.lease_id for row in store.ask(ListLeases())] == [claimed.lease_id]
 
 
-def test_an_expired_lease_in_a_free_partition_is_expired_though_another_is_not(opened: Opener, raw: Raw) -> None:
+def test_lease_in_free_partition_expires_beside_locked_one(opened: Opener, raw: Raw) -> None:
     store = opened()
     push(store, text("1", partition="theirs"), text("2", partition="ours"))
     held = store.transact([Claim(queue="q", partitions=(name,), lease=1000) for name in ("theirs", "ours")])
-    until(lambda: store.now() > held[1].deadline)
+    until(lambda: store.clock.now() > held[1].deadline)
     other = raw()
     lock_partition(other, "theirs")
     (swept,) = store.transact([Sweep(duties=("expire",))])
     assert swept.done == {"expire": 1}
-    assert [row.lease_id for row in store.list_leases(ListLeases())] == [held[0].lease_id]
+    assert [row.lease_id for row in store.ask(ListLeases())] == [held[0].lease_id]
     other.rollback()
     (swept,) = store.transact([Sweep(duties=("expire",))])
     assert swept.done == {"expire": 1}
@@ -137,7 +135,7 @@ def test_readers_share_their_connections_without_a_race(opened: Opener) -> None:
 
     def work(_: int) -> None:
         for _ in range(20):
-            store.list_leases(ListLeases())
+            store.ask(ListLeases())
 
     together(8, work)
     assert len(store._readers._free) <= 4
@@ -149,5 +147,5 @@ def test_a_reader_that_comes_back_late_is_closed(opened: Opener) -> None:
         store._readers.close()
     assert session.connection.closed
     with pytest.raises(StoreUnavailable):
-        store.list_leases(ListLeases())
+        store.ask(ListLeases())
     store._readers._closed = False

@@ -1,23 +1,22 @@
-"""A claim that meets leases which ran out and which it had to leave to somebody, who is done before the claim is."""
+"""A claim that skips expired leases because another turn holds them, when that turn ends before the claim does."""
 
 from __future__ import annotations
 
 import pytest
 from psycopg import Connection
 
+from ackwise.clock import ManualClock
 from ackwise.core.commands import Claim, ConfigureQueue
-from ackwise.core.limits import MICROS
 from ackwise.core.messages import NewMessage
 from ackwise.core.policy import Exclusivity
 from ackwise.core.spans import Cursor
-from ackwise.store.clock import ManualClock
+from ackwise.core.validation import MICROS
+from ackwise.engine import claim as claiming
+from ackwise.engine.ports import Params, Row
 from ackwise.store.postgres import PostgresStore
 from ackwise.store.postgres.session import PostgresSession
-from ackwise.store.session import Params, Row
-from ackwise.store.turn import claim as claiming
 from tests.postgres.conftest import Raw
-from tests.postgres.support import claim, push, settle_lease
-from tests.postgres.test_apart import lock_partition
+from tests.postgres.support import claim, lock_partition, push, settle_lease
 
 NOTHING: Params = {}
 
@@ -26,13 +25,13 @@ NOTHING: Params = {}
 def somebody(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> Connection[tuple[object, ...]]:
     """Whatever it has locked, it is done with as soon as a claim has looked at its first lane."""
     made = raw()
-    plain = claiming._Claiming._take
+    plain = claiming._QueueClaim._take
 
-    def take(self: claiming._Claiming, cursor: Cursor) -> None:
+    def take(self: claiming._QueueClaim, cursor: Cursor) -> None:
         plain(self, cursor)
         made.rollback()
 
-    monkeypatch.setattr(claiming._Claiming, "_take", take)
+    monkeypatch.setattr(claiming._QueueClaim, "_take", take)
     return made
 
 
@@ -67,7 +66,7 @@ def test_what_it_picked_stays_as_it_was_read(
     settle_lease(store, rest)
     push(store, item("a"))
     others = Claim(queue="q", exclusivity="partition", owner="somebody else")
-    assert [grant.partition for grant in claim(store, others).grants] == ["a"], "nobody holds it"
+    assert [grant.partition for grant in claim(store, others).grants] == ["a"], "it is not held"
 
 
 def test_what_it_had_read_and_not_picked_is_read_again(

@@ -7,10 +7,10 @@ import threading
 from ackwise.core.commands import Claim
 from ackwise.core.settlement import Outcome
 from ackwise.store.postgres import PostgresStore
-from ackwise.store.postgres.news import message, sender
+from ackwise.store.postgres.notify import encode, sender
+from tests.patience import PATIENCE
 from tests.postgres.conftest import Opener, Raw
-from tests.postgres.support import PATIENCE, claim, push, settle_lease, text, until
-from tests.postgres.test_failing import kill_all
+from tests.postgres.support import claim, kill_all, push, settle_lease, text, until
 
 
 def listening(opened: Opener) -> tuple[PostgresStore, threading.Event]:
@@ -34,7 +34,7 @@ def test_another_broker_hears_of_a_push(opened: Opener) -> None:
     assert not second.changed()
 
 
-def test_nobody_hears_himself_nor_what_was_claimable_before(opened: Opener) -> None:
+def test_broker_ignores_own_and_old_notifications(opened: Opener) -> None:
     first, own = listening(opened)
     push(first, text("x"))
     claim(first, Claim(queue="q", auto_ack=True))
@@ -62,7 +62,7 @@ def test_after_the_connection_breaks_it_listens_again(opened: Opener, raw: Raw) 
 
 
 def test_a_long_list_of_queues_is_any_queue() -> None:
-    assert message("me", ["b", "a"]) == '["me",["a","b"]]'
-    assert message("me", [str(i) * 99 for i in range(100)]) == '["me",["*"]]'
+    assert encode("me", ["b", "a"]) == '["me",["a","b"]]'
+    assert encode("me", [str(i) * 99 for i in range(100)]) == '["me",["*"]]'
     assert sender('["me",["*"]]') == "me"
     assert sender("from somebody else") is None

@@ -6,17 +6,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from ackwise.clock import ManualClock
 from ackwise.core.answers import Claimed
 from ackwise.core.commands import Claim
-from ackwise.core.limits import MICROS
 from ackwise.core.messages import NewMessage
 from ackwise.core.policy import Exclusivity
 from ackwise.core.settlement import Outcome
-from ackwise.store.clock import ManualClock
+from ackwise.core.validation import MICROS
 from ackwise.store.postgres import PostgresStore
+from tests.patience import PATIENCE
 from tests.postgres.conftest import Raw
-from tests.postgres.support import PATIENCE, claim, push, settle_lease, until
-from tests.postgres.test_apart import lock_partition
+from tests.postgres.support import claim, lock_partition, push, settle_lease, until
 
 
 def item(body: str, priority: int) -> NewMessage:
@@ -41,10 +41,10 @@ def how_many_wait(raw: Raw) -> int:
 
 @pytest.mark.parametrize("exclusivity", ["none", "queue"])
 @pytest.mark.parametrize("priority", [0, 7])
-def test_what_a_lease_held_that_ran_out_comes_before_what_is_newer(
+def test_expired_lease_messages_come_before_newer_ones(
     store: PostgresStore, clock: ManualClock, raw: Raw, exclusivity: Exclusivity, priority: int
 ) -> None:
-    """Somebody had the partition when the claim dealt with leases that had run out, so it left this one to them."""
+    """Another turn held the partition when the claim expired leases, so the claim skipped this one."""
     push(store, item("old", 0))
     claim(store, Claim(queue="q", lease=MICROS, exclusivity="none"))
     push(store, item("new", priority))
@@ -58,7 +58,7 @@ def test_what_a_lease_held_that_ran_out_comes_before_what_is_newer(
         assert bodies(store, claiming.result(PATIENCE)) == ["old"]
 
 
-def test_what_came_back_while_a_claim_waited_comes_before_what_is_less_urgent(store: PostgresStore, raw: Raw) -> None:
+def test_returned_messages_come_before_less_urgent_ones(store: PostgresStore, raw: Raw) -> None:
     push(store, item("urgent", 0))
     held = claim(store, Claim(queue="q"))
     push(store, item("not urgent", 7))
@@ -74,9 +74,7 @@ def test_what_came_back_while_a_claim_waited_comes_before_what_is_less_urgent(st
         assert bodies(store, claiming.result(PATIENCE)) == ["urgent"]
 
 
-def test_of_several_partitions_one_that_is_free_is_not_kept_waiting_by_one_that_is_not(
-    store: PostgresStore, raw: Raw
-) -> None:
+def test_free_partition_does_not_wait_for_locked_one(store: PostgresStore, raw: Raw) -> None:
     push(store, item("urgent", 0), NewMessage(b"free", partition="other", priority=7))
     assert claim(store, Claim(queue="q", priorities=(5,))).grants == [], "it makes the group"
     lock_partition(raw(), "p")

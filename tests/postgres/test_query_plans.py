@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg.rows import scalar_row
 
+from ackwise.graph.engine.extension import GRAPH
 from ackwise.store.postgres import PostgresStore
 from ackwise.store.postgres.session import STATEMENTS
 from tests.pg import Databases
@@ -43,7 +44,7 @@ INSERT INTO lane (part, queue, prio, head, start, start_at)
 INSERT INTO cursor SELECT i, g, i, 0, 0, 0, 1000, 0, 1000, 0, 0, 0, 0, 1, 0,
     CASE WHEN i % 50 = 0 THEN 'owner' || i END, CASE WHEN i % 20 = 0 THEN i END
   FROM generate_series(1, 10000) i, generate_series(1, 3) g;
-INSERT INTO span SELECT i / 10, 1, 100 + i % 10, 99 + i % 10, CASE WHEN i % 2 = 0 THEN i END, 0, 1, i, 'x', 0, ''
+INSERT INTO span SELECT i / 10, 1, 100 + i % 10, 99 + i % 10, CASE WHEN i % 2 = 0 THEN i END, 0, 1, i, 0, ''
   FROM generate_series(10, 30000) i;
 INSERT INTO lease SELECT i, 0, 1, 1 + i % 3, 'me', 'x', 'none', 0, i * 1000, 0, '[]', 'k' || i, '',
     CASE WHEN i % 20 <> 0 THEN i END FROM generate_series(1, 30000) i;
@@ -71,7 +72,9 @@ ANALYZE;
 @pytest.fixture(scope="module")
 def filled(pg_databases: Databases) -> Iterator[psycopg.Connection[str]]:
     url = pg_databases.fresh()
-    PostgresStore(url).close()
+    store = PostgresStore(url)
+    store.add(GRAPH)
+    store.close()
     with psycopg.connect(url, options="-c search_path=ackwise", row_factory=scalar_row) as connection:
         connection.execute(FILL.encode())
         yield connection
@@ -91,7 +94,7 @@ def test_a_wildcard_claim_reads_the_lanes_in_their_order(filled: psycopg.Connect
     assert "Sort" not in plan, plan
 
 
-def test_many_transaction_ids_are_looked_up_before_anybody_counted_the_table(pg_databases: Databases) -> None:
+def test_transaction_id_lookup_is_indexed_before_analyze(pg_databases: Databases) -> None:
     """PostgreSQL then takes the ids of a large push for most of the table."""
     url = pg_databases.fresh()
     PostgresStore(url).close()

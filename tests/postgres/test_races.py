@@ -1,4 +1,4 @@
-"""Several brokers on one database: nobody ever gets what somebody else has."""
+"""Several brokers on one database: no claim gets a message that another lease holds."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_new_lanes_and_new_groups_meet(opened: Opener) -> None:
 
     together(16, work)
     for group in range(8):
-        assert len(stores[0].list_cursors(ListCursors(queue="q", group=f"g{group}"))) == 41
+        assert len(stores[0].ask(ListCursors(queue="q", group=f"g{group}"))) == 41
         assert claim(stores[0], Claim(queue="q", group=f"g{group}", most=100)).count == 49
 
 
@@ -184,7 +184,7 @@ def test_pieces_of_a_bulk_lease_are_settled_side_by_side(opened: Opener) -> None
     assert one.audit() == []
 
 
-def test_a_bulk_lease_is_taken_over_while_a_piece_of_it_is_settled(opened: Opener, raw: Raw) -> None:
+def test_bulk_lease_is_taken_over_while_part_is_settled(opened: Opener, raw: Raw) -> None:
     one, other = opened(), opened()
     old, (first, second) = two_halves(one, key="k/1")
     under_way = one.prepare([Settle(entries=[first])])
@@ -201,9 +201,7 @@ def test_a_bulk_lease_is_taken_over_while_a_piece_of_it_is_settled(opened: Opene
     assert one.audit() == []
 
 
-def test_a_claim_that_changes_hands_while_it_is_settled_by_its_key(
-    opened: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_claim_changes_hands_while_settled_by_key(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = opened(), opened()
     push(one, *(text("x") for _ in range(4)))
     keyed = Claim(queue="q", most=2, key="k")
@@ -238,7 +236,7 @@ def test_a_dead_letter_is_redriven_once(opened: Opener) -> None:
     stores = [opened(), opened()]
     push(stores[0], text("x"))
     settle_lease(stores[0], claim(stores[0], Claim(queue="q")), Outcome.REJECT)
-    (letter,) = stores[0].list_dead(ListDead(queue="q")).letters
+    (letter,) = stores[0].ask(ListDead(queue="q")).letters
     answers = together(8, lambda n: stores[n % 2].transact([Redrive(ids=[letter.id])], n // 2)[0])
     assert sum(a.count for a in answers) == 1
 
@@ -260,10 +258,10 @@ def test_turns_across_the_same_partitions_do_not_get_in_a_ring(opened: Opener, r
 
 
 def test_a_group_is_moved_on_beside_claims_and_pushes(opened: Opener, raw: Raw) -> None:
-    """It is made by whoever comes first, every message is handed out or passed once, and nobody waits in a ring."""
+    """The first command creates it, every message is delivered or passed once, and no commands deadlock."""
     stores = [opened("shards=8"), opened("shards=8")]
     push(stores[0], *(text(str(i), partition=str(i % 10)) for i in range(200)))
-    lanes = [row.lane for row in stores[0].list_lanes(ListLanes(queue="q"))]
+    lanes = [row.lane for row in stores[0].ask(ListLanes(queue="q"))]
     before = deadlocks(raw)
 
     def work(number: int) -> int:
@@ -282,7 +280,7 @@ def test_a_group_is_moved_on_beside_claims_and_pushes(opened: Opener, raw: Raw) 
         return done
 
     done = sum(together(8, work))
-    (stats,) = stores[0].list_groups(ListGroups(queue="q", group="g"))
+    (stats,) = stores[0].ask(ListGroups(queue="q", group="g"))
     assert (stats.acked, stats.held, stats.acked + stats.unread) == (done, 0, 600)
     assert deadlocks(raw) == before
 
@@ -290,7 +288,7 @@ def test_a_group_is_moved_on_beside_claims_and_pushes(opened: Opener, raw: Raw) 
 def test_a_group_that_is_deleted_meanwhile_is_made_again(opened: Opener, raw: Raw) -> None:
     stores = [opened("shards=4"), opened("shards=4")]
     push(stores[0], *(text(str(i), partition=str(i % 5)) for i in range(50)))
-    lanes = [row.lane for row in stores[0].list_lanes(ListLanes(queue="q"))]
+    lanes = [row.lane for row in stores[0].ask(ListLanes(queue="q"))]
 
     before = deadlocks(raw)
 
@@ -330,10 +328,10 @@ def test_deletion_beside_claims_leaves_nothing_held(opened: Opener) -> None:
         entry = Settlement(selector=ByLease(taken.lease_id), outcome=Outcome.ACK)
         ((settled,),) = stores[0].transact([Settle(entries=[entry])])
         assert settled.verdict is Verdict.STALE
-    assert stores[0].list_groups(ListGroups()) == []
+    assert stores[0].ask(ListGroups()) == []
 
 
-def test_settling_and_claiming_a_whole_queue_in_one_turn_is_no_ring(opened: Opener, raw: Raw) -> None:
+def test_settle_and_claim_of_whole_queue_do_not_deadlock(opened: Opener, raw: Raw) -> None:
     """What brokers do all day for PushPop: one caller's settlement and another's claim share a turn."""
     stores = [opened("shards=8"), opened("shards=8")]
     stores[0].transact([ConfigureQueue(queue="q", policy={"exclusivity": "queue"})])

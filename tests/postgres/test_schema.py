@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ackwise.core.commands import Claim
+from ackwise.core.commands import ByLease, Claim, Settle, Settlement
 from ackwise.core.errors import SchemaTooNew, StoreCorrupt
 from ackwise.core.queries import ListQueues
+from ackwise.core.settlement import Outcome
 from ackwise.store.postgres import PostgresStore, schema
 from ackwise.store.postgres.vacuum import vacuum
-from ackwise.store.url import parse
+from ackwise.wire.store_url import parse
 from tests.postgres.conftest import Opener, Raw
 from tests.postgres.support import push, text, together
 
@@ -43,7 +44,7 @@ def test_an_older_schema_is_brought_up_to_date(
     monkeypatch.setattr(schema, "SCHEMA_VERSION", following)
     monkeypatch.setattr(schema, "script", lambda number: f"CREATE TABLE new_in_{number} (x bigint)".encode())
     store = opened()
-    assert [queue.name for queue in store.list_queues(ListQueues())] == ["q"]
+    assert [queue.name for queue in store.ask(ListQueues())] == ["q"]
     with raw() as connection:
         assert connection.execute(f"SELECT count(*) FROM new_in_{following}".encode()).fetchone() == (0,)
         assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == (str(following),)
@@ -56,6 +57,7 @@ def test_a_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener,
         for (name,) in connection.execute(graph).fetchall():
             connection.execute(f"DROP TABLE {name} CASCADE".encode())
         connection.execute("DROP TABLE dropped")
+        connection.execute("ALTER TABLE span ADD COLUMN last_owner text")
         for column in ("settled_at", "last_seq", "last_at", "nacked"):
             connection.execute(f"ALTER TABLE cursor DROP COLUMN {column}".encode())
         for column in ("yields", "returned", "dropped"):
@@ -77,11 +79,31 @@ def test_a_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener,
     assert store.audit() == []
 
 
-def test_somebody_elses_schema_is_left_alone(url: str, raw: Raw) -> None:
+def test_database_of_schema_six_loses_last_owner_only(opened: Opener, raw: Raw) -> None:
+    old = opened()
+    push(old, text("x"))
+    (claimed,) = old.transact([Claim(queue="q")])
+    with raw() as connection:
+        spans = connection.execute("SELECT * FROM span").fetchall()
+        connection.execute("ALTER TABLE span ADD COLUMN last_owner text")
+        connection.execute("UPDATE span SET last_owner = 'me'")
+        connection.execute("UPDATE meta SET value = '6' WHERE key = 'schema'")
+    store = opened()
+    with raw() as connection:
+        assert connection.execute("SELECT * FROM span").fetchall() == spans
+        version = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    assert version == (str(schema.SCHEMA_VERSION),)
+    entry = Settlement(selector=ByLease(claimed.lease_id), outcome=Outcome.ACK)
+    ((settled,),) = store.transact([Settle(entries=[entry])])
+    assert settled.verdict == "acked"
+    assert store.audit() == []
+
+
+def test_foreign_schema_is_left_alone(url: str, raw: Raw) -> None:
     with raw() as connection:
         connection.execute("CREATE SCHEMA ackwise")
         connection.execute("CREATE TABLE ackwise.theirs (x bigint)")
-    with pytest.raises(StoreCorrupt, match="not ours"):
+    with pytest.raises(StoreCorrupt, match="of another program"):
         PostgresStore(url)
 
 

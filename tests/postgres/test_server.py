@@ -12,8 +12,9 @@ from ackwise.core.commands import Claim
 from ackwise.core.errors import StoreUnavailable, UnsafeStore
 from ackwise.core.queries import QueueStats
 from ackwise.store.postgres import PostgresStore
+from tests.patience import PATIENCE
 from tests.pg import OwnServer
-from tests.postgres.support import PATIENCE, claim, push, text
+from tests.postgres.support import claim, push, text
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +41,11 @@ def test_after_the_server_comes_back_the_store_goes_on_by_itself(server: OwnServ
     with pytest.raises(StoreUnavailable, match="is it running"):
         push(store, text("lost"))
     with pytest.raises(StoreUnavailable):
-        store.stats(QueueStats(queue="q"))
+        store.ask(QueueStats(queue="q"))
     server.resume()
     assert push(store, text("2"))[0].seq == 1
     assert claim(other, Claim(queue="q", most=9)).count == 2
-    assert store.stats(QueueStats(queue="q")).messages == 2
+    assert store.ask(QueueStats(queue="q")).messages == 2
     assert store.listening(PATIENCE)
     assert store.audit() == []
     for one in (store, other):
@@ -117,7 +118,7 @@ def test_a_wrong_password_is_said_without_the_password(server: OwnServer, url: s
         server.control("reload")
 
 
-def test_a_user_that_may_not_make_the_schema_is_told_what_to_grant(url: str) -> None:
+def test_user_without_schema_rights_is_told_what_to_grant(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET client_min_messages = error")
         connection.execute("DROP ROLE IF EXISTS visitor")

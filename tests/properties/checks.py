@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ackwise.core import queries as q
+from ackwise.core.rows import GroupStats
 from ackwise.store.port import Store
 from tests.properties.model import Model
 
@@ -13,7 +14,7 @@ QUEUE = "q"
 
 def check_everything(store: Store, model: Model) -> None:
     assert store.audit() == []
-    stats = store.stats(q.QueueStats(queue=QUEUE))
+    stats = store.ask(q.QueueStats(queue=QUEUE))
     assert stats.scheduled == len(model.scheduled)
     assert stats.messages == sum(len(lane) - model.starts[key] for key, lane in model.lanes.items())
     assert {g.group for g in stats.groups} == model.groups
@@ -23,9 +24,9 @@ def check_everything(store: Store, model: Model) -> None:
     check_dead(store, model)
 
 
-def check_group(store: Store, model: Model, stats: q.GroupStats) -> None:
+def check_group(store: Store, model: Model, stats: GroupStats) -> None:
     """Conservation per lane: every message is in exactly one state, and the counts say which."""
-    rows = {(r.partition, r.priority): r for r in store.list_cursors(q.ListCursors(queue=QUEUE, group=stats.group))}
+    rows = {(r.partition, r.priority): r for r in store.ask(q.ListCursors(queue=QUEUE, group=stats.group))}
     lag = 0
     for lane, view in model.lanes_of(stats.group):
         row, head = rows[lane], len(model.lanes[lane])
@@ -50,7 +51,7 @@ def check_group(store: Store, model: Model, stats: q.GroupStats) -> None:
 
 def check_states(store: Store, model: Model, group: str) -> None:
     """What browsing shows of each message."""
-    for shown in store.browse(q.Browse(queue=QUEUE, group=group, limit=1000)):
+    for shown in store.ask(q.Browse(queue=QUEUE, group=group, limit=1000)):
         lane = (shown.partition, shown.priority)
         view, seq = model.views[lane, group], shown.message.seq
         cell = view.cells.get(seq)
@@ -67,7 +68,7 @@ def check_states(store: Store, model: Model, group: str) -> None:
 
 def check_leases(store: Store, model: Model) -> None:
     """Who holds what: no message under two leases, and none under a lease that ended."""
-    rows = {row.lease_id: row for row in store.list_leases(q.ListLeases())}
+    rows = {row.lease_id: row for row in store.ask(q.ListLeases())}
     living = {lease.lease_id: lease for lease in model.leases.values() if lease.ended is None}
     assert rows.keys() == living.keys()
     for lease_id, lease in living.items():
@@ -77,16 +78,16 @@ def check_leases(store: Store, model: Model) -> None:
 
 
 def check_held(store: Store, model: Model) -> None:
-    lanes = {row.lane: (row.partition, row.priority) for row in store.list_lanes(q.ListLanes(queue=QUEUE))}
+    lanes = {row.lane: (row.partition, row.priority) for row in store.ask(q.ListLanes(queue=QUEUE))}
     for lease in model.leases.values():
-        rows = store.list_held(q.ListHeld(lease_id=lease.lease_id))
+        rows = store.ask(q.ListHeld(lease_id=lease.lease_id))
         found = {(lanes[row.lane], seq, row.failures, row.attempt) for row in rows for seq in range(row.lo, row.hi)}
-        over = lease.ended or lease.deadline <= store.now()
+        over = lease.ended or lease.deadline <= store.clock.now()
         held = [] if over else model.held_by(lease)
         assert found == {(lane, seq, cell.failures, cell.deliveries) for lane, seq, cell in held}
 
 
 def check_dead(store: Store, model: Model) -> None:
-    page = store.list_dead(q.ListDead(queue=QUEUE, limit=1000))
+    page = store.ask(q.ListDead(queue=QUEUE, limit=1000))
     bodies = Counter((letter.payload, letter.group) for letter in page.letters)
     assert bodies == Counter((model.lanes[lane][seq].body, group) for lane, seq, group in model.dead)

@@ -76,7 +76,7 @@ class Judge:
             lane = (grant.partition, grant.priority)
             view = self.model.views[lane, self.command.group]
             assert self.wanted(lane)
-            assert self.may_enter(lane[0]), f"{lane} is held by somebody else"
+            assert self.may_enter(lane[0]), f"{lane} is held by another owner"
             for seq in range(grant.lo, grant.hi):
                 self.check_message(lane, view, seq, taken, grant.attempt, grant.failures)
                 taken.append((lane, seq))

@@ -8,17 +8,17 @@ from typing import Any, Protocol
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ackwise.clock import ManualClock
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.answers import Claimed, Settled
 from ackwise.core.errors import AckwiseError, ClaimConflict
-from ackwise.core.limits import MICROS
 from ackwise.core.messages import NewMessage
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Outcome
-from ackwise.store.clock import ManualClock
+from ackwise.core.validation import MICROS
 from ackwise.store.port import Store
-from tests.contract.support import deliveries
+from tests.contract.store_harness import deliveries
 from tests.properties.checks import QUEUE, check_everything
 from tests.properties.claims import Judge
 from tests.properties.model import LaneKey, Lease, Model, Waiting
@@ -333,7 +333,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(group=st.sampled_from(["g1", "g2"]), chosen=st.lists(st.tuples(picks, picks), max_size=3))
     def advance(self, group: str, chosen: list[tuple[int, int]]) -> None:
-        rows = self.store.list_lanes(q.ListLanes(queue=QUEUE))
+        rows = self.store.ask(q.ListLanes(queue=QUEUE))
         some = [(rows[pick % len(rows)], seq) for pick, seq in chosen if rows]
         answer = self.do(
             c.AdvanceGroup(queue=QUEUE, group=group, lanes={row.lane: seq % (row.head + 1) for row, seq in some})
@@ -344,7 +344,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.dead)
     @rule(chosen=st.lists(picks, min_size=1, max_size=3))
     def redrive(self, chosen: list[int]) -> None:
-        letters = self.store.list_dead(q.ListDead(queue=QUEUE, limit=1000)).letters
+        letters = self.store.ask(q.ListDead(queue=QUEUE, limit=1000)).letters
         some = {letter.id: letter for letter in (letters[pick % len(letters)] for pick in chosen)}
         answer = self.do(c.Redrive(ids=list(some)))
         by_place = sorted(some.values(), key=lambda letter: -letter.seq)
@@ -364,7 +364,7 @@ class Machine(RuleBasedStateMachine):
         self.do(c.Sweep(limit=limit))
         self._housekeeping()
         self.model.forget(self.now)
-        rows = self.store.browse(q.Browse(queue=QUEUE, limit=1000))
+        rows = self.store.ask(q.Browse(queue=QUEUE, limit=1000))
         for lane, stored in self.model.lanes.items():
             seqs = [b.message.seq for b in rows if (b.partition, b.priority) == lane]
             start = min(seqs, default=len(stored))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ackwise.core.limits import MICROS
 from ackwise.core.policy import QueuePolicy
+from ackwise.core.validation import MICROS
 
 LaneKey = tuple[str, int]
 DONE = ("acked", "dead", "expired", "skipped")

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
 from ackwise.store.port import Store
 from ackwise.store.postgres import PostgresStore
 from ackwise.store.sqlite import SQLiteStore
+from ackwise.store.turn_runner import LedgerCounts
 from tests.pg import FACTORIES, clean
 from tests.properties.machine import Disk, Machine
 
@@ -49,7 +50,7 @@ class SQLiteDisk:
     def crash(self, store: Store) -> None:
         """Its connections go, and with them what it kept in memory."""
         assert isinstance(store, SQLiteStore)
-        store._tally = {}
+        store._writer.counts = LedgerCounts("crashed")
         store.close()
 
     def clear(self) -> None:
@@ -72,7 +73,7 @@ class PostgresDisk:
         """Its connections go, and with them what it kept in memory."""
         assert isinstance(store, PostgresStore)
         for writer in store._writers:
-            writer._tally = {}
+            writer.counts = LedgerCounts("crashed")
         store.close()
 
     def clear(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
 
-PATIENCE = 30.0
+from tests.patience import PATIENCE
 
 
 class ServerProcess:

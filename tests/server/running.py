@@ -11,12 +11,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from ackwise.clock import ManualClock
 from ackwise.connect import open_store
-from ackwise.server.serving import Settings, make_server
-from ackwise.store.clock import ManualClock
+from ackwise.server.server import make_server
+from ackwise.server.settings import Settings
 from ackwise.store.port import Store
-
-PATIENCE = 30.0
+from tests.patience import PATIENCE
 
 
 class Errors(logging.Handler):
@@ -108,7 +108,7 @@ class Running:
     def until_waiting(self, count: int = 1) -> None:
         """Until exactly so many polls wait."""
         end = time.monotonic() + PATIENCE
-        while (now := len(self.server._served.broker().waiters)) != count:
+        while (now := len(self.server.runtime.broker().long_polls)) != count:
             assert time.monotonic() < end, f"{now} wait, not {count}"
             time.sleep(0.005)
 

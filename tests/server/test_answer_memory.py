@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from ackwise.core.errors import AnswersFull
-from ackwise.dialects import handover
-from ackwise.dialects.handover import LARGE, AnswerMemory, Handover
+from ackwise.protocols import answer_memory
+from ackwise.protocols.answer_memory import LARGE, AnswerMemory, PendingAnswer
 
 MIB = 1 << 20
 
@@ -69,8 +69,30 @@ def test_memory_gives_one_peer_its_share_only() -> None:
     asyncio.run(main())
 
 
+def test_memory_below_a_peers_share_is_for_others() -> None:
+    """An answer that exceeds its peer's share waits. The peer is still below its share, and holds up no other peer."""
+
+    async def main() -> None:
+        memory = AnswerMemory(most=10, share=0.5)
+        assert memory.reserve(4, "greedy") is None
+        greedy = asyncio.ensure_future(memory.reserve(3, "greedy") or asyncio.sleep(0))
+        await _settle()
+        assert (memory.used, memory.full) == (4, False)
+        memory.check("modest")
+        modest = memory.reserve(2, "modest")
+        assert modest is not None
+        await asyncio.wait_for(modest, 5)
+        assert memory.grow(0, 2, "another")
+        assert memory.used == 8
+        memory.free(4, "greedy")
+        await greedy
+        assert memory.used == 7
+
+    asyncio.run(main())
+
+
 def test_memory_refuses_after_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover, "PATIENCE", 0.01)
+    monkeypatch.setattr(answer_memory, "PATIENCE", 0.01)
 
     async def main() -> None:
         memory = AnswerMemory(most=10)
@@ -102,6 +124,47 @@ def test_memory_takes_back_what_a_cancelled_wait_got() -> None:
     asyncio.run(main())
 
 
+def test_memory_passes_over_a_wait_cancelled_just_now() -> None:
+    """One client may lose two connections at once: one waits for memory, and the other has it."""
+
+    async def main() -> None:
+        memory = AnswerMemory(most=10)
+        memory.add(10)
+        room = memory.reserve(5)
+        assert room is not None
+        task = asyncio.ensure_future(room)
+        await _settle()
+        task.cancel()
+        memory.free(10)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (memory.used, memory.full) == (0, False)
+
+    asyncio.run(main())
+
+
+def test_memory_serves_those_behind_a_cancelled_wait() -> None:
+    async def main() -> None:
+        memory = AnswerMemory(most=10)
+        calls: list[int] = []
+        memory.when_free(lambda: calls.append(memory.used))
+        memory.add(6)
+        large = memory.reserve(9)
+        assert large is not None
+        first = asyncio.ensure_future(large)
+        await _settle()
+        small = memory.reserve(3)
+        assert small is not None
+        second = asyncio.ensure_future(small)
+        await _settle()
+        assert memory.full
+        first.cancel()
+        await asyncio.wait_for(second, 5)
+        assert (memory.used, calls) == (9, [9])
+
+    asyncio.run(main())
+
+
 def test_memory_tells_when_it_is_no_longer_full() -> None:
     memory, calls = AnswerMemory(most=10), []
     memory.when_free(lambda: calls.append(memory.used))
@@ -113,7 +176,7 @@ def test_memory_tells_when_it_is_no_longer_full() -> None:
 
 def test_handover_counts_what_was_really_built() -> None:
     memory = AnswerMemory(most=10 * MIB)
-    answer = Handover(memory)
+    answer = PendingAnswer(memory)
     assert answer.gate(LARGE) is None
     assert memory.used == 0
     assert answer.gate(4 * MIB) is None
@@ -126,5 +189,15 @@ def test_handover_counts_what_was_really_built() -> None:
 
 
 def test_handover_bound_is_lowered_by_callers_only() -> None:
-    answer = Handover(AnswerMemory(each=100))
+    answer = PendingAnswer(AnswerMemory(each=100))
     assert [answer.bound(asked) for asked in (None, 7, 1000)] == [100, 7, 100]
+
+
+def test_memory_that_others_fill_refuses_every_address() -> None:
+    memory = AnswerMemory(most=10, share=0.5)
+    memory.add(5, "one")
+    memory.add(5, "two")
+    with pytest.raises(AnswersFull):
+        memory.check("three")
+    memory.free(5, "one")
+    memory.check("three")

@@ -15,19 +15,20 @@ import pyarrow as pa
 import pytest
 
 from ackwise import connect
-from ackwise.broker.handing import answer
-from ackwise.core import limits
 from ackwise.core import queries as q
+from ackwise.core import validation
 from ackwise.core.commands import Claim
 from ackwise.core.errors import StoreUnavailable
-from ackwise.dialects import pages
-from ackwise.dialects.http import encode
-from ackwise.server.native import lists
+from ackwise.core.events import EventPort
+from ackwise.protocols import streamed_lists
+from ackwise.protocols.http_response import encode
+from ackwise.protocols.native import lists
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.sqlite import connection as opening
-from ackwise.store.sqlite import store as sqlite_store
-from ackwise.store.url import StoreURL
+from ackwise.store.sqlite import writer as sqlite_writer
+from ackwise.wire.store_url import StoreURL
 from benchmarks.catalogue import fill
+from tests.patience import PATIENCE
 from tests.server.process import ServerProcess
 from tests.server.running import Running
 
@@ -51,12 +52,12 @@ def server(filled: str) -> Iterator[Running]:
 
 @pytest.fixture
 def http(server: Running) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=server.url, timeout=60) as client:
+    with httpx2.Client(base_url=server.url, timeout=PATIENCE) as client:
         yield client
 
 
 def store_of(server: Running) -> SQLiteStore:
-    store = server.server._served.broker().store
+    store = server.server.runtime.broker().store
     assert isinstance(store, SQLiteStore)
     return store
 
@@ -134,43 +135,46 @@ def test_lists_are_encoded_in_helper_threads(
     server: Running, http: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: set[str] = set()
+    store = store_of(server)
+    ask = store.ask
     asked: list[int] = []
 
     def noted(value: object) -> bytes:
         threads.add(threading.current_thread().name)
         return encode(value)
 
-    def counted(store: Any, query: Any) -> Any:
+    def counted(query: Any) -> Any:
         asked.append(query.limit)
-        return answer(store, query)
+        return ask(query)
 
-    monkeypatch.setattr(pages, "encode", noted)
+    monkeypatch.setattr(streamed_lists, "encode", noted)
     monkeypatch.setattr(lists, "encode", noted)
-    monkeypatch.setattr(pages, "answer", counted)
+    monkeypatch.setattr(store, "ask", counted)
     assert len(http.get("/api/v1/resources/queues").json()["queues"]) == QUEUES
     assert len(http.get("/v1/tables/groups").json()["rows"]) == QUEUES // 2
     assert threads
     assert all(name.startswith("ackwise_") for name in threads), threads
-    assert max(asked) <= pages.ROWS
+    assert max(asked) <= streamed_lists.ROWS
 
 
 @pytest.mark.parametrize("limit", [1 << 31, 501, 1000])
 def test_ask_with_a_large_limit_reads_pages(
     server: Running, http: httpx2.Client, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
+    store = store_of(server)
+    ask = store.ask
     asked: list[int] = []
 
-    def counted(store: Any, query: Any) -> Any:
+    def counted(query: Any) -> Any:
         asked.append(query.limit)
-        return answer(store, query)
+        return ask(query)
 
-    monkeypatch.setattr(pages, "answer", counted)
-    monkeypatch.setattr(lists, "answer", counted)
+    monkeypatch.setattr(store, "ask", counted)
     rows = http.post("/v1/ask", json={"type": "list_queues", "limit": limit}).json()
     assert [row["name"] for row in rows] == sorted(NAMES)[:limit]
     assert http.post("/v1/ask", json={"type": "list_leases", "limit": limit}).status_code == 200
     assert http.post("/v1/ask", json={"type": "list_group_names", "limit": limit}).json() == ["workers"]
-    assert max(asked) <= pages.ROWS
+    assert max(asked) <= streamed_lists.ROWS
 
 
 def steps_to_open(url: str, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -181,13 +185,13 @@ def steps_to_open(url: str, monkeypatch: pytest.MonkeyPatch) -> int:
         steps[0] += 1
         return False
 
-    def counted(where: StoreURL, vfs: str | None = None) -> apsw.Connection:
-        connection = opening.open_writer(where, vfs)
+    def counted(where: StoreURL, vfs: str | None = None, events: EventPort | None = None) -> apsw.Connection:
+        connection = opening.open_writer(where, vfs, events)
         connection.set_progress_handler(step, 1)
         return connection
 
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_store, "open_writer", counted)
+        patch.setattr(sqlite_writer, "open_writer", counted)
         store = SQLiteStore(url)
         (claimed,) = store.transact([Claim(queue=NAMES[0], group="workers")])
         assert claimed.count == 1
@@ -210,7 +214,7 @@ def test_store_opens_without_reading_the_catalogue(
 @pytest.fixture
 def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """Twenty dead letters of a megabyte, each a page of its own."""
-    monkeypatch.setattr(limits, "ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr(validation, "ANSWER_BYTES", 1 << 20)
     url = f"sqlite:///{tmp_path}/letters.db?durability=normal"
     with connect(url) as queue:
         queue.push_many("q", ["x" * (1 << 20) for _ in range(20)])
@@ -223,13 +227,14 @@ def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
 def asked_pages(server: Running, monkeypatch: pytest.MonkeyPatch) -> list[q.ListDead]:
     store = store_of(server)
     asked: list[q.ListDead] = []
-    list_dead = store.list_dead
+    ask = store.ask
 
-    def noted(query: q.ListDead) -> q.DeadPage:
-        asked.append(query)
-        return list_dead(query)
+    def noted(query: q.Query) -> object:
+        if isinstance(query, q.ListDead):
+            asked.append(query)
+        return ask(query)
 
-    monkeypatch.setattr(store, "list_dead", noted)
+    monkeypatch.setattr(store, "ask", noted)
     return asked
 
 
@@ -271,16 +276,16 @@ def test_reader_that_left_ends_the_reading(letters: Running, monkeypatch: pytest
 
 def test_store_that_fails_half_way_cuts_the_answer(letters: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     store = store_of(letters)
-    list_dead = store.list_dead
+    ask = store.ask
 
-    def fails(query: q.ListDead) -> q.DeadPage:
-        if query.after is not None:
+    def fails(query: q.Query) -> object:
+        if isinstance(query, q.ListDead) and query.after is not None:
             raise StoreUnavailable("gone")
-        return list_dead(query)
+        return ask(query)
 
-    monkeypatch.setattr(store, "list_dead", fails)
+    monkeypatch.setattr(store, "ask", fails)
     with pytest.raises(httpx2.RemoteProtocolError):
-        httpx2.get(f"{letters.url}/api/v1/dlq?limit=20", timeout=30)
+        httpx2.get(f"{letters.url}/api/v1/dlq?limit=20", timeout=PATIENCE)
     assert any("half-way" in seen for seen in letters._errors.seen)
     letters._errors.seen.clear()
 
@@ -290,11 +295,11 @@ def test_client_follows_pages_that_end_at_their_bytes(letters: Running) -> None:
         found = queue.dead_letters(limit=7)
         assert (len(found), found.total) == (7, 20)
         assert len(queue.browse("q", limit=30)) == 20
-    page = httpx2.get(f"{letters.url}/v1/dead-letters", timeout=30).json()
+    page = httpx2.get(f"{letters.url}/v1/dead-letters", timeout=PATIENCE).json()
     assert (len(page["dead_letters"]), page["total"]) == (1, 20)
-    following = httpx2.get(f"{letters.url}/v1/dead-letters", params={"cursor": page["next"]}, timeout=30).json()
+    following = httpx2.get(f"{letters.url}/v1/dead-letters", params={"cursor": page["next"]}, timeout=PATIENCE).json()
     assert following["dead_letters"][0]["id"] != page["dead_letters"][0]["id"]
-    messages = httpx2.get(f"{letters.url}/v1/messages?queue=q", timeout=30).json()
+    messages = httpx2.get(f"{letters.url}/v1/messages?queue=q", timeout=PATIENCE).json()
     assert (len(messages["messages"]), messages["next"]) == (1, "1.0")
 
 

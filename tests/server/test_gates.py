@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackwise.core.errors import BadInput
-from ackwise.server.serving import Settings
+from ackwise.server.settings import Settings
 from tests.server.running import Running
 from tests.server.wire import Reply, Wire
 
@@ -122,6 +122,45 @@ def test_http_0_9_is_refused_and_closes(server: Running, line: bytes) -> None:
         assert answer is not None
         assert answer.status == 400
         assert wire.closed()
+
+
+# targets that name a host
+
+
+@pytest.mark.parametrize("path", [*OPEN, "/api/v1/resources/queues", "/api/v1/pop/queue/q?autoAck=true", "/nowhere"])
+def test_target_of_another_host_is_refused(server: Running, path: str) -> None:
+    for target in ("http://evil.example", "http://localhost:81", "http://localhost@evil.example", "ftp://localhost"):
+        answer = ask(server, "GET", target + path, host="localhost")
+        assert (answer.status, answer.json["code"]) == (400, "bad_request")
+    assert ask(server, "GET", f"http://localhost{path}", host="").status == 400
+    assert depth(server) == 1
+
+
+@pytest.mark.parametrize("target", ["http://localhost", "HTTP://LOCALHOST:80", "http://localhost."])
+def test_target_of_the_same_host_is_answered(server: Running, target: str) -> None:
+    for path in ("/livez", "/api/v1/resources/queues"):
+        assert ask(server, "GET", target + path, host="localhost").status == 200
+    assert ask(server, "GET", "http://evil.example/v1/tables/queues", host="evil.example").status == 403
+
+
+def test_target_of_another_host_closes(server: Running) -> None:
+    with Wire(server.address) as wire:
+        wire.send(b"GET http://evil.example/livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        answer = wire.reply()
+        assert answer is not None
+        assert answer.status == 400
+        assert wire.closed()
+
+
+def test_websocket_target_with_a_host_is_refused(server: Running) -> None:
+    upgrade = (
+        "connection: Upgrade",
+        "upgrade: websocket",
+        "sec-websocket-version: 13",
+        "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
+    )
+    target = "http://evil.example/mew/events?session=s"
+    assert ask(server, "GET", target, *upgrade, host="localhost").status == 400
 
 
 # origins

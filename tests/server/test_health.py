@@ -11,10 +11,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from ackwise.broker import loop, pulse
+from ackwise.broker import async_broker, write_health
 from ackwise.core.commands import Beat, Command, Sweep
 from ackwise.store.sqlite import SQLiteStore
 from tests.faults.power import Journal, PowerVFS
+from tests.patience import PATIENCE
 from tests.server.process import ServerProcess
 from tests.server.running import Running
 
@@ -28,7 +29,7 @@ def journal() -> Journal:
 
 @pytest.fixture
 def server(tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setattr(loop, "BEAT_EVERY", 0.02)
+    monkeypatch.setattr(async_broker, "BEAT_EVERY", 0.02)
     name = f"health-{next(_names)}"
     vfs = PowerVFS(name, journal)
     url = f"sqlite:///{tmp_path}/queues.db"
@@ -38,7 +39,7 @@ def server(tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def page(server: Running | ServerProcess, path: str = "/readyz") -> tuple[int, dict[str, Any]]:
-    answer = httpx2.get(f"{server.url}{path}", timeout=30)
+    answer = httpx2.get(f"{server.url}{path}", timeout=PATIENCE)
     return answer.status_code, answer.json()
 
 
@@ -54,7 +55,7 @@ def test_readyz_after_the_start_says_when_it_wrote(any_store: str) -> None:
     with Running(any_store) as server:
         code, body = page(server)
         assert (code, body["status"]) == (200, "ready")
-        assert 0 <= body["last_write_seconds_ago"] < 10 * pulse.BEAT_EVERY
+        assert 0 <= body["last_write_seconds_ago"] < 10 * write_health.BEAT_EVERY
         code, body = page(server, "/health")
         assert (code, body["status"], body["database"]) == (200, "healthy", "connected")
 
@@ -79,11 +80,11 @@ def test_readyz_after_a_failed_fsync_is_503(server: Running, journal: Journal) -
 
 
 def test_readyz_while_the_writer_hangs_answers_overdue(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = server.server._served.broker()
+    broker = server.server.runtime.broker()
     store = broker.store
     assert isinstance(store, SQLiteStore)
-    monkeypatch.setattr(pulse, "SILENT_AFTER", 0.2)
-    with store._write_lock:
+    monkeypatch.setattr(write_health, "SILENT_AFTER", 0.2)
+    with store._writer.lock:
         _, body = until(server, lambda code, _: code == 503)
         assert body["code"] == "write_overdue"
         assert body["last_write_seconds_ago"] > 0.2
@@ -92,7 +93,7 @@ def test_readyz_while_the_writer_hangs_answers_overdue(server: Running, monkeypa
 
 
 def test_readyz_writes_nothing_itself(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = server.server._served.broker().store
+    store = server.server.runtime.broker().store
     assert isinstance(store, SQLiteStore)
     looks: list[object] = []
     writes: set[type] = set()
@@ -103,7 +104,7 @@ def test_readyz_writes_nothing_itself(server: Running, monkeypatch: pytest.Monke
         return prepare(commands, shard)
 
     monkeypatch.setattr(store, "prepare", noted)
-    monkeypatch.setattr(store, "_look", looks.append)
+    monkeypatch.setattr(store, "_run_read", looks.append)
     assert [page(server, path)[0] for path in ("/readyz", "/health", "/livez")] == [200] * 3
     assert looks == []
     assert writes <= {Beat, Sweep}

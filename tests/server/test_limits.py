@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import select
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from uvicorn.protocols.websockets import websockets_sansio_impl
 
-from ackwise.dialects import http
-from ackwise.server import app, protocol
+from ackwise.protocols import http_request
+from ackwise.server import app, http_protocol
 from tests.server.running import Running
-from tests.server.wire import Reply, Wire, request
+from tests.server.wire import UPGRADE, Reply, Wire, request
 
 SHORT = 0.3
 
@@ -159,13 +161,15 @@ def test_one_address_cannot_take_every_connection(store_url: str) -> None:
             assert answer.status == 200
 
 
-def test_a_closed_websocket_frees_its_place(store_url: str) -> None:
-    head = b"GET /mew/events?session=s HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
-    head += b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+@pytest.mark.parametrize("known", [True, False])
+def test_a_closed_websocket_frees_its_place(store_url: str, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    """A socket that its client resets meanwhile does not know its peer any more."""
+    if not known:
+        monkeypatch.setattr(websockets_sansio_impl, "get_remote_addr", lambda transport: None)
     with Running(store_url, max_connections=2) as server:
         for _ in range(3):
             with Wire(server.address) as wire:
-                wire.send(head)
+                wire.send(UPGRADE)
                 answer = wire.reply()
                 assert answer is not None
                 assert answer.status == 101
@@ -201,7 +205,7 @@ def trickle(server: Running, wires: list[Wire]) -> set[int]:
 
 
 def test_trickling_bodies_lose_their_connections(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "BODY_PATIENCE", SHORT)
+    monkeypatch.setattr(http_request, "BODY_PATIENCE", SHORT)
     with Running(store_url, max_connections=20, peer_share=1) as server:
         wires = [Wire(server.address) for _ in range(20)]
         for wire in wires:
@@ -212,7 +216,7 @@ def test_trickling_bodies_lose_their_connections(store_url: str, monkeypatch: py
 
 
 def test_a_body_that_trickles_after_its_answer_is_cut(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "REST_PATIENCE", SHORT)
+    monkeypatch.setattr(http_protocol, "REST_PATIENCE", SHORT)
     with Running(store_url, max_body=1000) as server:
         wire = Wire(server.address)
         wire.send(request("POST", "/api/v1/push", None, "content-length: 100000"))
@@ -221,7 +225,7 @@ def test_a_body_that_trickles_after_its_answer_is_cut(store_url: str, monkeypatc
 
 
 def test_half_a_head_is_given_up(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HEADER_PATIENCE", SHORT)
+    monkeypatch.setattr(http_protocol, "HEADER_PATIENCE", SHORT)
     with Running(store_url) as server, Wire(server.address) as wire:
         wire.send(b"POST /api/v1/push HTTP/1.1\r\nhost: localhost\r\nconte")
         assert told(wire.reply(), 408, "request_timeout")
@@ -229,14 +233,14 @@ def test_half_a_head_is_given_up(store_url: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_connection_that_says_nothing_is_closed(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HEADER_PATIENCE", SHORT)
+    monkeypatch.setattr(http_protocol, "HEADER_PATIENCE", SHORT)
     with Running(store_url) as server, Wire(server.address) as wire:
         assert told(wire.reply(), 408, "request_timeout")
         assert wire.closed()
 
 
 def test_a_head_that_comes_in_drops_has_one_patience_for_all(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HEADER_PATIENCE", SHORT)
+    monkeypatch.setattr(http_protocol, "HEADER_PATIENCE", SHORT)
     with Running(store_url) as server, Wire(server.address) as wire:
         wire.socket.settimeout(0.01)
         wire.send(b"GET /health HTTP/1.1\r\n")
@@ -254,7 +258,7 @@ def test_a_head_that_comes_in_drops_has_one_patience_for_all(store_url: str, mon
 
 
 def test_half_a_second_head_is_given_up(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HEADER_PATIENCE", SHORT)
+    monkeypatch.setattr(http_protocol, "HEADER_PATIENCE", SHORT)
     with Running(store_url) as server, Wire(server.address) as wire:
         wire.ask("GET", "/livez")
         assert wire.reply() is not None
@@ -263,7 +267,7 @@ def test_half_a_second_head_is_given_up(store_url: str, monkeypatch: pytest.Monk
 
 
 def test_half_a_body_is_given_up_and_nothing_taken(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "BODY_PATIENCE", SHORT)
+    monkeypatch.setattr(http_request, "BODY_PATIENCE", SHORT)
     with Running(store_url) as server:
         with Wire(server.address) as wire:
             whole = request("POST", "/api/v1/push", body(1))
@@ -273,7 +277,7 @@ def test_half_a_body_is_given_up_and_nothing_taken(store_url: str, monkeypatch: 
 
 
 def test_a_client_that_never_reads_is_cut_off(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "WRITE_PATIENCE", SHORT)
+    monkeypatch.setattr(http_protocol, "WRITE_PATIENCE", SHORT)
     with Running(store_url) as server:
         with Wire(server.address) as wire:
             for _ in range(8):
@@ -284,6 +288,25 @@ def test_a_client_that_never_reads_is_cut_off(store_url: str, monkeypatch: pytes
             with Wire(server.address) as wire:
                 wire.ask("GET", "/livez")
                 assert wire.reply() is not None
+            nobody_left(server)
+
+
+def test_websocket_whose_client_never_reads_is_cut_off(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "WRITE_PATIENCE", SHORT)
+    texts = ["node B { n: String } w = WATCH b: B RETURN b.n", *["SPAWN b: B { n = $n }"] * 4]
+    with Running(store_url) as server:
+        with Wire(server.address) as wire:
+            for text in texts:
+                call = {"session": "s", "text": text, "events": 0, "params": {"n": "x" * (4 << 20)}}
+                wire.ask("POST", "/mew", json.dumps(call).encode())
+                answer = wire.reply()
+                assert answer is not None
+                assert answer.json["fine"]
+        with Wire(server.address) as deaf:
+            deaf.send(UPGRADE)
+            answer = deaf.reply()
+            assert answer is not None
+            assert answer.status == 101
             nobody_left(server)
 
 
@@ -389,7 +412,7 @@ def test_what_is_not_http_is_told_so(server: Running, data: bytes) -> None:
         assert wire.closed()
 
 
-def test_a_client_that_hangs_up_in_the_middle_of_a_body_changes_nothing(server: Running) -> None:
+def test_disconnect_in_mid_body_changes_nothing(server: Running) -> None:
     with Wire(server.address) as wire:
         wire.send(request("POST", "/api/v1/push", body(1))[:-3])
     assert pushed(server) == []
@@ -412,7 +435,7 @@ def test_a_poll_whose_client_hung_up_takes_nothing(server: Running) -> None:
         assert [message["deliveryAttempt"] for message in answer.json["messages"]] == [1]
 
 
-def test_a_client_that_sends_ahead_and_hangs_up_is_handed_nothing(server: Running) -> None:
+def test_disconnect_after_pipelining_claims_nothing(server: Running) -> None:
     with Wire(server.address) as wire:
         wire.send(request("GET", "/api/v1/pop/queue/q?wait=true&timeout=60000", None) + request("GET", "/health", None))
         server.until_waiting()
@@ -424,7 +447,7 @@ def test_a_client_that_sends_ahead_and_hangs_up_is_handed_nothing(server: Runnin
 
 
 def test_bodies_on_their_way_in_are_bounded_together(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "Intake", lambda: http.Intake(100_000))
+    monkeypatch.setattr(app, "IncomingBytes", lambda share, each: http_request.IncomingBytes(100_000, share))
     with Running(store_url) as server, Wire(server.address) as wire:
         wire.send(request("POST", "/api/v1/push", None, "content-length: 200000") + b"[" * 150_000)
         assert told(wire.reply(), 429, "overloaded")
@@ -435,8 +458,28 @@ def test_bodies_on_their_way_in_are_bounded_together(store_url: str, monkeypatch
             assert answer.status == 201
 
 
+def test_bodies_of_one_address_leave_room_for_others(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "IncomingBytes", lambda share, each: http_request.IncomingBytes(100_000, share))
+    large = request("POST", "/api/v1/push", body("x" * 40_000))
+    with (
+        Running(store_url) as server,
+        Wire(server.address) as first,
+        Wire(server.address) as second,
+        Wire(server.address, source="127.0.0.2") as other,
+    ):
+        first.send(large[:-1000])
+        second.send(large[:-1000])
+        refused = first if select.select([first.socket, second.socket], [], [], 20)[0] == [first.socket] else second
+        assert told(refused.reply(), 429, "overloaded")
+        other.send(large[:-1000])
+        other.send(large[-1000:])
+        answer = other.reply()
+        assert answer is not None
+        assert answer.status == 201
+
+
 def test_a_large_body_has_to_keep_up(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "BODY_PATIENCE", SHORT)
+    monkeypatch.setattr(http_request, "BODY_PATIENCE", SHORT)
     with Running(store_url) as server, Wire(server.address) as wire:
         wire.send(request("POST", "/api/v1/push", None, "content-length: 200000") + b"[" * 1000)
         assert told(wire.reply(), 408, "body_too_slow")

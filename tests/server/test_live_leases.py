@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
 ADDRESSES = ("127.0.0.1", "127.0.0.2")
@@ -173,7 +174,7 @@ def test_live_lease_shares_no_message(any_store: str, mode: str) -> None:
     )
     with Running(any_store, clock, queen_defaults=mode) as server:
         wires = [httpx2.HTTPTransport(local_address=address) for address in ADDRESSES]
-        clients = [httpx2.Client(base_url=server.url, timeout=30, transport=wire) for wire in wires]
+        clients = [httpx2.Client(base_url=server.url, timeout=PATIENCE, transport=wire) for wire in wires]
         make: Any = partial(Machine, clients, clock, mode)
         try:
             run_state_machine_as_test(make, settings=how)

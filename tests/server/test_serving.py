@@ -14,10 +14,11 @@ import httpx2
 import pytest
 
 from ackwise import errors
+from ackwise.clock import ManualClock, SystemClock
 from ackwise.connect import connect
-from ackwise.core.limits import MICROS
-from ackwise.server.serving import Settings
-from ackwise.store.clock import ManualClock, SystemClock
+from ackwise.core.validation import MICROS
+from ackwise.server.settings import Settings
+from tests.patience import PATIENCE
 from tests.pg import FACTORIES
 from tests.server.process import ServerProcess, clean_env, command
 from tests.server.wire import Wire, request
@@ -37,7 +38,7 @@ def store_url(request: pytest.FixtureRequest, sqlite_url: str) -> str:
 
 @contextlib.contextmanager
 def client(server: ServerProcess) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=server.url, timeout=60) as made:
+    with httpx2.Client(base_url=server.url, timeout=PATIENCE) as made:
         yield made
 
 
@@ -60,7 +61,7 @@ def ack(http: httpx2.Client, message: dict[str, Any]) -> Any:
 def refused(*arguments: str, **env: str) -> tuple[int, str]:
     """How a server ends that does not start, and what it says."""
     run = subprocess.run(
-        command(*arguments), env=clean_env(env), capture_output=True, text=True, timeout=60, check=False
+        command(*arguments), env=clean_env(env), capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert run.stdout == ""
     return run.returncode, run.stderr
@@ -185,7 +186,7 @@ def test_sigterm_answers_every_poll_that_waits(store_url: str) -> None:
         assert [message["data"] for message in pop(http, "other")] == [1]
 
 
-def test_sigterm_among_polls_and_pushes_loses_and_repeats_nothing(store_url: str) -> None:
+def test_sigterm_during_polls_and_pushes_loses_nothing(store_url: str) -> None:
     pushed: list[int] = []
     got: list[int] = []
     with ServerProcess(store_url) as server:
@@ -245,11 +246,11 @@ def test_a_client_that_dawdles_does_not_stop_the_end(sqlite_url: str) -> None:
         assert answer is None or answer.status == 503
 
 
-def test_a_second_signal_waits_for_nobody(sqlite_url: str) -> None:
+def test_second_signal_ends_the_server_at_once(sqlite_url: str) -> None:
     with ServerProcess(sqlite_url, "--grace", "100") as server, dawdle(server) as wire:
         server.terminate()
         with contextlib.suppress(OSError):
-            while True:  # the first signal has been taken when nobody listens any more
+            while True:  # the server has taken the first signal when it no longer listens
                 Wire(server.address).close()
         server.terminate()
         assert server.wait() == 0

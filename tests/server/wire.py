@@ -7,7 +7,7 @@ import socket
 from types import TracebackType
 from typing import Any, NamedTuple
 
-PATIENCE = 30.0
+from tests.patience import PATIENCE
 
 
 class Reply(NamedTuple):
@@ -74,3 +74,14 @@ def request(method: str, path: str, body: bytes | None = None, *headers: str) ->
     if body is not None:
         lines.append(f"content-length: {len(body)}")
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
+
+
+UPGRADE = request(
+    "GET",
+    "/mew/events?session=s",
+    None,
+    "connection: Upgrade",
+    "upgrade: websocket",
+    "sec-websocket-version: 13",
+    "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
+)

@@ -1,4 +1,4 @@
-"""The cluster that the example starts, for whoever tests on one."""
+"""The cluster that the example starts, for tests that need one."""
 
 from __future__ import annotations
 

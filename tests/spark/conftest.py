@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.runner import runtestprotocol
 
-from ackwise.spark.sessions import session
-from ackwise.spark.startup import SWITCH
-from tests.spark import warm
+from ackwise.spark.spark_session import session
+from tests.spark import class_archive, warm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
 
-# Many sessions are started here, in processes of their own: that pays for the archive.
-os.environ.setdefault(SWITCH, "1")
 # No test runs long enough to be repaid for what Java's second compiler costs.
 for whose in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(whose, "-XX:TieredStopAtLevel=1")
@@ -35,6 +33,8 @@ SETTINGS = {
 }
 EVERYWHERE = ("jobs", "pipelines", "queries", "spark")
 """Folders whose tests run a session on every store; what is said of one store holds for the others nearly always."""
+SLOW_WORKER = "Python worker failed to connect back"
+ATTEMPTS = 3
 ALWAYS = ("test_map.py", "test_streams.py")
 """But these are run on every store each time."""
 
@@ -53,9 +53,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Repeats a test whose Python worker was too slow for Spark, which waits ten seconds and has no setting for it."""
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for attempt in range(1, ATTEMPTS + 1):
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        if attempt == ATTEMPTS or not any(report.failed and SLOW_WORKER in report.longreprtext for report in reports):
+            break
+        item._initrequest()  # type: ignore[attr-defined]
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _class_archive() -> None:
+    """Sessions of the tests start faster, also those in processes of their own."""
+    class_archive.switch_on()
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The session. Whoever changes its settings puts them back."""
+    """The session. A test that changes its settings restores them."""
     running = session("ackwise-tests", master="local[2]", config=SETTINGS)
     yield running
     running.stop()

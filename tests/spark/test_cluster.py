@@ -52,7 +52,7 @@ def left_over(folder: Path) -> list[str]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """PostgreSQL runs as somebody else when we are root, so everybody may enter."""
+    """PostgreSQL runs as another user when the tests run as root, so the folder is open to all users."""
     with tempfile.TemporaryDirectory(prefix="ackwise-example-") as made:
         Path(made).chmod(0o755)
         yield Path(made)

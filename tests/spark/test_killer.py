@@ -15,8 +15,8 @@ import pytest
 from ackwise.core import queries as q
 from ackwise.spark import pipeline
 from ackwise.spark.pipelines import Totals
-from tests.spark import stores
-from tests.spark.stores import Desk
+from tests.spark import queue_harness
+from tests.spark.queue_harness import QueueHarness
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,36 +24,36 @@ if TYPE_CHECKING:
 COUNT = 5000
 LIMIT = 3
 
-url, local_url = stores.url, stores.local_url
+url, local_url = queue_harness.url, queue_harness.local_url
 
 
 @pytest.fixture
-def desk(url: str) -> Iterator[Desk]:
+def harness(url: str) -> Iterator[QueueHarness]:
     yield from records(url)
 
 
 @pytest.fixture
-def local_desk(local_url: str) -> Iterator[Desk]:
+def local_harness(local_url: str) -> Iterator[QueueHarness]:
     yield from records(local_url)
 
 
-def records(at: str) -> Iterator[Desk]:
-    made = Desk(at)
+def records(at: str) -> Iterator[QueueHarness]:
+    made = QueueHarness(at)
     made.configure(retry_limit=LIMIT)
     made.number(COUNT)
     yield made
     made.close()
 
 
-def run(spark: SparkSession, desk: Desk, function: Callable[[dict[str, Any]], Any]) -> Totals:
-    return pipeline(spark, desk.url).consume("q", "g").map(function, returns="n long").produce("out").run()
+def run(spark: SparkSession, harness: QueueHarness, function: Callable[[dict[str, Any]], Any]) -> Totals:
+    return pipeline(spark, harness.url).consume("q", "g").map(function, returns="n long").produce("out").run()
 
 
-def check(desk: Desk, totals: Totals, culprits: dict[int, str]) -> None:
-    """Nobody else had a failure, no task was run twice, and the culprits are dead of what they did."""
+def check(harness: QueueHarness, totals: Totals, culprits: dict[int, str]) -> None:
+    """No other record has a failure, no task ran twice, and the culprits are dead letters with their reason."""
     good, bad = COUNT - len(culprits), len(culprits)
-    assert desk.counts() == {"acked": good, "dead": bad}
-    assert ledger(desk) == {"acked": good, "retried": (LIMIT - 1) * bad, "dead": bad}
+    assert harness.counts() == {"acked": good, "dead": bad}
+    assert ledger(harness) == {"acked": good, "retried": (LIMIT - 1) * bad, "dead": bad}
     # A task that failed would not have told what it had settled.
     assert totals == Totals(
         batches=LIMIT,
@@ -63,36 +63,36 @@ def check(desk: Desk, totals: Totals, culprits: dict[int, str]) -> None:
         dead=bad,
         outputs=good,
     )
-    letters = {msgspec.json.decode(letter.payload)["n"]: letter for letter in desk.dead()}
+    letters = {msgspec.json.decode(letter.payload)["n"]: letter for letter in harness.dead()}
     assert {n: f"{letter.error_type}: {letter.error}" for n, letter in letters.items()} == {
         n: f"WorkerDied: the process that ran it died: {how}" for n, how in culprits.items()
     }
     for letter in letters.values():
         assert (letter.reason, letter.failures, letter.deliveries) == ("retry_limit", LIMIT, LIMIT)
         assert len(letter.history) == LIMIT
-    made = [msgspec.json.decode(payload)["n"] for payload in desk.payloads("out")]
+    made = [msgspec.json.decode(payload)["n"] for payload in harness.payloads("out")]
     assert sorted(made) == [n for n in range(COUNT) if n not in culprits]
 
 
-def ledger(desk: Desk) -> dict[str, int]:
+def ledger(harness: QueueHarness) -> dict[str, int]:
     found: Counter[str] = Counter()
-    for row in desk.ask(q.ReadLedger(queue="q", group="g")):
+    for row in harness.ask(q.ReadLedger(queue="q", group="g")):
         found[row.outcome] += row.count
     return dict(found)
 
 
-def test_one_that_exits_among_five_thousand(spark: SparkSession, desk: Desk) -> None:
+def test_one_that_exits_among_five_thousand(spark: SparkSession, harness: QueueHarness) -> None:
     def function(record: dict[str, Any]) -> dict[str, Any]:
         # It is the first of a chunk, while the chunk before is being settled.
         if record["n"] == 1000:
             os._exit(3)
         return record
 
-    totals = run(spark, desk, function)
-    check(desk, totals, {1000: "exit code 3"})
+    totals = run(spark, harness, function)
+    check(harness, totals, {1000: "exit code 3"})
 
 
-def test_each_way_to_die(spark: SparkSession, local_desk: Desk) -> None:
+def test_each_way_to_die(spark: SparkSession, local_harness: QueueHarness) -> None:
     def function(record: dict[str, Any]) -> dict[str, Any]:
         match record["n"]:
             case 0 | 1 | 2499:
@@ -105,7 +105,7 @@ def test_each_way_to_die(spark: SparkSession, local_desk: Desk) -> None:
                 os.abort()
         return record
 
-    totals = run(spark, local_desk, function)
+    totals = run(spark, local_harness, function)
     signals = {1500: signal.SIGSEGV, 3500: signal.SIGKILL, 4999: signal.SIGABRT}
     culprits = {n: f"signal {how.value} ({how.name})" for n, how in signals.items()}
-    check(local_desk, totals, culprits | {n: f"exit code {n % 256}" for n in (0, 1, 2499)})
+    check(local_harness, totals, culprits | {n: f"exit code {n % 256}" for n in (0, 1, 2499)})

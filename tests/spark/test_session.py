@@ -15,7 +15,7 @@ import pytest
 
 from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.spark import java
-from ackwise.spark.sessions import Place, session
+from ackwise.spark.spark_session import SparkMaster, session
 from tests.spark.running import Folder, run_python
 
 if TYPE_CHECKING:
@@ -149,30 +149,30 @@ def test_one_that_runs_is_taken_and_what_it_is_not_is_said(spark: SparkSession) 
     ],
 )
 def test_masters(master: str, understood: str) -> None:
-    assert Place.parse(master, {}).master == understood
+    assert SparkMaster.parse(master, {}).master == understood
 
 
 def test_the_callers_limit_of_failures_holds_locally_too() -> None:
-    assert Place.parse("local[2]", {"spark.task.maxFailures": "9"}).master == "local[2,9]"
+    assert SparkMaster.parse("local[2]", {"spark.task.maxFailures": "9"}).master == "local[2,9]"
 
 
 def test_only_this_machine_is_kept_to_this_machine() -> None:
-    assert Place.parse("local[2]", {}).loopback
-    assert Place.parse("spark://127.0.0.1:7077", {}).loopback
-    assert not Place.parse("spark://10.0.0.1:7077,10.0.0.2:7077", {}).loopback
+    assert SparkMaster.parse("local[2]", {}).loopback
+    assert SparkMaster.parse("spark://127.0.0.1:7077", {}).loopback
+    assert not SparkMaster.parse("spark://10.0.0.1:7077,10.0.0.2:7077", {}).loopback
 
 
 @pytest.mark.parametrize("master", ["lokal[2]", "local[0]", "local[two]", "sc://localhost", "spark://x", "spark://h:p"])
 def test_a_master_that_is_none_is_refused_before_java_starts(master: str) -> None:
     with pytest.raises(BadInput, match="is no Spark master; write it like"):
-        Place.parse(master, {})
+        SparkMaster.parse(master, {})
 
 
 def test_a_cluster_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(AckwiseError, match=f"no Spark master answers at spark://127.0.0.1:{port}"):
-        Place.parse(f"spark://127.0.0.1:{port}", {}).check()
+        SparkMaster.parse(f"spark://127.0.0.1:{port}", {}).check()
 
 
 def test_without_pyspark_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,18 +16,18 @@ from ackwise.core import ids
 from ackwise.core.answers import Claimed
 from ackwise.core.messages import NewMessage
 from ackwise.core.settlement import Outcome
-from ackwise.spark import settling
-from ackwise.spark.pipelines import mapping
-from ackwise.spark.pipelines.records import Answer, Failed
-from ackwise.spark.settling import Row, Settler, gathered
-from tests.spark.stores import Desk, desk, local_desk, local_url, url
+from ackwise.spark import bulk_settlement
+from ackwise.spark.bulk_settlement import RowSettlement, Settler, group_ranges
+from ackwise.spark.pipelines import map_task
+from ackwise.spark.pipelines.record_handler import Answer, Failure
+from tests.spark.queue_harness import QueueHarness, harness, local_harness, local_url, url
 
-__all__ = ["desk", "local_desk", "local_url", "url"]
+__all__ = ["harness", "local_harness", "local_url", "url"]
 
 
-def claimed(desk: Desk, count: int, **more: Any) -> list[str]:
+def claimed(harness: QueueHarness, count: int, **more: Any) -> list[str]:
     """Delivery ids, in order."""
-    answer: Claimed = desk.do(c.Claim(queue="q", group="g", most=count, **more))
+    answer: Claimed = harness.do(c.Claim(queue="q", group="g", most=count, **more))
     return [
         ids.delivery_id(answer.lease_no, answer.tag, grant.lane, seq)
         for grant in answer.grants
@@ -39,182 +39,192 @@ def output(name: str, payload: bytes = b"1", partition: str = "Default") -> NewM
     return NewMessage(payload, partition, transaction_id=name)
 
 
-def settle(desk: Desk, rows: list[Row], produce: str | None = None) -> dict[str, int]:
-    return dict(Settler(desk.transport, produce).settle(rows))
+def settle(harness: QueueHarness, rows: list[RowSettlement], produce: str | None = None) -> dict[str, int]:
+    return dict(Settler(harness.transport, produce).settle(rows))
 
 
-def test_each_gets_its_outcome(desk: Desk) -> None:
-    desk.configure(retry_limit=3)
-    desk.number(20)
-    one = claimed(desk, 20)
-    rows = [Row(delivery) for delivery in one]
-    rows[3] = Row(one[3], Outcome.RETRY, 3_600_000_000, "no", "ValueError")
-    rows[7] = Row(one[7], Outcome.REJECT, None, "never", "Bad")
-    rows[8] = Row(one[8], Outcome.RELEASE)
-    assert settle(desk, rows) == {"acked": 17, "retried": 1, "dead": 1, "released": 1}
-    assert desk.counts() == {"acked": 17, "dead": 1, "held": 2}
-    (letter,) = desk.dead()
+def test_each_gets_its_outcome(harness: QueueHarness) -> None:
+    harness.configure(retry_limit=3)
+    harness.number(20)
+    one = claimed(harness, 20)
+    rows = [RowSettlement(delivery) for delivery in one]
+    rows[3] = RowSettlement(one[3], Outcome.RETRY, 3_600_000_000, "no", "ValueError")
+    rows[7] = RowSettlement(one[7], Outcome.REJECT, None, "never", "Bad")
+    rows[8] = RowSettlement(one[8], Outcome.RELEASE)
+    assert settle(harness, rows) == {"acked": 17, "retried": 1, "dead": 1, "released": 1}
+    assert harness.counts() == {"acked": 17, "dead": 1, "held": 2}
+    (letter,) = harness.dead()
     assert (letter.transaction_id, letter.error, letter.error_type) == ("t7", "never", "Bad")
 
 
-def test_again_settles_nothing(desk: Desk) -> None:
-    desk.number(10)
-    rows = [Row(delivery) for delivery in claimed(desk, 10)]
-    rows[5] = Row(rows[5].delivery_id, Outcome.REJECT)
-    assert settle(desk, rows[2:6]) == {"acked": 3, "dead": 1}
-    assert settle(desk, rows) == {"acked": 6, "already": 4}
-    assert settle(desk, rows) == {"already": 10}
-    assert desk.counts() == {"acked": 9, "dead": 1}
+def test_again_settles_nothing(harness: QueueHarness) -> None:
+    harness.number(10)
+    rows = [RowSettlement(delivery) for delivery in claimed(harness, 10)]
+    rows[5] = RowSettlement(rows[5].delivery_id, Outcome.REJECT)
+    assert settle(harness, rows[2:6]) == {"acked": 3, "dead": 1}
+    assert settle(harness, rows) == {"acked": 6, "already": 4}
+    assert settle(harness, rows) == {"already": 10}
+    assert harness.counts() == {"acked": 9, "dead": 1}
 
 
-def test_too_late_settles_nothing(desk: Desk) -> None:
-    desk.number(10)
-    rows = [Row(delivery) for delivery in claimed(desk, 10)]
-    settle(desk, rows[:2])
-    desk.expire()
-    late = settle(desk, rows)
+def test_too_late_settles_nothing(harness: QueueHarness) -> None:
+    harness.number(10)
+    rows = [RowSettlement(delivery) for delivery in claimed(harness, 10)]
+    settle(harness, rows[:2])
+    harness.expire()
+    late = settle(harness, rows)
     assert late["stale"] >= 8
     assert sum(late.values()) == 10
-    assert desk.counts() == {"unread": 10}
+    assert harness.counts() == {"unread": 10}
 
 
-def test_deliveries_that_never_were(desk: Desk) -> None:
-    desk.number(3)
-    one = claimed(desk, 3)
+def test_deliveries_that_never_were(harness: QueueHarness) -> None:
+    harness.number(3)
+    one = claimed(harness, 3)
     strange = ["", "x", "L1", one[0] + "z", one[0].swapcase(), "Lzzz-00000000.1.0", "é"]
-    assert settle(desk, [Row(name) for name in strange]) == {"unknown": len(strange)}
-    assert desk.counts() == {"held": 3}
+    assert settle(harness, [RowSettlement(name) for name in strange]) == {"unknown": len(strange)}
+    assert harness.counts() == {"held": 3}
 
 
-def test_two_leases_and_lanes_at_once(desk: Desk) -> None:
+def test_two_leases_and_lanes_at_once(harness: QueueHarness) -> None:
     for partition in ("a", "b"):
-        desk.number(5, partition=partition)
-    rows = [Row(delivery) for delivery in claimed(desk, 4) + claimed(desk, 6)]
-    assert settle(desk, rows[::-1]) == {"acked": 10}
+        harness.number(5, partition=partition)
+    rows = [RowSettlement(delivery) for delivery in claimed(harness, 4) + claimed(harness, 6)]
+    assert settle(harness, rows[::-1]) == {"acked": 10}
 
 
-def test_one_that_fails_and_is_acked_as_well_is_not_acked(desk: Desk) -> None:
-    desk.number(3)
-    one = claimed(desk, 3)
-    rows = [Row(one[0]), Row(one[1]), Row(one[1], Outcome.REJECT), Row(one[2]), Row(one[2])]
-    assert settle(desk, rows) == {"acked": 2, "dead": 1, "already": 2}
-
-
-def test_outputs_go_with_their_record(desk: Desk) -> None:
-    desk.number(6)
-    one = claimed(desk, 6)
+def test_one_that_fails_and_is_acked_as_well_is_not_acked(harness: QueueHarness) -> None:
+    harness.number(3)
+    one = claimed(harness, 3)
     rows = [
-        Row(one[0], outputs=[output("a"), output("b")]),
-        Row(one[1]),
-        Row(one[2], Outcome.RETRY, None, "no"),
-        Row(one[3], outputs=[output("c", partition="p")]),
-        Row(one[4], outputs=[output("d")]),
-        Row(one[5], Outcome.REJECT),
+        RowSettlement(one[0]),
+        RowSettlement(one[1]),
+        RowSettlement(one[1], Outcome.REJECT),
+        RowSettlement(one[2]),
+        RowSettlement(one[2]),
     ]
-    assert settle(desk, rows, "out") == {"acked": 4, "outputs": 4, "retried": 1, "dead": 1}
-    assert len(desk.payloads("out")) == 4
-    assert settle(desk, rows, "out") == {"already": 6, "outputs_before": 4}
-    assert len(desk.payloads("out")) == 4
+    assert settle(harness, rows) == {"acked": 2, "dead": 1, "already": 2}
 
 
-def test_a_record_that_was_settled_meanwhile_takes_its_outputs_with_it(desk: Desk) -> None:
-    desk.number(5)
-    one = claimed(desk, 5)
-    settle(desk, [Row(one[1]), Row(one[3], Outcome.REJECT)])
-    rows = [Row(delivery, outputs=[output(f"o{at}", b"%d" % at)]) for at, delivery in enumerate(one)]
-    assert settle(desk, rows, "out") == {"acked": 3, "outputs": 3, "already": 2, "outputs_before": 2}
-    assert sorted(desk.payloads("out")) == [b"0", b"2", b"4"]
+def test_outputs_go_with_their_record(harness: QueueHarness) -> None:
+    harness.number(6)
+    one = claimed(harness, 6)
+    rows = [
+        RowSettlement(one[0], outputs=[output("a"), output("b")]),
+        RowSettlement(one[1]),
+        RowSettlement(one[2], Outcome.RETRY, None, "no"),
+        RowSettlement(one[3], outputs=[output("c", partition="p")]),
+        RowSettlement(one[4], outputs=[output("d")]),
+        RowSettlement(one[5], Outcome.REJECT),
+    ]
+    assert settle(harness, rows, "out") == {"acked": 4, "outputs": 4, "retried": 1, "dead": 1}
+    assert len(harness.payloads("out")) == 4
+    assert settle(harness, rows, "out") == {"already": 6, "outputs_before": 4}
+    assert len(harness.payloads("out")) == 4
 
 
-def test_outputs_of_a_lost_lease_are_not_pushed(desk: Desk) -> None:
-    desk.configure("out")
-    desk.number(5)
-    one = claimed(desk, 5)
-    desk.expire()
-    rows = [Row(delivery, outputs=[output(f"o{at}")]) for at, delivery in enumerate(one)]
-    assert settle(desk, rows, "out") == {"stale": 5}
-    assert desk.payloads("out") == []
+def test_record_settled_meanwhile_drops_its_outputs(harness: QueueHarness) -> None:
+    harness.number(5)
+    one = claimed(harness, 5)
+    settle(harness, [RowSettlement(one[1]), RowSettlement(one[3], Outcome.REJECT)])
+    rows = [RowSettlement(delivery, outputs=[output(f"o{at}", b"%d" % at)]) for at, delivery in enumerate(one)]
+    assert settle(harness, rows, "out") == {"acked": 3, "outputs": 3, "already": 2, "outputs_before": 2}
+    assert sorted(harness.payloads("out")) == [b"0", b"2", b"4"]
 
 
-def test_a_record_that_comes_twice_is_done_once(desk: Desk) -> None:
-    desk.number(2)
-    one = claimed(desk, 2)
-    rows = [Row(one[0], outputs=[output("a")]), Row(one[1], outputs=[output("b")]), Row(one[0], outputs=[output("c")])]
-    assert settle(desk, rows, "out") == {"acked": 2, "outputs": 2, "already": 1, "outputs_before": 1}
-    assert len(desk.payloads("out")) == 2
+def test_outputs_of_a_lost_lease_are_not_pushed(harness: QueueHarness) -> None:
+    harness.configure("out")
+    harness.number(5)
+    one = claimed(harness, 5)
+    harness.expire()
+    rows = [RowSettlement(delivery, outputs=[output(f"o{at}")]) for at, delivery in enumerate(one)]
+    assert settle(harness, rows, "out") == {"stale": 5}
+    assert harness.payloads("out") == []
 
 
-def test_an_output_that_was_pushed_before_is_not_there_twice(desk: Desk) -> None:
-    desk.number(2)
-    one = claimed(desk, 2)
-    desk.send([output("a", b'"before"')], "out")
-    rows = [Row(one[0], outputs=[output("a", b'"again"')]), Row(one[1], outputs=[output("b")])]
-    counts = settle(desk, rows, "out")
+def test_a_record_that_comes_twice_is_done_once(harness: QueueHarness) -> None:
+    harness.number(2)
+    one = claimed(harness, 2)
+    rows = [
+        RowSettlement(one[0], outputs=[output("a")]),
+        RowSettlement(one[1], outputs=[output("b")]),
+        RowSettlement(one[0], outputs=[output("c")]),
+    ]
+    assert settle(harness, rows, "out") == {"acked": 2, "outputs": 2, "already": 1, "outputs_before": 1}
+    assert len(harness.payloads("out")) == 2
+
+
+def test_an_output_that_was_pushed_before_is_not_there_twice(harness: QueueHarness) -> None:
+    harness.number(2)
+    one = claimed(harness, 2)
+    harness.send([output("a", b'"before"')], "out")
+    rows = [RowSettlement(one[0], outputs=[output("a", b'"again"')]), RowSettlement(one[1], outputs=[output("b")])]
+    counts = settle(harness, rows, "out")
     assert counts["acked"] == 2
-    assert sorted(desk.payloads("out")) == [b'"before"', b"1"]
+    assert sorted(harness.payloads("out")) == [b'"before"', b"1"]
 
 
-def test_an_output_that_cannot_be_pushed_is_its_records_fault_alone(desk: Desk) -> None:
-    desk.configure("out", max_payload_bytes=10)
-    desk.number(7)
-    one = claimed(desk, 7)
-    rows = [Row(delivery, outputs=[output(f"o{at}")]) for at, delivery in enumerate(one)]
-    rows[2] = Row(one[2], outputs=[output("big", b'"%b"' % (b"x" * 20))])
-    rows[5] = Row(one[5], outputs=[output("fine"), output("y" * 600)])
-    assert settle(desk, rows, "out") == {"acked": 5, "outputs": 5, "dead": 2}
-    letters = {letter.transaction_id: letter for letter in desk.dead()}
+def test_output_that_cannot_be_pushed_fails_its_record_only(harness: QueueHarness) -> None:
+    harness.configure("out", max_payload_bytes=10)
+    harness.number(7)
+    one = claimed(harness, 7)
+    rows = [RowSettlement(delivery, outputs=[output(f"o{at}")]) for at, delivery in enumerate(one)]
+    rows[2] = RowSettlement(one[2], outputs=[output("big", b'"%b"' % (b"x" * 20))])
+    rows[5] = RowSettlement(one[5], outputs=[output("fine"), output("y" * 600)])
+    assert settle(harness, rows, "out") == {"acked": 5, "outputs": 5, "dead": 2}
+    letters = {letter.transaction_id: letter for letter in harness.dead()}
     assert letters["t2"].error.startswith("the output cannot be pushed: ")
     assert "transaction_id is longer than 512 characters" in letters["t5"].error
-    assert len(desk.payloads("out")) == 5
+    assert len(harness.payloads("out")) == 5
 
 
-def test_more_than_fits_into_one_commit(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "MOST_ROWS", 7)
-    monkeypatch.setattr(settling, "MOST_BUNDLES", 4)
-    desk.number(50)
-    one = claimed(desk, 50)
-    rows = [Row(delivery, outputs=[output(f"o{at}")] if at >= 25 else ()) for at, delivery in enumerate(one)]
-    assert settle(desk, rows, "out") == {"acked": 50, "outputs": 25}
-    assert len(desk.payloads("out")) == 25
+def test_more_than_fits_into_one_commit(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_settlement, "MOST_ROWS", 7)
+    monkeypatch.setattr(bulk_settlement, "MOST_BUNDLES", 4)
+    harness.number(50)
+    one = claimed(harness, 50)
+    rows = [RowSettlement(delivery, outputs=[output(f"o{at}")] if at >= 25 else ()) for at, delivery in enumerate(one)]
+    assert settle(harness, rows, "out") == {"acked": 50, "outputs": 25}
+    assert len(harness.payloads("out")) == 25
 
 
-def test_many_at_once(desk: Desk) -> None:
-    desk.number(3000)
-    one = claimed(desk, 3000)
+def test_many_at_once(harness: QueueHarness) -> None:
+    harness.number(3000)
+    one = claimed(harness, 3000)
     rows = [
-        Row(delivery, Outcome.RETRY, 3_600_000_000, "no") if at % 10 == 0 else Row(delivery)
+        RowSettlement(delivery, Outcome.RETRY, 3_600_000_000, "no") if at % 10 == 0 else RowSettlement(delivery)
         for at, delivery in enumerate(one)
     ]
-    assert settle(desk, rows) == {"acked": 2700, "retried": 300}
-    assert desk.counts() == {"acked": 2700, "held": 300}
+    assert settle(harness, rows) == {"acked": 2700, "retried": 300}
+    assert harness.counts() == {"acked": 2700, "held": 300}
 
 
 deliveries = st.builds(lambda lane, seq: ids.delivery_id(3, 4, lane, seq), st.integers(1, 3), st.integers(0, 12))
 
 
-@given(st.lists(st.builds(Row, deliveries, st.sampled_from(Outcome)), max_size=40))
-def test_what_is_gathered_is_what_was_given(rows: list[Row]) -> None:
-    stretches, single = gathered(rows)
+@given(st.lists(st.builds(RowSettlement, deliveries, st.sampled_from(Outcome)), max_size=40))
+def test_what_is_gathered_is_what_was_given(rows: list[RowSettlement]) -> None:
+    ranges, single = group_ranges(rows)
     again = Counter((row.delivery_id, row.outcome) for row in single)
-    again.update((row.delivery_id, row.outcome) for one in stretches for row in one.rows)
+    again.update((row.delivery_id, row.outcome) for one in ranges for row in one.rows)
     assert again == Counter((row.delivery_id, row.outcome) for row in rows)
     assert all(row.outcome is not Outcome.ACK for row in single)
 
 
 def test_neighbours_are_one_range() -> None:
-    rows = [Row(ids.delivery_id(3, 4, 5, seq)) for seq in (4, 2, 3, 9, 1)]
-    stretches, single = gathered(rows)
-    assert [(one.lo, one.hi) for one in stretches] == [(1, 5), (9, 10)]
+    rows = [RowSettlement(ids.delivery_id(3, 4, 5, seq)) for seq in (4, 2, 3, 9, 1)]
+    ranges, single = group_ranges(rows)
+    assert [(one.lo, one.hi) for one in ranges] == [(1, 5), (9, 10)]
     assert single == []
 
 
 class Chunks:
     """What tasks make of the deliveries of a claim, cut into chunks as Spark would."""
 
-    def __init__(self, desk: Desk, sizes: dict[str, int]) -> None:
+    def __init__(self, harness: QueueHarness, sizes: dict[str, int]) -> None:
         for partition, size in sizes.items():
-            desk.number(size, partition=partition)
-        answer: Claimed = desk.do(
+            harness.number(size, partition=partition)
+        answer: Claimed = harness.do(
             c.Claim(queue="q", group="g", most=1000, bulk=True, exclusivity="partition", owner="spark")
         )
         self.rows = [
@@ -223,7 +233,7 @@ class Chunks:
             for seq in range(grant.lo, grant.hi)
         ]
 
-    def worked(self, answers: Sequence[Answer], size: int) -> list[mapping.Worked]:
+    def worked(self, answers: Sequence[Answer], size: int) -> list[map_task.AnsweredChunk]:
         names = ("delivery_id", "message_id", "partition")
         return [
             (
@@ -235,53 +245,55 @@ class Chunks:
         ]
 
 
-def settled(desk: Desk, chunks: list[mapping.Worked], produce: str | None = "out") -> dict[str, int]:
-    task = mapping.MapTask(desk.url, "token", None, "g", produce, None, False)  # type: ignore[arg-type]
-    return dict(mapping._Settling(task)._settle(chunks))
+def settled(harness: QueueHarness, chunks: list[map_task.AnsweredChunk], produce: str | None = "out") -> dict[str, int]:
+    task = map_task.MapTask(harness.url, "token", None, "g", produce, None, False)  # type: ignore[arg-type]
+    return dict(map_task._ChunkSettler(task)._settle(chunks))
 
 
-REJECTED = Failed(Outcome.REJECT, None, "never", "Bad")
+REJECTED = Failure(Outcome.REJECT, None, "never", "Bad")
 
 
-def test_chunks_that_waited_are_one_commit(local_desk: Desk) -> None:
-    made = Chunks(local_desk, {"a": 7, "b": 5})
+def test_chunks_that_waited_are_one_commit(local_harness: QueueHarness) -> None:
+    made = Chunks(local_harness, {"a": 7, "b": 5})
     answers: list[Answer] = [b"1", [b"2", b"3"], None, REJECTED, [], b"4", b"5", b"6", REJECTED, b"7", b"8", b"9"]
-    counts = settled(local_desk, made.worked(answers, 3))
+    counts = settled(local_harness, made.worked(answers, 3))
     assert counts == {"acked": 10, "dead": 2, "outputs": 9, "rows": 12}
-    assert local_desk.counts() == {"acked": 10, "dead": 2}
-    assert sorted(map(int, local_desk.payloads("out"))) == list(range(1, 10))
-    assert settled(local_desk, made.worked(answers, 4)) == {"already": 12, "outputs_before": 9, "rows": 12}
+    assert local_harness.counts() == {"acked": 10, "dead": 2}
+    assert sorted(map(int, local_harness.payloads("out"))) == list(range(1, 10))
+    assert settled(local_harness, made.worked(answers, 4)) == {"already": 12, "outputs_before": 9, "rows": 12}
 
 
-def test_what_was_settled_before_is_not_pushed(local_desk: Desk) -> None:
-    made = Chunks(local_desk, {"a": 10})
-    assert settle(local_desk, [Row(made.rows[4][0], Outcome.RETRY, 3_600_000_000), Row(made.rows[7][0])])
-    counts = settled(local_desk, made.worked([b"%d" % at for at in range(10)], 5))
+def test_what_was_settled_before_is_not_pushed(local_harness: QueueHarness) -> None:
+    made = Chunks(local_harness, {"a": 10})
+    assert settle(
+        local_harness, [RowSettlement(made.rows[4][0], Outcome.RETRY, 3_600_000_000), RowSettlement(made.rows[7][0])]
+    )
+    counts = settled(local_harness, made.worked([b"%d" % at for at in range(10)], 5))
     assert counts == {"acked": 8, "already": 2, "outputs": 8, "outputs_before": 2, "rows": 10}
-    assert sorted(map(int, local_desk.payloads("out"))) == [0, 1, 2, 3, 5, 6, 8, 9]
+    assert sorted(map(int, local_harness.payloads("out"))) == [0, 1, 2, 3, 5, 6, 8, 9]
 
 
-def test_an_output_that_no_queue_takes_is_its_own_records_fault(local_desk: Desk) -> None:
-    local_desk.do(c.ConfigureQueue(queue="out", policy={"max_payload_bytes": 100}))
-    made = Chunks(local_desk, {"a": 6})
+def test_an_output_that_no_queue_takes_is_its_own_records_fault(local_harness: QueueHarness) -> None:
+    local_harness.do(c.ConfigureQueue(queue="out", policy={"max_payload_bytes": 100}))
+    made = Chunks(local_harness, {"a": 6})
     answers: list[Answer] = [b"1", b"2", b'"%s"' % (b"x" * 200), b"4", b"5", b"6"]
-    assert settled(local_desk, made.worked(answers, 2)) == {"acked": 5, "dead": 1, "outputs": 5, "rows": 6}
-    assert sorted(map(int, local_desk.payloads("out"))) == [1, 2, 4, 5, 6]
+    assert settled(local_harness, made.worked(answers, 2)) == {"acked": 5, "dead": 1, "outputs": 5, "rows": 6}
+    assert sorted(map(int, local_harness.payloads("out"))) == [1, 2, 4, 5, 6]
 
 
-def test_more_than_a_commit_should_hold(local_desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (mapping, settling):
+def test_more_than_a_commit_should_hold(local_harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (map_task, bulk_settlement):
         monkeypatch.setattr(module, "MOST_BYTES", 10)
-    made = Chunks(local_desk, {"a": 9})
-    counts = settled(local_desk, made.worked([b"1234"] * 8 + [b'"123456789"'], 3))
+    made = Chunks(local_harness, {"a": 9})
+    counts = settled(local_harness, made.worked([b"1234"] * 8 + [b'"123456789"'], 3))
     assert counts == {"acked": 9, "outputs": 9, "rows": 9}
 
 
 @pytest.mark.parametrize("order", [[0, 2, 1, 3], [0, 1, 3], [3, 2, 1, 0]])
-def test_only_neighbours_are_a_stretch(local_desk: Desk, order: list[int]) -> None:
-    made = Chunks(local_desk, {"a": 4})
+def test_only_neighbours_are_a_stretch(local_harness: QueueHarness, order: list[int]) -> None:
+    made = Chunks(local_harness, {"a": 4})
     made.rows = [made.rows[at] for at in order]
     answers: list[Answer] = [REJECTED if at == 2 else b"%d" % at for at in order]
-    settled(local_desk, made.worked(answers, 4))
-    assert sorted(map(int, local_desk.payloads("out"))) == sorted(at for at in order if at != 2)
-    assert [letter.transaction_id for letter in local_desk.dead()] == ["t2"] * (2 in order)
+    settled(local_harness, made.worked(answers, 4))
+    assert sorted(map(int, local_harness.payloads("out"))) == sorted(at for at in order if at != 2)
+    assert [letter.transaction_id for letter in local_harness.dead()] == ["t2"] * (2 in order)

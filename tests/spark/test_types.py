@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import types as t
 
 from ackwise.core.errors import BadInput
-from ackwise.spark.types import Rows, _Parser, arrow_schema, from_ddl
+from ackwise.spark.ddl_parser import DdlParser
+from ackwise.spark.types import JsonColumns, arrow_schema, from_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,9 +48,9 @@ BAD = [
 def test_ours_reads_as_spark_does(spark: SparkSession) -> None:
     """Readers are made where there is no JVM to ask."""
     for text in GOOD:
-        assert _Parser(text).columns() == t._parse_datatype_string(text), text
+        assert DdlParser(text).columns() == t._parse_datatype_string(text), text
     for text in BAD:
-        for parse in (lambda one: _Parser(one).columns(), t._parse_datatype_string):
+        for parse in (lambda one: DdlParser(one).columns(), t._parse_datatype_string):
             with pytest.raises(Exception):  # noqa: B017, PT011 - Spark has several
                 parse(text)
 
@@ -77,7 +78,7 @@ def test_a_schema_that_is_none_for_spark(spark: SparkSession) -> None:
 
 def columns(schema: str, *texts: str | None) -> tuple[dict[str, list[Any]], list[str | None]]:
     made = from_ddl(schema, "x")
-    arrays, errors = Rows(made).columns(texts)
+    arrays, errors = JsonColumns(made).columns(texts)
     for name, array in zip(made.names, arrays, strict=True):
         array.validate(full=True)
         assert array.type == arrow_schema(made).field(name).type
@@ -176,5 +177,5 @@ def test_types_that_json_has_not() -> None:
     for schema in ("x map<int, string>", "x array<map<double, int>>"):
         with pytest.raises(BadInput, match=r"^returns: map<.*: the keys of a JSON object are strings$"):
             from_ddl(schema, "returns")
-    with pytest.raises(BadInput, match=r"^returns: void is not read from JSON$"):
+    with pytest.raises(BadInput, match=r"^returns: void cannot be read from JSON$"):
         from_ddl(t.StructType([t.StructField("x", t.NullType())]), "returns")

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ackwise.clock import ManualClock
 from ackwise.core import commands as c
-from ackwise.store.clock import ManualClock
 from tests.sqlite.support import open_store, push
 
 

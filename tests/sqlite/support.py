@@ -7,9 +7,9 @@ from typing import Any
 
 import apsw
 
+from ackwise.clock import ManualClock
 from ackwise.core import commands as c
 from ackwise.core.messages import NewMessage
-from ackwise.store.clock import ManualClock
 from ackwise.store.sqlite import SQLiteStore
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ackwise.spark.cache import make_private
+from ackwise.spark.java import make_private
 from tests.sqlite.support import open_store, push
 
 

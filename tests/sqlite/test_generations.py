@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ackwise.clock import ManualClock
 from ackwise.core import commands as c
 from ackwise.core.errors import StoreCorrupt
 from ackwise.core.messages import NewMessage
-from ackwise.store.clock import ManualClock
-from ackwise.store.sqlite import SQLiteStore, vectors
+from ackwise.store.sqlite import SQLiteStore, dedupe_blocks
 from ackwise.store.sqlite.dedupe import SHELF
-from ackwise.store.sqlite.filters import Filter
+from ackwise.store.sqlite.dedupe_blocks import BloomFilter
 from tests.sqlite.support import open_store, push, rows
 
 SMALL = 4
@@ -36,8 +36,8 @@ def clock() -> ManualClock:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With numpy for however few keys, and without it for however many."""
     most = 0 if request.param == "numpy" else sys.maxsize
-    monkeypatch.setattr(vectors, "WORTH_USING", most)
-    monkeypatch.setattr(vectors, "WORTH_LOADING", most)
+    monkeypatch.setattr(dedupe_blocks, "WORTH_USING", most)
+    monkeypatch.setattr(dedupe_blocks, "WORTH_LOADING", most)
 
 
 def small(path: Path, clock: ManualClock) -> SQLiteStore:
@@ -62,7 +62,7 @@ def test_ids_are_found_in_every_generation(way: None, path: Path, clock: ManualC
 
 @pytest.mark.parametrize("count", [1 << 60, -1, 2])
 def test_runs_that_do_not_add_up_are_damage_and_not_read(path: Path, clock: ManualClock, count: int) -> None:
-    """A torn page may hold any number: counting so far would take all memory. Whoever only consumes never looks."""
+    """A torn page may hold any number: counting so far would take all memory. A pure consumer never reads it."""
     store = small(path, clock)
     fill(store, 1)
     store.close()
@@ -71,7 +71,7 @@ def test_runs_that_do_not_add_up_are_damage_and_not_read(path: Path, clock: Manu
     for _ in range(2):
         (refused,) = again.transact([c.Push(queue="q", messages=[NewMessage(b"1", transaction_id="new")])])
         assert isinstance(refused, StoreCorrupt)
-        assert "does not add up" in refused.message
+        assert "do not match their positions" in refused.message
     (claimed,) = again.transact([c.Claim(queue="q")])
     assert [(grant.lo, grant.hi) for grant in claimed.grants] == [(0, 1)]
     again.close()
@@ -180,24 +180,24 @@ hashes = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50)
 )
 @given(hashes, hashes)
 def test_a_filter_never_says_no_to_a_key_it_has(way: None, added: list[int], others: list[int]) -> None:
-    one = Filter()
+    one = BloomFilter()
     one.add(added)
-    assert one.maybe(added) == added
-    assert set(one.maybe(added + others)) >= set(added)
+    assert one.candidates(added) == added
+    assert set(one.candidates(added + others)) >= set(added)
 
 
 def test_a_filter_says_no_to_nearly_every_other_key(way: None) -> None:
-    one = Filter()
+    one = BloomFilter()
     one.add(range(0, 10**18, 10**15))
     strangers = list(range(7, 10**18, 10**14))
-    assert len(one.maybe(strangers)) < len(strangers) // 20
+    assert len(one.candidates(strangers)) < len(strangers) // 20
 
 
 def test_filters_are_the_same_with_and_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """One process may have it while the next one, which reads what was stored, has it not installed."""
     keys = list(range(-(10**18), 10**18, 10**15))
-    with_it, without = Filter(), Filter()
-    monkeypatch.setattr(vectors, "WORTH_LOADING", 0)
+    with_it, without = BloomFilter(), BloomFilter()
+    monkeypatch.setattr(dedupe_blocks, "WORTH_LOADING", 0)
     with_it.add(array("q", keys))
     monkeypatch.setitem(sys.modules, "numpy", None)
     without.add(keys)

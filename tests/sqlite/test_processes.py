@@ -16,6 +16,7 @@ from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.store.sqlite import SQLiteStore
+from tests.patience import PATIENCE
 from tests.sqlite.support import open_store, push, rows
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -42,7 +43,7 @@ class Peer:
         return self._answer()
 
     def stop(self) -> None:
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=PATIENCE)
         assert self._process.returncode == 0
 
 
@@ -75,10 +76,10 @@ def test_each_sees_what_the_other_pushed(store: SQLiteStore, peer: Peer) -> None
     assert push(store, "a", "b") == ["queued", "queued"]
     assert peer.ask("push", "b", "c") == ["duplicate", "queued"]
     assert push(store, "c", "a", "d") == ["duplicate", "duplicate", "queued"]
-    assert store.stats(q.QueueStats(queue="q")).messages == 4
+    assert store.ask(q.QueueStats(queue="q")).messages == 4
 
 
-def test_ids_are_known_across_sealing_whoever_sealed(store: SQLiteStore, peer: Peer, path: Path) -> None:
+def test_ids_are_known_after_sealing_by_any_process(store: SQLiteStore, peer: Peer, path: Path) -> None:
     for number in range(60):
         mine, theirs = f"m{number}", f"t{number}"
         assert push(store, mine) == ["queued"]
@@ -99,7 +100,7 @@ def test_claims_of_both_never_overlap(store: SQLiteStore, peer: Peer) -> None:
         mine += claim(store, 2)
         theirs += peer.ask("claim", 2, "none")
     assert sorted(mine + theirs) == list(range(40))
-    (stats,) = store.list_groups(q.ListGroups(queue="q", group=QUEUE_MODE))
+    (stats,) = store.ask(q.ListGroups(queue="q", group=QUEUE_MODE))
     assert (stats.held, stats.leases) == (40, 20)
 
 
@@ -135,7 +136,7 @@ def test_both_write_at_once(store: SQLiteStore, peer: Peer) -> None:
     for ours, others in answers:
         assert sorted((ours[0], others[0])) == ["duplicate", "queued"]
         assert (ours[1], others[1]) == ("queued", "queued")
-    assert store.stats(q.QueueStats(queue="q")).messages == 120
+    assert store.ask(q.QueueStats(queue="q")).messages == 120
 
 
 def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import apsw
 import pytest
 
+from ackwise.graph.engine.extension import GRAPH
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.sqlite.session import STATEMENTS
 from tests.query_plans import BIG, HOT, LISTS
@@ -15,7 +16,9 @@ from tests.query_plans import BIG, HOT, LISTS
 @pytest.fixture(scope="module")
 def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
     path = tmp_path_factory.mktemp("plans") / "queues.db"
-    SQLiteStore(f"sqlite:///{path}").close()
+    store = SQLiteStore(f"sqlite:///{path}")
+    store.add(GRAPH)
+    store.close()
     opened = apsw.Connection(str(path))
     yield opened
     opened.close()

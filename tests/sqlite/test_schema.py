@@ -28,6 +28,8 @@ UNDO_SIX = (
     "CREATE INDEX scheduled_queue ON scheduled (queue)",
 )
 
+UNDO_SEVEN = ("ALTER TABLE span ADD COLUMN last_owner TEXT",)
+
 
 def version(path: Path) -> Any:
     return rows(path, "PRAGMA user_version")[0][0]
@@ -82,7 +84,7 @@ def test_an_older_schema_is_migrated_and_keeps_its_data(path: Path, request: pyt
     assert version(path) == opening.SCHEMA_VERSION
     assert rows(path, "SELECT count(*) FROM brand_new") == [(0,)]
     assert push(new, "a", "c") == ["duplicate", "queued"]
-    assert new.stats(q.QueueStats(queue="q")).messages == 3
+    assert new.ask(q.QueueStats(queue="q")).messages == 3
     new.close()
 
 
@@ -94,6 +96,7 @@ def test_a_file_of_schema_one_goes_on_where_it_was(path: Path) -> None:
     graph = rows(path, "SELECT type, name FROM sqlite_schema WHERE name LIKE 'mew@_%' ESCAPE '@' AND type <> 'index'")
     for undo in (
         *(f"DROP {kind} {name}" for kind, name in sorted(graph, reverse=True)),
+        *UNDO_SEVEN,
         *UNDO_SIX,
         "ALTER TABLE cursor DROP COLUMN settled_at",
         "ALTER TABLE lease DROP COLUMN yields",
@@ -118,13 +121,33 @@ def test_file_of_schema_five_gets_the_indexes_of_six(path: Path) -> None:
     old = open_store(path)
     push(old, "a", "b")
     old.close()
-    for undo in (*UNDO_SIX, "PRAGMA user_version = 5"):
+    for undo in (*UNDO_SEVEN, *UNDO_SIX, "PRAGMA user_version = 5"):
         rows(path, undo)
     new = open_store(path)
     indexes = {name for (name,) in rows(path, "SELECT name FROM sqlite_schema WHERE type = 'index'")}
     assert indexes.issuperset(NEW_IN_SIX)
-    assert [row.info.name for row in new.list_stats(q.ListStats())] == ["q"]
+    assert [row.info.name for row in new.ask(q.ListStats())] == ["q"]
     assert push(new, "a", "c") == ["duplicate", "queued"]
+    new.close()
+
+
+def test_file_of_schema_six_loses_last_owner_only(path: Path) -> None:
+    old = open_store(path)
+    push(old, "a", "b")
+    (claimed,) = old.transact([c.Claim(queue="q")])
+    old.close()
+    columns = rows(path, "SELECT name FROM pragma_table_info('span') ORDER BY name")
+    spans = rows(path, "SELECT lane, grp, lo, hi, lease, fails, delivs, due_at, probation, history FROM span")
+    for undo in (*UNDO_SEVEN, "UPDATE span SET last_owner = 'me'", "PRAGMA user_version = 6"):
+        rows(path, undo)
+    new = open_store(path)
+    assert version(path) == opening.SCHEMA_VERSION
+    assert rows(path, "SELECT name FROM pragma_table_info('span') ORDER BY name") == columns
+    assert rows(path, "SELECT lane, grp, lo, hi, lease, fails, delivs, due_at, probation, history FROM span") == spans
+    entry = c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.ACK)
+    ((settled,),) = new.transact([c.Settle(entries=[entry])])
+    assert settled.verdict == "acked"
+    assert new.audit() == []
     new.close()
 
 
@@ -156,7 +179,7 @@ def test_a_newer_schema_is_refused_with_what_to_do(path: Path) -> None:
 
 
 @pytest.mark.parametrize("their_version", [0, 1, 7])
-def test_a_database_of_somebody_else_is_refused_and_not_touched(path: Path, their_version: int) -> None:
+def test_foreign_database_is_refused_and_unchanged(path: Path, their_version: int) -> None:
     rows(path, "CREATE TABLE theirs (id INTEGER)")
     rows(path, f"PRAGMA user_version = {their_version}")
     before = path.read_bytes()

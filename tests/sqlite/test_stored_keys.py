@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ackwise.clock import ManualClock
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import MessageNotFound
 from ackwise.core.messages import PlainBatch
-from ackwise.store.clock import ManualClock
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.sqlite.dedupe import SHELF
 from tests.sqlite.support import open_store, push, rows
@@ -24,9 +24,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def found(store: SQLiteStore, txids: list[str]) -> list[bytes]:
-    (partition,) = store.list_partitions(q.ListPartitions(queue="q"))
+    (partition,) = store.ask(q.ListPartitions(queue="q"))
     return [
-        store.find_message(q.FindMessage(partition_id=partition.partition_id, transaction_id=txid)).message.payload
+        store.ask(q.FindMessage(partition_id=partition.partition_id, transaction_id=txid)).message.payload
         for txid in txids
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +16,12 @@ from ackwise.core import commands as c
 from ackwise.core import errors
 from ackwise.core import queries as q
 from ackwise.core.messages import NewMessage
-from ackwise.store.sqlite import SQLiteStore
+from ackwise.engine.turn import Turn
+from ackwise.store.sqlite import SQLiteStore, writer
 from ackwise.store.sqlite import store as storing
-from ackwise.store.sqlite.connection import translated
-from ackwise.store.turn.context import Turn
+from ackwise.store.sqlite.connection import translate_error
+from tests.broker.watched import until
+from tests.patience import PATIENCE
 from tests.sqlite.support import open_store, push, rows
 
 NOBODY = 65534
@@ -48,7 +51,7 @@ def shared_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def unprivileged() -> Iterator[None]:
-    """Root may write everything, so be somebody else for a while."""
+    """Root may write everything, so the test runs as another user for a while."""
     root = os.geteuid() == 0
     if root:
         os.seteuid(NOBODY)
@@ -58,14 +61,14 @@ def unprivileged() -> Iterator[None]:
 
 
 def messages(store: SQLiteStore) -> int:
-    return store.stats(q.QueueStats(queue="q")).messages
+    return store.ask(q.QueueStats(queue="q")).messages
 
 
 def test_full_durability_is_the_default(path: Path) -> None:
     for options, synchronous in (("", 2), ("durability=full", 2), ("durability=normal", 1)):
         store = open_store(path, options=options)
-        assert store._connection.pragma("synchronous") == synchronous
-        assert store._connection.pragma("journal_mode") == "wal"
+        assert store._writer.connection.pragma("synchronous") == synchronous
+        assert store._writer.connection.pragma("journal_mode") == "wal"
         store.close()
 
 
@@ -92,10 +95,10 @@ def test_a_read_only_file(shared_folder: Path, request: pytest.FixtureRequest) -
 
 
 def test_a_file_that_becomes_read_only(store: SQLiteStore) -> None:
-    store._connection.execute("PRAGMA query_only = 1").fetchall()
+    store._writer.connection.execute("PRAGMA query_only = 1").fetchall()
     with pytest.raises(errors.StoreReadOnly):
         push(store, "second")
-    store._connection.execute("PRAGMA query_only = 0").fetchall()
+    store._writer.connection.execute("PRAGMA query_only = 0").fetchall()
     assert messages(store) == 1
     assert push(store, "second") == ["queued"]
 
@@ -111,19 +114,19 @@ def test_a_locked_file_says_so_in_time_and_goes_on_later(store: SQLiteStore, pat
     assert push(store, "second") == ["queued"]
 
 
-def test_many_callers_wait_for_a_lock_once_and_not_one_after_the_other(
+def test_many_callers_wait_for_one_lock_together(
     store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = apsw.Connection(str(path))
     other.execute("BEGIN IMMEDIATE").fetchall()
-    begin = store._begin
+    begin = store._writer._begin
     begun: list[int] = []
 
     def counted() -> Turn:
         begun.append(1)
         return begin()
 
-    monkeypatch.setattr(store, "_begin", counted)
+    monkeypatch.setattr(store._writer, "_begin", counted)
     with pytest.raises(errors.StoreLocked):
         store.transact([c.Push(queue="q", messages=[NewMessage(b"1")]) for _ in range(50)])
     assert len(begun) == 1
@@ -133,20 +136,20 @@ def test_many_callers_wait_for_a_lock_once_and_not_one_after_the_other(
 
 
 def test_a_full_disk_changes_nothing_and_passes(store: SQLiteStore, path: Path) -> None:
-    pages = store._connection.pragma("page_count")
-    store._connection.execute(f"PRAGMA max_page_count = {pages + 2}").fetchall()
+    pages = store._writer.connection.pragma("page_count")
+    store._writer.connection.execute(f"PRAGMA max_page_count = {pages + 2}").fetchall()
     with pytest.raises(errors.StoreFull, match="full"):
         push(store, "big", payload=b"x" * 1_000_000)
     assert messages(store) == 1
     assert store.audit() == []
-    store._connection.execute("PRAGMA max_page_count = 1000000").fetchall()
+    store._writer.connection.execute("PRAGMA max_page_count = 1000000").fetchall()
     assert push(store, "big", payload=b"x" * 1_000_000) == ["queued"]
     assert push(store, "big") == ["duplicate"]
 
 
 def test_a_full_disk_fails_only_what_does_not_fit(store: SQLiteStore) -> None:
-    pages = store._connection.pragma("page_count")
-    store._connection.execute(f"PRAGMA max_page_count = {pages + 10}").fetchall()
+    pages = store._writer.connection.pragma("page_count")
+    store._writer.connection.execute(f"PRAGMA max_page_count = {pages + 10}").fetchall()
     small, big, claimed = store.transact(
         [
             c.Push(queue="q", messages=[NewMessage(b"small")]),
@@ -195,7 +198,7 @@ def test_a_damaged_page_is_noticed(path: Path) -> None:
     ],
 )
 def test_every_trouble_has_our_words(theirs: type[apsw.Error], ours: type[errors.StoreError]) -> None:
-    problem = translated(theirs("disk says no"), "/data/q.db")
+    problem = translate_error(theirs("disk says no"), "/data/q.db")
     assert type(problem) is ours
     assert "/data/q.db" in problem.message
     assert "disk says no" in problem.message
@@ -206,8 +209,8 @@ def test_a_store_that_could_not_be_reopened_tries_again(store: SQLiteStore, monk
         raise errors.StoreUnavailable("the disk is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(storing, "open_writer", down)
-        store._reopen()
+        patch.setattr(writer, "open_writer", down)
+        store._writer._reopen()
         with pytest.raises(errors.StoreUnavailable):
             push(store, "second")
     assert push(store, "second") == ["queued"]
@@ -246,4 +249,58 @@ def test_the_log_is_folded_back_into_the_file(path: Path, monkeypatch: pytest.Mo
     store.maintain()
     assert os.path.getsize(f"{path}-wal") == 0
     assert messages(store) == 50
+    store.close()
+
+
+def test_checkpoint_beside_a_reader_does_not_wait(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns need the writer. A checkpoint that waits for a reader would hold the writer meanwhile."""
+    store = open_store(path)
+    push(store, *(f"t{i}" for i in range(50)), payload=b"x" * 10_000)
+    monkeypatch.setattr(storing, "CHECKPOINT_BYTES", 1000)
+    monkeypatch.setattr(storing, "RESTART_BYTES", 2000)
+    sleeps: list[float] = []
+    monkeypatch.setattr("ackwise.store.sqlite.connection.time.sleep", sleeps.append)
+    with store._long_readers.use() as session:
+        session.rows("queues_page", {"after": "", "limit": 1})
+        push(store, "later")
+        store.maintain()
+        assert os.path.getsize(f"{path}-wal") > 0
+    assert sleeps == []
+    store.maintain()
+    assert os.path.getsize(f"{path}-wal") == 0
+    store.close()
+
+
+def test_overlapping_readers_cannot_keep_the_log(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the bound new reads wait until the running ones have ended and the log is empty."""
+    store = open_store(path)
+    push(store, *(f"t{i}" for i in range(50)), payload=b"x" * 10_000)
+    for bound in ("CHECKPOINT_BYTES", "RESTART_BYTES", "PAUSE_BYTES"):
+        monkeypatch.setattr(storing, bound, 1000)
+    began, sizes = threading.Event(), []
+
+    def read() -> None:
+        with store._long_readers.use() as session:
+            session.rows("queues_page", {"after": "", "limit": 1})
+            sizes.append(os.path.getsize(f"{path}-wal"))
+
+    def truncate() -> None:
+        began.set()
+        store.maintain()
+
+    with store._long_readers.use() as session:
+        session.rows("queues_page", {"after": "", "limit": 1})
+        push(store, "later")
+        truncation = threading.Thread(target=truncate)
+        truncation.start()
+        assert began.wait(PATIENCE)
+        # The pause has taken the free connection, so a new read waits.
+        until(lambda: not store._long_readers._room._value)
+        readers = [threading.Thread(target=read) for _ in range(4)]
+        for reader in readers:
+            reader.start()
+        assert sizes == []
+    for thread in (truncation, *readers):
+        thread.join(PATIENCE)
+    assert sizes == [0] * 4
     store.close()

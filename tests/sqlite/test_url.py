@@ -8,7 +8,7 @@ import pytest
 
 from ackwise.core.errors import BadStoreURL
 from ackwise.store.sqlite import SQLiteStore
-from ackwise.store.url import parse
+from ackwise.wire.store_url import parse
 
 
 @pytest.mark.parametrize(

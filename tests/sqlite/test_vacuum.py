@@ -12,7 +12,7 @@ from ackwise.core import queries as q
 from ackwise.core.errors import StoreLocked
 from ackwise.store.sqlite import connection as opening
 from ackwise.store.sqlite import vacuum
-from ackwise.store.url import parse
+from ackwise.wire.store_url import parse
 from tests.sqlite.support import open_store, push, rows
 
 
@@ -92,7 +92,7 @@ def test_older_file_is_named_and_converted(path: Path) -> None:
     assert store.notes() == []
     assert store.audit() == []
     assert push(store, "kept", "new", queue="other") == ["duplicate", "queued"]
-    assert [info.name for info in store.list_queues(q.ListQueues())] == ["other"]
+    assert [info.name for info in store.ask(q.ListQueues())] == ["other"]
     store.close()
     assert rows(path, "PRAGMA journal_mode") == [("wal",)]
 

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
 from ackwise.subscriber import App, TestApp
 from tests.client.conftest import clock, store_url, url
+from tests.patience import PATIENCE
 
 __all__ = ["clock", "store_url", "url"]
 
 Run = Callable[[App, Callable[[TestApp], Awaitable[None]]], None]
-PATIENCE = 10.0
 
 
 @pytest.fixture
 def app() -> App:
-    """Its URL is nobody's: a test puts its own in place."""
+    """No server listens at its URL: a test sets its own."""
     return App("http://127.0.0.1:1", start_patience=0)
 
 

@@ -11,14 +11,15 @@ import pytest
 
 import ackwise
 from ackwise.client.aio.lease import AsyncLease
-from ackwise.store.clock import ManualClock
+from ackwise.client.aio.lease_keeper import AsyncLeaseKeeper
+from ackwise.clock import ManualClock
 from ackwise.subscriber import App, Message
-from ackwise.subscriber.feeds.broker import BrokerFeed, BrokerHandover
-from ackwise.subscriber.feeds.keeping import Keeper
+from ackwise.subscriber.feeds.broker_delivery import BrokerDelivery
+from ackwise.subscriber.feeds.broker_feed import BrokerFeed
 from tests.client.flaky import Fault, Flaky
 from tests.server.running import Running
+from tests.subscriber.app_runs import connection, go, until_acked
 from tests.subscriber.conftest import until
-from tests.subscriber.test_running import connection, go, until_acked
 
 LOST: list[Fault] = ["lose the request", "lose the answer"]
 
@@ -105,7 +106,7 @@ def test_a_poll(app: App, door: Flaky, server: Running, explicit: bool) -> None:
 def test_a_poll_that_waits_on_at_a_server_that_was_left(
     pg_url: str, clock: ManualClock, explicit: bool, at: int
 ) -> None:
-    """A proxy keeps the connection: that server may give the message to nobody, or wake up when somebody has it."""
+    """A proxy keeps the connection: the server may deliver the message late or never."""
 
     async def job() -> None:
         with Running(pg_url, clock) as first, Running(pg_url, clock) as second:
@@ -130,7 +131,7 @@ def test_claims_and_settlements_when_the_transport_gives_up(
 ) -> None:
     """The app goes on where it was, with the claim that was not answered."""
     seen = handled(app, explicit)
-    monkeypatch.setattr("ackwise.subscriber.feeds.broker.PAUSE_AFTER_FAILURE", 0.01)
+    monkeypatch.setattr("ackwise.subscriber.feeds.broker_feed.PAUSE_AFTER_FAILURE", 0.01)
 
     async def job() -> None:
         with ackwise.connect(server.url) as queue:
@@ -170,9 +171,7 @@ def test_an_answer_to_a_settlement(app: App, door: Flaky, how: str) -> None:
     ("first", "then", "landed"),
     [("nak", "ack", False), ("term", "ack", False), ("ack", "nak", False), ("ack", "ack", True), ("nak", "nak", True)],
 )
-def test_what_is_settled_after_an_outcome_that_nobody_knows(
-    app: App, door: Flaky, first: str, then: str, landed: bool
-) -> None:
+def test_settling_again_after_unknown_outcome(app: App, door: Flaky, first: str, then: str, landed: bool) -> None:
     """The first one arrived: another outcome did not settle it, whatever was asked for before."""
     answers: list[bool] = []
     unknown: list[str] = []
@@ -199,10 +198,10 @@ def test_what_is_settled_after_an_outcome_that_nobody_knows(
 
 
 @pytest.mark.parametrize("how", ["ack", "nak"])
-def test_a_message_whose_settlement_fails_after_its_handler_returned_comes_back(
+def test_failed_settlement_after_handler_redelivers_message(
     app: App, door: Flaky, clock: ManualClock, how: str
 ) -> None:
-    """Nobody works on it: it is not kept alive for that."""
+    """No handler works on it, so its lease is not extended."""
     seen: list[int] = []
     later: list[asyncio.Task[bool]] = []
 
@@ -225,7 +224,7 @@ def test_a_message_whose_settlement_fails_after_its_handler_returned_comes_back(
             assert isinstance(later[0].exception(), ackwise.errors.OutcomeUnknown)
             for _ in range(2):
                 clock.advance(16)
-                # Time to extend it, if somebody would.
+                # Time for a wrong extension.
                 await asyncio.sleep(0.05)
             await until_acked(app, "q", 1)
             assert seen == [1, 2]
@@ -234,7 +233,7 @@ def test_a_message_whose_settlement_fails_after_its_handler_returned_comes_back(
 
 
 @pytest.mark.parametrize("how", ["ack", "nak", "term"])
-def test_a_settlement_that_was_begun_before_the_app_stops_is_waited_for(app: App, door: Flaky, how: str) -> None:
+def test_settlement_begun_before_stop_is_awaited(app: App, door: Flaky, how: str) -> None:
     """Its handler has returned, and only the answer is not there yet."""
     later: list[asyncio.Task[bool]] = []
     answered = threading.Event()
@@ -261,7 +260,7 @@ def test_a_settlement_that_was_begun_before_the_app_stops_is_waited_for(app: App
     go(job)
 
 
-def test_one_that_somebody_else_settled_is_not_ours(app: App) -> None:
+def test_message_settled_elsewhere_is_not_ours(app: App) -> None:
     answers: list[bool] = []
 
     @app.subscriber("q")
@@ -305,7 +304,7 @@ def never() -> Iterator[threading.Event]:
     event.set()
 
 
-def test_one_extension_without_an_answer_holds_up_no_other_and_its_lease_ends_in_time(
+def test_extension_without_answer_blocks_no_other_lease(
     app: App, door: Flaky, clock: ManualClock, never: threading.Event
 ) -> None:
     working: list[Message[int]] = []
@@ -380,7 +379,7 @@ def test_leases_that_are_due_at_once_are_extended_by_one_request(app: App, door:
     go(job)
 
 
-def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(
+def test_extension_without_answer_is_retried_in_time(
     app: App, door: Flaky, clock: ManualClock, never: threading.Event
 ) -> None:
     seen: list[Message[int]] = []
@@ -418,8 +417,8 @@ class Slow:
 
         @app.subscriber("q", retry_limit=9, backoff=(1000,))
         async def handle(msg: Message[int]) -> None:
-            assert isinstance(msg._handover, BrokerHandover)
-            self.lease = msg._handover.delivery.lease
+            assert isinstance(msg._delivery, BrokerDelivery)
+            self.lease = msg._delivery.client_delivery.lease
             try:
                 self.told.append(await getattr(msg, how)())
             except asyncio.CancelledError:
@@ -431,22 +430,20 @@ class Slow:
     async def looked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The keeper of leases has looked what time it is."""
         beats: list[int] = []
-        plain = Keeper._beat
+        plain = AsyncLeaseKeeper._check
 
-        def beat(*given: Any) -> None:
+        def check(*given: Any) -> None:
             plain(*given)
             beats.append(1)
 
-        monkeypatch.setattr(Keeper, "_beat", beat)
+        monkeypatch.setattr(AsyncLeaseKeeper, "_check", check)
         feed: BrokerFeed = self.app._consumers[0]._feed  # type: ignore[assignment]
-        feed.look()
+        feed.clock_moved()
         await until(lambda: beats)
 
 
 @pytest.mark.parametrize("how", ["ack", "nak", "term"])
-def test_a_lease_that_a_settlement_has_ended_is_not_lost_to_who_waits_for_its_answer(
-    app: App, door: Flaky, clock: ManualClock, how: str
-) -> None:
+def test_lease_ended_by_settlement_is_not_reported_lost(app: App, door: Flaky, clock: ManualClock, how: str) -> None:
     slow, later = Slow(app, how), threading.Event()
 
     async def job() -> None:
@@ -488,7 +485,7 @@ def test_nor_when_its_time_is_over_meanwhile(
 def test_a_claim_without_an_answer_goes_back_when_the_app_stops(
     app: App, door: Flaky, server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ackwise.subscriber.feeds.broker.PAUSE_AFTER_FAILURE", 60)
+    monkeypatch.setattr("ackwise.subscriber.feeds.broker_feed.PAUSE_AFTER_FAILURE", 60)
 
     @app.subscriber("q", concurrency=2)
     async def handle(number: int) -> None:
@@ -511,7 +508,7 @@ def test_a_claim_without_an_answer_goes_back_when_the_app_stops(
 
 
 def test_so_does_a_poll(app: App, door: Flaky, server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ackwise.subscriber.feeds.broker.PAUSE_AFTER_FAILURE", 60)
+    monkeypatch.setattr("ackwise.subscriber.feeds.broker_feed.PAUSE_AFTER_FAILURE", 60)
 
     @app.subscriber("q")
     async def handle(number: int) -> None:
@@ -531,7 +528,7 @@ def test_so_does_a_poll(app: App, door: Flaky, server: Running, monkeypatch: pyt
             await queue.push("q", 1)
             while not sum(one.held for one in await queue.leases()):
                 await asyncio.sleep(0.005)
-            assert feed._poll_again is not None
+            assert feed._unanswered_poll is not None
             await app.stop(grace=0)
             assert await queue.leases() == []
             assert [one.failures for one in await queue.claim("q")] == [0]

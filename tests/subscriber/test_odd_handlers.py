@@ -12,14 +12,15 @@ from typing import Annotated, Any
 import pytest
 
 import ackwise
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
 from ackwise.subscriber import App, Depends, Message, Nak, Term, TestApp
-from tests.subscriber.conftest import PATIENCE, Run, until
-from tests.subscriber.test_running import connection, go, until_acked
+from tests.patience import PATIENCE
+from tests.subscriber.app_runs import connection, go, until_acked
+from tests.subscriber.conftest import Run, until
 
 
-def test_a_cancellation_of_something_else_is_a_failure_and_no_end_of_the_worker(live: App) -> None:
-    """Awaiting a task that somebody cancelled raises the same as being cancelled."""
+def test_foreign_cancellation_fails_message_not_worker(live: App) -> None:
+    """Awaiting a cancelled task raises the same error as being cancelled."""
     seen: list[int] = []
 
     @live.subscriber("q", retry_limit=1)
@@ -113,8 +114,8 @@ def test_a_task_group_that_fails_leaves_its_worker_as_it_was(live: App) -> None:
     go(job)
 
 
-def test_what_is_cancelled_after_a_task_group_that_failed_is_a_failure_like_any_other(live: App) -> None:
-    """The task is marked as cancelled then, and nobody meant to."""
+def test_cancellation_after_failed_task_group_is_failure(live: App) -> None:
+    """The task is marked as cancelled then, without a caller's intent."""
     seen: list[int] = []
 
     async def fail() -> None:
@@ -166,7 +167,7 @@ def test_the_same_when_messages_are_delivered_by_hand(app: App, run: Run) -> Non
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_whoever_cancels_a_worker_does_not_wait_for_the_next_message(live: App, keeps: bool) -> None:
+def test_cancelled_worker_does_not_wait_for_next_message(live: App, keeps: bool) -> None:
     """Such as a loop that is closed under an app; also when handlers keep their cancellation to themselves."""
     began = asyncio.Event()
 
@@ -191,25 +192,25 @@ def test_whoever_cancels_a_worker_does_not_wait_for_the_next_message(live: App, 
     go(job)
 
 
-def test_those_who_wait_for_messages_end_with_whoever_would_bring_them(live: App) -> None:
+def test_waiting_workers_end_when_the_feed_ends(live: App) -> None:
     @live.subscriber("q", concurrency=2)
     async def handle(number: int) -> None: ...
 
     async def job() -> None:
         async with live:
             (consumer,) = live._consumers
-            assert consumer._feeding is not None
-            consumer._feeding.cancel()
+            assert consumer._feed_task is not None
+            consumer._feed_task.cancel()
             await asyncio.wait(consumer._workers._tasks)  # type: ignore[union-attr]
             assert not live.live
 
     go(job)
 
 
-def test_a_handler_that_will_not_be_cancelled_does_not_keep_the_app_from_stopping(
+def test_uncancellable_handler_does_not_block_stop(
     live: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("ackwise.subscriber.workers.STUBBORN", 0.05)
+    monkeypatch.setattr("ackwise.subscriber.workers.CANCEL_SECONDS", 0.05)
     began, go_on = asyncio.Event(), asyncio.Event()
 
     @live.subscriber("q")
@@ -231,14 +232,14 @@ def test_a_handler_that_will_not_be_cancelled_does_not_keep_the_app_from_stoppin
             await again.ack()
 
     go(job)
-    assert "does not end" in caplog.text
+    assert "still runs" in caplog.text
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])
-def test_a_thread_that_outlives_its_lease_keeps_no_other_message_from_others(
+def test_thread_outliving_its_lease_blocks_no_other_message(
     live: App, clock: ManualClock, concurrency: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody can stop it: what was claimed ahead goes back, and nothing more is taken until one of them ends."""
+    """A thread cannot be stopped: the app releases what it claimed ahead, and claims nothing until a thread ends."""
     seen: list[int] = []
     go_on = threading.Event()
 
@@ -279,7 +280,7 @@ def test_a_thread_that_outlives_its_lease_keeps_no_other_message_from_others(
         assert sorted(seen) == [*range(concurrency), 100]
 
     go(job)
-    assert "and works on in its thread for nothing" in caplog.text
+    assert "and still runs in its thread without effect" in caplog.text
     assert "is cancelled" not in caplog.text
 
 
@@ -325,7 +326,7 @@ def in_a_loop_of_its_own(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def test_a_handler_that_a_decorator_made_synchronous_runs_in_a_thread(live: App) -> None:
+def test_handler_made_synchronous_by_decorator_runs_in_thread(live: App) -> None:
     threads: list[int] = []
 
     @live.subscriber("q", retry_limit=1)
@@ -373,7 +374,7 @@ def test_a_handler_whose_decorator_needs_the_loop_says_so(live: App, caplog: pyt
 
 @pytest.mark.parametrize("decorator", [on_the_loop, in_a_loop_of_its_own])
 @pytest.mark.parametrize("said", [True, None])
-def test_whoever_does_not_say_where_such_a_handler_runs_is_warned(
+def test_wrapped_async_handler_without_in_thread_warns(
     app: App, decorator: Callable[..., Any], said: bool | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def handle(number: int) -> None: ...
@@ -383,7 +384,7 @@ def test_whoever_does_not_say_where_such_a_handler_runs_is_warned(
     assert app.subscriptions[0].signature.in_thread
 
 
-def test_an_async_def_does_not_run_in_a_thread_and_a_function_need_not(app: App, run: Run) -> None:
+def test_in_thread_is_refused_for_async_and_optional_for_def(app: App, run: Run) -> None:
     threads: list[int] = []
 
     async def handle(number: int) -> None: ...
@@ -461,7 +462,7 @@ class Panicking:
 
 
 @pytest.mark.parametrize("where", ["in a task", "in a group", "in a thread"])
-def test_whatever_comes_out_of_a_handler_or_codec_is_a_failure_and_no_end_of_the_worker(live: App, where: str) -> None:
+def test_any_exception_of_handler_or_codec_is_a_failure(live: App, where: str) -> None:
     async def fail() -> None:
         raise Panic("boom")
 
@@ -494,7 +495,7 @@ def test_whatever_comes_out_of_a_handler_or_codec_is_a_failure_and_no_end_of_the
     go(job)
 
 
-def test_an_explicit_handler_that_panics_leaves_its_message_for_its_deadline(live: App, clock: ManualClock) -> None:
+def test_panicking_explicit_handler_leaves_message_to_expire(live: App, clock: ManualClock) -> None:
     seen: list[int] = []
 
     @live.subscriber("q")
@@ -509,7 +510,7 @@ def test_an_explicit_handler_that_panics_leaves_its_message_for_its_deadline(liv
             await connection(live).push("q", 1)
             await until(lambda: seen)
             clock.advance(16)
-            # Time to extend it, if somebody would.
+            # Time for a wrong extension.
             await asyncio.sleep(0.05)
             clock.advance(16)
             await until_acked(live, "q", 1)
@@ -540,10 +541,8 @@ def test_what_would_end_a_program_ends_no_thread_of_it(live: App, problem: BaseE
 
 @pytest.mark.parametrize("problem", [SystemExit(2), KeyboardInterrupt()])
 @pytest.mark.parametrize("how", ["run", "within"])
-def test_a_handler_that_ends_the_program_does_so_when_the_others_have_finished(
-    live: App, problem: BaseException, how: str
-) -> None:
-    """A message that ends it each time must come to its own end; an interrupt is nobody's fault."""
+def test_handler_that_exits_program_lets_others_finish(live: App, problem: BaseException, how: str) -> None:
+    """A message that ends the program each time must be buried. An interrupt charges no message."""
     ended: list[int] = []
     began = asyncio.Event()
 
@@ -605,7 +604,7 @@ async def broken(session: Annotated[str, Depends(swallowing)]) -> str:
     raise ValueError("no connection")
 
 
-def test_a_dependency_that_swallows_a_failure_does_not_make_it_a_success(app: App, run: Run) -> None:
+def test_dependency_swallowing_failure_makes_no_success(app: App, run: Run) -> None:
     @app.subscriber("handler", retry_limit=1)
     async def handle(number: int, session: Annotated[str, Depends(swallowing)]) -> None:
         raise ValueError("failed") if number else Term("never")

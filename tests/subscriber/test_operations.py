@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import httpx2
 import pydantic
@@ -23,28 +21,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import ackwise
 from ackwise import errors
-from ackwise.cli.run import found
+from ackwise.cli.run import load_app
 from ackwise.subscriber import App, Message, TestApp, tracing
 from tests.client.flaky import Flaky
+from tests.patience import PATIENCE
 from tests.server.running import Running
-from tests.subscriber.conftest import PATIENCE, Run, until
-
-ORDERS = '''
-import sys
-from ackwise.subscriber import App
-
-app = App("sqlite:///orders.db")
-nothing = 1
-
-@app.subscriber("orders", prefetch=5)
-async def bill(order: int):
-    """Charge the customer."""
-    import asyncio
-    print("began", order, flush=True)
-    while not open("go").read():
-        await asyncio.sleep(0.01)
-    print("ended", order, flush=True)
-'''
+from tests.subscriber.conftest import Run, until
+from tests.subscriber.run_command import ORDERS, line_with, started
 
 
 @pytest.fixture
@@ -55,25 +38,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "shop_orders", raising=False)
     return tmp_path
-
-
-@contextmanager
-def started(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """`ackwise run`; whatever becomes of the test, it ends with it."""
-    command = [sys.executable, "-c", "from ackwise.cli import main; main()", "run", "shop_orders:app", *options]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def line_with(stream: IO[str] | None, what: str) -> str:
-    assert stream is not None
-    for line in stream:
-        if what in line:
-            return line
-    raise AssertionError(f"no {what!r} was printed")
 
 
 def test_run_drains_at_sigterm(folder: Path) -> None:
@@ -91,7 +55,7 @@ def test_run_drains_at_sigterm(folder: Path) -> None:
         (folder / "go").write_text("go")
         assert process.stdout is not None
         assert process.stdout.read() == "ended 0\n"
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     with ackwise.connect(url) as queue:
         (row,) = queue.groups("orders")
         rest = queue.claim("orders", max=9)
@@ -106,7 +70,7 @@ def test_what_does_not_finish_in_time_is_released(folder: Path) -> None:
     with started(folder, "--grace", "0") as process:
         line_with(process.stdout, "began 1")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     with ackwise.connect(url) as queue:
         (again,) = queue.claim("orders")
         assert (again.failures, again.attempt) == (0, 2)
@@ -123,7 +87,7 @@ def test_health_over_http(folder: Path) -> None:
                 assert (answer.status_code, answer.json()) == (200, {"status": "UP"})
             assert http.get("/asyncapi.json").json()["operations"]["bill"]["summary"] == "Charge the customer."
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize(
@@ -138,13 +102,13 @@ def test_health_over_http(folder: Path) -> None:
 )
 def test_what_is_no_app(folder: Path, target: str, why: str) -> None:
     with pytest.raises(errors.BadInput, match=why):
-        found(target)
+        load_app(target)
 
 
 def test_an_import_error_inside_the_module_is_not_hidden(folder: Path) -> None:
     (folder / "broken_shop.py").write_text("import no_such_thing\n")
     with pytest.raises(ModuleNotFoundError, match="no_such_thing"):
-        found("broken_shop:app")
+        load_app("broken_shop:app")
 
 
 def test_health_of_an_app(live: App) -> None:
@@ -156,7 +120,7 @@ def test_health_of_an_app(live: App) -> None:
         async with live:
             assert (live.started, await live.ready(), live.live) == (True, True, True)
             (consumer,) = live._consumers
-            feeding = consumer._feeding
+            feeding = consumer._feed_task
             assert feeding is not None
             feeding.cancel()
             await until(feeding.done)
@@ -178,8 +142,8 @@ def test_an_app_that_only_publishes_is_ready(live: App) -> None:
 
 
 def test_a_server_that_is_gone_is_told_of_at_once(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for health has less patience than a call has."""
-    monkeypatch.setattr("ackwise.subscriber.feeds.broker.CHECK_WITHIN", 0.2)
+    """A health check times out sooner than a call does."""
+    monkeypatch.setattr("ackwise.subscriber.feeds.broker_feed.CHECK_WITHIN", 0.2)
 
     async def job() -> None:
         with Running(store_url) as server:
@@ -218,7 +182,7 @@ def test_nor_where_it_runs(folder: Path) -> None:
     with started(folder, "--url", "sqlite:///password=secret") as process:
         assert "password=***" in line_with(process.stderr, "subscribers run on")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 @pytest.fixture
@@ -277,7 +241,7 @@ def test_an_app_may_leave_tracing_out(run: Run, spans: InMemorySpanExporter) -> 
 
 
 def test_without_a_provider_nothing_is_traced() -> None:
-    assert not tracing.wanted()
+    assert not tracing.is_configured()
 
 
 class Line(pydantic.BaseModel):
@@ -345,11 +309,11 @@ def test_one_function_on_several_queues_is_several_operations(app: App) -> None:
 
 
 class Odd:
-    """What only a codec of somebody's own can read."""
+    """A type that only a custom codec can read."""
 
 
 @pytest.mark.parametrize("content_type", ["application/x-odd", "application/json"])
-def test_the_types_of_a_codec_of_ones_own_are_told_as_far_as_they_can_be(content_type: str) -> None:
+def test_custom_codec_types_are_described_where_known(content_type: str) -> None:
     class Codec:
         def __init__(self) -> None:
             self.content_type = content_type

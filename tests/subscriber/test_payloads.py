@@ -1,4 +1,4 @@
-"""Payload types, what nobody can read, CloudEvents, and typed publishers."""
+"""Payload types, unreadable payloads, CloudEvents, and typed publishers."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_what_is_published_is_what_arrives(app: App, run: Run, kind: Any, value:
 @pytest.mark.parametrize("explicit", [False, True])
 @pytest.mark.parametrize("body", [b"{not json", b'{"id": "x"}', b"", b"\xff\xfe"], ids=repr)
 @pytest.mark.parametrize("kind", [Model, Data])
-def test_undecodable_is_a_dead_letter_with_its_bytes_and_nobody_is_called(
+def test_undecodable_payload_is_buried_without_a_call(
     app: App, run: Run, explicit: bool, body: bytes, kind: Any
 ) -> None:
     calls: list[Any] = []
@@ -313,7 +313,7 @@ def test_a_publisher_of_an_app_that_is_not_started_says_so(app: App) -> None:
 
 
 class Upper:
-    """A codec of somebody's own."""
+    """A custom codec."""
 
     content_type = "text/upper"
 

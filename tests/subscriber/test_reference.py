@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from ackwise.core.settlement import Outcome
 from ackwise.subscriber import App, Message, Nak, Term, TestApp
 from tests.subscriber.conftest import Run
-from tests.subscriber.test_settling import attempts, explicit
+from tests.subscriber.explicit_handlers import attempts, explicit
 
 
 def test_publish_with_the_same_id_is_stored_once(app: App, run: Run) -> None:
@@ -58,7 +58,7 @@ def test_a_nak_may_wait_longer_than_the_lease_lasts(app: App, run: Run, delay: f
     run(app, job)
 
 
-def test_an_ack_behind_the_messages_back_while_a_nak_waits_is_already_settled(app: App, run: Run) -> None:
+def test_ack_elsewhere_while_nak_waits_is_already_settled(app: App, run: Run) -> None:
     """JetStream lets it win."""
     seen: list[Message[Any]] = []
     explicit(app, seen)
@@ -67,7 +67,7 @@ def test_an_ack_behind_the_messages_back_while_a_nak_waits_is_already_settled(ap
         await test.publish("q", 1)
         await test.deliver()
         await seen[0].nak(5)
-        delivery = seen[0]._handover.delivery  # type: ignore[attr-defined]
+        delivery = seen[0]._delivery.client_delivery  # type: ignore[attr-defined]
         (answer,) = await test.connection.settle([(delivery, Outcome.ACK)])
         assert (answer.verdict, await test.acked("q")) == ("already", 0)
         assert await attempts(test, seen, 5) == [1, 2]
@@ -124,7 +124,7 @@ def test_three_extensions_hold_it_past_its_deadline(app: App, run: Run) -> None:
 
 
 def test_silence_ends_in_the_dead_letters(app: App, run: Run) -> None:
-    """JetStream leaves it in the stream, and nobody is told."""
+    """JetStream leaves it in the stream, and tells no client."""
     seen: list[Message[Any]] = []
     explicit(app, seen, lease=2, retry_limit=2)
 
@@ -138,7 +138,7 @@ def test_silence_ends_in_the_dead_letters(app: App, run: Run) -> None:
     run(app, job)
 
 
-def test_a_nak_of_the_last_attempt_is_a_dead_letter_with_its_error(app: App, run: Run) -> None:
+def test_nak_of_last_attempt_buries_with_its_error(app: App, run: Run) -> None:
     seen: list[Message[Any]] = []
     explicit(app, seen, retry_limit=2)
 

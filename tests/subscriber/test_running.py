@@ -5,31 +5,19 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 import ackwise
 from ackwise import errors
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
 from ackwise.subscriber import AckPolicy, App, Message
 from tests.client.flaky import Flaky
+from tests.patience import PATIENCE
 from tests.server.running import Running
-from tests.subscriber.conftest import PATIENCE, until
-
-
-def go(job: Callable[[], Awaitable[None]]) -> None:
-    async def within() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await job()
-
-    asyncio.run(within())
-
-
-def connection(app: App) -> ackwise.AsyncConnection:
-    found: ackwise.AsyncConnection = app.link().connection  # type: ignore[attr-defined]
-    return found
+from tests.subscriber.app_runs import connection, go, until_acked
+from tests.subscriber.conftest import until
 
 
 @pytest.mark.parametrize("concurrency", [1, 16])
@@ -61,7 +49,7 @@ def test_everything_is_handled_once_and_settled(live: App, concurrency: int, exp
     go(job)
 
 
-def test_no_more_than_concurrency_at_once_and_no_more_held_than_allowed(live: App) -> None:
+def test_concurrency_and_held_messages_stay_within_limits(live: App) -> None:
     running, most, held = 0, 0, 0
 
     @live.subscriber("q", concurrency=3, prefetch=2)
@@ -81,11 +69,6 @@ def test_no_more_than_concurrency_at_once_and_no_more_held_than_allowed(live: Ap
         assert 3 <= held <= 5
 
     go(job)
-
-
-async def until_acked(app: App, queue: str, count: int, group: str | None = None) -> None:
-    while not any(one.acked >= count for one in (await connection(app).groups(queue))):
-        await asyncio.sleep(0.005)
 
 
 def test_unsettled_messages_count_until_their_deadline(live: App, clock: ManualClock) -> None:
@@ -137,7 +120,7 @@ def test_a_lease_is_kept_while_its_handler_works(live: App, clock: ManualClock) 
     go(job)
 
 
-def test_a_lost_lease_cancels_the_handler_and_the_next_delivery_is_handled(
+def test_lost_lease_cancels_handler_and_next_delivery_runs(
     live: App, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     cancelled: list[int] = []
@@ -167,7 +150,7 @@ def test_a_lost_lease_cancels_the_handler_and_the_next_delivery_is_handled(
     assert "and is cancelled" in caplog.text
 
 
-def test_a_lease_that_is_lost_when_its_handler_is_through_leaves_nothing_behind(live: App) -> None:
+def test_lease_lost_at_handler_end_leaves_nothing_behind(live: App) -> None:
     seen: list[Message[Any]] = []
 
     @live.subscriber("q")
@@ -182,13 +165,13 @@ def test_a_lease_that_is_lost_when_its_handler_is_through_leaves_nothing_behind(
             workers = live._consumers[0]._workers
             assert workers is not None
             await until(lambda: workers.room > 0)
-            workers.lost(seen[0]._handover)
-            assert (workers._lost, workers._here) == (set(), set())
+            workers.lost(seen[0]._delivery)
+            assert (workers._lost, workers._pending) == (set(), set())
 
     go(job)
 
 
-def test_stopping_lets_handlers_finish_and_gives_back_what_was_not_begun(live: App) -> None:
+def test_stop_finishes_handlers_and_releases_the_rest(live: App) -> None:
     seen: list[int] = []
     began, go_on = asyncio.Event(), asyncio.Event()
 
@@ -217,7 +200,7 @@ def test_stopping_lets_handlers_finish_and_gives_back_what_was_not_begun(live: A
     go(job)
 
 
-def test_what_is_not_finished_within_the_grace_is_released_without_a_failure(live: App) -> None:
+def test_unfinished_work_after_grace_is_released_free(live: App) -> None:
     began = asyncio.Event()
 
     @live.subscriber("q")
@@ -281,11 +264,11 @@ def test_acked_first_takes_only_what_it_begins_at_once(live: App) -> None:
     go(job)
 
 
-def test_a_queue_that_is_deleted_under_it_is_complained_of_and_made_again(
+def test_queue_deleted_under_app_is_reported_and_recreated(
     live: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[int] = []
-    monkeypatch.setattr("ackwise.subscriber.feeds.broker.PAUSE_AFTER_FAILURE", 0.01)
+    monkeypatch.setattr("ackwise.subscriber.feeds.broker_feed.PAUSE_AFTER_FAILURE", 0.01)
 
     @live.subscriber("q", retry_limit=7)
     async def handle(number: int) -> None:
@@ -303,7 +286,7 @@ def test_a_queue_that_is_deleted_under_it_is_complained_of_and_made_again(
     go(job)
 
 
-def test_an_unreachable_server_is_tried_again_and_then_said_clearly() -> None:
+def test_unreachable_server_is_retried_then_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     app = App(f"http://127.0.0.1:{port}", start_patience=0.4)
@@ -391,7 +374,7 @@ def test_nothing_that_a_handler_or_codec_does_ends_a_worker(live: App) -> None:
 def test_an_app_outlives_its_servers(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One goes away, the other is used; both go away and come back, and it goes on."""
     seen: list[int] = []
-    monkeypatch.setattr("ackwise.subscriber.feeds.broker.PAUSE_AFTER_FAILURE", 0.01)
+    monkeypatch.setattr("ackwise.subscriber.feeds.broker_feed.PAUSE_AFTER_FAILURE", 0.01)
 
     async def job() -> None:
         with Running(store_url) as server, ackwise.connect(server.url) as queue:
@@ -426,10 +409,10 @@ def test_a_short_lease_is_kept_as_well(live: App) -> None:
     live.clock = None
     seen: list[int] = []
 
-    @live.subscriber("q", lease=0.4)
+    @live.subscriber("q", lease=0.9)
     async def slow(msg: Message[int]) -> None:
         seen.append(msg.attempt)
-        await asyncio.sleep(1)
+        await asyncio.sleep(2)
         assert await msg.ack()
 
     async def job() -> None:

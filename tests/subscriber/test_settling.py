@@ -13,26 +13,14 @@ import pytest
 
 from ackwise import errors
 from ackwise.subscriber import AckPolicy, App, Message, Nak, Term, TestApp
+from tests.patience import PATIENCE
 from tests.subscriber.conftest import Run
+from tests.subscriber.explicit_handlers import attempts, explicit
 
 LEASE = 30
 
 
-def explicit(app: App, seen: list[Message[Any]], **options: Any) -> None:
-    """A handler that only keeps the message."""
-
-    @app.subscriber("q", **options)
-    async def keep(msg: Message[int]) -> None:
-        seen.append(msg)
-
-
-async def attempts(test: TestApp, seen: list[Message[Any]], *waits: float) -> list[int]:
-    for wait in waits:
-        await test.advance(wait)
-    return [msg.attempt for msg in seen]
-
-
-def test_ack_twice_both_succeed_and_it_is_not_delivered_again_past_the_deadline(app: App, run: Run) -> None:
+def test_second_ack_succeeds_without_redelivery(app: App, run: Run) -> None:
     seen: list[Message[Any]] = []
     explicit(app, seen)
 
@@ -110,7 +98,7 @@ def test_threads_that_settle_at_once_one_of_them_does(app: App, run: Run) -> Non
         start = threading.Barrier(4)
 
         def settle(how: str) -> bool:
-            start.wait(10)
+            start.wait(PATIENCE)
             answer: bool = getattr(seen[0], f"{how}_threadsafe")()
             return answer
 
@@ -131,7 +119,7 @@ def test_a_threadsafe_call_in_the_loops_own_thread_says_so(app: App, run: Run) -
     async def job(test: TestApp) -> None:
         await test.publish("q", 1)
         await test.deliver()
-        with pytest.raises(RuntimeError, match="await it instead"):
+        with pytest.raises(RuntimeError, match="await the method"):
             seen[0].ack_threadsafe()
         assert await seen[0].ack()
 
@@ -160,7 +148,7 @@ def test_implicit_success_and_exception(app: App, run: Run) -> None:
     run(app, job)
 
 
-def test_manual_leaves_it_pending_and_it_comes_back_at_its_deadline(app: App, run: Run) -> None:
+def test_manual_message_stays_pending_until_deadline(app: App, run: Run) -> None:
     calls: list[int] = []
 
     @app.subscriber("q", ack=AckPolicy.MANUAL)
@@ -219,9 +207,7 @@ def test_settling_what_was_acked_at_delivery_raises(app: App, run: Run) -> None:
     assert raised == ["not_settleable"] * 3
 
 
-def test_an_explicit_handler_that_settles_nothing_warns_once_and_the_message_waits(
-    app: App, run: Run, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_explicit_handler_without_settlement_warns_once(app: App, run: Run, caplog: pytest.LogCaptureFixture) -> None:
     seen: list[Message[Any]] = []
     explicit(app, seen)
 
@@ -238,7 +224,7 @@ def test_an_explicit_handler_that_settles_nothing_warns_once_and_the_message_wai
     run(app, job)
 
 
-def test_an_explicit_handler_that_raises_settles_nothing_but_nak_and_term_do(app: App, run: Run) -> None:
+def test_raising_explicit_handler_settles_by_nak_and_term_only(app: App, run: Run) -> None:
     calls: list[int] = []
 
     @app.subscriber("q")
@@ -333,7 +319,7 @@ def test_a_message_may_be_settled_after_its_handler_returned(app: App, run: Run)
     run(app, job)
 
 
-def test_settling_after_the_deadline_is_false_and_leaves_the_new_holder_alone(app: App, run: Run) -> None:
+def test_late_settlement_is_false_and_spares_new_holder(app: App, run: Run) -> None:
     seen: list[Message[Any]] = []
     explicit(app, seen)
 
@@ -383,7 +369,7 @@ def test_a_message_says_what_it_is(app: App, run: Run) -> None:
     run(app, job)
 
 
-def test_the_same_decorator_serves_both_only_the_parameter_changes(app: App, run: Run) -> None:
+def test_same_decorator_serves_implicit_and_explicit(app: App, run: Run) -> None:
     """What the seed calls migration."""
     calls: list[str] = []
 
@@ -453,7 +439,7 @@ def test_settling_from_a_thread_keeps_the_delay_and_the_reason(app: App, run: Ru
     run(app, job)
 
 
-def test_groups_each_get_every_message_and_durable_is_another_word_for_group(app: App, run: Run) -> None:
+def test_groups_get_every_message_and_durable_means_group(app: App, run: Run) -> None:
     calls: list[str] = []
 
     @app.subscriber("q", group="mail")

@@ -12,19 +12,20 @@ from pathlib import Path
 import pytest
 
 import ackwise
+from ackwise.clock import ManualClock
 from ackwise.core.errors import Draining
-from ackwise.store.clock import ManualClock
 from ackwise.subscriber import AckPolicy, App, Message
-from ackwise.subscriber.feeds.broker import BrokerFeed
+from ackwise.subscriber.feeds.broker_feed import BrokerFeed
 from tests.client.flaky import Flaky
+from tests.patience import PATIENCE
 from tests.server.running import Running
-from tests.subscriber.conftest import PATIENCE, until
-from tests.subscriber.test_operations import ORDERS, line_with, started
-from tests.subscriber.test_running import connection, go
+from tests.subscriber.app_runs import connection, go
+from tests.subscriber.conftest import until
+from tests.subscriber.run_command import ORDERS, line_with, started
 
 
 def test_what_was_acked_at_delivery_is_handled_before_the_end(live: App) -> None:
-    """It may arrive while the app stops, and nobody would ever have it again."""
+    """It may arrive while the app stops; then no consumer would ever get it."""
     seen: list[int] = []
 
     @live.subscriber("q", ack=AckPolicy.FIRST)
@@ -59,12 +60,12 @@ def test_what_was_acked_at_delivery_and_is_not_handled_is_said(live: App, caplog
         message = (await connection(live).push("q", 1)).message_id
         await began.wait()
         await live.stop(grace=0)
-        assert f"{message} was acked at delivery, and is not" in caplog.text
+        assert f"{message} was acked at delivery and is not" in caplog.text
 
     go(job)
 
 
-def test_what_is_settled_after_its_handler_returned_is_waited_for(live: App) -> None:
+def test_settlement_after_handler_return_is_awaited(live: App) -> None:
     answers: list[bool] = []
     later: list[asyncio.Task[None]] = []
     go_on = asyncio.Event()
@@ -93,7 +94,7 @@ def test_what_is_settled_after_its_handler_returned_is_waited_for(live: App) -> 
     go(job)
 
 
-def test_what_nobody_can_settle_any_more_is_not_waited_for(live: App) -> None:
+def test_forgotten_message_is_not_awaited_at_stop(live: App) -> None:
     """A handler that forgot to settle has nothing left in its hands."""
     seen: list[int] = []
 
@@ -145,21 +146,23 @@ def test_leases_are_kept_and_settlements_sent_while_it_drains(live: App, clock: 
         await live.start()
         await connection(live).push_many("q", range(2))
         await until(lambda: len(seen) == 2)
-        async with ackwise.connect_async(live.url, clock=live.clock) as queue:
-            stopping = asyncio.create_task(live.stop(grace=PATIENCE))
-            await asyncio.sleep(0)
-            go_on[0].set()
-            # The first is settled while the second is still at work.
-            while (await queue.groups("q"))[0].acked < 1:
+        # The app's own connection: another broker would take this one for dead when the clock jumps.
+        queue = connection(live)
+        stopping = asyncio.create_task(live.stop(grace=PATIENCE))
+        await asyncio.sleep(0)
+        go_on[0].set()
+        # The first is settled while the second is still at work.
+        while (await queue.groups("q"))[0].acked < 1:
+            await asyncio.sleep(0.005)
+        for _ in range(3):
+            (before,) = await queue.leases()
+            clock.advance(16)
+            while (await queue.leases())[0].deadline == before.deadline:
                 await asyncio.sleep(0.005)
-            for _ in range(3):
-                (before,) = await queue.leases()
-                clock.advance(16)
-                while (await queue.leases())[0].deadline == before.deadline:
-                    await asyncio.sleep(0.005)
-            go_on[1].set()
-            await stopping
-            (row,) = await queue.groups("q")
+        go_on[1].set()
+        await stopping
+        async with ackwise.connect_async(live.url, clock=live.clock) as later:
+            (row,) = await later.groups("q")
             assert (row.acked, row.leases, seen) == (2, 0, [0, 1])
 
     go(job)
@@ -188,7 +191,7 @@ def test_the_grace_binds_handlers_in_threads(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         assert process.stderr is not None
-        assert "1 handlers work on in threads" in process.stderr.read()
+        assert "1 handlers still run in threads" in process.stderr.read()
     with ackwise.connect(url) as queue:
         (again,) = queue.claim("orders")
         assert (again.failures, again.attempt) == (0, 2)
@@ -219,7 +222,7 @@ def test_a_server_that_is_gone_is_not_waited_for(
     store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not for the fifteen seconds that a call is usually tried."""
-    monkeypatch.setattr("ackwise.subscriber.consumer.LAST_WORDS", 0.2)
+    monkeypatch.setattr("ackwise.subscriber.consumer.FEED_END_SECONDS", 0.2)
     # The server in this process looks at what is logged as an error, and this is not its own.
     logger = logging.getLogger("ackwise.subscriber")
     monkeypatch.setattr(logger, "propagate", False)
@@ -247,7 +250,7 @@ def test_a_server_that_is_gone_is_not_waited_for(
 
     go(job)
     assert tried == ["stopped"]
-    assert "could not be settled" in caplog.text
+    assert "could not be sent" in caplog.text
 
 
 def test_sigterm_while_it_still_tries_to_start(tmp_path: Path) -> None:
@@ -362,7 +365,7 @@ def test_a_stop_that_is_cancelled_gives_back_what_is_held(live: App) -> None:
     go(job)
 
 
-def test_a_stop_that_is_cancelled_twice_leaves_nobody_at_work(live: App) -> None:
+def test_stop_cancelled_twice_leaves_no_worker_running(live: App) -> None:
     """Not even a handler that will not be cancelled keeps it."""
     began, go_on = asyncio.Event(), asyncio.Event()
 
@@ -395,7 +398,7 @@ def test_a_stop_that_is_cancelled_twice_leaves_nobody_at_work(live: App) -> None
 
 
 def test_a_feed_whose_connection_was_closed_lets_others_go_on(app: App, store_url: str) -> None:
-    """It has something to settle, and nobody to tell: it tries that now and then."""
+    """It has messages to settle and no server: it retries now and then."""
     app.url = store_url
     work = Blocked(app)
 
@@ -403,12 +406,12 @@ def test_a_feed_whose_connection_was_closed_lets_others_go_on(app: App, store_ur
         await work.begin()
         await connection(app).close()
         (consumer,) = app._consumers
-        consumer.stop_taking()
+        consumer.stop_feed()
         work.go_on.set()
         await until(lambda: work.ended)
         for _ in range(3):
             await asyncio.sleep(0.01)
-        consumer._feeding.cancel()  # type: ignore[union-attr]
+        consumer._feed_task.cancel()  # type: ignore[union-attr]
         await app.stop(grace=0)
 
     go(job)
@@ -457,7 +460,7 @@ def test_a_handler_that_stops_its_app_finishes_first(live: App, how: str) -> Non
     go(job)
 
 
-def test_a_lifespan_that_stops_its_app_at_the_end_does_not_wait_for_itself(live: App) -> None:
+def test_lifespan_stopping_its_app_does_not_wait_for_itself(live: App) -> None:
     closed: list[str] = []
 
     @contextlib.asynccontextmanager
@@ -504,7 +507,7 @@ def test_a_run_that_is_cancelled_drains(live: App, when: str) -> None:
     go(job)
 
 
-def test_a_run_that_is_cancelled_while_it_starts_leaves_nothing_behind(live: App) -> None:
+def test_run_cancelled_during_start_leaves_nothing_behind(live: App) -> None:
     began, closed = asyncio.Event(), asyncio.Event()
 
     @contextlib.asynccontextmanager
@@ -541,7 +544,7 @@ def test_a_run_that_is_cancelled_while_it_starts_leaves_nothing_behind(live: App
 async def _nothing(number: int) -> None: ...
 
 
-def test_an_app_that_somebody_else_started_is_not_run_nor_stopped_by_that(live: App) -> None:
+def test_app_started_elsewhere_is_not_run_or_stopped(live: App) -> None:
     async def job() -> None:
         async with live:
             with pytest.raises(RuntimeError, match="already"):
@@ -553,7 +556,7 @@ def test_an_app_that_somebody_else_started_is_not_run_nor_stopped_by_that(live: 
 
 @pytest.mark.parametrize("how", ["exits", "stops"])
 def test_what_waits_is_not_begun_when_a_handler_ends_it_all(live: App, how: str) -> None:
-    """Not even by a worker that nobody else gets a turn beside."""
+    """Not even by a worker that never yields to another task."""
     begun: list[int] = []
 
     @live.subscriber("q", concurrency=2, prefetch=50, retry_limit=1)

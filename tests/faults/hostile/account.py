@@ -6,19 +6,34 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
+from uuid import uuid4
 
 import ackwise
-from ackwise.client.breaking import Resilience
+from ackwise.client.resilience import Resilience
 from ackwise.client.sync import Connection
+from ackwise.client.sync.delivery import Delivery
+from ackwise.core import ids
 from ackwise.core.errors import AckwiseError, Draining, LeaseLost, Overloaded, StoreFull, StoreLocked
+from ackwise.core.lane_selection import EmptyReason
+from tests.faults.hostile.store_account import Place
 
 QUEUE, GROUP, LEASE = "work", "honest", 4.0
 RESILIENCE = Resilience(pauses=(0.1, 0.3, 1.0, 2.0), failures=50, rest=1.0)
 
 
 REFUSALS = (Draining, Overloaded, StoreFull, StoreLocked)
+
+
+class Unexplained(NamedTuple):
+    """A delivery with more failures than earlier deliveries that arrived."""
+
+    transaction_id: str
+    place: Place
+    failures: int
+    deliveries: int
 
 
 class Account:
@@ -32,8 +47,10 @@ class Account:
         self.uncertain: set[str] = set()
         """Messages whose ack got no answer."""
         self.seen: Counter[str] = Counter()
-        self.lost_claims = 0
-        """Claims whose answer did not arrive, though they were repeated under their keys."""
+        self.lost_claims: set[str] = set()
+        """Keys of claims whose answer did not arrive, though the client repeated them."""
+        self.unexplained: list[Unexplained] = []
+        """Failures beyond the deliveries that arrived. Only a lost claim that held the message explains them."""
         self.violations: list[str] = []
         self.answered = 0
         self.in_flight = 0
@@ -50,17 +67,34 @@ class Account:
             with self.lock:
                 self.in_flight -= 1
 
-    def receive(self, transaction_id: str, failures: int, asked_at: float) -> None:
+    def receive(self, transaction_id: str, place: Place, failures: int, asked_at: float) -> None:
         with self.lock:
             acked_at = self.acked.get(transaction_id)
             if acked_at is not None and acked_at < asked_at:
                 self.violations.append(f"{transaction_id} was delivered after its ack was answered")
             if transaction_id not in self.offered:
                 self.violations.append(f"{transaction_id} was delivered and never pushed")
-            known = self.seen[transaction_id] + self.lost_claims
-            if failures > known:
-                self.violations.append(f"{transaction_id} has {failures} failures after {known} deliveries")
+            deliveries = self.seen[transaction_id]
+            if failures > deliveries:
+                self.unexplained.append(Unexplained(transaction_id, place, failures, deliveries))
             self.seen[transaction_id] += 1
+
+    def lose_claim(self, key: str | None) -> None:
+        """Note a claim whose answer got lost. None: the claim was answered."""
+        if key is not None:
+            with self.lock:
+                self.lost_claims.add(key)
+
+    def explain_failures(self, lost: Counter[Place]) -> int:
+        """Check failures against the messages of lost claims. Returns how many failures these claims explain."""
+        explained = 0
+        for name, place, failures, deliveries in self.unexplained:
+            if failures > deliveries + lost[place]:
+                known = f"{deliveries} deliveries and {lost[place]} lost claims"
+                self.violations.append(f"{name} has {failures} failures after {known}")
+            else:
+                explained += failures - deliveries
+        return explained
 
     def ack(self, transaction_id: str, verdict: str | None) -> None:
         with self.lock:
@@ -133,35 +167,52 @@ class Workers:
             queue.close()
 
 
+def place_of(delivery: Delivery) -> Place:
+    key = ids.parse_delivery_id(delivery.id)
+    assert key is not None
+    return key.lane, key.seq
+
+
 def consume_once(queue: Connection, account: Account, dice: random.Random, *, acks: bool = False) -> int:
     """Claim a batch and settle it: mostly acks, some failures and releases, some silence. Returns the batch size."""
-    asked_at = time.monotonic()
+    batch = _claim(queue, account)
+    for delivery in batch:
+        _settle(delivery, account, 1.0 if acks else dice.random())
+    return len(batch)
+
+
+def _claim(queue: Connection, account: Account) -> Sequence[Delivery]:
+    """Claim a batch under a key of its own, which identifies the claim if its answer gets lost."""
+    asked_at, key = time.monotonic(), uuid4().hex
     try:
         with account.calling():
-            batch = queue.claim(QUEUE, group=GROUP, max=20, lease=LEASE, wait=0.2)
+            batch = queue.claim(QUEUE, group=GROUP, max=20, lease=LEASE, wait=0.2, key=key)
     except AckwiseError as problem:
-        with account.lock:
-            # A server that says no has claimed nothing. Only an answer that got lost may have been a claim.
-            account.lost_claims += not isinstance(problem, REFUSALS)
+        # A server that says no has claimed nothing. Only an answer that got lost may have been a claim.
+        account.lose_claim(None if isinstance(problem, REFUSALS) else key)
         time.sleep(0.02)
-        return 0
+        return ()
+    # `ended`: an earlier try of this call was granted. Its answer got lost, and its lease has ended.
+    account.lose_claim(key if batch.empty is EmptyReason.ENDED else None)
     for delivery in batch:
-        account.receive(delivery.transaction_id, delivery.failures, asked_at)
-    for delivery in batch:
-        roll = 1.0 if acks else dice.random()
-        if roll < 0.01:
-            continue  # left to expire
-        try:
-            with account.calling():
-                if roll < 0.05:
-                    delivery.retry(delay=0.05, error="not now")
-                elif roll < 0.08:
-                    delivery.release()
-                else:
-                    account.ack(delivery.transaction_id, delivery.ack().value)
-        except LeaseLost:
-            continue
-        except AckwiseError:
-            if roll >= 0.08:
-                account.ack(delivery.transaction_id, None)
-    return len(batch)
+        account.receive(delivery.transaction_id, place_of(delivery), delivery.failures, asked_at)
+    return list(batch)
+
+
+def _settle(delivery: Delivery, account: Account, roll: float) -> None:
+    """Settle a delivery, or leave it to expire. `roll` decides between the outcomes."""
+    if roll < 0.01:
+        return
+    try:
+        with account.calling():
+            if roll < 0.05:
+                delivery.retry(delay=0.05, error="not now")
+            elif roll < 0.08:
+                delivery.release()
+            else:
+                account.ack(delivery.transaction_id, delivery.ack().value)
+    except LeaseLost:
+        return
+    except AckwiseError:
+        if roll >= 0.08:
+            account.ack(delivery.transaction_id, None)

@@ -13,6 +13,12 @@ from collections.abc import Callable
 
 Address = tuple[str, int]
 PATIENCE = 5.0
+THIEF = "thief-"
+"""Prefix of the groups for which `abandon` claims. These groups read no answer and settle nothing."""
+THIEVES = 100
+"""A lease that the server believes delivered locks its partitions. Other groups still find messages there."""
+LONG_LEASE = 3600
+"""Seconds. No such lease expires during a campaign, so nothing may charge its messages a failure."""
 JOIN = json.dumps({"text": 'MATCH a: T, b: T, c: T, d: T SET a.n = "x"'}).encode()
 LOOK = json.dumps({"text": "MATCH a: T, b: T, c: T RETURN a.n, b.n, c.n"}).encode()
 LONG = json.dumps({"text": "MATCH a: T WHERE a.n = " + "1 + " * 12_000 + "1 RETURN a.n"}).encode()
@@ -31,7 +37,8 @@ def abandon(address: Address, dice: random.Random) -> None:
     """Ask for messages and hang up before the answer is read."""
     with socket.create_connection(address, PATIENCE) as connection:
         wait = dice.choice(("", "&wait=true&timeout=20000"))
-        connection.sendall(request("GET", f"/api/v1/pop/queue/work?batch=50&consumerGroup=thief{wait}"))
+        query = f"batch=50&consumerGroup={THIEF}{dice.randrange(THIEVES)}&leaseSeconds={LONG_LEASE}{wait}"
+        connection.sendall(request("GET", f"/api/v1/pop/queue/work?{query}"))
         time.sleep(dice.choice((0.0, 0.001, 0.02)))
         if dice.random() < 0.5:
             reset(connection)

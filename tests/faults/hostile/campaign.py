@@ -9,17 +9,21 @@ import signal
 import socket
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
 import ackwise
 from ackwise.connect import open_store
 from ackwise.core.errors import AckwiseError
+from ackwise.store.port import Store
 from tests.faults.campaign import Tally
 from tests.faults.hostile.account import GROUP, LEASE, QUEUE, RESILIENCE, Account, Workers, consume_once
-from tests.faults.hostile.attackers import Attackers, request, reset
+from tests.faults.hostile.attackers import THIEF, Attackers, request, reset
 from tests.faults.hostile.sabotage import Sabotage
+from tests.faults.hostile.store_account import places_of_claims, stolen_by
 from tests.faults.postgres import own_server
 from tests.server.process import clean_env, command
 
@@ -27,6 +31,8 @@ GRACE = 3.0
 CALM = 0.8
 """Seconds of load between two faults."""
 DRAIN = 90.0
+DISK_FAULTS = {"fsync": "fsync errors", "full": "full disk"}
+"""Names of the faults by the file that switches them on."""
 NODES = "node T { n: String }" + "".join(f' SPAWN t{n}: T {{ n = "{n}" }}' for n in range(120))
 
 
@@ -107,6 +113,8 @@ class Hostile:
         self._servers = [Server(store, env, folder / f"server-{n}.log") for n in range(2)]
         self._database_fault = database_fault
         self.account, self.tally = Account(), Tally()
+        self.done: Counter[str] = Counter()
+        """Injected faults by name."""
         self.notes: list[str] = []
 
     def run(self, faults: int) -> Tally:
@@ -117,12 +125,16 @@ class Hostile:
             workers = Workers(urls, self.account, self._dice.getrandbits(30))
             attackers = Attackers([server.address for server in self._servers], self._dice.getrandbits(30))
             try:
-                for _ in range(faults):
-                    self._fault()
+                kinds = self._kinds()
+                for name in schedule(list(kinds), faults, self._dice):
+                    self.done[name] += 1
+                    self._fault(kinds[name])
             finally:
                 attackers.stop()
                 workers.stop()
-            self.notes.append(f"{attackers.attacks} attacks, {self.account.lost_claims} claims without an answer")
+            self.notes.append(f"faults: {', '.join(f'{name} {count}' for name, count in sorted(self.done.items()))}")
+            self.notes.append(f"{attackers.attacks} attacks, {len(self.account.lost_claims)} claims without an answer")
+            self._check_disk_faults()
             drained = self._drain(urls)
         finally:
             problems = [problem for server in self._servers if (problem := server.stop())]
@@ -160,19 +172,36 @@ class Hostile:
         if failures != [0] * 24:
             self.account.violations.append(f"abandoned answers cost failures, or messages: {failures}")
 
-    def _fault(self) -> None:
-        """Inject a fault while clients work. The clients must continue afterwards."""
-        kinds: list[Callable[[], None]] = [self._kill, self._kill, self._pause]
+    def _kinds(self) -> dict[str, Callable[[], None]]:
+        """The faults of this store by name."""
+        kinds: dict[str, Callable[[], None]] = {"kill of a server": self._kill, "SIGSTOP past the lease": self._pause}
         if self._database_fault is not None:
-            kinds += [self._database_fault] * 2
+            kinds["restart of the database"] = self._database_fault
         elif self._sabotage.available:
-            kinds += [lambda: self._disk("fsync"), lambda: self._disk("full")]
+            kinds |= {name: partial(self._disk, what) for what, name in DISK_FAULTS.items()}
+        return kinds
+
+    def _check_disk_faults(self) -> None:
+        """Say which disk faults ran. A fault that made no call fail proves nothing."""
+        if self._database_fault is not None:
+            self.notes.append("disk faults run on SQLite only: here another process writes the files")
+        elif not self._sabotage.available:
+            self.notes.append(
+                f"!!! DISK FAULTS NOT RUN ({', '.join(DISK_FAULTS.values())}): no C compiler, cc or gcc !!!"
+            )
+        else:
+            for what, name in DISK_FAULTS.items():
+                if not self._sabotage.hit(what):
+                    self.account.violations.append(f"{name}: no call of a server failed, so the fault proves nothing")
+
+    def _fault(self, inject: Callable[[], None]) -> None:
+        """Inject a fault while clients work. The clients must continue afterwards."""
         self._await_answers(20, "before a fault")
         in_flight = self.account.in_flight
         self.tally.kills += 1
         self.tally.in_flight += in_flight
         self.tally.idle += in_flight == 0
-        self._dice.choice(kinds)()
+        inject()
         for server in self._servers:
             if not server.alive():
                 self.account.violations.append("/livez does not answer after a fault")
@@ -219,11 +248,38 @@ class Hostile:
         account.violations += [f"{name} is lost" for name in sorted(lost)[:20]]
         store = open_store(self._store)
         try:
+            self._check_failures(store)
             account.violations += [f"audit: {problem}" for problem in store.audit()]
         finally:
             store.close()
         self.tally.pushed, self.tally.acked = len(account.pushed), len(account.acked)
         self.tally.violations = account.violations
+
+    def _check_failures(self, store: Store) -> None:
+        """No failure is charged for an undelivered message, neither to honest clients nor to thieves."""
+        account = self.account
+        lost = places_of_claims(store, QUEUE, GROUP, account.lost_claims)
+        explained = account.explain_failures(lost)
+        self.notes.append(f"{lost.total()} messages in lost claims explain {explained} failures")
+        stolen = stolen_by(store, QUEUE, THIEF)
+        self.notes.append(
+            f"thieves: {stolen.messages} messages delivered {stolen.deliveries} times, {stolen.failures} failures"
+        )
+        if stolen.failures:
+            account.violations.append(f"{stolen.failures} failures were charged for messages that no thief received")
+        if not stolen.messages:
+            account.violations.append("the thieves got no message, so their groups prove nothing")
+
+
+def schedule(kinds: list[str], count: int, dice: random.Random) -> list[str]:
+    """Names of the faults to inject: every kind once in random order, then again, until there are `count`.
+
+    Every kind occurs, also if `count` is smaller.
+    """
+    names: list[str] = []
+    while not names or len(names) < count:
+        names += dice.sample(kinds, len(kinds))
+    return names[: max(count, len(kinds))]
 
 
 def on_sqlite(seed: int, faults: int, folder: Path) -> tuple[Tally, list[str]]:

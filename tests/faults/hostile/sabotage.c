@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -19,13 +20,23 @@ static int asked(const char *what) {
     return stat(path, &found) == 0;
 }
 
+/* Leaves a file `fsync.hit` or `full.hit`, which proves that a call failed. */
+static void note(const char *what) {
+    const char *folder = getenv("SABOTAGE");
+    char path[4096];
+    int fd;
+    snprintf(path, sizeof path, "%s/%s.hit", folder, what);
+    fd = open(path, O_CREAT | O_WRONLY, 0600);
+    if (fd >= 0) close(fd);
+}
+
 static int concerned(int fd) {
     struct stat found;
     return fd > 2 && fstat(fd, &found) == 0 && S_ISREG(found.st_mode);
 }
 
 #define FAILS(what, code) \
-    if (asked(what) && concerned(fd)) { errno = code; return -1; }
+    if (asked(what) && concerned(fd)) { note(what); errno = code; return -1; }
 #define REAL(type, name, ...) \
     static type (*real)(__VA_ARGS__); \
     if (!real) real = (type (*)(__VA_ARGS__))dlsym(RTLD_NEXT, name);

@@ -28,6 +28,10 @@ class Sabotage:
     def env(self) -> dict[str, str]:
         return {"LD_PRELOAD": str(self._library), "SABOTAGE": str(self._folder)} if self.available else {}
 
+    def hit(self, what: str) -> bool:
+        """Whether a fault of this kind has made a call of a server fail."""
+        return (self._folder / f"{what}.hit").exists()
+
     @contextmanager
     def failing(self, what: str) -> Iterator[None]:
         """While the block runs: `fsync` is an I/O error, or the disk is `full`."""

@@ -13,9 +13,9 @@ import msgspec
 
 from ackwise import connect
 from ackwise.core.commands import ConfigureGroup, ConfigureQueue
-from ackwise.core.queries import GroupStats
+from ackwise.core.rows import GroupStats
+from ackwise.spark.connections import open_connection
 from ackwise.spark.pipelines import Totals
-from ackwise.spark.reach import reach
 from tests.faults.campaign import Tally
 from tests.faults.spark.checking import Standing, check, check_totals, leases, progress
 from tests.faults.spark.driver import Job
@@ -55,7 +55,7 @@ class PipelineCampaign:
         self.tally = Tally()
         self._lives, self._before = 0, [""]
         self._good = sum(1 for order in range(count) if kind_of(order) == "good")
-        self._here = reach(url, duties=False)
+        self._here = open_connection(url, duties=False)
         self._push(break_every)
 
     def _push(self, break_every: int) -> None:
@@ -112,7 +112,7 @@ class PipelineCampaign:
         return totals
 
     def kill(self, blow: Callable[[], None]) -> None:
-        """A blow that must hit somebody at work."""
+        """A kill that must hit a working process."""
         group = progress(self._here)
         blow()
         self.tally.kills += 1
@@ -160,7 +160,7 @@ class PipelineCampaign:
 
     @staticmethod
     def _after(store_url: str) -> Standing:
-        here = reach(store_url, duties=False)
+        here = open_connection(store_url, duties=False)
         try:
             return Standing.of(here)
         finally:

@@ -10,9 +10,12 @@ import msgspec
 import pyarrow.parquet as pq
 
 from ackwise.connect import open_store
-from ackwise.core.queries import DeadLetter, DeadPage, GroupStats, LeaseRow, ListDead, ListGroups, ListLanes, ListLeases
+from ackwise.core.ids import LaneId
+from ackwise.core.lane_range import LaneRange
+from ackwise.core.queries import ListDead, ListGroups, ListLanes, ListLeases
+from ackwise.core.rows import DeadLetter, DeadPage, GroupStats, LeaseRow
+from ackwise.spark.connections import StoreConnection, open_connection
 from ackwise.spark.pipelines import Totals
-from ackwise.spark.reach import Reach, reach
 from tests.faults.spark.orders import GROUP, OUTPUT, QUEUE, RETRY_LIMIT, kind_of, partition_of
 
 _SHOWN = 5
@@ -40,19 +43,19 @@ class Standing(msgspec.Struct, frozen=True):
     outputs: int
 
     @classmethod
-    def of(cls, here: Reach) -> Standing:
+    def of(cls, here: StoreConnection) -> Standing:
         group = progress(here)
         outputs = sum(lane.head - lane.start for lane in here.transport.ask(ListLanes(queue=OUTPUT)))
         return cls(group.acked, group.dead, group.lag, group.leases, outputs)
 
 
-def progress(here: Reach) -> GroupStats:
+def progress(here: StoreConnection) -> GroupStats:
     """How far the group is, asked for again and again."""
     found: list[GroupStats] = here.transport.ask(ListGroups(queue=QUEUE, group=GROUP))
     return found[0]
 
 
-def leases(here: Reach, most: int = _ALL) -> list[LeaseRow]:
+def leases(here: StoreConnection, most: int = _ALL) -> list[LeaseRow]:
     """Claims of the group, the newest first."""
     found: list[LeaseRow] = here.transport.ask(ListLeases(queue=QUEUE, group=GROUP, live_only=False, limit=most))
     return found
@@ -60,7 +63,7 @@ def leases(here: Reach, most: int = _ALL) -> list[LeaseRow]:
 
 def check(store_url: str, count: int, files: Path | None) -> list[str]:
     """What is wrong with the store, and with the files that were written beside it."""
-    here = reach(store_url, duties=False)
+    here = open_connection(store_url, duties=False)
     try:
         checker = _Checker(here, count)
         checker.check()
@@ -76,7 +79,7 @@ def check(store_url: str, count: int, files: Path | None) -> list[str]:
 
 
 class _Checker:
-    def __init__(self, here: Reach, count: int) -> None:
+    def __init__(self, here: StoreConnection, count: int) -> None:
         self._here = here
         self._poison = {order: kind for order in range(count) if (kind := kind_of(order)) != "good"}
         self._good = set(range(count)) - self._poison.keys()
@@ -121,7 +124,7 @@ class _Checker:
         found: list[int] = []
         decode = msgspec.json.Decoder(Invoice).decode
         for lane in self._here.transport.ask(ListLanes(queue=OUTPUT)):
-            for page in self._here.shelf.pages([(lane.lane, lane.start, lane.head)], ["payload"]):
+            for page in self._here.shelf.pages([LaneRange(LaneId(lane.lane), lane.start, lane.head)], ["payload"]):
                 for text in page.columns["payload"].to_pylist():
                     invoice = decode(text)
                     found.append(invoice.order)

@@ -14,7 +14,7 @@ from ackwise.spark.pipelines import Totals
 from tests.faults.spark.orders import GROUP, OUTPUT, QUEUE, RETURNS, Bill
 
 MARK = "ACKWISE_FAULTS_MARK"
-"""In the environment of everybody who was started for a campaign."""
+"""Environment variable of every process that a campaign starts."""
 
 
 class Job(msgspec.Struct):

@@ -3,7 +3,6 @@ A server is killed as well, and comes back."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from ackwise.spark.startup import SWITCH
 from tests.faults.campaign import Tally
 from tests.faults.postgres import PostgresFaults, own_server
 from tests.faults.spark.campaign import PipelineCampaign
 from tests.faults.spark.lives import Life
 from tests.server.process import ServerProcess
+from tests.spark import class_archive
 from tests.spark.cluster import Cluster
 
 BATCHES = 5
@@ -27,7 +26,7 @@ Tell = Callable[[str], None]
 
 def kill_everywhere(seed: int, messages: int, kills: int, folder: Path, tell: Tell) -> dict[str, Tally]:
     """`kills` drivers and a worker of a cluster per store; what came of it, by the name of the store."""
-    os.environ.setdefault(SWITCH, "1")
+    class_archive.switch_on()
     found: dict[str, Tally] = {}
     with own_server(f"spark-{seed}-{time.time_ns()}") as owned, Cluster(_made(folder / "cluster")) as cluster:
         postgres = PostgresFaults(owned)

@@ -21,7 +21,7 @@ ORPHANS_END = 60.0
 
 
 class Mark:
-    """Processes that were started with `env`, and theirs, are found again by it, whoever their parent is now."""
+    """Finds the processes that were started with `env`, and their children, under any present parent."""
 
     def __init__(self) -> None:
         self._value = uuid.uuid4().hex
@@ -101,7 +101,7 @@ class Life:
         return msgspec.json.decode(self._done.read_bytes(), type=Done)
 
     def abandon(self) -> None:
-        """End it if it is there; somebody else failed."""
+        """Ends the process if it exists, after another one failed."""
         if not self.ended:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(PATIENCE)

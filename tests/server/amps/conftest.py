@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ackwise
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
 from tests.server.amps.peer import Peer
 from tests.server.running import Running
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-PATIENCE = 30.0
+from tests.patience import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -135,3 +135,12 @@ class Peer:
 
 def frame(raw: bytes) -> bytes:
     return len(raw).to_bytes(4, "big") + raw
+
+
+def share(peer: Peer) -> list[str]:
+    """What it was handed so far."""
+    peer.say({"c": "flush", "cid": "so far", "a": "processed"})
+    found: list[str] = []
+    while (one := peer.read())["c"] == "p":
+        found.append(one.body.decode())
+    return found

@@ -1,4 +1,4 @@
-"""What is not right is answered or cut off, changes nothing, and disturbs nobody else."""
+"""Bad input is answered or the connection is closed. It changes nothing and disturbs no other client."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import ackwise
-from ackwise.core.amps import bookmarks
 from ackwise.core.commands import Push
 from ackwise.core.errors import OutcomeUnknown
-from ackwise.dialects.amps import acking
-from ackwise.dialects.amps import connection as lines
-from ackwise.dialects.amps import session as sessions
-from ackwise.dialects.http import Intake
+from ackwise.protocols.amps import ack
+from ackwise.protocols.amps import connection as lines
+from ackwise.protocols.amps import session as sessions
+from ackwise.protocols.http_request import IncomingBytes
+from ackwise.wire import amps_bookmarks
 from tests.server.amps.conftest import Meet
 from tests.server.amps.peer import Peer, frame
 from tests.server.running import Running
@@ -28,7 +28,7 @@ Q = "queue://q"
 
 @pytest.fixture
 def witness(meet: Meet) -> Iterator[Peer]:
-    """Somebody else, who must not notice anything."""
+    """Another client, which must not be affected."""
     peer = meet(name="witness")
     peer.subscribe("queue://witness", 5)
     yield peer
@@ -171,12 +171,10 @@ def test_another_clients_subscription_cannot_be_ended(meet: Meet) -> None:
 def written(server: Running) -> int:
     """Bytes that wait in the server for clients to read them."""
     assert server.server.amps is not None
-    return sum(one.connection._transport.get_write_buffer_size() for one in list(server.server.amps._face.sessions))
+    return sum(one.connection._transport.get_write_buffer_size() for one in list(server.server.amps._service.sessions))
 
 
-def test_a_subscriber_that_never_reads_holds_little_and_nobody_up(
-    meet: Meet, server: Running, http: ackwise.Connection
-) -> None:
+def test_subscriber_that_never_reads_blocks_no_other(meet: Meet, server: Running, http: ackwise.Connection) -> None:
     large, count = b"x" * (1 << 20), 80
     for _ in range(count // 20):
         http.push_many("q", [large] * 20)
@@ -236,7 +234,7 @@ def test_who_takes_too_long_is_cut_off(
 
 def test_there_is_a_bound_on_what_is_half_here(meet: Meet, server: Running, witness: Peer) -> None:
     assert server.server.amps is not None
-    server.server.amps._face.intake = Intake(1 << 20)
+    server.server.amps._service.incoming = IncomingBytes(1 << 20)
     for _ in range(3):
         with meet() as peer, contextlib.suppress(ConnectionError):
             peer.send((8 << 20).to_bytes(4, "big") + b"x" * (7 << 20))
@@ -283,9 +281,9 @@ def test_amps_address_above_its_share_is_refused(store_url: str) -> None:
             peer.close()
 
 
-def only_connection(server: Running) -> lines.Connection:
+def only_connection(server: Running) -> lines.AmpsConnection:
     assert server.server.amps is not None
-    (session,) = server.server.amps._face.sessions
+    (session,) = server.server.amps._service.sessions
     return session.connection
 
 
@@ -301,9 +299,9 @@ def test_who_never_pauses_is_not_taken_for_slow(meet: Meet, server: Running) -> 
     connection = only_connection(server)
     assert connection._timers["frame"] is not first
     assert first.cancelled()
-    server.do(lambda: connection.hold("test"))
+    server.do(lambda: connection.pause_reading("test"))
     assert "frame" not in connection._timers
-    server.do(lambda: connection.release("test"))
+    server.do(lambda: connection.resume_reading("test"))
     assert "frame" in connection._timers
 
 
@@ -314,7 +312,7 @@ def test_there_is_a_bound_on_what_one_client_has_under_way(
     """While the store takes its time, so much is read and no more."""
     peer = meet()
     session = only_connection(server).session
-    broker, go = session.face.broker, asyncio.Event()
+    broker, go = session.service.broker, asyncio.Event()
     send = broker.send
 
     async def slow(command: Any) -> Any:
@@ -337,7 +335,7 @@ def test_a_batch_whose_outcome_is_unknown_is_not_published_again(
 ) -> None:
     http.create_queue("q")
     peer = meet()
-    broker = only_connection(server).session.face.broker
+    broker = only_connection(server).session.service.broker
     send = broker.send
 
     async def unsure(command: Any) -> Any:
@@ -357,13 +355,13 @@ def test_an_ack_of_very_many_bookmarks_leaves_the_loop_to_others(
 ) -> None:
     """They are looked at in slices; each is worked off before the next is looked at."""
     peer, most = meet(), [0]
-    ranges = bookmarks.ranges
+    ranges = amps_bookmarks.ranges
 
     def counted(texts: Any) -> Any:
         most[0] = max(most[0], len(texts))
         return ranges(texts)
 
-    monkeypatch.setattr(bookmarks, "ranges", counted)
+    monkeypatch.setattr(amps_bookmarks, "ranges", counted)
     peer.say({"c": "ack", "cid": "m", "a": "processed", "t": Q, "bm": ",".join(f"1|{n}|" for n in range(0, 20_000, 2))})
     done = peer.read()
-    assert (done["status"], done["records_deleted"], most[0]) == ("success", 0, acking.MOST_IN_A_TURN)
+    assert (done["status"], done["records_deleted"], most[0]) == ("success", 0, ack.MOST_IN_A_TURN)

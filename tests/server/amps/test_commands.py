@@ -78,7 +78,7 @@ def test_headers_may_be_spelled_in_other_ways(meet: Meet) -> None:
     assert done["records_deleted"] == 1
 
 
-def test_the_answer_to_a_subscription_comes_before_its_first_delivery(meet: Meet) -> None:
+def test_subscription_answer_precedes_first_delivery(meet: Meet) -> None:
     peer = meet()
     peer.publish("queue://q", b"a", b"b")
     peer.say({"c": "subscribe", "cid": "s", "t": "queue://q", "a": "processed", "opts": "max_backlog=2"})
@@ -87,7 +87,7 @@ def test_the_answer_to_a_subscription_comes_before_its_first_delivery(meet: Meet
     assert [one.body for one in peer.deliveries(2)] == [b"a", b"b"]
 
 
-def test_sow_and_subscribe_has_an_empty_world_and_then_what_comes(meet: Meet) -> None:
+def test_sow_and_subscribe_returns_empty_sow_then_messages(meet: Meet) -> None:
     peer = meet()
     peer.publish("queue://q", b"a")
     for topic in ("news", "queue://q"):
@@ -99,7 +99,7 @@ def test_sow_and_subscribe_has_an_empty_world_and_then_what_comes(meet: Meet) ->
     assert peer.read().body == b"b"
 
 
-def test_a_plain_topic_tells_everybody_and_keeps_nothing(meet: Meet) -> None:
+def test_plain_topic_tells_every_subscriber_keeps_nothing(meet: Meet) -> None:
     one, two, both = meet(), meet(), meet()
     one.say({"c": "p", "t": "news"}, b"nobody listens")
     one.flush()

@@ -1,4 +1,4 @@
-"""Mutated frames, a bounded number of rounds: the server answers or hangs up, and goes on for everybody else."""
+"""Mutated frames, a bounded number of rounds: the server answers or hangs up, and serves the other clients."""
 
 from __future__ import annotations
 

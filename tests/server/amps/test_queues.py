@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 import ackwise
+from ackwise.clock import ManualClock
 from ackwise.core.answers import Handed
 from ackwise.core.commands import Push
 from ackwise.core.errors import Overloaded, StoreError
-from ackwise.core.limits import MICROS
-from ackwise.dialects.amps import AmpsFace, acking
-from ackwise.dialects.amps.subscription import EXPIRES_AT, Subscription
-from ackwise.store.clock import ManualClock
+from ackwise.core.validation import MICROS
+from ackwise.protocols.amps import AmpsService, ack
+from ackwise.protocols.amps.subscription import EXPIRES_AT, QueueSubscription
 from tests.server.amps.conftest import Meet
-from tests.server.amps.peer import Frame, Peer, frame
+from tests.server.amps.peer import Frame, frame, share
 from tests.server.running import Running
 
 Q = "queue://q"
@@ -34,9 +34,9 @@ def bodies(frames: list[Frame]) -> list[str]:
     return [one.body.decode() for one in frames]
 
 
-def face(server: Running) -> AmpsFace:
+def service(server: Running) -> AmpsService:
     assert server.server.amps is not None
-    return server.server.amps._face
+    return server.server.amps._service
 
 
 def numbered(count: int) -> list[bytes]:
@@ -97,15 +97,6 @@ def test_subscribers_share_fairly(meet: Meet) -> None:
     assert sorted(shares[0] + shares[1]) == sorted(body.decode() for body in numbered(20))
 
 
-def share(peer: Peer) -> list[str]:
-    """What it was handed so far."""
-    peer.say({"c": "flush", "cid": "so far", "a": "processed"})
-    found: list[str] = []
-    while (one := peer.read())["c"] == "p":
-        found.append(one.body.decode())
-    return found
-
-
 def test_single_messages_go_round(meet: Meet) -> None:
     peers = [meet() for _ in range(3)]
     for peer in peers:
@@ -119,9 +110,7 @@ def test_single_messages_go_round(meet: Meet) -> None:
     assert shares == [4, 4, 4]
 
 
-def test_a_dead_subscribers_messages_go_to_the_other_at_once_and_cost_a_failure(
-    meet: Meet, http: ackwise.Connection
-) -> None:
+def test_dead_subscribers_messages_move_and_cost_a_failure(meet: Meet, http: ackwise.Connection) -> None:
     meet().publish(Q, *numbered(4))
     one = meet()
     one.subscribe(Q, 4)
@@ -213,7 +202,7 @@ def test_an_ack_under_another_topic_is_not_meant(meet: Meet) -> None:
     assert one.ack(Q, delivery["bm"]) == 1
 
 
-def test_duplicates_unknown_stale_and_malformed_bookmarks_are_passed_over(meet: Meet) -> None:
+def test_bad_and_repeated_bookmarks_are_skipped(meet: Meet) -> None:
     meet().publish(Q, *numbered(4))
     one = meet()
     one.subscribe(Q, 4)
@@ -334,9 +323,7 @@ def test_an_expired_message_is_not_delivered(meet: Meet, http: ackwise.Connectio
     assert "expiration" in letter.error
 
 
-def test_a_deleted_queue_takes_its_subscribers_back_when_it_is_there_again(
-    meet: Meet, http: ackwise.Connection
-) -> None:
+def test_recreated_queue_regains_its_subscribers(meet: Meet, http: ackwise.Connection) -> None:
     one = meet()
     one.subscribe(Q, 5)
     http.delete_queue("q")
@@ -356,11 +343,11 @@ def test_replace_begins_a_subscription_anew(meet: Meet) -> None:
 
 
 @pytest.mark.parametrize("then", ["unsubscribe", "subscribe"])
-def test_an_ack_counts_that_came_right_before_its_subscription_ended(
+def test_ack_just_before_unsubscribe_counts(
     then: str, meet: Meet, server: Running, http: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when the store takes longer for it."""
-    broker = face(server).broker
+    broker = service(server).broker
     send_all = broker.send_all
 
     async def later(commands: Any) -> Any:
@@ -381,7 +368,7 @@ def test_an_ack_counts_that_came_right_before_its_subscription_ended(
 
 
 @pytest.mark.parametrize("before", ["publish", "flush"])
-def test_what_a_lost_connection_held_does_not_wait_for_what_it_published(
+def test_lost_connection_releases_before_its_publishes_end(
     before: str, meet: Meet, server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store takes nothing for a while: the message goes over meanwhile, and what was published is kept."""
@@ -390,7 +377,7 @@ def test_what_a_lost_connection_held_does_not_wait_for_what_it_published(
     one.subscribe(Q, 1)
     one.deliveries(1)
     other.subscribe(Q, 1)
-    broker, full = face(server).broker, [True]
+    broker, full = service(server).broker, [True]
     send = broker.send
 
     async def refuse(command: Any) -> Any:
@@ -417,17 +404,17 @@ def test_a_users_own_headers_are_left_alone(meet: Meet, http: ackwise.Connection
     assert bodies(one.deliveries(2)) == ['"mine"', '"long"']
 
 
-def test_what_cannot_be_handed_over_goes_back_and_the_others_get_theirs(
+def test_undeliverable_message_returns_and_others_get_theirs(
     meet: Meet, server: Running, http: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deliver, broken = Subscription.deliver, [True]
+    deliver, broken = QueueSubscription.deliver, [True]
 
-    def fail(self: Subscription, handed: Handed) -> int | None:
+    def fail(self: QueueSubscription, handed: Handed) -> int | None:
         if broken[0] and self.sub_id == "bad":
             raise RuntimeError("cannot be handed over")
         return deliver(self, handed)
 
-    monkeypatch.setattr(Subscription, "deliver", fail)
+    monkeypatch.setattr(QueueSubscription, "deliver", fail)
     bad, good = meet(), meet()
     bad.subscribe(Q, 1, sub_id="bad")
     good.subscribe(Q, 1, sub_id="good")
@@ -445,12 +432,12 @@ def test_what_cannot_be_handed_over_goes_back_and_the_others_get_theirs(
 def test_what_one_turn_of_a_large_ack_did_stays_done(
     meet: Meet, server: Running, http: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acking, "MOST_IN_A_TURN", 10)
+    monkeypatch.setattr(ack, "MOST_IN_A_TURN", 10)
     one = meet()
     one.publish(Q, *numbered(60))
     one.subscribe(Q, 40)
     marks = [each["bm"] for each in one.deliveries(40)]
-    broker, turns = face(server).broker, [0]
+    broker, turns = service(server).broker, [0]
     send_all = broker.send_all
 
     async def fail_second(commands: Any) -> Any:

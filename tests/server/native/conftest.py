@@ -1,4 +1,4 @@
-"""A server in this process, and a desk to call its native routes from."""
+"""A server in this process, and a client of its native routes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from ackwise.store.clock import ManualClock
-from tests.server.native.desk import Desk
+from ackwise.clock import ManualClock
+from tests.patience import PATIENCE
+from tests.server.native.native_api import NativeApi
 from tests.server.running import Running
 
 
@@ -30,12 +31,12 @@ def server(store_url: str, clock: ManualClock) -> Iterator[Running]:
 
 
 @pytest.fixture
-def native(server: Running, clock: ManualClock) -> Iterator[Desk]:
-    with httpx2.Client(base_url=server.url, timeout=30) as http:
-        yield Desk(http, clock)
+def native(server: Running, clock: ManualClock) -> Iterator[NativeApi]:
+    with httpx2.Client(base_url=server.url, timeout=PATIENCE) as http:
+        yield NativeApi(http, clock)
 
 
 @pytest.fixture
-def native_anywhere(any_store: str, clock: ManualClock) -> Iterator[Desk]:
-    with Running(any_store, clock) as server, httpx2.Client(base_url=server.url, timeout=30) as http:
-        yield Desk(http, clock)
+def native_anywhere(any_store: str, clock: ManualClock) -> Iterator[NativeApi]:
+    with Running(any_store, clock) as server, httpx2.Client(base_url=server.url, timeout=PATIENCE) as http:
+        yield NativeApi(http, clock)

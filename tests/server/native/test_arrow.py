@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.server.native.desk import ARROW, Desk, read_arrow, write_arrow
+from tests.server.native.native_api import ARROW, NativeApi, read_arrow, write_arrow
 
 SOURCE = pa.schema(
     [
@@ -29,16 +29,16 @@ SOURCE = pa.schema(
 )
 
 
-def claimed(native: Desk, **body: Any) -> Any:
+def claimed(native: NativeApi, **body: Any) -> Any:
     return read_arrow(native.raw("/v1/claim", json.dumps(body).encode(), accept=ARROW))
 
 
-def push(native: Desk, table: Any, query: str = "queue=q") -> Any:
+def push(native: NativeApi, table: Any, query: str = "queue=q") -> Any:
     answer = native.raw(f"/v1/push?{query}", write_arrow(table), **{"content-type": ARROW})
     return answer.status_code, answer.json()
 
 
-def test_a_claim_has_the_columns_of_the_source(native_anywhere: Desk) -> None:
+def test_a_claim_has_the_columns_of_the_source(native_anywhere: NativeApi) -> None:
     native = native_anywhere
     native.raw("/v1/push", b'{"queue":"q","messages":[{"payload":{"a": 1.0,  "b":[ ]}}]}')
     native.push("q", "é", partition="p", priority=2, transaction_id="t", headers={"k": "v", "": "é"})
@@ -59,21 +59,21 @@ def test_a_claim_has_the_columns_of_the_source(native_anywhere: Desk) -> None:
     assert all(one.startswith(head["lease_id"]) for one in ids)
 
 
-def test_an_empty_claim_is_an_empty_stream_that_says_why(native: Desk) -> None:
+def test_an_empty_claim_is_an_empty_stream_that_says_why(native: NativeApi) -> None:
     native.admin("configure_queue", queue="q")
     table = claimed(native, queue="q")
     assert (table.num_rows, table.schema.names) == (0, SOURCE.names)
     assert json.loads(table.schema.metadata[b"ackwise"])["empty"] == "empty"
 
 
-def test_a_large_claim(native: Desk) -> None:
+def test_a_large_claim(native: NativeApi) -> None:
     native.ok("/v1/push", {"queue": "q", "payloads": list(range(3000)), "partition": "p"})
     table = claimed(native, queue="q", max=3000)
     assert table.column("payload").to_pylist() == [str(n) for n in range(3000)]
     assert len(set(table.column("delivery_id").to_pylist())) == 3000
 
 
-def test_settling_goes_with_an_arrow_claim_and_ahead_does_not(native: Desk) -> None:
+def test_settling_goes_with_an_arrow_claim_and_ahead_does_not(native: NativeApi) -> None:
     native.push("q", 1)
     lease = native.claim("q")["lease_id"]
     table = claimed(native, queue="q", settle=[{"lease_id": lease, "outcome": "ack"}])
@@ -82,7 +82,7 @@ def test_settling_goes_with_an_arrow_claim_and_ahead_does_not(native: Desk) -> N
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_input")
 
 
-def test_tables_as_streams(native: Desk) -> None:
+def test_tables_as_streams(native: NativeApi) -> None:
     native.push("q", {"n": 1}, {"n": 2}, {"n": 3}, headers={"a": "b"})
     claim = native.claim("q", group="g", max=2)
     native.clock.advance(1)
@@ -109,7 +109,7 @@ def test_tables_as_streams(native: Desk) -> None:
     assert min(latency) >= 1.0
 
 
-def test_a_stream_is_pushed(native: Desk) -> None:
+def test_a_stream_is_pushed(native: NativeApi) -> None:
     table = pa.table(
         {
             "payload": ['{"a": 1.0,  "b":[ ]}', "2", "3"],
@@ -139,7 +139,7 @@ def test_a_stream_is_pushed(native: Desk) -> None:
     assert push(native, table)[1]["receipts"][0]["status"] == "duplicate"
 
 
-def test_payloads_alone_text_is_json_and_binary_is_bytes(native: Desk) -> None:
+def test_payloads_alone_text_is_json_and_binary_is_bytes(native: NativeApi) -> None:
     assert push(native, pa.table({"payload": pa.array(["1", "2"], pa.large_string())}))[0] == 200
     assert push(native, pa.table({"payload": [b"\x00", b"\xff"]}))[0] == 200
     kinds = pa.table({"payload": [b"<a/>", b"[1]"], "content_type": ["text/xml", "application/json"]})
@@ -169,26 +169,26 @@ def test_payloads_alone_text_is_json_and_binary_is_bytes(native: Desk) -> None:
         (pa.table({"payload": ["1"], "priority": [-1]}), "queue=q", "priority"),
         (pa.table({"payload": ["1"], "delay_seconds": [float("nan")]}), "queue=q", "delay_seconds"),
         (pa.table({"payload": ["1"], "partition": [""]}), "queue=q", "partition"),
-        (pa.Table.from_arrays([pa.array(["1"]), pa.array(["2"])], ["payload", "payload"]), "queue=q", "twice"),
+        (pa.Table.from_arrays([pa.array(["1"]), pa.array(["2"])], ["payload", "payload"]), "queue=q", "two columns"),
         (pa.table({"payload": ["1"]}), "", "queue"),
         (pa.table({"payload": ["1"]}), "queue=q&partition=p", "'partition'"),
     ],
 )
-def test_a_stream_that_cannot_be_pushed(native: Desk, table: Any, query: str, told: str) -> None:
+def test_a_stream_that_cannot_be_pushed(native: NativeApi, table: Any, query: str, told: str) -> None:
     status, answer = push(native, table, query)
     assert (status, answer["code"]) == (400, "bad_input")
     assert told in answer["error"]
     assert native.ask("list_queues") == []
 
 
-def test_a_stream_with_offsets_that_lie_is_refused(native: Desk) -> None:
+def test_a_stream_with_offsets_that_lie_is_refused(native: NativeApi) -> None:
     """Buffers come from outside: what they point at is looked at before anything is read through them."""
     lying = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\xff\xff\xff\x0f\x02\0\0\0"), pa.py_buffer(b"12"))
     status, answer = push(native, pa.Table.from_arrays([lying], ["payload"]))
     assert (status, answer["code"]) == (400, "bad_input")
 
 
-def test_without_pyarrow_the_server_says_so(native: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_server_says_so(native: NativeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     native.push("q", 1)
     body = write_arrow(pa.table({"payload": ["1"]}))
     monkeypatch.setitem(sys.modules, "pyarrow", None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.native.desk import ARROW, Desk
+from tests.server.native.native_api import ARROW, NativeApi
 
 MALFORMED = [
     b"",
@@ -32,7 +32,7 @@ POSTS = ["push", "claim", "settle", "extend", "release", "transaction", "stop", 
 
 
 @pytest.mark.parametrize("route", POSTS)
-def test_malformed_bodies(native: Desk, route: str) -> None:
+def test_malformed_bodies(native: NativeApi, route: str) -> None:
     for body in MALFORMED:
         answer = native.raw(f"/v1/{route}", body)
         assert answer.status_code == 400, (body[:80], answer.text)
@@ -126,7 +126,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def test_wrong_calls_are_refused_and_change_nothing(native: Desk) -> None:
+def test_wrong_calls_are_refused_and_change_nothing(native: NativeApi) -> None:
     native.push("q", 1)
     for route, body in REFUSED:
         status, answer = native.call(f"/v1/{route}", body)
@@ -182,6 +182,7 @@ SOUND: list[tuple[str, dict[str, Any]]] = [
     ("ask", {"type": "list_lanes", "queue": "f"}),
     ("ask", {"type": "list_leases", "queue": "f", "group": "g", "instance": "i", "key_prefix": "k", "live_only": True,
         "limit": 5}),
+    ("ask", {"type": "list_oldest_leases", "queue": "f", "after": [1, "L1-00000001"], "limit": 5}),
     ("ask", {"type": "list_held", "lease_id": "L1-00000001"}),
     ("ask", {"type": "read_ledger", "queue": "f", "group": "g", "after_at": 1, "before_at": 2}),
     ("ask", {"type": "queue_stats", "queue": "f"}),
@@ -211,7 +212,7 @@ def altered(body: dict[str, Any], path: tuple[Any, ...], value: Any) -> bytes:
     return json.dumps(copy).encode()
 
 
-def test_any_value_in_any_place_is_taken_or_refused(native_anywhere: Desk) -> None:
+def test_any_value_in_any_place_is_taken_or_refused(native_anywhere: NativeApi) -> None:
     """Nothing is a 500; the server's log is looked at when the test ends."""
     native = native_anywhere
     for route, body in SOUND:
@@ -249,20 +250,20 @@ def test_any_value_in_any_place_is_taken_or_refused(native_anywhere: Desk) -> No
         ("everything", "unknown_table"),
     ],
 )
-def test_tables_refuse_what_they_do_not_know(native: Desk, query: str, code: str) -> None:
+def test_tables_refuse_what_they_do_not_know(native: NativeApi, query: str, code: str) -> None:
     native.push("q", 1)
     answer = native.http.get(f"/v1/tables/{query}")
     assert (answer.status_code, answer.json()["code"]) == (404 if "unknown" in code else 400, code)
 
 
 @pytest.mark.parametrize("body", [b"", b"not arrow", b"\xff\xff\xff\xff\x10\x00\x00\x00" + b"\0" * 16, b"\0" * 1000])
-def test_a_body_that_is_no_arrow_stream(native: Desk, body: bytes) -> None:
+def test_a_body_that_is_no_arrow_stream(native: NativeApi, body: bytes) -> None:
     answer = native.raw("/v1/push?queue=q", body, **{"content-type": ARROW})
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_input")
     assert native.ask("list_queues") == []
 
 
-def test_methods_and_paths_that_are_not_there(native: Desk) -> None:
+def test_methods_and_paths_that_are_not_there(native: NativeApi) -> None:
     assert native.http.get("/v1/push").status_code == 405
     assert native.http.post("/v1/tables/messages").status_code == 405
     assert native.http.post("/v1/pull").status_code == 404

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from ackwise.clock import ManualClock
 from ackwise.connect import open_store
 from ackwise.core.commands import Push
 from ackwise.core.messages import NewMessage
-from ackwise.store.clock import ManualClock
-from tests.server.native.desk import ARROW, Desk
+from tests.patience import PATIENCE
+from tests.server.native.native_api import ARROW, NativeApi
 from tests.server.running import Running
 
 ROW = {
@@ -32,7 +33,7 @@ ROW = {
 }
 
 
-def test_a_row_tells_all_about_its_message(native_anywhere: Desk) -> None:
+def test_a_row_tells_all_about_its_message(native_anywhere: NativeApi) -> None:
     native = native_anywhere
     (receipt,) = native.push(
         "shop 100%", {"n": 1}, partition='p"%d', priority=2, transaction_id='t"\\é', headers={"a": "%"}
@@ -62,12 +63,12 @@ def test_a_row_tells_all_about_its_message(native_anywhere: Desk) -> None:
 
 
 @pytest.mark.parametrize("odd", ['say "hi"', "back\\slash", "%s %% %d", "tab\t", "é\u2028", "new\nline"])
-def test_transaction_ids_come_out_as_they_went_in(native: Desk, odd: str) -> None:
+def test_transaction_ids_come_out_as_they_went_in(native: NativeApi, odd: str) -> None:
     native.ok("/v1/push", {"queue": "q", "payloads": [1, 2, 3], "transaction_ids": ["plain", odd, f"{odd} "]})
     assert [m["transaction_id"] for m in native.claim("q", max=3)["messages"]] == ["plain", odd, f"{odd} "]
 
 
-def test_ids_of_rows_are_those_that_settle(native: Desk) -> None:
+def test_ids_of_rows_are_those_that_settle(native: NativeApi) -> None:
     """The ids of a run are written together; each must be the one its message is known by."""
     for _ in range(3):
         native.ok("/v1/push", {"queue": "q", "payloads": list(range(900))})
@@ -80,7 +81,7 @@ def test_ids_of_rows_are_those_that_settle(native: Desk) -> None:
     assert [m["message_id"] for m in browsed] == [m["message_id"] for m in claim["messages"]]
 
 
-def test_an_empty_claim_says_why_and_until(native: Desk) -> None:
+def test_an_empty_claim_says_why_and_until(native: NativeApi) -> None:
     native.push("q", 1)
     native.claim("q", exclusivity="partition", lease_seconds=5)
     claim = native.claim("q", exclusivity="partition")
@@ -90,7 +91,7 @@ def test_an_empty_claim_says_why_and_until(native: Desk) -> None:
     assert native.claim("q")["empty"] == "paused"
 
 
-def test_filters_and_options(native: Desk) -> None:
+def test_filters_and_options(native: NativeApi) -> None:
     native.ok(
         "/v1/push",
         {
@@ -117,13 +118,13 @@ def test_filters_and_options(native: Desk) -> None:
     assert native.ask("get_queue", queue="new")["policy"]["retry_limit"] == 9
 
 
-def test_auto_ack_rows_have_nothing_to_settle(native: Desk) -> None:
+def test_auto_ack_rows_have_nothing_to_settle(native: NativeApi) -> None:
     native.push("q", 1)
     claim = native.claim("q", auto_ack=True)
     assert (claim["lease_id"], claim["deadline"], claim["messages"][0]["delivery_id"]) == (None, None, "")
 
 
-def test_a_key_is_the_same_claim_again(native: Desk) -> None:
+def test_a_key_is_the_same_claim_again(native: NativeApi) -> None:
     native.push("q", 1, 2)
     first, again = native.claim("q", key="job"), native.claim("q", key="job")
     assert first["lease_id"] != again["lease_id"]
@@ -135,7 +136,7 @@ def test_a_key_is_the_same_claim_again(native: Desk) -> None:
 GRANT = {"queue", "partition", "partition_id", "lane", "priority", "lo", "hi", "failures", "attempt"}
 
 
-def test_grants_without_their_messages(native_anywhere: Desk) -> None:
+def test_grants_without_their_messages(native_anywhere: NativeApi) -> None:
     native = native_anywhere
     (receipt, *_) = native.push("q", 1, 2, 3, partition="p", priority=2)
     claim = native.claim("q", group="g", max=2, lease_seconds=10, grants_only=True)
@@ -156,30 +157,30 @@ def test_grants_without_their_messages(native_anywhere: Desk) -> None:
 
 
 def test_grants_are_given_without_reading_a_message(
-    native: Desk, server: Running, monkeypatch: pytest.MonkeyPatch
+    native: NativeApi, server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     native.push("q", 1)
     read: list[object] = []
-    monkeypatch.setattr(server.server._served.broker().store, "read", read.append)
+    monkeypatch.setattr(server.server.runtime.broker().store, "read", read.append)
     assert native.claim("q", grants_only=True)["grants"]
     assert read == []
 
 
-def test_grants_are_not_arrow(native: Desk) -> None:
+def test_grants_are_not_arrow(native: NativeApi) -> None:
     native.push("q", 1)
     answer = native.raw("/v1/claim", b'{"queue":"q","grants_only":true}', accept=ARROW)
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_input")
     assert native.rows("leases") == []
 
 
-def test_a_server_that_leaves_grants_nothing(native: Desk, server: Running) -> None:
+def test_a_server_that_leaves_grants_nothing(native: NativeApi, server: Running) -> None:
     native.push("q", 1)
-    server.server._served.broker().stop_claims()
+    server.server.runtime.broker().stop_claims()
     assert native.claim("q", grants_only=True)["empty"] == "draining"
     assert native.rows("leases") == []
 
 
-def test_settling_and_claiming_in_one_call(native: Desk) -> None:
+def test_settling_and_claiming_in_one_call(native: NativeApi) -> None:
     native.push("q", 1, 2)
     first = native.claim("q")
     entry = {"delivery_id": first["messages"][0]["delivery_id"], "outcome": "ack"}
@@ -191,7 +192,7 @@ def test_settling_and_claiming_in_one_call(native: Desk) -> None:
     assert (third["messages"], native.group("q")["acked"]) == ([], 2)
 
 
-def test_a_refused_claim_says_what_was_settled_before(native: Desk) -> None:
+def test_a_refused_claim_says_what_was_settled_before(native: NativeApi) -> None:
     native.push("q", 1)
     lease = native.claim("q")["lease_id"]
     body = {"queue": "nowhere", "settle": [{"lease_id": lease, "outcome": "ack"}]}
@@ -201,7 +202,7 @@ def test_a_refused_claim_says_what_was_settled_before(native: Desk) -> None:
     assert native.group("q")["acked"] == 1
 
 
-def test_several_batches_ahead(native: Desk) -> None:
+def test_several_batches_ahead(native: NativeApi) -> None:
     native.push("q", *range(25))
     answer = native.ok("/v1/claim", {"queue": "q", "max": 10, "ahead": 4})
     assert [len(claim["messages"]) for claim in answer["claims"]] == [10, 10, 5]
@@ -211,7 +212,7 @@ def test_several_batches_ahead(native: Desk) -> None:
     assert ([v["verdict"] for v in again["verdicts"]], again["claims"]) == (["acked"] * 3, [])
 
 
-def test_what_says_json_and_is_not_goes_out_as_bytes(native: Desk, store_url: str, clock: ManualClock) -> None:
+def test_what_says_json_and_is_not_goes_out_as_bytes(native: NativeApi, store_url: str, clock: ManualClock) -> None:
     """A store takes any bytes; one that is not JSON must not break the answer for the others, nor change its shape."""
     store = open_store(store_url, clock=clock)
     try:
@@ -227,31 +228,31 @@ def test_what_says_json_and_is_not_goes_out_as_bytes(native: Desk, store_url: st
     assert columns["payloads"] == [m["payload"] for m in found]
 
 
-def test_a_poll_wakes_for_a_push(native: Desk) -> None:
+def test_a_poll_wakes_for_a_push(native: NativeApi) -> None:
     native.admin("configure_queue", queue="q")
     answers: list[Any] = []
     poll = threading.Thread(target=lambda: answers.append(native.claim("q", wait_seconds=30)))
     poll.start()
     native.push("q", "hello")
-    poll.join(30)
+    poll.join(PATIENCE)
     assert [m["payload"] for m in answers[0]["messages"]] == ["hello"]
 
 
-def test_a_poll_that_is_stopped_comes_back_empty(native: Desk) -> None:
+def test_a_poll_that_is_stopped_comes_back_empty(native: NativeApi) -> None:
     native.admin("configure_queue", queue="q")
     answers: list[Any] = []
     poll = threading.Thread(target=lambda: answers.append(native.claim("q", wait_seconds=60, poll="mine")))
     poll.start()
     while not native.ok("/v1/stop", {"polls": ["other", "mine"]})["stopped"]:
         assert poll.is_alive()
-    poll.join(30)
+    poll.join(PATIENCE)
     assert (answers[0]["messages"], answers[0]["empty"]) == ([], "draining")
     native.push("q", 1)
     assert native.claim("q")["messages"], "nobody may hold what was pushed after the poll was stopped"
     assert native.ok("/v1/stop", {"polls": ["mine"]}) == {"stopped": 0}
 
 
-def test_a_poll_that_is_asked_again_takes_the_place_of_the_first(native: Desk, server: Running) -> None:
+def test_a_poll_that_is_asked_again_takes_the_place_of_the_first(native: NativeApi, server: Running) -> None:
     """A proxy may hold the connection of a client that has long gone elsewhere."""
     native.admin("configure_queue", queue="q")
     answers: dict[str, Any] = {}
@@ -263,14 +264,14 @@ def test_a_poll_that_is_asked_again_takes_the_place_of_the_first(native: Desk, s
     first.start()
     server.until_waiting()
     again.start()
-    first.join(30)
+    first.join(PATIENCE)
     assert answers["first"]["empty"] == "draining"
     native.push("q", 1)
-    again.join(30)
+    again.join(PATIENCE)
     assert [m["payload"] for m in answers["again"]["messages"]] == [1]
 
 
 @pytest.mark.parametrize("wait", [0, 0.01])
-def test_a_poll_that_finds_nothing_ends(native: Desk, wait: float) -> None:
+def test_a_poll_that_finds_nothing_ends(native: NativeApi, wait: float) -> None:
     native.admin("configure_queue", queue="q")
     assert native.claim("q", wait_seconds=wait)["empty"] == "empty"

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from ackwise.engine.turn import Turn
+from ackwise.store.sqlite import SQLiteStore
 from tests.broker.watched import until
-from tests.server.native.desk import Desk
-from tests.server.running import PATIENCE, Running
+from tests.patience import PATIENCE
+from tests.server.native.native_api import NativeApi
+from tests.server.running import Running
 
 
 def poll(server: Running, **more: Any) -> socket.socket:
@@ -23,7 +26,7 @@ def poll(server: Running, **more: Any) -> socket.socket:
 
 
 @pytest.mark.parametrize("more", [{}, {"poll": "mine"}, {"settle": []}])
-def test_a_poll_of_a_client_that_left_takes_nothing(native: Desk, server: Running, more: dict[str, Any]) -> None:
+def test_a_poll_of_a_client_that_left_takes_nothing(native: NativeApi, server: Running, more: dict[str, Any]) -> None:
     native.admin("configure_queue", queue="q")
     line = poll(server, **more)
     server.until_waiting(1)
@@ -36,19 +39,20 @@ def test_a_poll_of_a_client_that_left_takes_nothing(native: Desk, server: Runnin
 
 @pytest.mark.parametrize(("key", "kept"), [(None, 0), ("job", 1)])
 def test_grants_wait_for_a_client_that_can_ask_for_them_again(
-    native: Desk, server: Running, monkeypatch: pytest.MonkeyPatch, key: str | None, kept: int
+    native: NativeApi, server: Running, monkeypatch: pytest.MonkeyPatch, key: str | None, kept: int
 ) -> None:
-    """It went away while its claim was being written; without a key nobody would ever hear of it."""
+    """The client disconnects while its claim is written. Without a key, no later call could find the claim."""
     native.push("q", 1)
-    store, state = server.server._served.broker().store, server.server.server_state
-    commit, began, go_on = store.commit, threading.Event(), threading.Event()  # type: ignore[attr-defined]
+    store, state = server.server.runtime.broker().store, server.server.server_state
+    assert isinstance(store, SQLiteStore)
+    commit, began, go_on = store._writer.commit, threading.Event(), threading.Event()
 
-    def held_up(turn: object) -> None:
+    def held_up(turn: Turn) -> None:
         began.set()
         assert go_on.wait(PATIENCE)
         commit(turn)
 
-    monkeypatch.setattr(store, "commit", held_up)
+    monkeypatch.setattr(store._writer, "commit", held_up)
     others = len(state.connections)
     line = poll(server, wait_seconds=0, grants_only=True, key=key)
     assert began.wait(PATIENCE)
@@ -61,7 +65,7 @@ def test_grants_wait_for_a_client_that_can_ask_for_them_again(
     assert (grant["attempt"], grant["failures"]) == (2, 0)
 
 
-def test_what_was_settled_stays_settled(native: Desk, server: Running) -> None:
+def test_what_was_settled_stays_settled(native: NativeApi, server: Running) -> None:
     native.push("q", 1)
     lease = native.claim("q")["lease_id"]
     line = poll(server, settle=[{"lease_id": lease, "outcome": "ack"}])
@@ -71,8 +75,8 @@ def test_what_was_settled_stays_settled(native: Desk, server: Running) -> None:
     assert native.group("q")["acked"] == 1
 
 
-def test_a_push_right_after_a_good_bye_is_there_for_others(native: Desk, server: Running) -> None:
-    """However the two meet inside the server: the message does not stay with somebody who is not there."""
+def test_a_push_right_after_a_good_bye_is_there_for_others(native: NativeApi, server: Running) -> None:
+    """In any order of the two inside the server: the message does not stay leased to a client that is gone."""
     native.admin("configure_queue", queue="q", policy={"lease_seconds": 3600})
     for number in range(20):
         line = poll(server)

@@ -7,7 +7,7 @@ import base64
 import msgspec
 import pytest
 
-from tests.server.native.desk import Desk
+from tests.server.native.native_api import NativeApi
 
 ODD = [
     b'{"a": 1.0,  "b":[ ]}',
@@ -22,7 +22,7 @@ ODD = [
 ]
 
 
-def test_rows_have_options(native: Desk) -> None:
+def test_rows_have_options(native: NativeApi) -> None:
     status, answer = native.call(
         "/v1/push",
         {
@@ -50,7 +50,7 @@ def test_rows_have_options(native: Desk) -> None:
     assert [m["payload"] for m in native.claim("q", max=9)["messages"]] == [3]
 
 
-def test_columns_are_answered_as_one_run(native: Desk) -> None:
+def test_columns_are_answered_as_one_run(native: NativeApi) -> None:
     run = native.ok("/v1/push", {"queue": "q", "payloads": [1, 2, 3], "transaction_ids": ["a", "b", "c"]})["run"]
     assert (run["count"], run["first_seq"], run["partition"]) == (3, 0, "Default")
     found = native.claim("q", max=3)["messages"]
@@ -60,20 +60,20 @@ def test_columns_are_answered_as_one_run(native: Desk) -> None:
     assert {m["partition_id"] for m in found} == {run["partition_id"]}
 
 
-def test_columns_with_duplicates_are_answered_one_by_one(native: Desk) -> None:
+def test_columns_with_duplicates_are_answered_one_by_one(native: NativeApi) -> None:
     native.ok("/v1/push", {"queue": "q", "payloads": [1], "transaction_ids": ["a"]})
     again = native.ok("/v1/push", {"queue": "q", "payloads": [1, 2], "transaction_ids": ["a", "b"]})
     assert [r["status"] for r in again["receipts"]] == ["duplicate", "queued"]
 
 
-def test_columns_without_ids_and_empty_pushes(native: Desk) -> None:
+def test_columns_without_ids_and_empty_pushes(native: NativeApi) -> None:
     assert native.ok("/v1/push", {"queue": "q", "payloads": [1, 2]})["run"]["count"] == 2
     assert native.ok("/v1/push", {"queue": "q", "payloads": []}) == {"receipts": []}
     assert native.ok("/v1/push", {"queue": "q", "messages": []}) == {"receipts": []}
 
 
 @pytest.mark.parametrize("form", ["rows", "columns"])
-def test_every_byte_of_a_payload_is_kept(native: Desk, form: str) -> None:
+def test_every_byte_of_a_payload_is_kept(native: NativeApi, form: str) -> None:
     if form == "rows":
         body = b'{"queue":"q","messages":[%b]}' % b",".join(b'{"payload":%b}' % one for one in ODD)
     else:
@@ -90,11 +90,11 @@ def test_every_byte_of_a_payload_is_kept(native: Desk, form: str) -> None:
 
 
 def whole(answer: bytes) -> dict[str, msgspec.Raw]:
-    """An answer whose parts nobody has read yet."""
+    """An answer that the client has not read yet."""
     return msgspec.json.decode(answer, type=dict[str, msgspec.Raw])
 
 
-def test_bytes_travel_in_base64_with_their_type(native: Desk) -> None:
+def test_bytes_travel_in_base64_with_their_type(native: NativeApi) -> None:
     wrapped = {"$base64": base64.b64encode(b"\x00\xff<a/>").decode()}
     native.push("q", wrapped, content_type="text/xml")
     native.ok("/v1/push", {"queue": "q", "payloads": [wrapped], "content_type": "application/octet-stream"})
@@ -108,13 +108,13 @@ def test_bytes_travel_in_base64_with_their_type(native: Desk) -> None:
     ] * 2
 
 
-def test_json_that_looks_wrapped_is_json(native: Desk) -> None:
+def test_json_that_looks_wrapped_is_json(native: NativeApi) -> None:
     native.push("q", {"$base64": "not base64 at all"})
     (found,) = native.claim("q")["messages"]
     assert (found["payload"], found["content_type"]) == ({"$base64": "not base64 at all"}, "application/json")
 
 
-def test_a_queue_is_made_with_a_policy_or_not_at_all(native: Desk) -> None:
+def test_a_queue_is_made_with_a_policy_or_not_at_all(native: NativeApi) -> None:
     native.ok("/v1/push", {"queue": "q", "payloads": [1], "create": {"retry_limit": 7}})
     assert native.ask("get_queue", queue="q")["policy"]["retry_limit"] == 7
     status, answer = native.call("/v1/push", {"queue": "other", "payloads": [1], "create": None})

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.server.native.desk import Desk
+from tests.server.native.native_api import NativeApi
 
 
-def ten(native: Desk) -> list[str]:
+def ten(native: NativeApi) -> list[str]:
     native.push("q", *range(10))
     return [m["delivery_id"] for m in native.claim("q", max=10, lease_seconds=10)["messages"]]
 
 
-def test_the_shape_of_settlements_and_verdicts(native_anywhere: Desk) -> None:
+def test_the_shape_of_settlements_and_verdicts(native_anywhere: NativeApi) -> None:
     native = native_anywhere
     a, b, c, d, *_ = ten(native)
     entries: list[dict[str, Any]] = [
@@ -42,20 +42,20 @@ def test_the_shape_of_settlements_and_verdicts(native_anywhere: Desk) -> None:
     assert (again["payload"], again["attempt"], again["failures"]) == (1, 2, 1)
 
 
-def test_late_is_stale(native: Desk) -> None:
+def test_late_is_stale(native: NativeApi) -> None:
     first = ten(native)[0]
     native.clock.advance(10)
     assert native.settle({"delivery_id": first, "outcome": "ack"}) == [{"delivery_id": first, "verdict": "stale"}]
 
 
-def test_atomic_is_all_or_nothing(native: Desk) -> None:
+def test_atomic_is_all_or_nothing(native: NativeApi) -> None:
     first = ten(native)[0]
     entries = [{"delivery_id": first, "outcome": "ack"}, {"delivery_id": "none", "outcome": "ack"}]
     assert [v["verdict"] for v in native.settle(*entries, atomic=True)] == ["rolled_back", "unknown"]
     assert native.group("q")["acked"] == 0
 
 
-def test_whole_leases_ranges_and_details(native: Desk) -> None:
+def test_whole_leases_ranges_and_details(native: NativeApi) -> None:
     native.push("q", *range(10))
     claim = native.claim("q", max=10, columns=True)
     lease, lane = claim["lease_id"], claim["grants"][0]["lane"]
@@ -67,11 +67,11 @@ def test_whole_leases_ranges_and_details(native: Desk) -> None:
     assert native.settle({"lease_id": lease, "outcome": "ack"}) == [{"lease_id": lease, "verdict": "already"}]
 
 
-def test_no_entries_are_no_verdicts(native: Desk) -> None:
+def test_no_entries_are_no_verdicts(native: NativeApi) -> None:
     assert native.ok("/v1/settle", {"entries": []}) == {"verdicts": []}
 
 
-def test_extend_moves_the_deadline_and_never_revives(native: Desk) -> None:
+def test_extend_moves_the_deadline_and_never_revives(native: NativeApi) -> None:
     native.push("q", 1)
     lease = native.claim("q", lease_seconds=10)["lease_id"]
     assert native.ok("/v1/extend", {"lease_id": lease, "lease_seconds": 20}) == {
@@ -85,7 +85,7 @@ def test_extend_moves_the_deadline_and_never_revives(native: Desk) -> None:
     assert (status, answer["code"], answer["details"]) == (409, "lease_lost", {"verdict": "stale"})
 
 
-def test_extending_several_leases_at_once(native: Desk) -> None:
+def test_extending_several_leases_at_once(native: NativeApi) -> None:
     native.push("q", 1, 2)
     leases = [native.claim("q")["lease_id"] for _ in range(2)]
     native.ok("/v1/release", {"lease_id": leases[1]})
@@ -112,7 +112,7 @@ def test_extending_several_leases_at_once(native: Desk) -> None:
         {"more": 1},
     ],
 )
-def test_an_extension_that_is_wrong_is_refused_for_itself(native: Desk, wrong: dict[str, Any]) -> None:
+def test_an_extension_that_is_wrong_is_refused_for_itself(native: NativeApi, wrong: dict[str, Any]) -> None:
     native.push("q", 1, 2)
     good = [{"lease_id": native.claim("q")["lease_id"], "lease_seconds": 20} for _ in range(2)]
     asked = [good[0], {**good[1], **wrong}, good[1]]
@@ -123,7 +123,7 @@ def test_an_extension_that_is_wrong_is_refused_for_itself(native: Desk, wrong: d
     assert native.call("/v1/extend", asked[1])[0] == 400, "alone it is told the same"
 
 
-def test_release_hands_back_unspent(native: Desk) -> None:
+def test_release_hands_back_unspent(native: NativeApi) -> None:
     native.push("q", 1, 2)
     lease = native.claim("q", max=2)["lease_id"]
     assert native.ok("/v1/release", {"lease_id": lease}) == {"lease_id": lease, "verdict": "released", "count": 2}
@@ -131,7 +131,7 @@ def test_release_hands_back_unspent(native: Desk) -> None:
     assert native.ok("/v1/release", {"lease_id": "none"})["verdict"] == "unknown"
 
 
-def test_a_transaction_is_one_step(native: Desk) -> None:
+def test_a_transaction_is_one_step(native: NativeApi) -> None:
     a, b, *_ = ten(native)
     body: dict[str, Any] = {
         "settlements": [{"delivery_id": a, "outcome": "ack"}],
@@ -151,7 +151,7 @@ def test_a_transaction_is_one_step(native: Desk) -> None:
     assert again["receipts"][0][0]["status"] == "duplicate"
 
 
-def test_a_transaction_needs_its_leases(native: Desk) -> None:
+def test_a_transaction_needs_its_leases(native: NativeApi) -> None:
     native.push("q", 1)
     lease = native.claim("q", lease_seconds=10)["lease_id"]
     body = {"required_leases": [lease], "pushes": [{"queue": "out", "payloads": [1]}]}

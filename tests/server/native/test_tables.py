@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 
-from tests.server.native.desk import Desk
+from tests.server.native.native_api import NativeApi
 
 
-def test_messages_come_in_pages(native_anywhere: Desk) -> None:
+def test_messages_come_in_pages(native_anywhere: NativeApi) -> None:
     native = native_anywhere
     native.ok("/v1/push", {"queue": "q", "messages": [{"payload": n, "partition": f"p{n % 2}"} for n in range(5)]})
     native.claim("q", group="g", partitions=["p0"])
@@ -29,7 +29,7 @@ def test_messages_come_in_pages(native_anywhere: Desk) -> None:
     assert seen[0]["created_at"] == "2023-11-14T22:13:20.000000Z"
 
 
-def test_dead_letters_with_their_filters(native: Desk) -> None:
+def test_dead_letters_with_their_filters(native: NativeApi) -> None:
     native.push("q", 1, 2, 3)
     native.push("q", {"$base64": base64.b64encode(b"\xff").decode()}, content_type="image/png")
     claim = native.claim("q", group="g", max=4)
@@ -45,7 +45,7 @@ def test_dead_letters_with_their_filters(native: Desk) -> None:
     assert len(native.rows("dead_letters", before="2023-11-14T22:13:21Z")) == 4
 
 
-def test_leases_groups_and_the_ledger(native: Desk) -> None:
+def test_leases_groups_and_the_ledger(native: NativeApi) -> None:
     native.push("q", 1, 2, 3)
     claim = native.claim("q", group="g", max=2, owner="me", lease_seconds=10)
     native.clock.advance(2)
@@ -68,7 +68,31 @@ def test_leases_groups_and_the_ledger(native: Desk) -> None:
     assert native.rows("ledger", after="2030-01-01T00:00:00Z") == []
 
 
-def test_queries_and_commands_by_name(native: Desk) -> None:
+def test_oldest_leases_come_in_pages_oldest_first(native_anywhere: NativeApi) -> None:
+    native = native_anywhere
+    claimed = []
+    for queue in ("b", "a", "b"):
+        native.push(queue, 1)
+        claimed.append(native.claim(queue, group="g")["lease_id"])
+        native.clock.advance(1)
+    first = native.http.get("/v1/oldest-leases", params={"limit": 2}).json()
+    assert [row["lease_id"] for row in first["oldest_leases"]] == claimed[:2]
+    assert first["oldest_leases"][0]["made_at"] == "2023-11-14T22:13:20.000000Z"
+    last = native.http.get("/v1/oldest-leases", params={"limit": 2, "cursor": first["next"]}).json()
+    assert ([row["lease_id"] for row in last["oldest_leases"]], last["next"]) == (claimed[2:], None)
+    of_queue = native.http.get("/v1/oldest-leases", params={"queue": "a"}).json()["oldest_leases"]
+    assert [row["lease_id"] for row in of_queue] == [claimed[1]]
+
+
+def test_oldest_leases_above_a_thousand_are_bad_input(native: NativeApi) -> None:
+    assert native.http.get("/v1/oldest-leases", params={"limit": 1000}).status_code == 200
+    answer = native.http.get("/v1/oldest-leases", params={"limit": 1001})
+    assert (answer.status_code, answer.json()["error"]) == (400, "limit must be between 1 and 1000")
+    assert native.ask("list_oldest_leases", limit=1000) == []
+    assert native.call("/v1/ask", {"type": "list_oldest_leases", "limit": 1001}).status == 400
+
+
+def test_queries_and_commands_by_name(native: NativeApi) -> None:
     made = native.admin("configure_queue", queue="q", policy={"retry_limit": 5}, namespace="shop")
     assert (made["created"], made["policy"]["retry_limit"]) == (True, 5)
     assert native.admin("configure_group", queue="q", group="g", policy={"retry_limit": None}) == {"count": 1}
@@ -80,7 +104,7 @@ def test_queries_and_commands_by_name(native: Desk) -> None:
     assert native.admin("delete_queue", queue="q")["count"] == 1
 
 
-def test_the_server_says_who_it_is_and_what_time_it_has(native: Desk) -> None:
+def test_the_server_says_who_it_is_and_what_time_it_has(native: NativeApi) -> None:
     answer = native.http.get("/v1")
     assert answer.json()["server"] == "ackwise"
     assert answer.headers["x-ackwise-now"] == str(native.clock.now())

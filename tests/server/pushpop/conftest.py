@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
+from tests.patience import PATIENCE
 from tests.pg import Databases
-from tests.server.pushpop.desk import Desk
+from tests.server.pushpop.pushpop_api import PushPopApi
 from tests.server.running import Running
 
 
@@ -36,10 +37,10 @@ def server(shared_store: str, clock: ManualClock) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def http(server: Running) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=server.url, timeout=30) as client:
+    with httpx2.Client(base_url=server.url, timeout=PATIENCE) as client:
         yield client
 
 
 @pytest.fixture
-def desk(http: httpx2.Client, clock: ManualClock) -> Desk:
-    return Desk(http, clock)
+def pushpop(http: httpx2.Client, clock: ManualClock) -> PushPopApi:
+    return PushPopApi(http, clock)

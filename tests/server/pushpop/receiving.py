@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 
+from tests.patience import PATIENCE
+
 
 class Receiver:
     """`posts` are the arrays that came, in their order."""
@@ -53,7 +55,7 @@ class Receiver:
             self.most_at_once = max(self.most_at_once, self._at_once)
 
     def next(self) -> Any:
-        return self.posts.get(timeout=20)
+        return self.posts.get(timeout=PATIENCE)
 
     def close(self) -> None:
         self.gate.set()

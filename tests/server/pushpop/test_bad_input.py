@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.server.anything import any_body
-from tests.server.pushpop.desk import INVALID, Desk
+from tests.server.pushpop.pushpop_api import INVALID, PushPopApi
 from tests.server.running import Running
 from tests.server.wire import Wire
 
@@ -74,12 +74,12 @@ def flat(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("body", PUSHES.values(), ids=PUSHES.keys())
-def test_a_push_that_is_wrong(desk: Desk, body: Any) -> None:
-    flat(desk.post("push", body))
-    assert desk.queue not in [one["queue_id"] for one in desk.http.get("/queue").json()["queues"]]
-    desk.push(1)
-    flat(desk.post("push", body))
-    assert desk.depth == {"0": 1}
+def test_a_push_that_is_wrong(pushpop: PushPopApi, body: Any) -> None:
+    flat(pushpop.post("push", body))
+    assert pushpop.queue not in [one["queue_id"] for one in pushpop.http.get("/queue").json()["queues"]]
+    pushpop.push(1)
+    flat(pushpop.post("push", body))
+    assert pushpop.depth == {"0": 1}
 
 
 @pytest.mark.parametrize(
@@ -93,22 +93,22 @@ def test_a_push_that_is_wrong(desk: Desk, body: Any) -> None:
     ],
     ids=["large numbers", "text", "a large integer", "deep", "wide"],
 )
-def test_what_a_reader_can_read_is_passed_on(desk: Desk, item: bytes) -> None:
-    assert desk.post("push", b'{"item":' + item + b"}").status == 200
-    answer = desk.http.post(f"/queue/{desk.queue}/pop")
+def test_what_a_reader_can_read_is_passed_on(pushpop: PushPopApi, item: bytes) -> None:
+    assert pushpop.post("push", b'{"item":' + item + b"}").status == 200
+    answer = pushpop.http.post(f"/queue/{pushpop.queue}/pop")
     assert answer.content == b'{"items":[' + item + b'],"count":1}'
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in POPS.items() for text in texts])
 @pytest.mark.parametrize("held", [True, False], ids=["with ack", "plain"])
-def test_an_option_that_cannot_be_read(desk: Desk, name: str, text: str, held: bool) -> None:
-    desk.push(1, 2)
-    flat(desk.post("pop", **{"require_ack": str(held).lower(), name: text}))
+def test_an_option_that_cannot_be_read(pushpop: PushPopApi, name: str, text: str, held: bool) -> None:
+    pushpop.push(1, 2)
+    flat(pushpop.post("pop", **{"require_ack": str(held).lower(), name: text}))
     if text.strip() == text and text.isascii() and text:
-        flat(desk.post("pop", headers={"require_ack": str(held).lower(), name: text}))
-    assert desk.depth == {"0": 2}
-    assert desk.look()["lock"] is None
-    assert desk.pop() == [1]
+        flat(pushpop.post("pop", headers={"require_ack": str(held).lower(), name: text}))
+    assert pushpop.depth == {"0": 2}
+    assert pushpop.look()["lock"] is None
+    assert pushpop.pop() == [1]
 
 
 @pytest.mark.parametrize("verb", ["push", "pop", "acknowledge", "extend-lock", "deadletter", "", "metadata"])
@@ -131,82 +131,82 @@ def test_an_empty_queue_id(server: Running, path: str) -> None:
     assert "queue_id" in answer.json["message"]
 
 
-def test_paths_and_methods_that_are_not_there(desk: Desk) -> None:
-    assert desk.post("shove") == (404, {"success": False, "message": "There is nothing at this path."})
-    assert desk.post("push/twice").status == 404
-    answer = desk.http.get(f"/queue/{desk.queue}/pop")
+def test_paths_and_methods_that_are_not_there(pushpop: PushPopApi) -> None:
+    assert pushpop.post("shove") == (404, {"success": False, "message": "The path does not exist."})
+    assert pushpop.post("push/twice").status == 404
+    answer = pushpop.http.get(f"/queue/{pushpop.queue}/pop")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     assert answer.json() == {"success": False, "message": "GET is not allowed here"}
-    answer = desk.http.options(f"/queue/{desk.queue}/pop")
+    answer = pushpop.http.options(f"/queue/{pushpop.queue}/pop")
     assert (answer.status_code, answer.headers["allow"]) == (204, "POST")
     for path in ("/elsewhere", "/queues/x"):
-        assert set(desk.http.get(path).json()) == {"error", "code"}
+        assert set(pushpop.http.get(path).json()) == {"error", "code"}
 
 
 @pytest.mark.parametrize("queue", ["a", "Z9", "-", "_", "a-b_c", "a" * 64])
-def test_the_other_queue_ids_are_good(desk: Desk, queue: str) -> None:
-    named = Desk(desk.http, desk.clock, queue)
+def test_the_other_queue_ids_are_good(pushpop: PushPopApi, queue: str) -> None:
+    named = PushPopApi(pushpop.http, pushpop.clock, queue)
     named.push(1)
     assert named.pop() == [1]
 
 
 @pytest.mark.parametrize("verb", ["acknowledge", "extend-lock", "deadletter"])
 @pytest.mark.parametrize("lock_id", ["x" * 129, "x" * 100_000, "\0", "a\nb", "\ud800"], ids=lambda text: repr(text)[:9])
-def test_lock_ids_that_no_lock_can_have(desk: Desk, verb: str, lock_id: str) -> None:
-    desk.push(1)
-    assert desk.post(verb, {"lock_id": lock_id}).status == 400
-    held = desk.lock()
-    answer = desk.post(verb, {"lock_id": lock_id})
+def test_lock_ids_that_no_lock_can_have(pushpop: PushPopApi, verb: str, lock_id: str) -> None:
+    pushpop.push(1)
+    assert pushpop.post(verb, {"lock_id": lock_id}).status == 400
+    held = pushpop.lock()
+    answer = pushpop.post(verb, {"lock_id": lock_id})
     flat(answer)
-    assert desk.ack(held["lock_id"]).status == 200
+    assert pushpop.ack(held["lock_id"]).status == 200
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'"x"', b"\xff", b'{"lock_id": "a"} x'])
 @pytest.mark.parametrize("verb", ["acknowledge", "extend-lock", "deadletter"])
-def test_lock_bodies_that_are_no_objects(desk: Desk, verb: str, body: bytes) -> None:
-    desk.push(1)
-    held = desk.lock()
-    flat(desk.post(verb, body))
-    assert desk.ack(held["lock_id"]).status == 200
+def test_lock_bodies_that_are_no_objects(pushpop: PushPopApi, verb: str, body: bytes) -> None:
+    pushpop.push(1)
+    held = pushpop.lock()
+    flat(pushpop.post(verb, body))
+    assert pushpop.ack(held["lock_id"]).status == 200
 
 
 @pytest.mark.parametrize("verb", ["acknowledge", "extend-lock", "deadletter"])
-def test_a_strange_but_possible_id_is_only_not_found(desk: Desk, verb: str) -> None:
-    desk.push(1)
-    desk.lock()
+def test_a_strange_but_possible_id_is_only_not_found(pushpop: PushPopApi, verb: str) -> None:
+    pushpop.push(1)
+    pushpop.lock()
     for lock_id in ("L1-00000000", " ", "é", "x" * 128, "'; DROP TABLE lease; --"):
-        assert desk.post(verb, {"lock_id": lock_id}) == (400, INVALID)
+        assert pushpop.post(verb, {"lock_id": lock_id}) == (400, INVALID)
 
 
 @pytest.mark.parametrize("added", [0, -1, 1.5, "30", True, None, 86401, 10**30, [1]])
-def test_extensions_that_are_no_time(desk: Desk, added: Any) -> None:
-    desk.push(1)
-    held = desk.lock()
-    answer = desk.post("extend-lock", {"lock_id": held["lock_id"], "additional_ttl_seconds": added})
+def test_extensions_that_are_no_time(pushpop: PushPopApi, added: Any) -> None:
+    pushpop.push(1)
+    held = pushpop.lock()
+    answer = pushpop.post("extend-lock", {"lock_id": held["lock_id"], "additional_ttl_seconds": added})
     assert (answer.status, answer.body["error_code"]) == (400, "INVALID_TTL")
-    assert desk.look()["lock"]["expires_at"] == held["lock_expires_at"]
+    assert pushpop.look()["lock"]["expires_at"] == held["lock_expires_at"]
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/xml", ""])
-def test_json_is_read_whatever_the_content_type(desk: Desk, kind: str) -> None:
+def test_json_is_read_whatever_the_content_type(pushpop: PushPopApi, kind: str) -> None:
     headers = {"content-type": kind}
     body = json.dumps({"item": {"n": 1}}).encode()
-    assert desk.post("push", body, headers=headers).status == 200
-    lock_id = desk.lock()["lock_id"]
-    assert desk.post("acknowledge", json.dumps({"lock_id": lock_id}).encode(), headers=headers).status == 200
+    assert pushpop.post("push", body, headers=headers).status == 200
+    lock_id = pushpop.lock()["lock_id"]
+    assert pushpop.post("acknowledge", json.dumps({"lock_id": lock_id}).encode(), headers=headers).status == 200
 
 
-def test_an_item_over_the_limit_is_refused(desk: Desk) -> None:
-    answer = desk.post("push", {"item": {"n": "x" * (9 << 20)}})
+def test_an_item_over_the_limit_is_refused(pushpop: PushPopApi) -> None:
+    answer = pushpop.post("push", {"item": {"n": "x" * (9 << 20)}})
     assert answer.status == 413
     assert set(answer.body) == {"success", "message"}
-    assert desk.depth == {}
+    assert pushpop.depth == {}
 
 
-def test_a_thousand_items_are_taken_and_one_more_is_not(desk: Desk) -> None:
-    assert desk.post("push", {"items": [{"item": {"n": n}} for n in range(1000)]}).body["items_pushed"] == 1000
-    assert desk.depth == {"0": 1000}
-    assert desk.drained() == list(range(1000))
+def test_a_thousand_items_are_taken_and_one_more_is_not(pushpop: PushPopApi) -> None:
+    assert pushpop.post("push", {"items": [{"item": {"n": n}} for n in range(1000)]}).body["items_pushed"] == 1000
+    assert pushpop.depth == {"0": 1000}
+    assert pushpop.drained() == list(range(1000))
 
 
 # anything at all
@@ -234,9 +234,11 @@ CONTENT = any_body(NAMES, WORDS)
         st.sampled_from(OPTIONS), st.sampled_from(["true", "1", "7", "0", "-1", "x", ""]), max_size=3
     ),
 )
-def test_whatever_is_posted_is_done_or_refused(desk: Desk, verb: str, content: bytes, options: dict[str, str]) -> None:
-    before = desk.metadata(), desk.look()
-    status, body = desk.post(verb, content, **options)
+def test_whatever_is_posted_is_done_or_refused(
+    pushpop: PushPopApi, verb: str, content: bytes, options: dict[str, str]
+) -> None:
+    before = pushpop.metadata(), pushpop.look()
+    status, body = pushpop.post(verb, content, **options)
     assert status in (200, 400, 404, 423), body
     if status == 423:
         assert set(body) == {"message", "lock_expires_at"}
@@ -244,7 +246,7 @@ def test_whatever_is_posted_is_done_or_refused(desk: Desk, verb: str, content: b
         assert set(body) - {"error_code"} == {"success", "message"}
         assert body["success"] is False
     if status != 200:
-        assert (desk.metadata(), desk.look()) == before
+        assert (pushpop.metadata(), pushpop.look()) == before
     if verb.startswith("sink") and status == 200:
-        desk.post("sink/http/unregister")
-    desk.clock.advance(400)
+        pushpop.post("sink/http/unregister")
+    pushpop.clock.advance(400)

@@ -5,196 +5,196 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from ackwise.store.clock import ManualClock
-from tests.server.pushpop.desk import Desk, taken
+from ackwise.clock import ManualClock
+from tests.server.pushpop.pushpop_api import PushPopApi, taken
 from tests.server.running import Running
 
 
-def test_options_may_come_as_headers(desk: Desk) -> None:
-    desk.push(1, 2, 3)
-    status, body = desk.post("pop", headers={"require_ack": "TRUE", "ttl_seconds": "60", "count": "2"})
-    assert (status, taken(body), body["lock_expires_at"]) == (200, [1, 2], desk.now + 60)
+def test_options_may_come_as_headers(pushpop: PushPopApi) -> None:
+    pushpop.push(1, 2, 3)
+    status, body = pushpop.post("pop", headers={"require_ack": "TRUE", "ttl_seconds": "60", "count": "2"})
+    assert (status, taken(body), body["lock_expires_at"]) == (200, [1, 2], pushpop.now + 60)
 
 
-def test_the_query_wins_over_a_header(desk: Desk) -> None:
-    desk.push(1, 2, 3)
-    assert desk.post("pop", headers={"require_ack": "true", "count": "abc"}, require_ack="0", count=2).body == {
+def test_the_query_wins_over_a_header(pushpop: PushPopApi) -> None:
+    pushpop.push(1, 2, 3)
+    assert pushpop.post("pop", headers={"require_ack": "true", "count": "abc"}, require_ack="0", count=2).body == {
         "items": [{"n": 1}, {"n": 2}], "count": 2,
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("yes", ["true", "True", "1", "yes", "on"])
 @pytest.mark.parametrize("no", ["false", "FALSE", "0", "no", "off"])
-def test_spellings_of_true_and_false(desk: Desk, yes: str, no: str) -> None:
-    desk.push(1, 2)
-    assert "lock_id" not in desk.post("pop", require_ack=no).body
-    assert "lock_id" in desk.post("pop", require_ack=yes).body
+def test_spellings_of_true_and_false(pushpop: PushPopApi, yes: str, no: str) -> None:
+    pushpop.push(1, 2)
+    assert "lock_id" not in pushpop.post("pop", require_ack=no).body
+    assert "lock_id" in pushpop.post("pop", require_ack=yes).body
 
 
-def test_a_count_takes_what_is_there(desk: Desk) -> None:
-    desk.push(*range(3))
-    assert desk.post("pop", count=100).body["count"] == 3
-    desk.push(*range(120))
-    assert len(desk.pop(count=100)) == 100
-    held = desk.lock(count=100)
+def test_a_count_takes_what_is_there(pushpop: PushPopApi) -> None:
+    pushpop.push(*range(3))
+    assert pushpop.post("pop", count=100).body["count"] == 3
+    pushpop.push(*range(120))
+    assert len(pushpop.pop(count=100)) == 100
+    held = pushpop.lock(count=100)
     assert held["count"] == 20
-    assert desk.ack(held["lock_id"]).body["items_acknowledged"] == 20
+    assert pushpop.ack(held["lock_id"]).body["items_acknowledged"] == 20
 
 
 # competing consumers
 
 
-def test_competing_consumers_hold_locks_side_by_side(desk: Desk) -> None:
-    desk.push(1, 2, 3)
-    locks = [desk.lock(allow_competing_consumers="true") for _ in range(3)]
+def test_competing_consumers_hold_locks_side_by_side(pushpop: PushPopApi) -> None:
+    pushpop.push(1, 2, 3)
+    locks = [pushpop.lock(allow_competing_consumers="true") for _ in range(3)]
     assert [taken(one) for one in locks] == [[1], [2], [3]]
-    assert [desk.ack(one["lock_id"]).body["items_acknowledged"] for one in locks] == [1, 1, 1]
+    assert [pushpop.ack(one["lock_id"]).body["items_acknowledged"] for one in locks] == [1, 1, 1]
 
 
-def test_everybody_else_is_shut_out_by_any_of_them(desk: Desk) -> None:
-    desk.push(1, 2, 3)
-    first = desk.lock(allow_competing_consumers="true", ttl_seconds=10)
-    second = desk.lock(allow_competing_consumers="true", ttl_seconds=20)
+def test_any_competing_lock_blocks_exclusive_pops(pushpop: PushPopApi) -> None:
+    pushpop.push(1, 2, 3)
+    first = pushpop.lock(allow_competing_consumers="true", ttl_seconds=10)
+    second = pushpop.lock(allow_competing_consumers="true", ttl_seconds=20)
     for query in ({}, {"require_ack": "true"}):
-        assert desk.post("pop", **query).status == 423
-    desk.ack(first["lock_id"])
-    assert desk.post("pop").body["lock_expires_at"] == second["lock_expires_at"]
-    desk.ack(second["lock_id"])
-    assert desk.pop() == [3]
+        assert pushpop.post("pop", **query).status == 423
+    pushpop.ack(first["lock_id"])
+    assert pushpop.post("pop").body["lock_expires_at"] == second["lock_expires_at"]
+    pushpop.ack(second["lock_id"])
+    assert pushpop.pop() == [3]
 
 
-def test_competing_consumers_are_shut_out_by_the_one_lock(desk: Desk) -> None:
-    desk.push(1, 2)
-    held = desk.lock()
+def test_competing_consumers_are_shut_out_by_the_one_lock(pushpop: PushPopApi) -> None:
+    pushpop.push(1, 2)
+    held = pushpop.lock()
     for query in ({}, {"require_ack": "true"}):
-        assert desk.post("pop", allow_competing_consumers="true", **query).status == 423
-    desk.ack(held["lock_id"])
-    assert taken(desk.lock(allow_competing_consumers="true")) == [2]
+        assert pushpop.post("pop", allow_competing_consumers="true", **query).status == 423
+    pushpop.ack(held["lock_id"])
+    assert taken(pushpop.lock(allow_competing_consumers="true")) == [2]
 
 
-def test_one_of_several_locks_runs_out(desk: Desk) -> None:
-    desk.push(1, 2, 3)
-    short = desk.lock(allow_competing_consumers="true", ttl_seconds=5)
-    long = desk.lock(allow_competing_consumers="true", ttl_seconds=50)
-    desk.clock.advance(5)
-    assert desk.ack(short["lock_id"]).status == 410
-    assert taken(desk.lock(allow_competing_consumers="true", count=9)) == [1, 3]
-    assert desk.ack(long["lock_id"]).status == 200
+def test_one_of_several_locks_runs_out(pushpop: PushPopApi) -> None:
+    pushpop.push(1, 2, 3)
+    short = pushpop.lock(allow_competing_consumers="true", ttl_seconds=5)
+    long = pushpop.lock(allow_competing_consumers="true", ttl_seconds=50)
+    pushpop.clock.advance(5)
+    assert pushpop.ack(short["lock_id"]).status == 410
+    assert taken(pushpop.lock(allow_competing_consumers="true", count=9)) == [1, 3]
+    assert pushpop.ack(long["lock_id"]).status == 200
 
 
-def test_metadata_lists_all_locks_when_there_are_several(desk: Desk) -> None:
-    desk.push(1, 2)
-    locks = [desk.lock(allow_competing_consumers="true")["lock_id"] for _ in range(2)]
-    shown = desk.metadata()
+def test_metadata_lists_all_locks_when_there_are_several(pushpop: PushPopApi) -> None:
+    pushpop.push(1, 2)
+    locks = [pushpop.lock(allow_competing_consumers="true")["lock_id"] for _ in range(2)]
+    shown = pushpop.metadata()
     assert shown["_active_lock"]["lock_id"] == locks[0]
     assert [one["lock_id"] for one in shown["_active_locks"]] == locks
-    assert desk.ack("x").status == 400
+    assert pushpop.ack("x").status == 400
 
 
 # extending
 
 
-def test_extensions_add_up_and_have_no_ceiling_of_300(desk: Desk) -> None:
-    desk.push(1)
-    held = desk.lock(ttl_seconds=10)
-    desk.clock.advance(9)
+def test_extensions_add_up_and_have_no_ceiling_of_300(pushpop: PushPopApi) -> None:
+    pushpop.push(1)
+    held = pushpop.lock(ttl_seconds=10)
+    pushpop.clock.advance(9)
     for number in range(1, 4):
-        body = desk.post("extend-lock", {"lock_id": held["lock_id"], "additional_ttl_seconds": 500}).body
+        body = pushpop.post("extend-lock", {"lock_id": held["lock_id"], "additional_ttl_seconds": 500}).body
         assert body["new_expires_at"] == held["lock_expires_at"] + 500 * number
-    assert desk.look()["lock"]["seconds_left"] == 1501.0
-    desk.clock.advance(1500)
-    assert desk.ack(held["lock_id"]).status == 200
+    assert pushpop.look()["lock"]["seconds_left"] == 1501.0
+    pushpop.clock.advance(1500)
+    assert pushpop.ack(held["lock_id"]).status == 200
 
 
-def test_thirty_seconds_unless_said(desk: Desk) -> None:
-    desk.push(1)
-    held = desk.lock()
-    body = desk.post("extend-lock", {"lock_id": held["lock_id"]}).body
+def test_thirty_seconds_unless_said(pushpop: PushPopApi) -> None:
+    pushpop.push(1)
+    held = pushpop.lock()
+    body = pushpop.post("extend-lock", {"lock_id": held["lock_id"]}).body
     assert body == {"lock_id": held["lock_id"], "new_expires_at": held["lock_expires_at"] + 30}
 
 
-def test_a_day_from_now_is_the_most(desk: Desk) -> None:
-    desk.push(1)
-    held = desk.lock(ttl_seconds=10)
-    answer = desk.post("extend-lock", {"lock_id": held["lock_id"], "additional_ttl_seconds": 86400})
+def test_a_day_from_now_is_the_most(pushpop: PushPopApi) -> None:
+    pushpop.push(1)
+    held = pushpop.lock(ttl_seconds=10)
+    answer = pushpop.post("extend-lock", {"lock_id": held["lock_id"], "additional_ttl_seconds": 86400})
     assert (answer.status, answer.body["error_code"]) == (400, "INVALID_TTL")
-    assert desk.look()["lock"]["expires_at"] == held["lock_expires_at"]
+    assert pushpop.look()["lock"]["expires_at"] == held["lock_expires_at"]
 
 
-def test_who_wants_the_queue_alone_hears_of_the_lock_that_ends_last(desk: Desk) -> None:
-    desk.push(1, 2, 3)
+def test_exclusive_pop_is_told_of_last_ending_lock(pushpop: PushPopApi) -> None:
+    pushpop.push(1, 2, 3)
     for ttl in (20, 300, 60):
-        desk.lock(ttl_seconds=ttl, allow_competing_consumers="true")
+        pushpop.lock(ttl_seconds=ttl, allow_competing_consumers="true")
     for held in ("true", "false"):
-        status, body = desk.post("pop", require_ack=held)
-        assert (status, body["lock_expires_at"]) == (423, desk.now + 300)
+        status, body = pushpop.post("pop", require_ack=held)
+        assert (status, body["lock_expires_at"]) == (423, pushpop.now + 300)
 
 
-def test_a_pop_of_large_items_stops_at_sixteen_mebibytes(desk: Desk) -> None:
+def test_a_pop_of_large_items_stops_at_sixteen_mebibytes(pushpop: PushPopApi) -> None:
     large = {"x": "x" * (6 << 20)}
     for _ in range(4):
-        desk.push(large)
-    held = desk.lock(count=100)
+        pushpop.push(large)
+    held = pushpop.lock(count=100)
     assert held["count"] == 2
-    assert desk.ack(held["lock_id"]).body["items_acknowledged"] == 2
-    assert desk.post("pop", count=100).body["count"] == 2
+    assert pushpop.ack(held["lock_id"]).body["items_acknowledged"] == 2
+    assert pushpop.post("pop", count=100).body["count"] == 2
 
 
 # dead letters
 
 
-def test_a_dead_letter_is_one_like_any_other(desk: Desk) -> None:
-    desk.push(1, priority=3)
-    desk.push(2, priority=3)
-    held = desk.lock()
-    dead = desk.post("deadletter", {"lock_id": held["lock_id"]}).body
-    (letter,) = desk.http.get("/api/v1/dlq", params={"queue": desk.queue}).json()["messages"]
+def test_a_dead_letter_is_one_like_any_other(pushpop: PushPopApi) -> None:
+    pushpop.push(1, priority=3)
+    pushpop.push(2, priority=3)
+    held = pushpop.lock()
+    dead = pushpop.post("deadletter", {"lock_id": held["lock_id"]}).body
+    (letter,) = pushpop.http.get("/api/v1/dlq", params={"queue": pushpop.queue}).json()["messages"]
     assert (letter["data"], letter["errorMessage"]) == ({"n": 1}, "dead-lettered by request")
-    assert desk.drained() == [2]
-    desk.push(3, priority=3)
-    redriven = desk.http.post("/v1/admin", json={"type": "redrive", "ids": [dead["dlq_id"]]})
+    assert pushpop.drained() == [2]
+    pushpop.push(3, priority=3)
+    redriven = pushpop.http.post("/v1/admin", json={"type": "redrive", "ids": [dead["dlq_id"]]})
     assert redriven.status_code == 200, redriven.text
-    assert desk.drained() == [1, 3]
+    assert pushpop.drained() == [1, 3]
 
 
-def test_where_a_failure_rewinds_only_the_first_item_dies(desk: Desk) -> None:
-    desk.push(1, 2, 3)
-    policy = {"type": "configure_queue", "queue": desk.queue, "policy": {"on_failure": "rewind"}}
-    assert desk.http.post("/v1/admin", json=policy).status_code == 200
-    status, body = desk.post("deadletter", {"lock_id": desk.lock(count=3)["lock_id"]})
+def test_where_a_failure_rewinds_only_the_first_item_dies(pushpop: PushPopApi) -> None:
+    pushpop.push(1, 2, 3)
+    policy = {"type": "configure_queue", "queue": pushpop.queue, "policy": {"on_failure": "rewind"}}
+    assert pushpop.http.post("/v1/admin", json=policy).status_code == 200
+    status, body = pushpop.post("deadletter", {"lock_id": pushpop.lock(count=3)["lock_id"]})
     assert (status, body["message"]) == (200, "1 items dead-lettered, 2 returned")
-    (letter,) = desk.http.get("/api/v1/dlq", params={"queue": desk.queue}).json()["messages"]
+    (letter,) = pushpop.http.get("/api/v1/dlq", params={"queue": pushpop.queue}).json()["messages"]
     assert (body["dlq_id"], letter["data"]) == (letter["id"], {"n": 1})
-    assert desk.drained() == [2, 3]
+    assert pushpop.drained() == [2, 3]
 
 
-def test_every_item_of_a_lock_becomes_a_dead_letter(desk: Desk) -> None:
-    desk.push(1, 2, 3)
-    held = desk.lock(count=3)
-    status, body = desk.post("deadletter", {"lock_id": held["lock_id"]})
+def test_every_item_of_a_lock_becomes_a_dead_letter(pushpop: PushPopApi) -> None:
+    pushpop.push(1, 2, 3)
+    held = pushpop.lock(count=3)
+    status, body = pushpop.post("deadletter", {"lock_id": held["lock_id"]})
     assert (status, body["message"], len(set(body["dlq_ids"]))) == (200, "3 items dead-lettered", 3)
     assert body["dlq_id"] == body["dlq_ids"][0]
-    assert desk.look() == {"queue_id": desk.queue, "depth": {}, "lock": None, "expired_locks": 0}
-    assert desk.post("deadletter", {"lock_id": held["lock_id"]}).status == 404
+    assert pushpop.look() == {"queue_id": pushpop.queue, "depth": {}, "lock": None, "expired_locks": 0}
+    assert pushpop.post("deadletter", {"lock_id": held["lock_id"]}).status == 404
 
 
 # looking
 
 
-def test_a_queue_that_nobody_pushed_to_is_empty_and_is_not_made(desk: Desk) -> None:
-    assert desk.look() == {"queue_id": desk.queue, "depth": {}, "lock": None, "expired_locks": 0}
-    assert desk.metadata() == {}
-    desk.post("pop")
-    desk.ack("x")
-    assert desk.queue not in [one["queue_id"] for one in desk.http.get("/queue").json()["queues"]]
+def test_queue_without_push_is_empty_and_not_created(pushpop: PushPopApi) -> None:
+    assert pushpop.look() == {"queue_id": pushpop.queue, "depth": {}, "lock": None, "expired_locks": 0}
+    assert pushpop.metadata() == {}
+    pushpop.post("pop")
+    pushpop.ack("x")
+    assert pushpop.queue not in [one["queue_id"] for one in pushpop.http.get("/queue").json()["queues"]]
 
 
-def test_all_queues(desk: Desk) -> None:
-    others = sorted((desk.another() for _ in range(3)), key=lambda one: one.queue)
+def test_all_queues(pushpop: PushPopApi) -> None:
+    others = sorted((pushpop.another() for _ in range(3)), key=lambda one: one.queue)
     for one in others:
         one.push(1, priority=2)
     held = others[0].lock(ttl_seconds=9)
-    found = {one["queue_id"]: one for one in desk.http.get("/queue").json()["queues"]}
+    found = {one["queue_id"]: one for one in pushpop.http.get("/queue").json()["queues"]}
     assert list(found) == sorted(found)
     assert found[others[0].queue] == {
         "queue_id": others[0].queue,
@@ -203,14 +203,14 @@ def test_all_queues(desk: Desk) -> None:
         "expired_locks": 0,
     }
     assert found[others[1].queue]["depth"] == {"2": 1}
-    page = desk.http.get("/queue", params={"after": others[0].queue, "limit": 1}).json()["queues"]
+    page = pushpop.http.get("/queue", params={"after": others[0].queue, "limit": 1}).json()["queues"]
     assert len(page) == 1
     assert page[0]["queue_id"] > others[0].queue
 
 
-def test_a_queue_of_another_face_with_a_name_of_its_own_is_not_listed(desk: Desk) -> None:
-    desk.http.post("/api/v1/push", json={"items": [{"queue": "billing.eu", "payload": 1}]})
-    assert "billing.eu" not in [one["queue_id"] for one in desk.http.get("/queue").json()["queues"]]
+def test_foreign_protocol_queue_with_own_name_is_not_listed(pushpop: PushPopApi) -> None:
+    pushpop.http.post("/api/v1/push", json={"items": [{"queue": "billing.eu", "payload": 1}]})
+    assert "billing.eu" not in [one["queue_id"] for one in pushpop.http.get("/queue").json()["queues"]]
 
 
 # settings
@@ -221,13 +221,13 @@ def test_the_default_priority_is_a_setting(shared_store: str, clock: ManualClock
         Running(shared_store, clock, pushpop_default_priority=4) as server,
         httpx2.Client(base_url=server.url) as client,
     ):
-        desk = Desk(client, clock)
-        desk.push(1)
-        desk.post("push", {"items": [{"item": {"n": 2}}, {"item": {"n": 3}, "priority": 0}]})
-        assert desk.depth == {"0": 1, "4": 2}
+        pushpop = PushPopApi(client, clock)
+        pushpop.push(1)
+        pushpop.post("push", {"items": [{"item": {"n": 2}}, {"item": {"n": 3}, "priority": 0}]})
+        assert pushpop.depth == {"0": 1, "4": 2}
 
 
-def test_a_queue_made_here_never_gives_up_an_item(desk: Desk) -> None:
-    desk.push(1)
-    policy = desk.http.get(f"/api/v1/resources/queues/{desk.queue}").json()["options"]
+def test_a_queue_made_here_never_gives_up_an_item(pushpop: PushPopApi) -> None:
+    pushpop.push(1)
+    policy = pushpop.http.get(f"/api/v1/resources/queues/{pushpop.queue}").json()["options"]
     assert policy["retryLimit"] is None

@@ -9,8 +9,8 @@ from typing import Any
 
 import aiohttp
 
-from ackwise.store.clock import ManualClock
-from tests.server.pushpop.desk import Desk
+from ackwise.clock import ManualClock
+from tests.server.pushpop.pushpop_api import PushPopApi
 from tests.server.running import Running
 
 ITEMS, WORKERS, QUEUES = 10_000, 16, 20
@@ -21,13 +21,15 @@ async def post(http: aiohttp.ClientSession, path: str, body: Any = None) -> tupl
         return answer.status, await answer.json()
 
 
-def test_fifty_pops_with_ack_at_once(desk: Desk, server: Running) -> None:
-    desk.push(*range(100))
+def test_fifty_pops_with_ack_at_once(pushpop: PushPopApi, server: Running) -> None:
+    pushpop.push(*range(100))
 
     async def all_at_once() -> list[tuple[int, Any]]:
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(server.url, connector=connector) as http:
-            return await asyncio.gather(*(post(http, f"/queue/{desk.queue}/pop?require_ack=true") for _ in range(50)))
+            return await asyncio.gather(
+                *(post(http, f"/queue/{pushpop.queue}/pop?require_ack=true") for _ in range(50))
+            )
 
     for round_number in range(3):
         answers = asyncio.run(all_at_once())
@@ -35,8 +37,8 @@ def test_fifty_pops_with_ack_at_once(desk: Desk, server: Running) -> None:
         (held,) = [body for status, body in answers if status == 200]
         assert {body["lock_expires_at"] for _, body in answers} == {held["lock_expires_at"]}
         assert held["items"] == [{"n": round_number}]
-        assert desk.ack(held["lock_id"]).body["items_acknowledged"] == 1
-    assert desk.depth == {"0": 97}
+        assert pushpop.ack(held["lock_id"]).body["items_acknowledged"] == 1
+    assert pushpop.depth == {"0": 97}
 
 
 class Workers:
@@ -85,8 +87,8 @@ class Workers:
             (self.dead if verb == "deadletter" else self.acked).update(items)
 
 
-def test_ten_thousand_items_through_sixteen_workers(desk: Desk, server: Running) -> None:
-    queues = [desk.another().queue for _ in range(QUEUES)]
+def test_ten_thousand_items_through_sixteen_workers(pushpop: PushPopApi, server: Running) -> None:
+    queues = [pushpop.another().queue for _ in range(QUEUES)]
 
     async def everything() -> Workers:
         async with aiohttp.ClientSession(server.url, connector=aiohttp.TCPConnector(limit=0)) as http:
@@ -96,7 +98,7 @@ def test_ten_thousand_items_through_sixteen_workers(desk: Desk, server: Running)
                 items = [{"item": {"n": n}, "priority": n % 3} for n in numbers]
                 status, _ = await post(http, f"/queue/{queue}/push", {"items": items})
                 assert status == 200
-            workers = Workers(http, queues, desk.clock)
+            workers = Workers(http, queues, pushpop.clock)
             await asyncio.gather(*(workers.work() for _ in range(WORKERS)))
             return workers
 
@@ -105,6 +107,6 @@ def test_ten_thousand_items_through_sixteen_workers(desk: Desk, server: Running)
     assert set(settled) == set(range(ITEMS))
     assert set(settled.values()) == {1}
     assert found.abandoned > 10
-    desk.clock.advance(300)
+    pushpop.clock.advance(300)
     for queue in queues:
-        assert Desk(desk.http, desk.clock, queue).look()["depth"] == {}
+        assert PushPopApi(pushpop.http, pushpop.clock, queue).look()["depth"] == {}

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from tests.server.pushpop.desk import EXPIRED, INVALID, LOCKED, NOT_FOUND, Desk, Reply
+from tests.server.pushpop.pushpop_api import EXPIRED, INVALID, LOCKED, NOT_FOUND, PushPopApi, Reply
 
 ttls = st.sampled_from([1, 3, 10])
 counts = st.integers(1, 6)
@@ -30,10 +30,10 @@ class Lock:
 class Machine(RuleBasedStateMachine):
     """The model keeps items as (priority, number): numbers rise, so their order is the queue's."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, pushpop: PushPopApi) -> None:
         super().__init__()
-        self.desk = desk.another()
-        self.clock = desk.clock
+        self.pushpop = pushpop.another()
+        self.clock = pushpop.clock
         self.waiting: list[tuple[int, int]] = []
         self.locks: dict[str, Lock] = {}
         self.known: dict[str, str] = {}
@@ -56,9 +56,9 @@ class Machine(RuleBasedStateMachine):
         items = [(priority, self.pushed + at) for at, priority in enumerate(batch)]
         bodies = [{"item": {"n": n}, "priority": priority} for priority, n in items]
         if listed:
-            assert self.desk.post("push", {"items": bodies}).body["items_pushed"] == len(items)
+            assert self.pushpop.post("push", {"items": bodies}).body["items_pushed"] == len(items)
         else:
-            assert [self.desk.post("push", body).status for body in bodies] == [200] * len(items)
+            assert [self.pushpop.post("push", body).status for body in bodies] == [200] * len(items)
         self.pushed += len(items)
         self.expire()
         self.waiting = sorted(self.waiting + items)
@@ -66,7 +66,7 @@ class Machine(RuleBasedStateMachine):
     @rule(count=counts, held=st.booleans(), competing=st.booleans(), ttl=ttls)
     def pop(self, count: int, held: bool, competing: bool, ttl: int) -> None:
         self.expire()
-        answer = self.desk.post(
+        answer = self.pushpop.post(
             "pop", count=count, require_ack=held, allow_competing_consumers=competing, ttl_seconds=ttl
         )
         in_the_way = [lock for lock in self.locks.values() if not (competing and lock.shared)]
@@ -92,7 +92,7 @@ class Machine(RuleBasedStateMachine):
         self.expire()
         every = [*self.locks, *self.known, "never-given"]
         lock_id = every[pick % len(every)]
-        answer = self.desk.post(verb, {"lock_id": lock_id, "additional_ttl_seconds": 2})
+        answer = self.pushpop.post(verb, {"lock_id": lock_id, "additional_ttl_seconds": 2})
         lock = self.locks.get(lock_id)
         if lock is None:
             assert answer == self.refusal(lock_id)
@@ -126,7 +126,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost(self) -> None:
         self.expire()
-        shown: dict[str, Any] = self.desk.metadata()
+        shown: dict[str, Any] = self.pushpop.metadata()
         locks = shown.pop("_active_locks", [shown["_active_lock"]] if "_active_lock" in shown else [])
         shown.pop("_active_lock", None)
         counted: dict[str, int] = {}
@@ -139,17 +139,17 @@ class Machine(RuleBasedStateMachine):
         assert held == {lock.id: lock.items for lock in self.locks.values()}
         queued, locked = sum(shown.values()), sum(map(len, held.values()))
         assert self.pushed == self.acked + self.popped + queued + locked + self.dead
-        assert self.desk.look()["expired_locks"] == self.expired
+        assert self.pushpop.look()["expired_locks"] == self.expired
 
     def teardown(self) -> None:
         self.clock.advance(1000)
         self.expire()
-        assert self.desk.drained() == [n for _, n in self.waiting]
+        assert self.pushpop.drained() == [n for _, n in self.waiting]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_nothing_is_lost(desk: Desk) -> None:
+def test_nothing_is_lost(pushpop: PushPopApi) -> None:
     how = settings(
         max_examples=25,
         stateful_step_count=30,
@@ -158,5 +158,5 @@ def test_nothing_is_lost(desk: Desk) -> None:
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    make: Any = partial(Machine, desk)
+    make: Any = partial(Machine, pushpop)
     run_state_machine_as_test(make, settings=how)

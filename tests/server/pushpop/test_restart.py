@@ -7,57 +7,56 @@ from contextlib import contextmanager
 
 import httpx2
 
-from ackwise.store.clock import ManualClock
+from ackwise.clock import ManualClock
+from tests.patience import PATIENCE
 from tests.server.process import ServerProcess
-from tests.server.pushpop.desk import EXPIRED, NOT_FOUND, Desk, taken
+from tests.server.pushpop.pushpop_api import EXPIRED, NOT_FOUND, PushPopApi, taken
 from tests.server.running import Running
 
 
 @contextmanager
-def serving(store: str, clock: ManualClock, queue: str = "kept") -> Iterator[Desk]:
-    with Running(store, clock) as server, httpx2.Client(base_url=server.url, timeout=30) as http:
-        yield Desk(http, clock, queue)
+def serving(store: str, clock: ManualClock, queue: str = "kept") -> Iterator[PushPopApi]:
+    with Running(store, clock) as server, httpx2.Client(base_url=server.url, timeout=PATIENCE) as http:
+        yield PushPopApi(http, clock, queue)
 
 
 def test_a_live_lock_is_live_after_a_restart(any_store: str, clock: ManualClock) -> None:
-    with serving(any_store, clock) as desk:
-        desk.push(1, 2)
-        held = desk.lock(ttl_seconds=60)
-        before = desk.metadata()
+    with serving(any_store, clock) as pushpop:
+        pushpop.push(1, 2)
+        held = pushpop.lock(ttl_seconds=60)
+        before = pushpop.metadata()
     clock.advance(20)
-    with serving(any_store, clock) as desk:
-        assert desk.metadata() == before
-        assert desk.post("pop") == (
+    with serving(any_store, clock) as pushpop:
+        assert pushpop.metadata() == before
+        assert pushpop.post("pop") == (
             423,
             {"message": "Queue is locked pending acknowledgement", "lock_expires_at": held["lock_expires_at"]},
         )
-        assert desk.ack(held["lock_id"]).body["items_acknowledged"] == 1
-        assert desk.drained() == [2]
+        assert pushpop.ack(held["lock_id"]).body["items_acknowledged"] == 1
+        assert pushpop.drained() == [2]
 
 
-def test_a_lock_that_ran_out_meanwhile_is_checked_at_the_first_use(any_store: str, clock: ManualClock) -> None:
-    with serving(any_store, clock) as desk:
-        desk.push(1, 2)
-        held = desk.lock(ttl_seconds=60)
+def test_lock_expired_during_restart_is_checked_at_first_use(any_store: str, clock: ManualClock) -> None:
+    with serving(any_store, clock) as pushpop:
+        pushpop.push(1, 2)
+        held = pushpop.lock(ttl_seconds=60)
     clock.advance(60)
-    with serving(any_store, clock) as desk:
-        assert taken(desk.lock(count=2)) == [1, 2]
-        assert desk.ack(held["lock_id"]) == (410, EXPIRED)
-        assert desk.look()["expired_locks"] == 1
+    with serving(any_store, clock) as pushpop:
+        assert taken(pushpop.lock(count=2)) == [1, 2]
+        assert pushpop.ack(held["lock_id"]) == (410, EXPIRED)
+        assert pushpop.look()["expired_locks"] == 1
 
 
-def test_ids_that_ran_out_and_ids_that_were_acknowledged_are_told_apart_after_a_restart(
-    any_store: str, clock: ManualClock
-) -> None:
-    with serving(any_store, clock) as desk:
-        desk.push(1)
-        late = desk.lock(ttl_seconds=5)["lock_id"]
+def test_expired_and_acknowledged_ids_differ_after_restart(any_store: str, clock: ManualClock) -> None:
+    with serving(any_store, clock) as pushpop:
+        pushpop.push(1)
+        late = pushpop.lock(ttl_seconds=5)["lock_id"]
         clock.advance(5)
-        done = desk.lock()["lock_id"]
-        desk.ack(done)
-    with serving(any_store, clock) as desk:
-        assert desk.ack(late) == (410, EXPIRED)
-        assert desk.ack(done) == (404, NOT_FOUND)
+        done = pushpop.lock()["lock_id"]
+        pushpop.ack(done)
+    with serving(any_store, clock) as pushpop:
+        assert pushpop.ack(late) == (410, EXPIRED)
+        assert pushpop.ack(done) == (404, NOT_FOUND)
 
 
 def test_two_servers_on_one_database_respect_each_others_locks(pg_url: str, clock: ManualClock) -> None:
@@ -76,25 +75,25 @@ def test_two_servers_on_one_database_respect_each_others_locks(pg_url: str, cloc
 def test_what_was_answered_survives_kill_9(any_store: str, clock: ManualClock) -> None:
     """Real time here: the locks are long."""
     url = any_store.replace("durability=normal", "durability=full")
-    with ServerProcess(url) as server, httpx2.Client(base_url=server.url, timeout=30) as http:
-        desk = Desk(http, clock, "killed")
-        desk.push(*range(10))
-        desk.push(100, priority=7)
-        assert desk.pop() == [0]
-        done = desk.lock(count=2, ttl_seconds=300)
-        desk.ack(done["lock_id"])
-        held = desk.lock(count=3, ttl_seconds=300)
+    with ServerProcess(url) as server, httpx2.Client(base_url=server.url, timeout=PATIENCE) as http:
+        pushpop = PushPopApi(http, clock, "killed")
+        pushpop.push(*range(10))
+        pushpop.push(100, priority=7)
+        assert pushpop.pop() == [0]
+        done = pushpop.lock(count=2, ttl_seconds=300)
+        pushpop.ack(done["lock_id"])
+        held = pushpop.lock(count=3, ttl_seconds=300)
         server.kill()
-    with ServerProcess(url) as server, httpx2.Client(base_url=server.url, timeout=30) as http:
-        desk = Desk(http, clock, "killed")
-        assert desk.depth == {"0": 4, "7": 1}
-        assert desk.post("pop").body["lock_expires_at"] == held["lock_expires_at"]
-        assert desk.ack(done["lock_id"]).status == 400
-        assert desk.metadata()["_active_lock"]["items_with_priority"] == [
+    with ServerProcess(url) as server, httpx2.Client(base_url=server.url, timeout=PATIENCE) as http:
+        pushpop = PushPopApi(http, clock, "killed")
+        assert pushpop.depth == {"0": 4, "7": 1}
+        assert pushpop.post("pop").body["lock_expires_at"] == held["lock_expires_at"]
+        assert pushpop.ack(done["lock_id"]).status == 400
+        assert pushpop.metadata()["_active_lock"]["items_with_priority"] == [
             {"item": {"n": n}, "priority": 0} for n in (3, 4, 5)
         ]
-        assert desk.ack(held["lock_id"]).body["items_acknowledged"] == 3
-        assert desk.drained() == [6, 7, 8, 9, 100]
+        assert pushpop.ack(held["lock_id"]).body["items_acknowledged"] == 3
+        assert pushpop.drained() == [6, 7, 8, 9, 100]
 
 
 def test_its_own_port(any_store: str, clock: ManualClock) -> None:
@@ -102,11 +101,11 @@ def test_its_own_port(any_store: str, clock: ManualClock) -> None:
         first, second = [one.sockets[0].getsockname()[1] for one in server.server.servers]
         assert first != second
         with httpx2.Client(base_url=f"http://127.0.0.1:{second}") as http:
-            Desk(http, clock, "both").push(1)
+            PushPopApi(http, clock, "both").push(1)
             health = http.get("/health").json()
             assert (health["status"], health["service"]) == ("healthy", "ackwise")
         with httpx2.Client(base_url=f"http://127.0.0.1:{first}") as http:
-            assert Desk(http, clock, "both").pop() == [1]
+            assert PushPopApi(http, clock, "both").pop() == [1]
 
 
 def test_the_command_says_where_it_listens(any_store: str, clock: ManualClock) -> None:
@@ -115,6 +114,6 @@ def test_the_command_says_where_it_listens(any_store: str, clock: ManualClock) -
         word, url = server.process.stdout.readline().split()
         assert word == "pushpop"
         with httpx2.Client(base_url=url) as http:
-            desk = Desk(http, clock, "own")
-            desk.push(1)
-            assert desk.depth == {"3": 1}
+            pushpop = PushPopApi(http, clock, "own")
+            pushpop.push(1)
+            assert pushpop.depth == {"3": 1}

@@ -11,26 +11,26 @@ import httpx2
 import pytest
 
 from ackwise.broker import AsyncBroker
+from ackwise.clock import ManualClock
 from ackwise.connect import open_store
 from ackwise.core import queries as q
 from ackwise.core.answers import Handed
 from ackwise.core.commands import Claim
 from ackwise.core.errors import StoreUnavailable
-from ackwise.dialects.pushpop.pushing import push_of
-from ackwise.dialects.pushpop.sinks import pace, running
-from ackwise.dialects.pushpop.sinks.running import Sinks
-from ackwise.dialects.pushpop.sinks.targets import Target
-from ackwise.store.clock import ManualClock
-from tests.server.pushpop.desk import Desk
+from ackwise.protocols.pushpop.push import push_of
+from ackwise.protocols.pushpop.sinks import supervisor, worker
+from ackwise.protocols.pushpop.sinks.supervisor import Sinks
+from ackwise.protocols.pushpop.sinks.targets import SinkTarget
+from tests.server.pushpop.pushpop_api import PushPopApi
 from tests.server.pushpop.receiving import Receiver
-from tests.server.queen.desk import eventually
+from tests.server.queen.queen_api import eventually
 from tests.server.running import Running
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FLOWING", "LONGEST_EMPTY", "LONGEST_FULL"):
-        monkeypatch.setattr(pace, name, 0.05)
+        monkeypatch.setattr(worker, name, 0.05)
 
 
 @pytest.fixture
@@ -40,22 +40,22 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def sunk(desk: Desk) -> Iterator[Desk]:
-    """A desk whose sink is removed in the end: servers are shared here."""
-    yield desk
-    desk.post("sink/http/unregister")
+def sunk(pushpop: PushPopApi) -> Iterator[PushPopApi]:
+    """A queue whose sink is removed in the end: servers are shared here."""
+    yield pushpop
+    pushpop.post("sink/http/unregister")
 
 
-def register(desk: Desk, url: str, **more: Any) -> None:
-    status, body = desk.post("sink/http/register", {"url": url, **more})
-    assert (status, body["success"], body["sink_id"]) == (200, True, f"{desk.queue}-sink"), body
+def register(pushpop: PushPopApi, url: str, **more: Any) -> None:
+    status, body = pushpop.post("sink/http/register", {"url": url, **more})
+    assert (status, body["success"], body["sink_id"]) == (200, True, f"{pushpop.queue}-sink"), body
 
 
 def numbers(post: Any) -> list[int]:
     return [one["item"]["n"] for one in post]
 
 
-def test_200_acknowledges_everything(sunk: Desk, receiver: Receiver) -> None:
+def test_200_acknowledges_everything(sunk: PushPopApi, receiver: Receiver) -> None:
     register(sunk, receiver.url, lock_ttl_seconds=60)
     sunk.push(1, priority=4)
     (posted,) = receiver.next()
@@ -71,7 +71,7 @@ def test_200_acknowledges_everything(sunk: Desk, receiver: Receiver) -> None:
     assert sunk.look()["expired_locks"] == 0
 
 
-def test_several_items_go_in_one_post_each_under_its_own_lock(sunk: Desk, receiver: Receiver) -> None:
+def test_several_items_go_in_one_post_each_under_its_own_lock(sunk: PushPopApi, receiver: Receiver) -> None:
     sunk.push(1, 2, 3)
     register(sunk, receiver.url, max_concurrency=10)
     posted = receiver.next()
@@ -79,7 +79,7 @@ def test_several_items_go_in_one_post_each_under_its_own_lock(sunk: Desk, receiv
     assert len({one["lock_id"] for one in posted}) == 3
 
 
-def test_202_leaves_it_to_the_receiver_and_no_more_than_the_cap_is_out(sunk: Desk, receiver: Receiver) -> None:
+def test_status_202_leaves_ack_to_receiver_up_to_the_cap(sunk: PushPopApi, receiver: Receiver) -> None:
     receiver.status = 202
     sunk.push(*range(5))
     register(sunk, receiver.url, max_concurrency=2, lock_ttl_seconds=300)
@@ -96,7 +96,7 @@ def test_202_leaves_it_to_the_receiver_and_no_more_than_the_cap_is_out(sunk: Des
 
 
 @pytest.mark.parametrize("status", [500, 404, 204, 201, 302, 307])
-def test_anything_else_lets_the_lock_run_out(sunk: Desk, receiver: Receiver, status: int) -> None:
+def test_anything_else_lets_the_lock_run_out(sunk: PushPopApi, receiver: Receiver, status: int) -> None:
     receiver.status, receiver.headers = status, {"location": receiver.url + "/elsewhere"}
     sunk.push(1)
     register(sunk, receiver.url, lock_ttl_seconds=10)
@@ -111,7 +111,7 @@ def test_anything_else_lets_the_lock_run_out(sunk: Desk, receiver: Receiver, sta
     assert sunk.look()["expired_locks"] == 1
 
 
-def test_a_receiver_that_is_not_there(sunk: Desk, receiver: Receiver) -> None:
+def test_a_receiver_that_is_not_there(sunk: PushPopApi, receiver: Receiver) -> None:
     url = receiver.url
     receiver.close()
     sunk.push(1)
@@ -122,7 +122,7 @@ def test_a_receiver_that_is_not_there(sunk: Desk, receiver: Receiver) -> None:
     assert sunk.pop() == [1]
 
 
-def test_a_post_under_way_still_counts_after_unregistering(sunk: Desk, receiver: Receiver) -> None:
+def test_a_post_under_way_still_counts_after_unregistering(sunk: PushPopApi, receiver: Receiver) -> None:
     receiver.gate.clear()
     sunk.push(1)
     register(sunk, receiver.url, lock_ttl_seconds=60)
@@ -135,10 +135,10 @@ def test_a_post_under_way_still_counts_after_unregistering(sunk: Desk, receiver:
 
 
 def test_a_post_that_outlives_its_lock_still_takes_room(
-    sunk: Desk, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    sunk: PushPopApi, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[pace.Pace] = []
-    monkeypatch.setattr(pace.Pace, "full", lambda self: looks.append(self))
+    looks: list[worker.PostPace] = []
+    monkeypatch.setattr(worker.PostPace, "full", lambda self: looks.append(self))
     receiver.gate.clear()
     sunk.push(1, 2)
     register(sunk, receiver.url, max_concurrency=1, lock_ttl_seconds=5)
@@ -154,14 +154,14 @@ def test_a_post_that_outlives_its_lock_still_takes_room(
     assert receiver.most_at_once == 1
 
 
-def test_unregistering_what_is_not_there(desk: Desk) -> None:
-    told = {"success": True, "message": f"Queue {desk.queue} has no sink", "sink_id": f"{desk.queue}-sink"}
-    assert desk.post("sink/http/unregister") == (200, told)
-    desk.push(1)
-    assert desk.post("sink/http/unregister") == (200, told)
+def test_unregistering_what_is_not_there(pushpop: PushPopApi) -> None:
+    told = {"success": True, "message": f"Queue {pushpop.queue} has no sink", "sink_id": f"{pushpop.queue}-sink"}
+    assert pushpop.post("sink/http/unregister") == (200, told)
+    pushpop.push(1)
+    assert pushpop.post("sink/http/unregister") == (200, told)
 
 
-def test_another_registration_takes_its_place(sunk: Desk, receiver: Receiver) -> None:
+def test_another_registration_takes_its_place(sunk: PushPopApi, receiver: Receiver) -> None:
     with Receiver() as other:
         register(sunk, receiver.url)
         register(sunk, other.url)
@@ -173,44 +173,44 @@ def test_another_registration_takes_its_place(sunk: Desk, receiver: Receiver) ->
 
 def test_a_sink_outlives_the_server(any_store: str, clock: ManualClock, receiver: Receiver) -> None:
     with Running(any_store, clock) as server, httpx2.Client(base_url=server.url) as http:
-        desk = Desk(http, clock, "sunk")
-        register(desk, receiver.url)
-        desk.push(1)
+        pushpop = PushPopApi(http, clock, "sunk")
+        register(pushpop, receiver.url)
+        pushpop.push(1)
         assert numbers(receiver.next()) == [1]
-        eventually(lambda: desk.metadata() == {})
+        eventually(lambda: pushpop.metadata() == {})
     with Running(any_store, clock) as server, httpx2.Client(base_url=server.url) as http:
-        desk = Desk(http, clock, "sunk")
-        desk.push(2)
+        pushpop = PushPopApi(http, clock, "sunk")
+        pushpop.push(2)
         assert numbers(receiver.next()) == [2]
-        eventually(lambda: desk.metadata() == {})
+        eventually(lambda: pushpop.metadata() == {})
 
 
 def test_servers_on_one_database_share_their_sinks(
     pg_url: str, clock: ManualClock, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "LOOK_EVERY", 0.02)
-    monkeypatch.setattr(pace, "LONGEST_EMPTY", 60.0)
+    monkeypatch.setattr(supervisor, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(worker, "LONGEST_EMPTY", 60.0)
     with Running(pg_url, clock) as one, httpx2.Client(base_url=one.url) as http:
         with Running(pg_url, clock) as other, httpx2.Client(base_url=other.url) as first:
-            register(Desk(first, clock, "shared"), receiver.url)
-            sinks = one.server._served._sinks
+            register(PushPopApi(first, clock, "shared"), receiver.url)
+            sinks = one.server.runtime._sinks
             assert sinks is not None
             eventually(lambda: sinks._running)
-        desk = Desk(http, clock, "shared")
-        desk.push(1)
+        pushpop = PushPopApi(http, clock, "shared")
+        pushpop.push(1)
         assert numbers(receiver.next()) == [1]
-        eventually(lambda: desk.metadata() == {})
+        eventually(lambda: pushpop.metadata() == {})
         one.until_waiting()
         with Running(pg_url, clock) as other, httpx2.Client(base_url=other.url) as second:
-            assert Desk(second, clock, "shared").post("sink/http/unregister").status == 200
-        desk.push(2)
+            assert PushPopApi(second, clock, "shared").post("sink/http/unregister").status == 200
+        pushpop.push(2)
         eventually(lambda: not sinks._running)
-        assert desk.drained() == [2]
+        assert pushpop.drained() == [2]
         assert receiver.posts.empty()
 
 
 def at_work() -> list[Any]:
-    return [task for task in asyncio.all_tasks() if getattr(task.get_coro(), "__qualname__", "") == "Sink.run"]
+    return [task for task in asyncio.all_tasks() if getattr(task.get_coro(), "__qualname__", "") == "SinkWorker.run"]
 
 
 async def on_a_store(any_store: str, work: Callable[[AsyncBroker, Sinks], Awaitable[None]], *allowed: str) -> None:
@@ -228,10 +228,11 @@ def test_registrations_at_the_same_time_leave_one_sink(any_store: str) -> None:
     async def work(_: AsyncBroker, sinks: Sinks) -> None:
         for _round in range(3):
             await asyncio.gather(
-                *(sinks.register("q", Target(f"http://127.0.0.1:9/{n}")) for n in range(4)), sinks._take_up()
+                *(sinks.register("q", SinkTarget(f"http://127.0.0.1:9/{n}")) for n in range(4)),
+                sinks._start_registered(),
             )
         assert [sinks._running["q"][1]] == at_work()
-        await asyncio.gather(sinks.register("q", Target("http://127.0.0.1:9/")), sinks.unregister("q"))
+        await asyncio.gather(sinks.register("q", SinkTarget("http://127.0.0.1:9/")), sinks.unregister("q"))
         assert at_work() == []
 
     asyncio.run(on_a_store(any_store, work))
@@ -239,23 +240,23 @@ def test_registrations_at_the_same_time_leave_one_sink(any_store: str) -> None:
 
 def test_a_sink_that_may_not_post_from_here_is_mentioned_once(any_store: str, caplog: pytest.LogCaptureFixture) -> None:
     async def work(broker: AsyncBroker, sinks: Sinks) -> None:
-        await sinks.register("q", Target("http://hooks.example.com/"))
+        await sinks.register("q", SinkTarget("http://hooks.example.com/"))
         elsewhere = Sinks(broker)
         for _ in range(3):
-            await elsewhere._take_up()
+            await elsewhere._start_registered()
             await asyncio.sleep(0)
         assert elsewhere._running == {}
 
     asyncio.run(on_a_store(any_store, work, "hooks.example.com"))
     assert [one.getMessage() for one in caplog.records] == [
-        "the sink of q is not allowed to post to http://hooks.example.com/ from here"
+        "the sink of q may not post to http://hooks.example.com/; see --pushpop-sink-host"
     ]
 
 
 def test_looking_for_sinks_of_others_goes_on_after_any_error(
     pg_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(running, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(supervisor, "LOOK_EVERY", 0.01)
 
     async def work(_: AsyncBroker, sinks: Sinks) -> None:
         looked = asyncio.Event()
@@ -266,7 +267,7 @@ def test_looking_for_sinks_of_others_goes_on_after_any_error(
                 raise ValueError("something unexpected")
             looked.set()
 
-        monkeypatch.setattr(sinks, "_take_up", take_up)
+        monkeypatch.setattr(sinks, "_start_registered", take_up)
         await asyncio.wait_for(looked.wait(), 20)
 
     asyncio.run(on_a_store(pg_url, work))
@@ -282,10 +283,10 @@ def test_sink_gives_the_first_item_back_if_the_rest_fails(any_store: str, monkey
             asked.set()
             raise StoreUnavailable("gone for a moment")
 
-        monkeypatch.setattr(pace, "LONGEST_EMPTY", 60.0)
-        monkeypatch.setattr(pace, "FLOWING", 30.0)
+        monkeypatch.setattr(worker, "LONGEST_EMPTY", 60.0)
+        monkeypatch.setattr(worker, "FLOWING", 30.0)
         monkeypatch.setattr(broker, "claim_each", gone)
-        await sinks.register("q", Target("http://127.0.0.1:9/", 4, 300))
+        await sinks.register("q", SinkTarget("http://127.0.0.1:9/", 4, 300))
         await asyncio.wait_for(asked.wait(), 20)
         await asyncio.sleep(0)
         await asyncio.gather(*sinks._posts)
@@ -320,14 +321,14 @@ def test_sink_gives_the_first_item_back_if_the_rest_fails(any_store: str, monkey
     ],
     ids=str,
 )
-def test_registrations_that_are_refused(desk: Desk, body: Any) -> None:
-    status, answer = desk.post("sink/http/register", body)
+def test_registrations_that_are_refused(pushpop: PushPopApi, body: Any) -> None:
+    status, answer = pushpop.post("sink/http/register", body)
     assert (status, set(answer), answer["success"]) == (400, {"success", "message"}, False)
-    assert desk.queue not in [one["queue_id"] for one in desk.http.get("/queue").json()["queues"]]
+    assert pushpop.queue not in [one["queue_id"] for one in pushpop.http.get("/queue").json()["queues"]]
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/", "http://[::1]:9/", "http://localhost:9/x?y=z"])
-def test_this_machine_is_always_allowed(sunk: Desk, url: str) -> None:
+def test_this_machine_is_always_allowed(sunk: PushPopApi, url: str) -> None:
     register(sunk, url)
 
 
@@ -337,18 +338,18 @@ def test_other_hosts_when_the_server_allows_them(any_store: str, clock: ManualCl
         Running(any_store, clock, pushpop_sink_hosts=allowed) as server,
         httpx2.Client(base_url=server.url) as http,
     ):
-        desk = Desk(http, clock)
-        register(desk, "https://HOOKS.example.com/in")
-        register(desk, "https://other.example.com:8443/in")
+        pushpop = PushPopApi(http, clock)
+        register(pushpop, "https://HOOKS.example.com/in")
+        register(pushpop, "https://other.example.com:8443/in")
         for url in ("https://other.example.com/in", "https://x.hooks.example.com/in"):
-            assert desk.post("sink/http/register", {"url": url}).status == 400
-        desk.post("sink/http/unregister")
+            assert pushpop.post("sink/http/register", {"url": url}).status == 400
+        pushpop.post("sink/http/unregister")
 
 
 def test_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("FLOWING", 1.0), ("LONGEST_EMPTY", 60.0), ("LONGEST_FULL", 4.0)):
-        monkeypatch.setattr(pace, name, value)
-    one = pace.Pace()
+        monkeypatch.setattr(worker, name, value)
+    one = worker.PostPace()
     seen = [one.seconds]
     for _ in range(8):
         one.empty()

@@ -14,17 +14,18 @@ import httpx2
 import pytest
 
 from ackwise.broker import AsyncBroker
+from ackwise.clock import ManualClock
 from ackwise.connect import open_store
 from ackwise.core.answers import Handed
 from ackwise.core.commands import Claim
 from ackwise.core.errors import OutcomeUnknown
-from ackwise.dialects.http import Call, Gone
-from ackwise.dialects.pushpop import PATHS, pushpop_routes, refused
-from ackwise.dialects.pushpop.pushing import push_of
+from ackwise.protocols.http_request import Call, ClientDisconnected
+from ackwise.protocols.pushpop import PATHS, error_answer, pushpop_routes
+from ackwise.protocols.pushpop.push import push_of
 from ackwise.server.app import Application
-from ackwise.store.clock import ManualClock
+from tests.patience import PATIENCE
 from tests.server.process import ServerProcess
-from tests.server.pushpop.desk import Desk
+from tests.server.pushpop.pushpop_api import PushPopApi
 from tests.server.running import Running
 from tests.server.wire import Wire, request
 
@@ -34,21 +35,21 @@ WORKERS = 8
 def test_an_unexpected_error_is_a_flat_500_without_internals(tmp_path: Path, clock: ManualClock) -> None:
     with (
         ServerProcess(f"sqlite:///{tmp_path}/broken.db") as server,
-        httpx2.Client(base_url=server.url, timeout=30) as http,
+        httpx2.Client(base_url=server.url, timeout=PATIENCE) as http,
     ):
-        desk = Desk(http, clock, "broken")
-        desk.push(1)
-        desk.lock()
+        pushpop = PushPopApi(http, clock, "broken")
+        pushpop.push(1)
+        pushpop.lock()
         with sqlite3.connect(tmp_path / "broken.db") as raw:
             raw.execute("DROP TABLE lease")
         raw.close()
         for answer in (
-            desk.post("pop"),
-            desk.ack("x"),
-            desk.post("extend-lock", {"lock_id": "x"}),
-            desk.post("deadletter", {"lock_id": "x"}),
-            desk.call("GET", ""),
-            desk.call("GET", "metadata"),
+            pushpop.post("pop"),
+            pushpop.ack("x"),
+            pushpop.post("extend-lock", {"lock_id": "x"}),
+            pushpop.post("deadletter", {"lock_id": "x"}),
+            pushpop.call("GET", ""),
+            pushpop.call("GET", "metadata"),
         ):
             assert (answer.status, set(answer.body), answer.body["success"]) == (500, {"success", "message"}, False)
             assert "lease" not in answer.body["message"]
@@ -58,38 +59,38 @@ def test_an_unexpected_error_is_a_flat_500_without_internals(tmp_path: Path, clo
 
 def test_a_server_that_stops_hands_out_nothing_more(any_store: str, clock: ManualClock) -> None:
     with Running(any_store, clock) as server, httpx2.Client(base_url=server.url) as http:
-        desk = Desk(http, clock)
-        desk.push(1, 2)
-        held = desk.lock()
-        desk.ack(held["lock_id"])
-        server._loop.call_soon_threadsafe(server.server._served.broker().stop_claims)
-        answer = desk.http.post(f"/queue/{desk.queue}/pop")
+        pushpop = PushPopApi(http, clock)
+        pushpop.push(1, 2)
+        held = pushpop.lock()
+        pushpop.ack(held["lock_id"])
+        server._loop.call_soon_threadsafe(server.server.runtime.broker().stop_claims)
+        answer = pushpop.http.post(f"/queue/{pushpop.queue}/pop")
         assert (answer.status_code, answer.json()["success"]) == (503, False)
         assert answer.headers["retry-after"] == "1"
-        assert desk.depth == {"0": 1}
+        assert pushpop.depth == {"0": 1}
 
 
 def test_a_pop_takes_nothing_before_it_is_asked_for_completely(
     any_store: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = threading.Event()
-    gathered = Call._gathered
+    gathered = Call._receive_body
 
     async def watched(call: Call) -> bytes:
         try:
             return await gathered(call)
-        except Gone:
+        except ClientDisconnected:
             gone.set()
             raise
 
-    monkeypatch.setattr(Call, "_gathered", watched)
+    monkeypatch.setattr(Call, "_receive_body", watched)
     with Running(any_store, clock) as server, httpx2.Client(base_url=server.url) as http:
-        desk = Desk(http, clock)
-        desk.push(1)
+        pushpop = PushPopApi(http, clock)
+        pushpop.push(1)
         with Wire(server.address) as wire:
-            wire.send(request("POST", f"/queue/{desk.queue}/pop", None, "content-length: 50") + b"{")
-        assert gone.wait(20)
-        assert desk.drained() == [1]
+            wire.send(request("POST", f"/queue/{pushpop.queue}/pop", None, "content-length: 50") + b"{")
+        assert gone.wait(PATIENCE)
+        assert pushpop.drained() == [1]
 
 
 def test_a_pop_that_is_cut_off_may_have_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +108,7 @@ def test_a_pop_that_is_cut_off_may_have_happened(tmp_path: Path, monkeypatch: py
     async def main() -> None:
         broker = await AsyncBroker.start(open_store(f"sqlite:///{tmp_path}/cut.db?durability=normal"))
         await broker.send(push_of("q", [(b"{}", 0)]))
-        app = Application(lambda: pushpop_routes(broker), nowhere, refusals={PATHS: refused})
+        app = Application(lambda: pushpop_routes(broker), nowhere, error_writers={PATHS: error_answer})
         scope = {"type": "http", "method": "POST", "path": "/queue/q/pop", "raw_path": b"/queue/q/pop"}
         claim, begun = broker.claim, asyncio.Event()
 
@@ -131,11 +132,11 @@ def test_a_pop_that_is_cut_off_may_have_happened(tmp_path: Path, monkeypatch: py
 
 
 class Worker:
-    """Pushes, pops under a lock and acknowledges, in a queue of its own, until nobody answers."""
+    """Pushes, pops under a lock and acknowledges, in a queue of its own, until the server is gone."""
 
     def __init__(self, url: str, number: int) -> None:
         self.queue = f"worker-{number}"
-        self._http = httpx2.Client(base_url=url, timeout=30)
+        self._http = httpx2.Client(base_url=url, timeout=PATIENCE)
         self.pushed: set[int] = set()
         self.acked: set[int] = set()
         self.doubtful: set[int] = set()
@@ -166,12 +167,12 @@ class Worker:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def check(self, desk: Desk) -> None:
-        held = desk.metadata().get("_active_lock", {"items_with_priority": []})
+    def check(self, pushpop: PushPopApi) -> None:
+        held = pushpop.metadata().get("_active_lock", {"items_with_priority": []})
         left = {one["item"]["n"] for one in held["items_with_priority"]}
         if left:
-            desk.ack(held["lock_id"])
-        waiting = desk.drained()
+            pushpop.ack(held["lock_id"])
+        waiting = pushpop.drained()
         assert len(waiting) == len(set(waiting))
         assert not left & set(waiting)
         left |= set(waiting)
@@ -189,6 +190,6 @@ def test_kill_9_in_the_middle_of_work_loses_nothing_answered(any_store: str, clo
         server.kill()
         for worker in workers:
             worker.thread.join()
-    with ServerProcess(url) as server, httpx2.Client(base_url=server.url, timeout=30) as http:
+    with ServerProcess(url) as server, httpx2.Client(base_url=server.url, timeout=PATIENCE) as http:
         for worker in workers:
-            worker.check(Desk(http, clock, worker.queue))
+            worker.check(PushPopApi(http, clock, worker.queue))

@@ -1,4 +1,4 @@
-"""A server with Queen's API, on each store and in each mode, and a desk to call it from."""
+"""A server with Queen's API, on each store and in each mode, and a client of that API."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from ackwise.broker import duties
-from ackwise.store.clock import ManualClock
-from tests.server.queen.desk import Desk
+from ackwise.broker import maintenance
+from ackwise.clock import ManualClock
+from tests.patience import PATIENCE
+from tests.server.queen.queen_api import QueenApi
 from tests.server.running import Running
 
 
@@ -32,14 +33,14 @@ def mode() -> str:
 @pytest.fixture
 def quick_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes a little after it is due comes at once; ask for it before the server."""
-    monkeypatch.setattr(duties, "SWEEP_EVERY", 0.05)
-    monkeypatch.setattr(duties, "TIDY_EVERY", 0.05)
+    monkeypatch.setattr(maintenance, "SWEEP_EVERY", 0.05)
+    monkeypatch.setattr(maintenance, "TIDY_EVERY", 0.05)
 
 
 @pytest.fixture
-def queen(store_url: str, clock: ManualClock, mode: str) -> Iterator[Desk]:
+def queen(store_url: str, clock: ManualClock, mode: str) -> Iterator[QueenApi]:
     with (
         Running(store_url, clock, queen_defaults=mode) as server,
-        httpx2.Client(base_url=server.url, timeout=30) as http,
+        httpx2.Client(base_url=server.url, timeout=PATIENCE) as http,
     ):
-        yield Desk(http, clock, mode)
+        yield QueenApi(http, clock, mode)

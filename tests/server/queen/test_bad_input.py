@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ackwise.broker import AsyncBroker
-from ackwise.dialects import pushpop
-from ackwise.dialects.pushpop.sinks import Sinks
-from ackwise.server.faces import all_routes
-from ackwise.server.serving import Settings
+from ackwise.protocols import pushpop
+from ackwise.protocols.pushpop.sinks import Sinks
+from ackwise.server.server import all_routes
+from ackwise.server.settings import Settings
 from tests.server.anything import any_body
-from tests.server.queen.desk import Desk, Message, bodies, named
+from tests.server.queen.queen_api import Message, QueenApi, bodies, named
 from tests.server.wire import Wire
 
 ELSEWHERE = "00000000-0000-7000-8000-000000000000"
@@ -28,21 +28,21 @@ NESTED = b"[" * 100_000 + b"]" * 100_000
 
 
 @pytest.fixture
-def held(queen: Desk) -> Message:
+def held(queen: QueenApi) -> Message:
     """One of three messages is in hand."""
     queen.push("q", 1, 2, 3)
     (message,) = queen.pop("q")
     return message
 
 
-def state(queen: Desk) -> Any:
+def state(queen: QueenApi) -> Any:
     """Everything that a refused request must leave as it is."""
     overview = queen.get("/api/v1/resources/overview")
     queues = queen.get("/api/v1/resources/queues")
     return overview, queues, queen.get("/api/v1/consumer-groups"), queen.get("/api/v1/dlq")["total"]
 
 
-def refuse(queen: Desk, method: str, path: str, content: bytes | None = None, status: int = 400) -> str:
+def refuse(queen: QueenApi, method: str, path: str, content: bytes | None = None, status: int = 400) -> str:
     """Send what must be refused; why it was."""
     answer = queen.http.request(method, path, content=content)
     assert answer.status_code == status, (path, (content or b"")[:100], answer.text)
@@ -73,7 +73,7 @@ MALFORMED = [
 POSTS = ["/api/v1/push", "/api/v1/ack", "/api/v1/ack/batch", "/api/v1/transaction", "/api/v1/configure"]
 
 
-def test_a_body_that_is_not_an_object_is_refused(queen: Desk, held: Message) -> None:
+def test_a_body_that_is_not_an_object_is_refused(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     for path in POSTS:
         for content in MALFORMED:
@@ -104,25 +104,25 @@ WRONG_ITEMS: list[Any] = [
 ]
 
 
-def test_a_push_with_one_bad_item_pushes_nothing(queen: Desk, held: Message) -> None:
+def test_a_push_with_one_bad_item_pushes_nothing(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     for wrong in WRONG_ITEMS:
         refuse(queen, "POST", "/api/v1/push", json.dumps(wrong).encode())
     assert state(queen) == before
 
 
-def test_the_words_of_a_refused_push(queen: Desk) -> None:
+def test_the_words_of_a_refused_push(queen: QueenApi) -> None:
     assert refuse(queen, "POST", "/api/v1/push", b"{}") == "items array is required"
 
 
-def test_a_payload_that_is_not_json_is_not_stored(queen: Desk, held: Message) -> None:
+def test_a_payload_that_is_not_json_is_not_stored(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     for payload in (b"{bad}", b"[1,]", b"01", b"NaN", b"'text'", b'"\xff"', b'"\xed\xa0\x80"', b'"\n"', b""):
         refuse(queen, "POST", "/api/v1/push", b'{"items":[{"queue":"q","payload":%b}]}' % payload)
     assert state(queen) == before
 
 
-def test_a_name_that_is_no_text_is_refused(queen: Desk, held: Message) -> None:
+def test_a_name_that_is_no_text_is_refused(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     for name in (b'"\\ud800"', b'"\xed\xa0\x80"', b'"\xff"', b'"\\u0000"'):
         refuse(queen, "POST", "/api/v1/push", b'{"items":[{"queue":%b,"payload":1}]}' % name)
@@ -155,7 +155,7 @@ def wrong_acks(held: Message) -> list[tuple[Message, str]]:
     ]
 
 
-def test_an_ack_that_makes_no_sense_is_refused(queen: Desk, held: Message) -> None:
+def test_an_ack_that_makes_no_sense_is_refused(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     for wrong, said in wrong_acks(held):
         assert said in refuse(queen, "POST", "/api/v1/ack", json.dumps(wrong).encode()), wrong
@@ -163,7 +163,7 @@ def test_an_ack_that_makes_no_sense_is_refused(queen: Desk, held: Message) -> No
     assert queen.ack(held)["success"] is True
 
 
-def test_a_batch_with_one_bad_ack_acks_nothing(queen: Desk, held: Message) -> None:
+def test_a_batch_with_one_bad_ack_acks_nothing(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     for wrong, _ in wrong_acks(held):
         if "consumerGroup" not in wrong:  # an entry's own group is not read
@@ -179,7 +179,7 @@ def test_a_batch_with_one_bad_ack_acks_nothing(queen: Desk, held: Message) -> No
     assert queen.ack(held)["success"] is True
 
 
-def test_a_transaction_with_one_bad_operation_does_nothing(queen: Desk, held: Message) -> None:
+def test_a_transaction_with_one_bad_operation_does_nothing(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     push = {"type": "push", "items": [ITEM]}
     good = {"type": "ack", **named(held)}
@@ -208,7 +208,7 @@ def test_a_transaction_with_one_bad_operation_does_nothing(queen: Desk, held: Me
     assert queen.ack(held)["success"] is True
 
 
-def test_a_renewal_by_no_time_is_refused(queen: Desk, held: Message) -> None:
+def test_a_renewal_by_no_time_is_refused(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     seconds: list[Any] = ["soon", {}, [], True, 1e300, 10**400]
     for one in seconds:
@@ -236,7 +236,7 @@ WRONG_POPS = [
 ]
 
 
-def test_a_pop_that_makes_no_sense_takes_and_makes_nothing(queen: Desk) -> None:
+def test_a_pop_that_makes_no_sense_takes_and_makes_nothing(queen: QueenApi) -> None:
     queen.push("q", 1)
     before = state(queen)
     for wrong in WRONG_POPS:
@@ -245,7 +245,7 @@ def test_a_pop_that_makes_no_sense_takes_and_makes_nothing(queen: Desk) -> None:
     assert bodies(queen.pop("q")) == [1]
 
 
-def test_a_pop_must_say_from_where(queen: Desk) -> None:
+def test_a_pop_must_say_from_where(queen: QueenApi) -> None:
     answer = queen.call("GET", "/api/v1/pop")
     assert (answer.status, answer.body["error"], answer.body["messages"]) == (400, "namespace or task is required", [])
 
@@ -280,28 +280,28 @@ def test_a_pop_must_say_from_where(queen: Desk) -> None:
     ],
     ids=str,
 )
-def test_pop_with_a_bad_value_is_refused(queen: Desk, query: dict[str, Any]) -> None:
+def test_pop_with_a_bad_value_is_refused(queen: QueenApi, query: dict[str, Any]) -> None:
     status, answer = queen.call("GET", "/api/v1/pop/queue/new", consumerGroup="g", **query)
     assert (status, answer["code"]) == (400, "bad_input")
     assert next(iter(query)) in answer["error"] or "lease" in answer["error"]
     assert queen.get("/api/v1/resources/queues")["queues"] == []
 
 
-def test_pop_with_an_endless_byte_bound_is_served(queen: Desk) -> None:
+def test_pop_with_an_endless_byte_bound_is_served(queen: QueenApi) -> None:
     queen.push("q", 1)
     assert queen.call("GET", "/api/v1/pop/queue/q", maxBytes="0" * 5000).status == 400
     assert bodies(queen.pop("q", maxBytes="9" * 5000)) == [1]
 
 
 @pytest.mark.parametrize("path", ["dlq?limit=x", "dlq?offset=-1", "consumer-groups/lagging?minLagSeconds=x"])
-def test_list_with_a_bad_number_is_refused(queen: Desk, path: str) -> None:
+def test_list_with_a_bad_number_is_refused(queen: QueenApi, path: str) -> None:
     assert queen.call("GET", f"/api/v1/{path}").status == 400
 
 
 # places and methods
 
 
-def test_unknown_places_and_methods_are_told(queen: Desk, held: Message) -> None:
+def test_unknown_places_and_methods_are_told(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     for path in ("/api/v1/nothing", "/api/v2/push", "/api/v1/push/more", "/api/v1/pop/queue", "/nowhere"):
         refuse(queen, "POST", path, b"{}", 404)
@@ -312,19 +312,19 @@ def test_unknown_places_and_methods_are_told(queen: Desk, held: Message) -> None
     assert state(queen) == before
 
 
-def test_looking_for_headers_takes_no_message(queen: Desk) -> None:
+def test_looking_for_headers_takes_no_message(queen: QueenApi) -> None:
     queen.push("q", 1)
     queen.http.head("/api/v1/pop/queue/q")
     assert bodies(queen.pop("q")) == [1]
 
 
-def test_nothing_to_push_and_nothing_to_ack_is_no_error(queen: Desk) -> None:
+def test_nothing_to_push_and_nothing_to_ack_is_no_error(queen: QueenApi) -> None:
     assert queen.call("POST", "/api/v1/push", {"items": []}) == (201, [])
     assert queen.call("POST", "/api/v1/ack/batch", {"acknowledgments": []}) == (200, [])
     assert queen.get("/api/v1/resources/queues")["queues"] == []
 
 
-def test_an_empty_pop_has_no_body(queen: Desk) -> None:
+def test_an_empty_pop_has_no_body(queen: QueenApi) -> None:
     answer = queen.http.get("/api/v1/pop/queue/q")
     assert (answer.status_code, answer.content, "content-length" in answer.headers) == (204, b"", False)
 
@@ -332,7 +332,7 @@ def test_an_empty_pop_has_no_body(queen: Desk) -> None:
 # a client that is gone
 
 
-def test_what_was_claimed_for_a_client_that_hung_up_is_free_at_once(queen: Desk) -> None:
+def test_messages_claimed_for_gone_client_are_free_at_once(queen: QueenApi) -> None:
     """Whenever it hangs up: before, while or after the message is found."""
     host, port = queen.http.base_url.host, queen.http.base_url.port
     assert port is not None
@@ -379,7 +379,7 @@ def in_place(path: str, words: list[str]) -> str:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(place=st.sampled_from(PLACES), words=st.lists(st.sampled_from(WORDS), min_size=4, max_size=4), content=CONTENT)
-def test_whatever_is_posted_is_done_or_refused(queen: Desk, place: str, words: list[str], content: bytes) -> None:
+def test_whatever_is_posted_is_done_or_refused(queen: QueenApi, place: str, words: list[str], content: bytes) -> None:
     before = state(queen)
     answer = queen.http.post(in_place(place, words), content=content)
     assert answer.status_code < 500, (place, content, answer.text)
@@ -390,14 +390,14 @@ def test_whatever_is_posted_is_done_or_refused(queen: Desk, place: str, words: l
         assert state(queen) == before
 
 
-def test_a_payload_may_have_any_keys_also_in_a_transaction(queen: Desk) -> None:
+def test_a_payload_may_have_any_keys_also_in_a_transaction(queen: QueenApi) -> None:
     push = {"type": "push", "queue": "q", "payload": {"items": [1]}}
     status, body = queen.call("POST", "/api/v1/transaction", {"operations": [push]})
     assert (status, body["success"]) == (200, True)
     assert bodies(queen.pop("q")) == [{"items": [1]}]
 
 
-def test_a_lease_time_out_of_range_says_the_range(queen: Desk) -> None:
+def test_a_lease_time_out_of_range_says_the_range(queen: QueenApi) -> None:
     status, body = queen.call("GET", "/api/v1/pop/queue/q", leaseSeconds=0)
     assert status == 400
     assert "between" in body["error"]

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.server.queen.desk import Desk, bodies
+from tests.server.queen.queen_api import QueenApi, bodies
 
 SENT_BY_EVERY_CLIENT = {
     "leaseTime": 300,
@@ -26,13 +26,13 @@ KEPT_BUT_NOT_ACTED_UPON = {"priority": 7, "maxSize": 1000, "ttl": 3600}
 in_both_modes = pytest.mark.parametrize("mode", ["seed", "upstream"])
 
 
-def options(queen: Desk, queue: str = "orders") -> dict[str, Any]:
+def options(queen: QueenApi, queue: str = "orders") -> dict[str, Any]:
     found: dict[str, Any] = queen.get(f"/api/v1/resources/queues/{queue}")["options"]
     return found
 
 
 @in_both_modes
-def test_a_queue_is_made_with_its_default_partition(queen: Desk) -> None:
+def test_a_queue_is_made_with_its_default_partition(queen: QueenApi) -> None:
     body = {"queue": "orders", "namespace": "shop", "task": "checkout", "options": SENT_BY_EVERY_CLIENT}
     status, answer = queen.call("POST", "/api/v1/configure", body)
     assert status == 200
@@ -55,7 +55,7 @@ def test_a_queue_is_made_with_its_default_partition(queen: Desk) -> None:
     assert (partition["name"], partition["id"]) == ("Default", answer["partitionId"])
 
 
-def test_what_is_not_named_stays_and_null_goes_back(queen: Desk) -> None:
+def test_what_is_not_named_stays_and_null_goes_back(queen: QueenApi) -> None:
     queen.configure("orders", leaseTime=60, retryLimit=5, **KEPT_BUT_NOT_ACTED_UPON)
     queen.configure("orders", retryLimit=8)
     assert options(queen)["leaseTime"] == 60
@@ -67,7 +67,7 @@ def test_what_is_not_named_stays_and_null_goes_back(queen: Desk) -> None:
     assert (answer["options"]["retryLimit"], answer["options"]["priority"]) == (8, 7)
 
 
-def test_replace_starts_from_the_defaults(queen: Desk) -> None:
+def test_replace_starts_from_the_defaults(queen: QueenApi) -> None:
     fresh = queen.configure("fresh")["options"]
     queen.configure("orders", leaseTime=60, retryLimit=5, **KEPT_BUT_NOT_ACTED_UPON)
     body = {"queue": "orders", "mode": "replace", "options": {"retryLimit": 4}}
@@ -75,7 +75,7 @@ def test_replace_starts_from_the_defaults(queen: Desk) -> None:
 
 
 @in_both_modes
-def test_a_queue_keeps_the_rules_of_its_mode(queen: Desk) -> None:
+def test_a_queue_keeps_the_rules_of_its_mode(queen: QueenApi) -> None:
     """Failure number `retryLimit` is final as the seed counts, the next one as upstream does."""
     queen.configure("orders", leaseTime=60)
     queen.call("POST", "/api/v1/configure", {"queue": "orders", "mode": "replace", "options": {"retryLimit": 1}})
@@ -87,7 +87,7 @@ def test_a_queue_keeps_the_rules_of_its_mode(queen: Desk) -> None:
     assert queen.dlq("orders")["total"] == 1
 
 
-def test_options_that_belong_together_are_read_together(queen: Desk) -> None:
+def test_options_that_belong_together_are_read_together(queen: QueenApi) -> None:
     """Each flag alone keeps dead letters on; retention waits for its switch, whichever call turns it."""
     queen.configure("orders", deadLetterQueue=False, retryLimit=0)
     queen.push("orders", 1)
@@ -104,7 +104,7 @@ def test_options_that_belong_together_are_read_together(queen: Desk) -> None:
     assert queen.dlq("orders")["total"] == 2
 
 
-def test_a_lease_lasts_as_configured_and_a_delay_holds_back(queen: Desk) -> None:
+def test_a_lease_lasts_as_configured_and_a_delay_holds_back(queen: QueenApi) -> None:
     queen.configure("orders", leaseTime=10, delayedProcessing=60)
     queen.push("orders", 1)
     assert queen.pop("orders") == []
@@ -116,7 +116,7 @@ def test_a_lease_lasts_as_configured_and_a_delay_holds_back(queen: Desk) -> None
     assert bodies(queen.pop("orders")) == [1]
 
 
-def test_what_is_stored_is_not_disturbed(queen: Desk) -> None:
+def test_what_is_stored_is_not_disturbed(queen: QueenApi) -> None:
     queen.push("orders", 1, 2, partition="p")
     queen.pop("orders", "g")
     queen.configure("orders", leaseTime=30)
@@ -125,7 +125,7 @@ def test_what_is_stored_is_not_disturbed(queen: Desk) -> None:
     assert [partition["name"] for partition in detail["partitions"]] == ["Default", "p"]
 
 
-def test_namespace_and_task_count_only_as_text(queen: Desk) -> None:
+def test_namespace_and_task_count_only_as_text(queen: QueenApi) -> None:
     body = {"queue": "orders", "namespace": 5, "task": None}
     answer = queen.call("POST", "/api/v1/configure", body).body
     assert (answer["namespace"], answer["task"]) == (None, None)
@@ -134,7 +134,7 @@ def test_namespace_and_task_count_only_as_text(queen: Desk) -> None:
 
 
 @in_both_modes
-def test_encryption_is_refused_and_makes_no_queue(queen: Desk) -> None:
+def test_encryption_is_refused_and_makes_no_queue(queen: QueenApi) -> None:
     asked = {"queue": "secrets", "options": {"encryptionEnabled": True}}
     status, answer = queen.call("POST", "/api/v1/configure", asked)
     assert (status, answer["code"]) == (409, "encryption_not_configured")
@@ -142,7 +142,7 @@ def test_encryption_is_refused_and_makes_no_queue(queen: Desk) -> None:
     assert queen.configure("secrets", encryptionEnabled=False)["options"]["encryptionEnabled"] is False
 
 
-def test_bad_input_changes_nothing(queen: Desk) -> None:
+def test_bad_input_changes_nothing(queen: QueenApi) -> None:
     queen.configure("orders", leaseTime=60)
     before = queen.get("/api/v1/resources/queues")
     bad: list[Any] = [

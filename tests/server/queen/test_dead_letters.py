@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from tests.server.queen.desk import Desk, Message, bodies
+from tests.server.queen.queen_api import Message, QueenApi, bodies
 
 DLQ = "/api/v1/dlq"
 NEVER = "0190b1f0-0000-7000-8000-000000000000"
 DAY = 24 * 3600
 
 
-def bury(queen: Desk, *payloads: Any, queue: str = "orders", group: str = "workers", **more: Any) -> list[Message]:
+def bury(queen: QueenApi, *payloads: Any, queue: str = "orders", group: str = "workers", **more: Any) -> list[Message]:
     """Push these and reject each for a group; what was popped."""
     queen.push(queue, *payloads, **more)
     found = queen.pop(queue, group, batch=len(payloads))
@@ -28,7 +28,7 @@ def data(page: dict[str, Any]) -> list[Any]:
 # asking
 
 
-def test_a_dead_letter_as_the_seed_shows_it(queen: Desk) -> None:
+def test_a_dead_letter_as_the_seed_shows_it(queen: QueenApi) -> None:
     queen.configure("orders", retryLimit=3, dlqAfterMaxRetries=True)
     queen.push("orders", {"orderId": "12345"}, transactionId="tx-123", traceId="11111111-2222-4333-8444-555555555555")
     for _ in range(3):
@@ -68,7 +68,7 @@ def test_a_dead_letter_as_the_seed_shows_it(queen: Desk) -> None:
     assert {name: letter[name] for name in upstream} == upstream
 
 
-def test_by_queue_group_and_partition(queen: Desk) -> None:
+def test_by_queue_group_and_partition(queen: QueenApi) -> None:
     bury(queen, 1, 2, group="workers")
     bury(queen, 3, group="auditors")
     bury(queen, 4, queue="other", partition="p")
@@ -81,7 +81,7 @@ def test_by_queue_group_and_partition(queen: Desk) -> None:
     assert (nowhere["messages"], nowhere["total"]) == ([], 0)
 
 
-def test_pages_are_newest_first_and_the_total_is_of_all(queen: Desk) -> None:
+def test_pages_are_newest_first_and_the_total_is_of_all(queen: QueenApi) -> None:
     for number in range(7):
         bury(queen, number)
         queen.clock.advance(1)
@@ -94,7 +94,7 @@ def test_pages_are_newest_first_and_the_total_is_of_all(queen: Desk) -> None:
     assert data(queen.get(DLQ, queue="orders", limit=0)) == []
 
 
-def test_by_the_days_on_which_they_died(queen: Desk) -> None:
+def test_by_the_days_on_which_they_died(queen: QueenApi) -> None:
     """The clock starts at 2023-11-14T22:13:20Z; one dies then, one two hours later, one a day after that."""
     bury(queen, "tuesday")
     queen.clock.advance(2 * 3600)
@@ -119,7 +119,7 @@ def test_by_the_days_on_which_they_died(queen: Desk) -> None:
         assert (data(page), page["total"]) == (found, len(found)), asked
 
 
-def test_an_error_that_nobody_gave_is_named(queen: Desk) -> None:
+def test_missing_error_text_gets_a_default(queen: QueenApi) -> None:
     queen.configure("orders", retryLimit=0)
     queen.push("orders", 1)
     queen.ack(queen.pop("orders")[0], "failed")
@@ -129,7 +129,7 @@ def test_an_error_that_nobody_gave_is_named(queen: Desk) -> None:
 # pushed again
 
 
-def test_replay_moves_the_record(queen: Desk) -> None:
+def test_replay_moves_the_record(queen: QueenApi) -> None:
     (dead,) = bury(queen, {"n": 1}, transactionId="t", partition="p")
     (letter,) = queen.dlq("orders")["messages"]
     status, body = queen.call("POST", f"{DLQ}/{letter['id']}/replay")
@@ -158,7 +158,7 @@ def test_replay_moves_the_record(queen: Desk) -> None:
     assert (again.status, again.body["code"]) == (404, "dead_letter_not_found")
 
 
-def test_replay_to_another_place(queen: Desk) -> None:
+def test_replay_to_another_place(queen: QueenApi) -> None:
     bury(queen, 1)
     queen.configure("repaired")
     (letter,) = queen.dlq("orders")["messages"]
@@ -171,7 +171,7 @@ def test_replay_to_another_place(queen: Desk) -> None:
     assert (queen.pop("orders", "workers"), queen.dlq("orders")["total"]) == ([], 0)
 
 
-def test_retry_by_partition_and_transaction_id(queen: Desk) -> None:
+def test_retry_by_partition_and_transaction_id(queen: QueenApi) -> None:
     for group in ("workers", "auditors"):
         queen.pop("orders", group)
     (dead,) = bury(queen, {"n": 1}, transactionId="t")
@@ -188,7 +188,7 @@ def test_retry_by_partition_and_transaction_id(queen: Desk) -> None:
     assert (refused.status, refused.body["code"]) == (404, "dead_letter_not_found")
 
 
-def test_reprocessing_as_the_seed_does_it(queen: Desk) -> None:
+def test_reprocessing_as_the_seed_does_it(queen: QueenApi) -> None:
     bury(queen, "a", "b")
     for letter in queen.dlq("orders")["messages"]:
         queen.push(
@@ -204,7 +204,7 @@ def test_reprocessing_as_the_seed_does_it(queen: Desk) -> None:
 # forgotten
 
 
-def test_purge(queen: Desk) -> None:
+def test_purge(queen: QueenApi) -> None:
     bury(queen, 1, 2)
     bury(queen, 3, group="auditors")
     bury(queen, 4, queue="other")
@@ -215,7 +215,7 @@ def test_purge(queen: Desk) -> None:
     assert data(queen.get(DLQ)) == [4]
 
 
-def test_one_is_deleted_by_its_id(queen: Desk) -> None:
+def test_one_is_deleted_by_its_id(queen: QueenApi) -> None:
     bury(queen, 1, 2)
     first, second = queen.dlq("orders")["messages"]
     body = queen.call("DELETE", f"{DLQ}/{first['id']}").body
@@ -247,7 +247,7 @@ REFUSED = [
 BAD_BODIES = (b"[]", b"{", b'{"queue": 5}', b'{"queue": "orders", "partition": ["p"]}', b'{"queue": "\xff"}', b'"x"')
 
 
-def test_bad_requests_change_nothing(queen: Desk) -> None:
+def test_bad_requests_change_nothing(queen: QueenApi) -> None:
     bury(queen, 1)
     before = queen.get(DLQ)
     for method, path, status in REFUSED:

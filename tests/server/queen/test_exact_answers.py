@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
-from tests.server.queen.desk import Desk, Message, bodies, named
+from ackwise.broker import AsyncBroker
+from ackwise.core.answers import Handed
+from ackwise.core.commands import Claim
+from tests.broker.watched import Errand
+from tests.server.queen.queen_api import Message, QueenApi, bodies, eventually, named
 
 GROUPS = "/api/v1/consumer-groups"
 in_upstream_mode = pytest.mark.parametrize("mode", ["upstream"])
 in_both_modes = pytest.mark.parametrize("mode", ["seed", "upstream"])
 
 
-def shown(queen: Desk, message: Message) -> Message:
+def shown(queen: QueenApi, message: Message) -> Message:
     found: Message = queen.get(f"/api/v1/messages/{message['partitionId']}/{message['transactionId']}")
     return found
 
@@ -22,7 +27,7 @@ def shown(queen: Desk, message: Message) -> Message:
 
 
 @in_both_modes
-def test_wrong_lease_in_a_named_group_is_invalid(queen: Desk) -> None:
+def test_wrong_lease_in_a_named_group_is_invalid(queen: QueenApi) -> None:
     queen.push("q", 1)
     (message,) = queen.pop("q", "workers", batch=1)
     for wrong in ("L99-12345678", "no lease at all", message["leaseId"] + "0"):
@@ -32,7 +37,7 @@ def test_wrong_lease_in_a_named_group_is_invalid(queen: Desk) -> None:
     assert queen.ack(message)["message"] == "acknowledged"
 
 
-def test_wrong_lease_of_an_unknown_message_is_not_found(queen: Desk) -> None:
+def test_wrong_lease_of_an_unknown_message_is_not_found(queen: QueenApi) -> None:
     queen.push("q", 1)
     (message,) = queen.pop("q", "workers")
     answer = queen.ack({**message, "transactionId": "another", "leaseId": "L99-12345678"})
@@ -43,7 +48,7 @@ def test_wrong_lease_of_an_unknown_message_is_not_found(queen: Desk) -> None:
 
 
 @in_both_modes
-def test_last_failure_without_dead_letters_is_dropped(queen: Desk) -> None:
+def test_last_failure_without_dead_letters_is_dropped(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=0, deadLetterQueue=False, dlqAfterMaxRetries=False)
     queen.push("q", 1)
     (message,) = queen.pop("q", batch=1)
@@ -59,7 +64,7 @@ def test_last_failure_without_dead_letters_is_dropped(queen: Desk) -> None:
     assert queen.pop("q", batch=1) == []
 
 
-def test_expired_lease_without_dead_letters_is_dropped(queen: Desk) -> None:
+def test_expired_lease_without_dead_letters_is_dropped(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=1, deadLetterQueue=False, dlqAfterMaxRetries=False)
     queen.push("q", 1, 2)
     (message,) = queen.pop("q")
@@ -68,7 +73,7 @@ def test_expired_lease_without_dead_letters_is_dropped(queen: Desk) -> None:
     assert shown(queen, message)["status"] == "dropped"
 
 
-def test_acked_message_is_not_dropped(queen: Desk) -> None:
+def test_acked_message_is_not_dropped(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=0, deadLetterQueue=False, dlqAfterMaxRetries=False)
     queen.push("q", 1, 2, 3)
     first, second, third = queen.pop("q", batch=3)
@@ -79,7 +84,7 @@ def test_acked_message_is_not_dropped(queen: Desk) -> None:
     assert shown(queen, second)["status"] == "pending"
 
 
-def test_transaction_that_drops_says_so(queen: Desk) -> None:
+def test_transaction_that_drops_says_so(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=0, deadLetterQueue=False, dlqAfterMaxRetries=False)
     queen.push("q", 1)
     (message,) = queen.pop("q")
@@ -92,7 +97,7 @@ def test_transaction_that_drops_says_so(queen: Desk) -> None:
 
 
 @in_both_modes
-def test_replay_of_a_duplicate_keeps_the_dead_letter(queen: Desk) -> None:
+def test_replay_of_a_duplicate_keeps_the_dead_letter(queen: QueenApi) -> None:
     queen.push("q", "poison")
     (message,) = queen.pop("q", batch=1)
     queen.ack(message, "dlq", error="no")
@@ -110,7 +115,7 @@ def test_replay_of_a_duplicate_keeps_the_dead_letter(queen: Desk) -> None:
 
 
 @in_both_modes
-def test_error_of_a_nack_is_on_the_message_at_once(queen: Desk) -> None:
+def test_error_of_a_nack_is_on_the_message_at_once(queen: QueenApi) -> None:
     queen.push("q", 1)
     (message,) = queen.pop("q", batch=1)
     assert shown(queen, message)["errorMessage"] is None
@@ -124,11 +129,11 @@ def test_error_of_a_nack_is_on_the_message_at_once(queen: Desk) -> None:
 # members
 
 
-def members(queen: Desk) -> dict[str, int]:
+def members(queen: QueenApi) -> dict[str, int]:
     return {group["name"]: group["members"] for group in queen.get(GROUPS, shape="object")["groups"]}
 
 
-def test_twelve_pops_of_one_host_are_one_member(queen: Desk) -> None:
+def test_twelve_pops_of_one_host_are_one_member(queen: QueenApi) -> None:
     for number in range(12):
         queen.push("q", number, partition=f"p{number}")
     for _ in range(12):
@@ -136,7 +141,17 @@ def test_twelve_pops_of_one_host_are_one_member(queen: Desk) -> None:
     assert members(queen) == {"g": 1}
 
 
-def test_consumers_that_name_themselves_are_members(queen: Desk) -> None:
+def test_pops_by_namespace_of_one_host_are_one_member(queen: QueenApi) -> None:
+    for number in range(6):
+        queen.push("shop.orders", number, partition=f"p{number}")
+        queen.push("shop.bills", number, partition=f"p{number}")
+    for _ in range(12):
+        assert queen.http.get("/api/v1/pop?namespace=shop&consumerGroup=g").status_code == 200
+    assert members(queen) == {"g": 1}
+    assert [row["members"] for row in queen.get(GROUPS, shape="array")] == [1, 1]
+
+
+def test_consumers_that_name_themselves_are_members(queen: QueenApi) -> None:
     queen.push("q", 1)
     queen.push("r", 1)
     for queue in ("q", "r"):
@@ -146,10 +161,28 @@ def test_consumers_that_name_themselves_are_members(queen: Desk) -> None:
     assert [row["members"] for row in queen.get(GROUPS, shape="array")] == [2, 2]
 
 
+def test_pop_that_waits_is_one_claim_and_shows_a_member(queen: QueenApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    claim = AsyncBroker.claim
+
+    def noted(broker: AsyncBroker, command: Claim, wait: float = 0.0, **more: Any) -> Awaitable[Handed]:
+        waits.append(wait)
+        return claim(broker, command, wait, **more)
+
+    monkeypatch.setattr(AsyncBroker, "claim", noted)
+    queen.push("q", 1)
+    assert bodies(queen.pop("q", "g", clientId="a")) == [1]
+    poll = Errand(lambda: queen.pop("q", "g", clientId="b", wait="true", timeout=60_000))
+    eventually(lambda: members(queen) == {"g": 2})
+    queen.push("q", 2, partition="another")
+    assert bodies(poll.result()) == [2]
+    assert waits == [0.0, 60.0]
+
+
 # cursors
 
 
-def test_nack_moves_the_cursor_fields(queen: Desk) -> None:
+def test_nack_moves_the_cursor_fields(queen: QueenApi) -> None:
     queen.push("q", 1, 2, 3)
     first, second, _ = queen.pop("q", "g", batch=3)
     queen.clock.advance(1)
@@ -162,7 +195,7 @@ def test_nack_moves_the_cursor_fields(queen: Desk) -> None:
     assert row["lastConsumedAt"] == "2023-11-14T22:13:22.000000Z"
 
 
-def test_release_moves_no_cursor_field(queen: Desk) -> None:
+def test_release_moves_no_cursor_field(queen: QueenApi) -> None:
     queen.push("q", 1, 2)
     first, second = queen.pop("q", "g", batch=2)
     queen.ack(first)
@@ -172,7 +205,7 @@ def test_release_moves_no_cursor_field(queen: Desk) -> None:
 
 
 @in_upstream_mode
-def test_nack_in_upstream_mode_moves_no_cursor(queen: Desk) -> None:
+def test_nack_in_upstream_mode_moves_no_cursor(queen: QueenApi) -> None:
     queen.push("q", 1, 2)
     first, second = queen.pop("q", "g", batch=2)
     queen.ack(first)
@@ -186,7 +219,7 @@ def test_nack_in_upstream_mode_moves_no_cursor(queen: Desk) -> None:
 
 @in_upstream_mode
 @pytest.mark.parametrize("value", ["0", "-5", "soon", "nan"])
-def test_upstream_odd_lease_time_is_the_queues(queen: Desk, value: str) -> None:
+def test_upstream_odd_lease_time_is_the_queues(queen: QueenApi, value: str) -> None:
     queen.configure("q", leaseTime=100)
     queen.push("q", 1)
     queen.pop("q", "g", leaseSeconds=value)
@@ -195,27 +228,27 @@ def test_upstream_odd_lease_time_is_the_queues(queen: Desk, value: str) -> None:
 
 
 @in_upstream_mode
-def test_upstream_odd_start_is_ignored(queen: Desk) -> None:
+def test_upstream_odd_start_is_ignored(queen: QueenApi) -> None:
     queen.push("q", 1)
     assert bodies(queen.pop("q", "g", subscriptionFrom="yesterday", subscriptionMode="zzz")) == [1]
 
 
 @in_upstream_mode
 @pytest.mark.parametrize("value", ["0", "-1"])
-def test_upstream_no_partitions_is_no_cap(queen: Desk, value: str) -> None:
+def test_upstream_no_partitions_is_no_cap(queen: QueenApi, value: str) -> None:
     for number in range(70):
         queen.push("q", number, partition=f"p{number:02}")
     assert len(queen.pop("q", batch=100, partitions=value)) == 70
 
 
 @in_upstream_mode
-def test_upstream_pop_without_batch_takes_200(queen: Desk) -> None:
+def test_upstream_pop_without_batch_takes_200(queen: QueenApi) -> None:
     queen.push("q", *range(201))
     assert len(queen.pop("q")) == 200
 
 
 @in_upstream_mode
-def test_upstream_lease_depends_on_what_made_the_queue(queen: Desk) -> None:
+def test_upstream_lease_depends_on_what_made_the_queue(queen: QueenApi) -> None:
     def lease(queue: str) -> Any:
         return queen.get(f"/api/v1/resources/queues/{queue}")["options"]["leaseTime"]
 
@@ -227,7 +260,7 @@ def test_upstream_lease_depends_on_what_made_the_queue(queen: Desk) -> None:
 
 
 @in_both_modes
-def test_transaction_with_a_repeated_id_answers_duplicate(queen: Desk) -> None:
+def test_transaction_with_a_repeated_id_answers_duplicate(queen: QueenApi) -> None:
     item = {"queue": "q", "payload": 1, "transactionId": "t"}
     other = {"queue": "q", "payload": 2, "transactionId": "u"}
     operations = [{"type": "push", "items": [item, other, item]}]
@@ -244,20 +277,20 @@ def test_transaction_with_a_repeated_id_answers_duplicate(queen: Desk) -> None:
 
 
 @in_upstream_mode
-def test_upstream_options_at_top_level_are_taken(queen: Desk) -> None:
+def test_upstream_options_at_top_level_are_taken(queen: QueenApi) -> None:
     status, answer = queen.call("POST", "/api/v1/configure", {"queue": "q", "leaseTime": 7, "namespace": "n"})
     assert (status, answer["options"]["leaseTime"], answer["namespace"]) == (200, 7, "n")
 
 
 @in_upstream_mode
-def test_upstream_tags_inside_options_are_taken(queen: Desk) -> None:
+def test_upstream_tags_inside_options_are_taken(queen: QueenApi) -> None:
     asked = {"queue": "q", "options": {"namespace": "n", "task": "t", "leaseTime": 9}}
     answer = queen.call("POST", "/api/v1/configure", asked).body
     assert (answer["namespace"], answer["task"], answer["options"]["leaseTime"]) == ("n", "t", 9)
 
 
 @in_both_modes
-def test_groups_have_the_shape_of_the_mode(queen: Desk) -> None:
+def test_groups_have_the_shape_of_the_mode(queen: QueenApi) -> None:
     for queue in ("q", "r"):
         queen.push(queue, 1)
         queen.pop(queue, "g")
@@ -270,12 +303,12 @@ def test_groups_have_the_shape_of_the_mode(queen: Desk) -> None:
 
 
 @in_both_modes
-def test_subscription_of_an_unknown_group_updates_no_row(queen: Desk) -> None:
+def test_subscription_of_an_unknown_group_updates_no_row(queen: QueenApi) -> None:
     status, answer = queen.call("POST", f"{GROUPS}/ghost/subscription", {"subscriptionTimestamp": "now"})
     assert status == (404 if queen.seed else 200)
     assert queen.seed or answer["rowsUpdated"] == 0
 
 
 @in_both_modes
-def test_options_of_an_unknown_path_answers_by_mode(queen: Desk) -> None:
+def test_options_of_an_unknown_path_answers_by_mode(queen: QueenApi) -> None:
     assert queen.call("OPTIONS", "/nowhere").status == (404 if queen.seed else 204)

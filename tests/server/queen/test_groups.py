@@ -6,18 +6,21 @@ from typing import Any
 
 import pytest
 
-from ackwise.dialects import pages
-from tests.server.queen.desk import Desk, bodies, named
+from ackwise.broker import AsyncBroker
+from ackwise.core.errors import StoreFull
+from ackwise.protocols import streamed_lists
+from ackwise.protocols.queen import groups
+from tests.server.queen.queen_api import QueenApi, bodies, named
 
 GROUPS = "/api/v1/consumer-groups"
 START = "2023-11-14T22:13:20.000000Z"
 
 
-def listed(queen: Desk) -> dict[str, dict[str, Any]]:
+def listed(queen: QueenApi) -> dict[str, dict[str, Any]]:
     return {group["name"]: group for group in queen.get(GROUPS)["groups"]}
 
 
-def at_three_times(queen: Desk, queue: str = "orders") -> None:
+def at_three_times(queen: QueenApi, queue: str = "orders") -> None:
     """1, 2 and 3, a minute apart."""
     for number in (1, 2, 3):
         queen.push(queue, number)
@@ -27,7 +30,7 @@ def at_three_times(queen: Desk, queue: str = "orders") -> None:
 # lag
 
 
-def test_lag_as_the_seed_shows_it(queen: Desk) -> None:
+def test_lag_as_the_seed_shows_it(queen: QueenApi) -> None:
     queen.push("orders", *range(1234 + 5))
     found = queen.pop("orders", "workers", batch=5)
     queen.ack_batch(*map(named, found), consumerGroup="workers")
@@ -43,7 +46,7 @@ def test_lag_as_the_seed_shows_it(queen: Desk) -> None:
     assert {name: group[name] for name in seed} == seed
 
 
-def test_members_hold_a_lease_or_were_seen_within_a_minute(queen: Desk) -> None:
+def test_members_hold_a_lease_or_were_seen_within_a_minute(queen: QueenApi) -> None:
     queen.push("orders", 1)
     queen.push("orders", 2, partition="p")
     for _ in range(2):
@@ -58,7 +61,7 @@ def test_members_hold_a_lease_or_were_seen_within_a_minute(queen: Desk) -> None:
     assert listed(queen)["workers"]["members"] == 1
 
 
-def test_one_entry_per_group_over_all_its_queues(queen: Desk) -> None:
+def test_one_entry_per_group_over_all_its_queues(queen: QueenApi) -> None:
     at_three_times(queen, "orders")
     queen.push("mail", 1, 2)
     queen.pop("orders", "workers", autoAck="true")
@@ -79,8 +82,8 @@ def test_one_entry_per_group_over_all_its_queues(queen: Desk) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_group_list_of_full_pages_is_valid(queen: Desk, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setattr(pages.pages, "__kwdefaults__", {"rows": 2, "most": None})
+def test_group_list_of_full_pages_is_valid(queen: QueenApi, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(streamed_lists.pages, "__kwdefaults__", {"rows": 2, "most": None})
     queues = [f"q{number}" for number in range(count)]
     for queue in queues:
         queen.pop(queue, "first")
@@ -91,7 +94,7 @@ def test_group_list_of_full_pages_is_valid(queen: Desk, monkeypatch: pytest.Monk
     assert [(group["name"], group["topics"]) for group in groups] == [("first", queues), ("second", queues)]
 
 
-def test_states(queen: Desk) -> None:
+def test_states(queen: QueenApi) -> None:
     queen.push("orders", 1)
     queen.pop("orders", "busy", autoAck="true")
     queen.pop("orders", "late")
@@ -112,7 +115,7 @@ def test_states(queen: Desk) -> None:
     }
 
 
-def test_lagging_partitions(queen: Desk) -> None:
+def test_lagging_partitions(queen: QueenApi) -> None:
     queen.push("orders", 1, 2, partition="old")
     queen.clock.advance(7200)
     queen.push("orders", 3, partition="young")
@@ -137,7 +140,7 @@ def test_lagging_partitions(queen: Desk) -> None:
 # cursors
 
 
-def test_the_cursors_of_the_seeds_example(queen: Desk) -> None:
+def test_the_cursors_of_the_seeds_example(queen: QueenApi) -> None:
     pushed = queen.push("user-events", *[f"msg-{number}" for number in range(1, 103)])
     for group, last in (("email-sender", 100), ("analytics", 98)):
         found = queen.pop("user-events", group, batch=last)
@@ -153,7 +156,7 @@ def test_the_cursors_of_the_seeds_example(queen: Desk) -> None:
     assert place["lastConsumedAt"] == "2023-11-14T22:13:22.000000Z"
 
 
-def test_the_lease_columns_of_the_seeds_table(queen: Desk) -> None:
+def test_the_lease_columns_of_the_seeds_table(queen: QueenApi) -> None:
     queen.push("orders", *range(12))
     found = queen.pop("orders", "workers", batch=10)
     for acked, message in enumerate(found[:9], 1):
@@ -178,7 +181,7 @@ def test_the_lease_columns_of_the_seeds_table(queen: Desk) -> None:
     assert (place["totalMessagesConsumed"], place["offsetLag"]) == (10, 2)
 
 
-def test_a_lease_that_ran_out_is_not_active(queen: Desk) -> None:
+def test_a_lease_that_ran_out_is_not_active(queen: QueenApi) -> None:
     queen.push("orders", 1)
     queen.pop("orders", "workers")
     queen.clock.advance(300)
@@ -187,7 +190,7 @@ def test_a_lease_that_ran_out_is_not_active(queen: Desk) -> None:
     assert (place["timeLagSeconds"], place["oldestUnconsumedAt"], place["lastConsumedId"]) == (300, START, None)
 
 
-def test_a_group_over_queues_and_partitions(queen: Desk) -> None:
+def test_a_group_over_queues_and_partitions(queen: QueenApi) -> None:
     queen.push("orders", 1, partition="a")
     queen.push("orders", 2, partition="b")
     queen.push("mail", 3)
@@ -204,7 +207,7 @@ def test_a_group_over_queues_and_partitions(queen: Desk) -> None:
 # deleted
 
 
-def test_a_deleted_group_begins_anew(queen: Desk) -> None:
+def test_a_deleted_group_begins_anew(queen: QueenApi) -> None:
     for queue in ("orders", "mail"):
         queen.push(queue, 1, 2)
         queen.pop(queue, "workers", autoAck="true", batch=2)
@@ -218,12 +221,12 @@ def test_a_deleted_group_begins_anew(queen: Desk) -> None:
     assert queen.pop("mail", "workers", subscriptionMode="new") == []
 
 
-def test_deleting_what_is_not_there_succeeds(queen: Desk) -> None:
+def test_deleting_what_is_not_there_succeeds(queen: QueenApi) -> None:
     status, body = queen.call("DELETE", f"{GROUPS}/nobody", deleteMetadata="true")
     assert (status, body["success"], body["deletedPartitions"]) == (200, True, 0)
 
 
-def test_deleted_in_one_queue(queen: Desk) -> None:
+def test_deleted_in_one_queue(queen: QueenApi) -> None:
     for queue in ("orders", "mail"):
         queen.push(queue, 1)
         queen.pop(queue, "workers", autoAck="true")
@@ -233,7 +236,7 @@ def test_deleted_in_one_queue(queen: Desk) -> None:
     assert queen.call("DELETE", f"{GROUPS}/workers/queues/nowhere").status == 404
 
 
-def test_without_its_metadata_a_group_goes_back_to_its_subscription(queen: Desk) -> None:
+def test_group_without_metadata_returns_to_subscription(queen: QueenApi) -> None:
     at_three_times(queen)
     for group, query in {
         "everything": {},
@@ -255,7 +258,7 @@ def test_without_its_metadata_a_group_goes_back_to_its_subscription(queen: Desk)
 # moved
 
 
-def test_a_new_subscription_moves_no_cursor(queen: Desk) -> None:
+def test_a_new_subscription_moves_no_cursor(queen: QueenApi) -> None:
     at_three_times(queen)
     queen.pop("orders", "workers", autoAck="true")
     status, body = queen.call(
@@ -287,7 +290,7 @@ def test_a_new_subscription_moves_no_cursor(queen: Desk) -> None:
         ({"timestamp": "9999-12-31"}, []),
     ],
 )
-def test_seek(queen: Desk, body: dict[str, Any], left: list[int]) -> None:
+def test_seek(queen: QueenApi, body: dict[str, Any], left: list[int]) -> None:
     at_three_times(queen)
     (held,) = queen.pop("orders", "workers")
     status, answer = queen.call("POST", f"{GROUPS}/workers/queues/orders/seek", body)
@@ -298,7 +301,7 @@ def test_seek(queen: Desk, body: dict[str, Any], left: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("content", "left"), [(b"", []), (b"{}", []), (b'{"timestamp": "2023-11-14"}', [1])])
-def test_seek_in_one_partition(queen: Desk, content: bytes, left: list[int]) -> None:
+def test_seek_in_one_partition(queen: QueenApi, content: bytes, left: list[int]) -> None:
     queen.push("orders", 1, partition="a")
     queen.push("orders", 2, partition="b")
     queen.pop("orders", "workers", autoAck="true", batch=5, partitions=2)
@@ -310,7 +313,7 @@ def test_seek_in_one_partition(queen: Desk, content: bytes, left: list[int]) -> 
     assert sorted(bodies(found)) == sorted([3, *left])
 
 
-def test_bad_input_moves_nothing(queen: Desk) -> None:
+def test_bad_input_moves_nothing(queen: QueenApi) -> None:
     queen.push("orders", 1, 2)
     queen.pop("orders", "workers", autoAck="true")
     before = queen.get(f"{GROUPS}/workers")
@@ -343,3 +346,80 @@ def test_bad_input_moves_nothing(queen: Desk) -> None:
         assert queen.call("GET", path).status == 400
         assert queen.call("DELETE", path).status == 400
     assert queen.get(f"{GROUPS}/workers") == before
+
+
+# groups with many queues
+
+MANY = [f"q{number}" for number in range(5)]
+CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
+    ("DELETE", f"{GROUPS}/workers", None),
+    ("DELETE", f"{GROUPS}/workers?deleteMetadata=false", None),
+    ("POST", f"{GROUPS}/workers/subscription", {"subscriptionTimestamp": "2023-11-14T22:15:20Z"}),
+]
+
+
+def commands_per_turn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Collects the number of commands in each turn of `send_all`."""
+    sent: list[int] = []
+    original = AsyncBroker.send_all
+
+    async def noted(self: AsyncBroker, commands: Any) -> Any:
+        sent.append(len(commands))
+        return await original(self, commands)
+
+    monkeypatch.setattr(AsyncBroker, "send_all", noted)
+    return sent
+
+
+def fill_many(queen: QueenApi, partitions: int = 1) -> None:
+    for queue in MANY:
+        for number in range(partitions):
+            queen.push(queue, 1, partition=f"p{number}")
+        queen.pop(queue, "workers", autoAck="true")
+
+
+@pytest.mark.parametrize(("method", "path", "body"), CHANGES, ids=["delete", "reset", "subscribe"])
+def test_group_changes_some_queues_per_turn(
+    queen: QueenApi, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: Any
+) -> None:
+    fill_many(queen)
+    monkeypatch.setattr(groups, "QUEUES_AT_ONCE", 2)
+    sent = commands_per_turn(monkeypatch)
+    status, answer = queen.call(method, path, body)
+    assert (status, sent) == (200, [2, 2, 1])
+    assert answer["rowsUpdated" if body else "deletedPartitions"] == 5
+
+
+def test_group_changes_some_partitions_per_turn(queen: QueenApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_many(queen, partitions=2)
+    monkeypatch.setattr(groups, "PARTITIONS_AT_ONCE", 5)
+    sent = commands_per_turn(monkeypatch)
+    assert queen.call("DELETE", f"{GROUPS}/workers").body["deletedPartitions"] == 10
+    assert sent == [2, 2, 1]
+
+
+def test_queue_with_many_partitions_has_its_own_turn(queen: QueenApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_many(queen, partitions=2)
+    monkeypatch.setattr(groups, "PARTITIONS_AT_ONCE", 1)
+    sent = commands_per_turn(monkeypatch)
+    assert queen.call("DELETE", f"{GROUPS}/workers").body["deletedPartitions"] == 10
+    assert sent == [1, 1, 1, 1, 1]
+
+
+def test_group_deletion_that_fails_can_be_repeated(queen: QueenApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_many(queen)
+    monkeypatch.setattr(groups, "QUEUES_AT_ONCE", 2)
+    original = AsyncBroker.send_all
+    calls: list[int] = []
+
+    async def second_fails(self: AsyncBroker, commands: Any) -> Any:
+        calls.append(len(commands))
+        if len(calls) == 2:
+            raise StoreFull("the disk is full")
+        return await original(self, commands)
+
+    monkeypatch.setattr(AsyncBroker, "send_all", second_fails)
+    assert queen.call("DELETE", f"{GROUPS}/workers").status == 507
+    assert set(queen.get(f"{GROUPS}/workers")) == set(MANY[2:])
+    assert queen.call("DELETE", f"{GROUPS}/workers").body["deletedPartitions"] == 3
+    assert queen.get(f"{GROUPS}/workers") == {}

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.server.queen.desk import Desk, Message, bodies, named, unleased
+from tests.server.queen.queen_api import Message, QueenApi, bodies, named, unleased
 
 
 @pytest.mark.parametrize("spell", [named, unleased])
-def test_what_a_call_settles_it_says_it_settled(queen: Desk, spell: Callable[..., Message]) -> None:
+def test_what_a_call_settles_it_says_it_settled(queen: QueenApi, spell: Callable[..., Message]) -> None:
     queen.push("q", 1, 2, 3, 4, 5)
     held = queen.pop("q", batch=5)
     queen.ack(held[0])
@@ -20,7 +20,7 @@ def test_what_a_call_settles_it_says_it_settled(queen: Desk, spell: Callable[...
     assert [(one["message"], one["noop"]) for one in answers] == [("acknowledged", False), ("not_found", True)]
 
 
-def test_each_lease_of_a_batch_is_told_for_itself(queen: Desk) -> None:
+def test_each_lease_of_a_batch_is_told_for_itself(queen: QueenApi) -> None:
     queen.push("q", 1, 2, partition="a")
     one = queen.pop("q", batch=2)
     queen.push("q", 3, 4, partition="b")
@@ -32,7 +32,7 @@ def test_each_lease_of_a_batch_is_told_for_itself(queen: Desk) -> None:
 
 
 @pytest.mark.parametrize("mode", ["seed", "upstream"])
-def test_after_a_seek_an_old_ack_is_no_ack(queen: Desk) -> None:
+def test_after_a_seek_an_old_ack_is_no_ack(queen: QueenApi) -> None:
     queen.push("q", 1)
     (held,) = queen.pop("q", "g")
     assert queen.call("POST", "/api/v1/consumer-groups/g/queues/q/seek", {"toEnd": True}).status == 200
@@ -40,7 +40,7 @@ def test_after_a_seek_an_old_ack_is_no_ack(queen: Desk) -> None:
 
 
 @pytest.mark.parametrize("mode", ["upstream"])
-def test_a_failure_that_ends_the_lease_says_so(queen: Desk) -> None:
+def test_a_failure_that_ends_the_lease_says_so(queen: QueenApi) -> None:
     queen.push("q", 1, 2, 3)
     held = queen.pop("q", batch=3)
     answer = queen.nack(held[0])
@@ -49,7 +49,7 @@ def test_a_failure_that_ends_the_lease_says_so(queen: Desk) -> None:
 
 @pytest.mark.parametrize("mode", ["seed", "upstream"])
 @pytest.mark.parametrize("status", ["failed", "retry"])
-def test_a_failure_said_again_has_no_lease_any_more_and_settled_nothing(queen: Desk, status: str) -> None:
+def test_repeated_failure_without_lease_settles_nothing(queen: QueenApi, status: str) -> None:
     """The message comes again: `already committed`, or the seed's `not_found`, would say that it does not."""
     queen.push("q", 1)
     (held,) = queen.pop("q")
@@ -71,14 +71,14 @@ def test_a_failure_said_again_has_no_lease_any_more_and_settled_nothing(queen: D
         assert (body["success"], "invalid_lease" in body["error"]) == (False, True)
         (one,) = queen.ack_batch(named(held, status=status))
         assert one["message"] == "invalid_lease"
-        # And again while somebody else holds it, who keeps it.
+        # And again while another lease holds it, which keeps it.
         again = again or queen.pop("q")
     assert queen.ack(again[0])["message"] == "acknowledged"
     assert queen.pop("next") == []
 
 
 @pytest.mark.parametrize("mode", ["upstream"])
-def test_a_transaction_does_not_fail_what_was_acked(queen: Desk) -> None:
+def test_a_transaction_does_not_fail_what_was_acked(queen: QueenApi) -> None:
     queen.push("q", 1)
     (held,) = queen.pop("q")
     queen.ack(held)
@@ -92,14 +92,14 @@ def test_a_transaction_does_not_fail_what_was_acked(queen: Desk) -> None:
 
 
 @pytest.mark.parametrize("rider", ["kv", "timers", "positions"])
-def test_what_cannot_ride_in_a_transaction_is_refused_before_anything_is_done(queen: Desk, rider: str) -> None:
+def test_unsupported_transaction_part_is_refused_up_front(queen: QueenApi, rider: str) -> None:
     push = {"type": "push", "queue": "q", "payload": 1}
     status, body = queen.call("POST", "/api/v1/transaction", {"operations": [push], rider: [{"op": "check"}]})
     assert (status, body["code"]) == (400, "not_supported")
     assert queen.pop("q") == []
 
 
-def test_ids_that_nobody_knows_are_looked_for_once(queen: Desk) -> None:
+def test_unknown_ids_are_searched_once(queen: QueenApi) -> None:
     queen.push("q", *range(300))
     held = queen.pop("q", batch=300)
     unknown = [{**named(held[0]), "transactionId": f"no-{n}", "status": "completed"} for n in range(2000)]
@@ -109,7 +109,7 @@ def test_ids_that_nobody_knows_are_looked_for_once(queen: Desk) -> None:
     assert status == 400
 
 
-def test_what_is_new_in_a_namespace_includes_queues_made_later(queen: Desk) -> None:
+def test_what_is_new_in_a_namespace_includes_queues_made_later(queen: QueenApi) -> None:
     query = {"namespace": "shop", "consumerGroup": "w", "subscriptionMode": "new"}
     assert queen.call("GET", "/api/v1/pop", **query).status == 204
     queen.clock.advance(1)
@@ -117,12 +117,12 @@ def test_what_is_new_in_a_namespace_includes_queues_made_later(queen: Desk) -> N
     assert bodies(queen.get("/api/v1/pop", **query)["messages"]) == ["first"]
 
 
-def test_a_refused_pop_leaves_no_member(queen: Desk) -> None:
+def test_a_refused_pop_leaves_no_member(queen: QueenApi) -> None:
     assert queen.call("GET", f"/api/v1/pop/queue/{'x' * 300}").status == 400
     assert queen.get("/api/v1/consumer-groups") == {"groups": []}
 
 
-def test_what_is_dropped_is_not_called_a_dead_letter(queen: Desk) -> None:
+def test_what_is_dropped_is_not_called_a_dead_letter(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=0, deadLetterQueue=False, dlqAfterMaxRetries=False)
     queen.push("q", 1)
     (held,) = queen.pop("q")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server.queen.desk import Desk, Message, bodies, named
+from tests.server.queen.queen_api import Message, QueenApi, bodies, named
 
 
-def ack(queen: Desk, message: Message, status: str, error: str | None = None) -> Message:
+def ack(queen: QueenApi, message: Message, status: str, error: str | None = None) -> Message:
     """As an SDK does: with every key."""
     sent = named(message, status=status, error=error, consumerGroup=None)
     _, (answer,) = queen.call("POST", "/api/v1/ack", sent)
@@ -16,7 +16,7 @@ def ack(queen: Desk, message: Message, status: str, error: str | None = None) ->
 
 
 @pytest.mark.parametrize("autopilot", [{}, {"autopilot": "true"}], ids=["plain", "autopilot"])
-def test_nack_with_text_keeps_the_lease(queen: Desk, autopilot: dict[str, str]) -> None:
+def test_nack_with_text_keeps_the_lease(queen: QueenApi, autopilot: dict[str, str]) -> None:
     queen.push("q", 0, 1, 2, 3, 4)
     held = queen.pop("q", batch=5, **autopilot)
     assert ack(queen, held[0], "completed")["message"] == "acknowledged"
@@ -27,7 +27,7 @@ def test_nack_with_text_keeps_the_lease(queen: Desk, autopilot: dict[str, str]) 
     assert bodies(queen.pop("q", batch=5)) == [1]
 
 
-def test_nack_said_twice_keeps_the_lease(queen: Desk) -> None:
+def test_nack_said_twice_keeps_the_lease(queen: QueenApi) -> None:
     queen.push("q", 0, 1)
     held = queen.pop("q", batch=2)
     assert ack(queen, held[0], "failed", "no")["message"] == "failed_retry"
@@ -36,7 +36,7 @@ def test_nack_said_twice_keeps_the_lease(queen: Desk) -> None:
     assert ack(queen, held[1], "completed")["message"] == "acknowledged"
 
 
-def test_expired_lease_gives_the_rest_back(queen: Desk) -> None:
+def test_expired_lease_gives_the_rest_back(queen: QueenApi) -> None:
     queen.push("q", 0, 1, 2)
     held = queen.pop("q", batch=3)
     ack(queen, held[0], "failed", "no")
@@ -47,7 +47,7 @@ def test_expired_lease_gives_the_rest_back(queen: Desk) -> None:
 
 
 @pytest.mark.parametrize("mode", ["upstream"])
-def test_nack_in_upstream_mode_gives_the_rest_back(queen: Desk) -> None:
+def test_nack_in_upstream_mode_gives_the_rest_back(queen: QueenApi) -> None:
     queen.push("q", 0, 1, 2)
     held = queen.pop("q", batch=3)
     assert ack(queen, held[0], "failed", "no")["leaseReleased"] is True
@@ -56,7 +56,7 @@ def test_nack_in_upstream_mode_gives_the_rest_back(queen: Desk) -> None:
 
 
 @pytest.mark.parametrize("mode", ["upstream"])
-def test_autopilot_nack_in_upstream_mode_releases(queen: Desk) -> None:
+def test_autopilot_nack_in_upstream_mode_releases(queen: QueenApi) -> None:
     queen.push("q", 0, 1, 2)
     held = queen.pop("q", batch=3, autopilot="true")
     assert ack(queen, held[1], "failed", "no")["leaseReleased"] is True

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ackwise.dialects.queen.members import Members
+from ackwise.protocols.queen.deliveries import RecentConsumers
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def eager_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("eager_threads")
 def test_members_read_while_polls_come_are_whole() -> None:
-    members = Members()
+    members = RecentConsumers()
     members.note("orders", "workers", "c0", 0)
 
     def poll() -> None:

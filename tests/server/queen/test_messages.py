@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.server.queen.desk import Desk, Message
+from tests.server.queen.queen_api import Message, QueenApi
 
 NEVER = "0190b1f0-0000-7000-8000-000000000000"
 TRACE = "11111111-2222-4333-8444-555555555555"
 
 
-def pushed(queen: Desk, payload: Any = 1, **more: Any) -> Message:
+def pushed(queen: QueenApi, payload: Any = 1, **more: Any) -> Message:
     (result,) = queen.push("orders", payload, transactionId="tx-1", **more)
     return result
 
 
-def show(queen: Desk, message: Message) -> dict[str, Any]:
+def show(queen: QueenApi, message: Message) -> dict[str, Any]:
     found: dict[str, Any] = queen.get(f"/api/v1/messages/{message['partition_id']}/{message['transaction_id']}")
     return found
 
 
-def test_a_message_that_nobody_consumes(queen: Desk) -> None:
+def test_message_without_consumer(queen: QueenApi) -> None:
     queen.configure("orders", leaseTime=60, retryLimit=5, priority=4)
     message = pushed(queen, {"n": [1, "ü", None]}, partition="p", traceId=TRACE)
     shown = show(queen, message)
@@ -52,7 +52,7 @@ def test_a_message_that_nobody_consumes(queen: Desk) -> None:
     assert {name: shown[name] for name in expected} == expected
 
 
-def test_in_queue_mode(queen: Desk) -> None:
+def test_in_queue_mode(queen: QueenApi) -> None:
     message = pushed(queen)
     (popped,) = queen.pop("orders")
     shown = show(queen, message)
@@ -67,7 +67,7 @@ def test_in_queue_mode(queen: Desk) -> None:
     assert shown["consumedByGroups"] == ["__QUEUE_MODE__"]
 
 
-def test_a_lease_that_ran_out_holds_nothing(queen: Desk) -> None:
+def test_a_lease_that_ran_out_holds_nothing(queen: QueenApi) -> None:
     message = pushed(queen)
     queen.pop("orders")
     queen.clock.advance(300)
@@ -76,14 +76,14 @@ def test_a_lease_that_ran_out_holds_nothing(queen: Desk) -> None:
     assert shown["consumerGroups"][0]["leaseExpiresAt"] is None
 
 
-def test_an_auto_ack_leaves_one_group_that_consumed(queen: Desk) -> None:
+def test_an_auto_ack_leaves_one_group_that_consumed(queen: QueenApi) -> None:
     message = pushed(queen)
     queen.pop("orders", "workers", autoAck="true")
     (group,) = show(queen, message)["consumerGroups"]
     assert (group["name"], group["consumed"], group["leaseExpiresAt"]) == ("workers", True, None)
 
 
-def test_with_named_groups_all_of_them_complete_it(queen: Desk) -> None:
+def test_with_named_groups_all_of_them_complete_it(queen: QueenApi) -> None:
     message = pushed(queen)
     queen.pop("orders", "fast", autoAck="true")
     (held,) = queen.pop("orders", "slow")
@@ -97,7 +97,7 @@ def test_with_named_groups_all_of_them_complete_it(queen: Desk) -> None:
     assert (shown["status"], shown["mode"]["type"]) == ("processing", "hybrid")
 
 
-def test_a_dead_letter_keeps_its_error(queen: Desk) -> None:
+def test_a_dead_letter_keeps_its_error(queen: QueenApi) -> None:
     queen.configure("orders", retryLimit=2)
     message = pushed(queen)
     for _ in range(2):
@@ -107,19 +107,19 @@ def test_a_dead_letter_keeps_its_error(queen: Desk) -> None:
     assert shown["payload"] == 1
 
 
-def test_a_message_that_waits_to_be_due(queen: Desk) -> None:
+def test_a_message_that_waits_to_be_due(queen: QueenApi) -> None:
     message = pushed(queen, delaySeconds=60)
     shown = show(queen, message)
     assert (shown["status"], shown["deliverAt"]) == ("pending", "2023-11-14T22:14:20.000000Z")
 
 
-def test_by_the_id_that_the_server_minted(queen: Desk) -> None:
+def test_by_the_id_that_the_server_minted(queen: QueenApi) -> None:
     (message,) = queen.push("orders", "minted")
     shown = show(queen, message)
     assert (shown["payload"], shown["id"]) == ("minted", message["message_id"])
 
 
-def test_payloads_come_back_as_they_were_pushed(queen: Desk) -> None:
+def test_payloads_come_back_as_they_were_pushed(queen: QueenApi) -> None:
     payloads = ["null", "1e3", '"\\u00fc"', '{"a":1.0,"b":[]}', "12345678901234567890123", '"' + "x" * 70_000 + '"']
     for number, payload in enumerate(payloads):
         body = f'{{"items": [{{"queue": "orders", "transactionId": "tx-{number}", "payload": {payload}}}]}}'
@@ -128,7 +128,7 @@ def test_payloads_come_back_as_they_were_pushed(queen: Desk) -> None:
         assert f'"payload":{payload},' in answer.text
 
 
-def test_what_is_not_there_is_not_found(queen: Desk) -> None:
+def test_what_is_not_there_is_not_found(queen: QueenApi) -> None:
     message = pushed(queen)
     for path in (f"{message['partition_id']}/tx-2", f"{NEVER}/tx-1"):
         status, body = queen.call("GET", f"/api/v1/messages/{path}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.queen.desk import Desk
+from tests.server.queen.queen_api import QueenApi
 
 RESOURCES = "/api/v1/resources"
 START = "2023-11-14T22:13:20.000000Z"
@@ -16,7 +16,7 @@ def six(**given: int) -> dict[str, int]:
     return {"total": 0, "pending": 0, "processing": 0, "completed": 0, "failed": 0, "deadLetter": 0} | given
 
 
-def fill(queen: Desk) -> None:
+def fill(queen: QueenApi) -> None:
     """Two partitions; a group that acked one, holds two, buried one and has three to go."""
     queen.configure("orders", retryLimit=1)
     queen.push("orders", *range(5), partition="p1")
@@ -26,7 +26,7 @@ def fill(queen: Desk) -> None:
     queen.ack(found[1], "dlq", error="broken", consumerGroup="workers")
 
 
-def test_queues_are_listed_with_their_counts(queen: Desk) -> None:
+def test_queues_are_listed_with_their_counts(queen: QueenApi) -> None:
     assert queen.get(f"{RESOURCES}/queues") == {"queues": []}
     fill(queen)
     queen.call("POST", "/api/v1/configure", {"queue": "other", "namespace": "shop", "task": "mail"})
@@ -43,7 +43,7 @@ def test_queues_are_listed_with_their_counts(queen: Desk) -> None:
     assert queen.get(f"{RESOURCES}/queues", namespace="shop")["queues"] == [other]
 
 
-def test_a_queue_is_shown_with_its_partitions(queen: Desk) -> None:
+def test_a_queue_is_shown_with_its_partitions(queen: QueenApi) -> None:
     fill(queen)
     queen.clock.advance(60)
     queen.push("orders", 5, partition="p1")
@@ -59,13 +59,13 @@ def test_a_queue_is_shown_with_its_partitions(queen: Desk) -> None:
         assert sum(partition["stats"][one] for partition in shown["partitions"]) == shown["totals"][one]
 
 
-def test_scheduled_messages_are_pending(queen: Desk) -> None:
+def test_scheduled_messages_are_pending(queen: QueenApi) -> None:
     queen.push("orders", 1, delaySeconds=60)
     assert queen.get(f"{RESOURCES}/queues/orders")["totals"] == six(total=1, pending=1)
     assert queen.get(f"{RESOURCES}/queues")["queues"][0]["messages"] == six(total=1, pending=1)
 
 
-def test_a_queue_is_deleted_with_all_that_was_in_it(queen: Desk) -> None:
+def test_a_queue_is_deleted_with_all_that_was_in_it(queen: QueenApi) -> None:
     fill(queen)
     status, body = queen.call("DELETE", f"{RESOURCES}/queues/orders")
     assert (status, body) == (200, {"deleted": True, "existed": True, "queue": "orders"})
@@ -77,13 +77,13 @@ def test_a_queue_is_deleted_with_all_that_was_in_it(queen: Desk) -> None:
     assert (status, body) == (200, {"deleted": False, "existed": False, "queue": "nowhere"})
 
 
-def test_names_are_percent_decoded(queen: Desk) -> None:
+def test_names_are_percent_decoded(queen: QueenApi) -> None:
     queen.push("a queue/with ünïcode", 1)
     assert queen.get(f"{RESOURCES}/queues/a%20queue%2Fwith%20%C3%BCn%C3%AFcode")["totals"]["total"] == 1
     assert queen.call("DELETE", f"{RESOURCES}/queues/a%20queue%2Fwith%20%C3%BCn%C3%AFcode").body["existed"] is True
 
 
-def test_the_depth_for_a_group(queen: Desk) -> None:
+def test_the_depth_for_a_group(queen: QueenApi) -> None:
     fill(queen)
     shown = queen.get(f"{RESOURCES}/queues/orders/depth", group="workers")
     assert shown == {
@@ -99,7 +99,7 @@ def test_the_depth_for_a_group(queen: Desk) -> None:
     assert (nobody["group"], nobody["pending"], nobody["partitionsPending"]) == ("__QUEUE_MODE__", 7, 2)
 
 
-def test_all_partitions(queen: Desk) -> None:
+def test_all_partitions(queen: QueenApi) -> None:
     fill(queen)
     queen.push("other", 1)
     shown = queen.get(f"{RESOURCES}/partitions")["partitions"]
@@ -112,7 +112,7 @@ def test_all_partitions(queen: Desk) -> None:
     assert queen.get(f"{RESOURCES}/partitions", queue="other")["partitions"] == shown[3:]
 
 
-def test_namespaces_and_tasks(queen: Desk) -> None:
+def test_namespaces_and_tasks(queen: QueenApi) -> None:
     for queue in ("shop.mail", "shop.pay", "bank.mail", "plain"):
         queen.push(queue, 1, 2)
     queen.pop("shop.mail", batch=2)
@@ -131,7 +131,7 @@ def test_namespaces_and_tasks(queen: Desk) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", f"{RESOURCES}/overview"), ("POST", "/api/v1/stats/refresh")])
-def test_the_overview(queen: Desk, method: str, path: str) -> None:
+def test_the_overview(queen: QueenApi, method: str, path: str) -> None:
     fill(queen)
     queen.clock.advance(120)
     queen.push("shop.mail", *range(30))
@@ -150,7 +150,7 @@ def test_the_overview(queen: Desk, method: str, path: str) -> None:
     assert (shown["statsAge"], shown["timestamp"]) == (0, "2023-11-14T22:15:20.000000Z")
 
 
-def test_what_is_not_there_is_not_found(queen: Desk) -> None:
+def test_what_is_not_there_is_not_found(queen: QueenApi) -> None:
     for path in ("queues/nowhere", "queues/nowhere/depth", "partitions?queue=nowhere"):
         status, body = queen.call("GET", f"{RESOURCES}/{path}")
         assert (status, body) == (404, {"error": "Queue not found", "code": "unknown_queue"}), path

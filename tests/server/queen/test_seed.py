@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.server.queen.desk import Desk, bodies, eventually, named, unleased
+from tests.server.queen.queen_api import QueenApi, bodies, eventually, named, unleased
 
 INVALID_LEASE = {"success": False, "message": "invalid_lease", "error": "Lease validation failed"}
 FIVE_MINUTES = 300
@@ -16,7 +16,7 @@ NOWHERE = "00000000-0000-7000-8000-000000000000"
 # Core concepts
 
 
-def test_an_ack_completes_advances_and_releases(queen: Desk) -> None:
+def test_an_ack_completes_advances_and_releases(queen: QueenApi) -> None:
     queen.push("orders", {"n": 1}, {"n": 2})
     (message,) = queen.pop("orders", "workers")
     answer = queen.ack(message)
@@ -26,7 +26,7 @@ def test_an_ack_completes_advances_and_releases(queen: Desk) -> None:
     assert bodies(queen.pop("orders", "workers")) == [{"n": 2}]
 
 
-def test_an_acked_message_is_kept_as_retention_says(queen: Desk) -> None:
+def test_an_acked_message_is_kept_as_retention_says(queen: QueenApi) -> None:
     queen.push("orders", {"n": 1})
     (message,) = queen.pop("orders")
     queen.ack(message)
@@ -34,7 +34,7 @@ def test_an_acked_message_is_kept_as_retention_says(queen: Desk) -> None:
     assert (kept["payload"], kept["status"]) == ({"n": 1}, "completed")
 
 
-def test_a_nack_counts_and_makes_the_message_available_again(queen: Desk) -> None:
+def test_a_nack_counts_and_makes_the_message_available_again(queen: QueenApi) -> None:
     queen.push("orders", {"n": 1})
     (message,) = queen.pop("orders")
     assert queen.nack(message)["message"] == "failed_retry"
@@ -42,7 +42,7 @@ def test_a_nack_counts_and_makes_the_message_available_again(queen: Desk) -> Non
     assert (again["transactionId"], again["retryCount"]) == (message["transactionId"], 1)
 
 
-def test_a_crash_before_the_ack_loses_nothing(queen: Desk) -> None:
+def test_a_crash_before_the_ack_loses_nothing(queen: QueenApi) -> None:
     queen.push("orders", {"n": 1})
     queen.pop("orders")
     queen.clock.advance(FIVE_MINUTES - 0.001)
@@ -54,7 +54,7 @@ def test_a_crash_before_the_ack_loses_nothing(queen: Desk) -> None:
 # ACK models
 
 
-def test_manual_ack_is_the_default(queen: Desk) -> None:
+def test_manual_ack_is_the_default(queen: QueenApi) -> None:
     queen.push("orders", "good", "bad")
     good, bad = queen.pop("orders", "processors", batch=2)
     assert queen.ack(good, consumerGroup="processors")["success"] is True
@@ -62,14 +62,14 @@ def test_manual_ack_is_the_default(queen: Desk) -> None:
     assert bodies(queen.pop("orders", "processors", batch=2)) == ["bad"]
 
 
-def test_auto_ack_settles_on_delivery(queen: Desk) -> None:
+def test_auto_ack_settles_on_delivery(queen: QueenApi) -> None:
     queen.push("events", *range(12))
     status, body = queen.call("GET", "/api/v1/pop/queue/events?autoAck=true&batch=10")
     assert (status, bodies(body["messages"]), body["leaseId"]) == (200, list(range(10)), "")
     assert bodies(queen.pop("events", batch=10)) == [10, 11]
 
 
-def test_auto_ack_knows_no_retry_and_no_dead_letters(queen: Desk) -> None:
+def test_auto_ack_knows_no_retry_and_no_dead_letters(queen: QueenApi) -> None:
     queen.push("events", 1)
     (message,) = queen.pop("events", autoAck="true")
     assert queen.nack({**message, "leaseId": None})["success"] is False
@@ -81,7 +81,7 @@ def test_auto_ack_knows_no_retry_and_no_dead_letters(queen: Desk) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/ack", "/api/v1/transaction"])
-def test_the_partition_id_is_mandatory(queen: Desk, path: str) -> None:
+def test_the_partition_id_is_mandatory(queen: QueenApi, path: str) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
     body = {"transactionId": message["transactionId"], "leaseId": message["leaseId"], "status": "completed"}
@@ -93,7 +93,7 @@ def test_the_partition_id_is_mandatory(queen: Desk, path: str) -> None:
     assert queen.ack(message)["success"] is True
 
 
-def test_the_partition_id_is_mandatory_in_a_batch(queen: Desk) -> None:
+def test_the_partition_id_is_mandatory_in_a_batch(queen: QueenApi) -> None:
     queen.push("orders", 1, 2)
     first, second = queen.pop("orders", batch=2)
     entries = [named(first, status="completed"), {"transactionId": second["transactionId"]}]
@@ -102,14 +102,14 @@ def test_the_partition_id_is_mandatory_in_a_batch(queen: Desk) -> None:
     assert queen.ack(first)["noop"] is False
 
 
-def test_lease_and_group_are_optional(queen: Desk) -> None:
+def test_lease_and_group_are_optional(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
     status, answer = queen.call("POST", "/api/v1/ack", unleased(message))
     assert (status, answer["success"], answer["message"]) == (200, True, "acknowledged")
 
 
-def test_a_group_is_named_or_known_by_its_lease(queen: Desk) -> None:
+def test_a_group_is_named_or_known_by_its_lease(queen: QueenApi) -> None:
     queen.push("orders", 1, 2)
     by_lease, by_name = queen.pop("orders", "workers", batch=2)
     assert queen.ack(by_lease)["success"] is True
@@ -117,7 +117,7 @@ def test_a_group_is_named_or_known_by_its_lease(queen: Desk) -> None:
     assert queen.call("POST", "/api/v1/ack", unleased(by_name, consumerGroup="workers")).body["success"] is True
 
 
-def test_the_partition_tells_equal_transaction_ids_apart(queen: Desk) -> None:
+def test_the_partition_tells_equal_transaction_ids_apart(queen: QueenApi) -> None:
     for partition in ("A", "B"):
         queen.push("orders", partition, partition=partition, transactionId="tx-123")
     found = {message["partition"]: message for message in queen.pop("orders", batch=10, partitions=2)}
@@ -129,7 +129,7 @@ def test_the_partition_tells_equal_transaction_ids_apart(queen: Desk) -> None:
 # ACK flow and NACK flow
 
 
-def test_the_ack_flow(queen: Desk) -> None:
+def test_the_ack_flow(queen: QueenApi) -> None:
     (pushed,) = queen.push("orders", {"orderId": "12345"}, transactionId="tx-123")
     (message,) = queen.pop("orders", "workers")
     assert message["messageId"] == pushed["message_id"]
@@ -149,7 +149,7 @@ def test_the_ack_flow(queen: Desk) -> None:
     assert partition["lastConsumedAt"].startswith("2023-11-14T22:13:20")
 
 
-def test_the_nack_flow(queen: Desk) -> None:
+def test_the_nack_flow(queen: QueenApi) -> None:
     queen.push("orders", {"orderId": "12345"}, transactionId="tx-123")
     told = []
     while found := queen.pop("orders"):
@@ -165,7 +165,7 @@ def test_the_nack_flow(queen: Desk) -> None:
 # Batch ACK
 
 
-def test_a_batch_across_partitions(queen: Desk) -> None:
+def test_a_batch_across_partitions(queen: QueenApi) -> None:
     for partition in ("1", "2", "3"):
         queen.push("orders", partition, partition=partition)
     messages = queen.pop("orders", "workers", batch=10, partitions=3)
@@ -186,7 +186,7 @@ def test_a_batch_across_partitions(queen: Desk) -> None:
 
 
 @pytest.mark.parametrize("refused", ["unknown", "stale"])
-def test_a_batch_succeeds_or_fails_as_a_whole(queen: Desk, refused: str) -> None:
+def test_a_batch_succeeds_or_fails_as_a_whole(queen: QueenApi, refused: str) -> None:
     queen.push("orders", 1, 2)
     first, second = queen.pop("orders", batch=2)
     wrong = {"transactionId": "tx-never"} if refused == "unknown" else {"leaseId": first["partitionId"]}
@@ -198,7 +198,7 @@ def test_a_batch_succeeds_or_fails_as_a_whole(queen: Desk, refused: str) -> None
     assert [(answer["success"], answer["noop"]) for answer in answers] == [(True, False)] * 2
 
 
-def test_what_is_settled_already_does_not_undo_a_batch(queen: Desk) -> None:
+def test_what_is_settled_already_does_not_undo_a_batch(queen: QueenApi) -> None:
     queen.push("orders", 1, 2)
     first, second = queen.pop("orders", batch=2)
     queen.ack(first)
@@ -209,14 +209,14 @@ def test_what_is_settled_already_does_not_undo_a_batch(queen: Desk) -> None:
     ]
 
 
-def test_a_batch_may_ask_for_a_verdict_each(queen: Desk) -> None:
+def test_a_batch_may_ask_for_a_verdict_each(queen: QueenApi) -> None:
     queen.push("orders", 1, 2)
     first, second = queen.pop("orders", batch=2)
     entries = (named(first, status="completed"), named(second, transactionId="tx-never", status="completed"))
     assert [answer["success"] for answer in queen.ack_batch(*entries, atomic=False)] == [True, False]
 
 
-def test_a_message_named_twice_in_a_batch_is_settled_once(queen: Desk) -> None:
+def test_a_message_named_twice_in_a_batch_is_settled_once(queen: QueenApi) -> None:
     queen.push("orders", 1, 2)
     first, second = queen.pop("orders", "workers", batch=2)
     answers = queen.ack_batch(named(first), named(first), named(second))
@@ -229,7 +229,7 @@ def test_a_message_named_twice_in_a_batch_is_settled_once(queen: Desk) -> None:
     assert partition["totalConsumed"] == 2
 
 
-def test_a_batch_of_another_group_is_refused(queen: Desk) -> None:
+def test_a_batch_of_another_group_is_refused(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders", "workers")
     (answer,) = queen.ack_batch(named(message), consumerGroup="others")
@@ -240,7 +240,7 @@ def test_a_batch_of_another_group_is_refused(queen: Desk) -> None:
 # Lease management
 
 
-def test_the_life_of_a_lease(queen: Desk) -> None:
+def test_the_life_of_a_lease(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
     queen.clock.advance(FIVE_MINUTES - 1)
@@ -251,14 +251,14 @@ def test_the_life_of_a_lease(queen: Desk) -> None:
     assert bodies(queen.pop("orders")) == [2]
 
 
-def test_an_expired_lease_is_invalid(queen: Desk) -> None:
+def test_an_expired_lease_is_invalid(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
     queen.clock.advance(FIVE_MINUTES)
     assert INVALID_LEASE.items() <= queen.call("POST", "/api/v1/ack", named(message)).body.items()
 
 
-def test_a_released_lease_is_invalid(queen: Desk) -> None:
+def test_a_released_lease_is_invalid(queen: QueenApi) -> None:
     """By a nack: the message is not settled and not held."""
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
@@ -266,7 +266,7 @@ def test_a_released_lease_is_invalid(queen: Desk) -> None:
     assert INVALID_LEASE.items() <= queen.call("POST", "/api/v1/ack", named(message)).body.items()
 
 
-def test_a_wrong_lease_is_invalid(queen: Desk) -> None:
+def test_a_wrong_lease_is_invalid(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
     for wrong in ("no-such-lease", message["partitionId"]):
@@ -275,7 +275,7 @@ def test_a_wrong_lease_is_invalid(queen: Desk) -> None:
     assert queen.ack(message)["success"] is True
 
 
-def test_a_reassigned_partition_is_an_invalid_lease(queen: Desk) -> None:
+def test_a_reassigned_partition_is_an_invalid_lease(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (lost,) = queen.pop("orders")
     queen.clock.advance(FIVE_MINUTES)
@@ -286,7 +286,7 @@ def test_a_reassigned_partition_is_an_invalid_lease(queen: Desk) -> None:
     assert (answer["success"], answer["retryCount"]) == (True, 1)
 
 
-def test_a_lease_is_released_with_the_last_of_ten_acks(queen: Desk) -> None:
+def test_a_lease_is_released_with_the_last_of_ten_acks(queen: QueenApi) -> None:
     queen.push("orders", *range(11))
     batch = queen.pop("orders", batch=10)
     released = []
@@ -297,7 +297,7 @@ def test_a_lease_is_released_with_the_last_of_ten_acks(queen: Desk) -> None:
     assert bodies(queen.pop("orders", batch=10)) == [10]
 
 
-def test_a_lease_is_renewed_by_its_id(queen: Desk) -> None:
+def test_a_lease_is_renewed_by_its_id(queen: QueenApi) -> None:
     queen.push("tasks", 1)
     (message,) = queen.pop("tasks", leaseSeconds=30)
     status, answer = queen.call("POST", f"/api/v1/lease/{message['leaseId']}/extend", {"seconds": 60})
@@ -310,14 +310,14 @@ def test_a_lease_is_renewed_by_its_id(queen: Desk) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"seconds": null}'])
-def test_a_renewal_without_a_time_is_a_minute(queen: Desk, content: bytes) -> None:
+def test_a_renewal_without_a_time_is_a_minute(queen: QueenApi, content: bytes) -> None:
     queen.push("tasks", 1)
     (message,) = queen.pop("tasks", leaseSeconds=30)
     answer = queen.http.post(f"/api/v1/lease/{message['leaseId']}/extend", content=content)
     assert (answer.status_code, answer.json()["newExpiresAt"][:19]) == (200, "2023-11-14T22:14:20")
 
 
-def test_a_renewal_never_shortens_and_never_revives(queen: Desk) -> None:
+def test_a_renewal_never_shortens_and_never_revives(queen: QueenApi) -> None:
     queen.push("tasks", 1)
     (message,) = queen.pop("tasks")
     path = f"/api/v1/lease/{message['leaseId']}/extend"
@@ -331,13 +331,13 @@ def test_a_renewal_never_shortens_and_never_revives(queen: Desk) -> None:
 # Consumer groups
 
 
-def test_queue_mode_is_a_group_too(queen: Desk) -> None:
+def test_queue_mode_is_a_group_too(queen: QueenApi) -> None:
     queen.push("tasks", 1)
     status, body = queen.call("GET", "/api/v1/pop/queue/tasks")
     assert (status, body["consumerGroup"]) == (200, "__QUEUE_MODE__")
 
 
-def test_in_queue_mode_each_message_is_consumed_once(queen: Desk) -> None:
+def test_in_queue_mode_each_message_is_consumed_once(queen: QueenApi) -> None:
     for partition in ("a", "b"):
         queen.push("tasks", *(f"{partition}{n}" for n in range(3)), partition=partition)
     seen = []
@@ -347,7 +347,7 @@ def test_in_queue_mode_each_message_is_consumed_once(queen: Desk) -> None:
     assert sorted(seen) == ["a0", "a1", "a2", "b0", "b1", "b2"]
 
 
-def test_consumers_go_round_the_partitions(queen: Desk) -> None:
+def test_consumers_go_round_the_partitions(queen: QueenApi) -> None:
     for partition in ("a", "b", "c"):
         queen.push("tasks", *range(2), partition=partition)
     seen = []
@@ -358,7 +358,7 @@ def test_consumers_go_round_the_partitions(queen: Desk) -> None:
     assert sorted(seen[:3]) == sorted(seen[3:]) == ["a", "b", "c"]
 
 
-def test_named_groups_each_get_everything(queen: Desk) -> None:
+def test_named_groups_each_get_everything(queen: QueenApi) -> None:
     queen.push("user-events", *range(3))
     for group in ("email-sender", "analytics"):
         found = queen.pop("user-events", group, batch=10)
@@ -367,7 +367,7 @@ def test_named_groups_each_get_everything(queen: Desk) -> None:
     assert queen.pop("user-events", "email-sender") == []
 
 
-def test_each_group_has_its_own_cursor(queen: Desk) -> None:
+def test_each_group_has_its_own_cursor(queen: QueenApi) -> None:
     queen.push("user-events", *range(1, 102))
     for group, upto in (("email-sender", 100), ("analytics", 98)):
         found = queen.pop("user-events", group, batch=upto)
@@ -382,7 +382,7 @@ def test_each_group_has_its_own_cursor(queen: Desk) -> None:
 # Dead letter queue
 
 
-def test_three_failures_are_a_dead_letter(queen: Desk) -> None:
+def test_three_failures_are_a_dead_letter(queen: QueenApi) -> None:
     queen.configure("orders", retryLimit=3, dlqAfterMaxRetries=True)
     queen.push("orders", {"orderId": "12345"})
     for failures in range(3):
@@ -393,7 +393,7 @@ def test_three_failures_are_a_dead_letter(queen: Desk) -> None:
     assert (queen.dlq("orders")["total"], queen.pop("orders")) == (1, [])
 
 
-def test_an_hour_of_waiting_is_a_dead_letter(quick_sweeps: None, queen: Desk) -> None:
+def test_an_hour_of_waiting_is_a_dead_letter(quick_sweeps: None, queen: QueenApi) -> None:
     queen.configure("time-sensitive", maxWaitTimeSeconds=3600, deadLetterQueue=True)
     queen.push("time-sensitive", {"n": 1})
     queen.clock.advance(1)
@@ -403,7 +403,7 @@ def test_an_hour_of_waiting_is_a_dead_letter(quick_sweeps: None, queen: Desk) ->
     assert bodies(queen.pop("time-sensitive", batch=10)) == [{"n": 2}]
 
 
-def test_the_shape_of_a_dead_letter(queen: Desk) -> None:
+def test_the_shape_of_a_dead_letter(queen: QueenApi) -> None:
     queen.clock.set(round(datetime(2024, 1, 15, 10, 30, tzinfo=UTC).timestamp() * 1e6))
     queen.configure("orders", retryLimit=3, leaseTime=600)
     (pushed,) = queen.push("orders", {"orderId": "12345"}, transactionId="tx-123")
@@ -430,7 +430,7 @@ def test_the_shape_of_a_dead_letter(queen: Desk) -> None:
     assert letter["movedToDlqAt"].startswith("2024-01-15T10:35:00")
 
 
-def test_dead_letters_are_asked_for_by_group_and_by_day(queen: Desk) -> None:
+def test_dead_letters_are_asked_for_by_group_and_by_day(queen: QueenApi) -> None:
     queen.configure("orders", retryLimit=0)
     days = (
         datetime(2024, 1, 1, tzinfo=UTC),
@@ -448,7 +448,7 @@ def test_dead_letters_are_asked_for_by_group_and_by_day(queen: Desk) -> None:
     assert (january["total"], sorted(bodies(january["messages"]))) == (2, [0, 1])
 
 
-def test_a_dead_letter_is_reprocessed_by_pushing_it_again(queen: Desk) -> None:
+def test_a_dead_letter_is_reprocessed_by_pushing_it_again(queen: QueenApi) -> None:
     queen.configure("orders", retryLimit=0)
     queen.push("orders", {"orderId": 1}, partition="p", transactionId="tx-1")
     (message,) = queen.pop("orders")
@@ -468,7 +468,7 @@ def test_a_dead_letter_is_reprocessed_by_pushing_it_again(queen: Desk) -> None:
 # Common errors
 
 
-def test_a_second_ack_finds_nothing_to_do(queen: Desk) -> None:
+def test_a_second_ack_finds_nothing_to_do(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
     queen.ack(message)
@@ -478,7 +478,7 @@ def test_a_second_ack_finds_nothing_to_do(queen: Desk) -> None:
     assert queen.pop("orders") == []
 
 
-def test_a_wrong_transaction_id_is_not_found(queen: Desk) -> None:
+def test_a_wrong_transaction_id_is_not_found(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
     answer = queen.ack({**message, "transactionId": "tx-never"})
@@ -488,7 +488,7 @@ def test_a_wrong_transaction_id_is_not_found(queen: Desk) -> None:
     assert queen.ack(message)["success"] is True
 
 
-def test_what_retention_removed_is_not_found(quick_sweeps: None, queen: Desk) -> None:
+def test_what_retention_removed_is_not_found(quick_sweeps: None, queen: QueenApi) -> None:
     queen.configure("orders", retentionEnabled=True, completedRetentionSeconds=600)
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
@@ -503,7 +503,7 @@ def test_what_retention_removed_is_not_found(quick_sweeps: None, queen: Desk) ->
 # Advanced patterns
 
 
-def test_ack_and_push_are_one_transaction(queen: Desk) -> None:
+def test_ack_and_push_are_one_transaction(queen: QueenApi) -> None:
     queen.push("input", {"n": 1})
     (message,) = queen.pop("input")
     operations = [
@@ -518,7 +518,7 @@ def test_ack_and_push_are_one_transaction(queen: Desk) -> None:
     assert queen.pop("input") == []
 
 
-def test_a_failed_transaction_changes_nothing(queen: Desk) -> None:
+def test_a_failed_transaction_changes_nothing(queen: QueenApi) -> None:
     queen.push("input", {"n": 1})
     (message,) = queen.pop("input")
     push = {"type": "push", "items": [{"queue": "next-step", "payload": 1}]}
@@ -530,7 +530,7 @@ def test_a_failed_transaction_changes_nothing(queen: Desk) -> None:
     assert queen.ack(message)["success"] is True
 
 
-def test_a_message_is_acked_once_it_was_moved_aside(queen: Desk) -> None:
+def test_a_message_is_acked_once_it_was_moved_aside(queen: QueenApi) -> None:
     """The conditional pattern: ack, nack, or put it straight among the dead letters."""
     queen.push("tasks", "good", "flaky", "hopeless")
     good, flaky, hopeless = queen.pop("tasks", batch=3)
@@ -541,7 +541,7 @@ def test_a_message_is_acked_once_it_was_moved_aside(queen: Desk) -> None:
     assert [letter["errorMessage"] for letter in queen.dlq("tasks")["messages"]] == ["never"]
 
 
-def test_a_rate_limited_message_is_pushed_back_with_a_delay(queen: Desk) -> None:
+def test_a_rate_limited_message_is_pushed_back_with_a_delay(queen: QueenApi) -> None:
     queen.push("rate-limited", {"n": 1}, transactionId="tx-1")
     (message,) = queen.pop("rate-limited")
     item = {
@@ -563,7 +563,7 @@ def test_a_rate_limited_message_is_pushed_back_with_a_delay(queen: Desk) -> None
 # Monitoring
 
 
-def test_the_lag_of_a_group(queen: Desk) -> None:
+def test_the_lag_of_a_group(queen: QueenApi) -> None:
     queen.push("orders", *range(10))
     found = queen.pop("orders", "workers", batch=4)
     queen.ack_batch(*map(named, found[:3]), consumerGroup="workers")
@@ -581,7 +581,7 @@ def test_the_lag_of_a_group(queen: Desk) -> None:
     assert {key: shown[key] for key in wanted} == wanted
 
 
-def test_a_group_far_behind_is_lagging(queen: Desk) -> None:
+def test_a_group_far_behind_is_lagging(queen: QueenApi) -> None:
     queen.push("orders", 1)
     queen.pop("orders", "workers")
     queen.clock.advance(301)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server.queen.desk import Desk, Message, bodies, named, unleased
+from tests.server.queen.queen_api import Message, QueenApi, bodies, named, unleased
 
 
 @pytest.fixture(params=["seed", "upstream"])
@@ -13,7 +13,7 @@ def mode(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def popped(queen: Desk, *payloads: str) -> list[Message]:
+def popped(queen: QueenApi, *payloads: str) -> list[Message]:
     """Pushed and handed out in one batch."""
     queen.push("q", *payloads)
     found = queen.pop("q", batch=len(payloads))
@@ -21,13 +21,13 @@ def popped(queen: Desk, *payloads: str) -> list[Message]:
     return found
 
 
-def again(queen: Desk) -> list[str]:
+def again(queen: QueenApi) -> list[str]:
     """What comes when the leases have run out."""
     queen.clock.advance(300)
     return bodies(queen.pop("q", batch=100))
 
 
-def test_acks_out_of_order_move_no_cursor_back(queen: Desk) -> None:
+def test_acks_out_of_order_move_no_cursor_back(queen: QueenApi) -> None:
     first, second, _ = popped(queen, "1", "2", "3")
     assert queen.ack(second)["success"] is True
     late = queen.ack(first)
@@ -36,13 +36,13 @@ def test_acks_out_of_order_move_no_cursor_back(queen: Desk) -> None:
     assert again(queen) == ["3"]
 
 
-def test_acks_out_of_order_complete_the_batch(queen: Desk) -> None:
+def test_acks_out_of_order_complete_the_batch(queen: QueenApi) -> None:
     messages = popped(queen, "1", "2", "3")
     assert [queen.ack(message)["leaseReleased"] for message in reversed(messages)][-1 if queen.seed else 0] is True
     assert again(queen) == []
 
 
-def test_an_ack_repeated_without_its_lease_brings_nothing_back(queen: Desk) -> None:
+def test_an_ack_repeated_without_its_lease_brings_nothing_back(queen: QueenApi) -> None:
     first, *rest = popped(queen, "1", "2", "3")
     for message in (first, *rest):
         queen.ack(message)
@@ -52,7 +52,7 @@ def test_an_ack_repeated_without_its_lease_brings_nothing_back(queen: Desk) -> N
     assert bodies(queen.pop("q", batch=10)) == ["4", "5"]
 
 
-def test_a_nack_between_acks_in_one_call_is_not_lost(queen: Desk) -> None:
+def test_a_nack_between_acks_in_one_call_is_not_lost(queen: QueenApi) -> None:
     first, second, third = popped(queen, "1", "2", "3")
     answers = queen.ack_batch(
         named(first, status="completed"), named(second, status="failed", error="bad"), named(third, status="completed")
@@ -64,7 +64,7 @@ def test_a_nack_between_acks_in_one_call_is_not_lost(queen: Desk) -> None:
     assert found[0]["retryCount"] == 1
 
 
-def test_a_batch_that_always_fails_is_dead_lettered_whole(queen: Desk) -> None:
+def test_a_batch_that_always_fails_is_dead_lettered_whole(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=3)
     queen.push("q", *"12345")
     calls = 0
@@ -77,7 +77,7 @@ def test_a_batch_that_always_fails_is_dead_lettered_whole(queen: Desk) -> None:
     assert calls == (3 if queen.seed else 5 * 4)
 
 
-def test_what_follows_a_dead_letter_has_its_own_budget(queen: Desk) -> None:
+def test_what_follows_a_dead_letter_has_its_own_budget(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=1)
     queen.push("q", "poison", "next")
     for _ in range(1 if queen.seed else 2):
@@ -92,7 +92,7 @@ def test_what_follows_a_dead_letter_has_its_own_budget(queen: Desk) -> None:
     )
 
 
-def test_the_rest_of_a_batch_is_not_blocked_by_a_dead_letter(queen: Desk) -> None:
+def test_the_rest_of_a_batch_is_not_blocked_by_a_dead_letter(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=0)
     queen.push("q", *"12345")
     first, second, *rest = queen.pop("q", batch=5)
@@ -104,7 +104,7 @@ def test_the_rest_of_a_batch_is_not_blocked_by_a_dead_letter(queen: Desk) -> Non
         assert bodies(queen.pop("q", batch=5)) == ["3", "4", "5"]
 
 
-def test_the_release_by_a_dead_letter_is_told(queen: Desk) -> None:
+def test_the_release_by_a_dead_letter_is_told(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=0)
     (message,) = popped(queen, "poison")
     answer = queen.nack(message)
@@ -112,7 +112,7 @@ def test_the_release_by_a_dead_letter_is_told(queen: Desk) -> None:
     assert queen.dead("q") == ["poison"]
 
 
-def test_an_ack_without_a_lease_does_not_end_the_holders_batch(queen: Desk) -> None:
+def test_an_ack_without_a_lease_does_not_end_the_holders_batch(queen: QueenApi) -> None:
     lost, _ = popped(queen, "1", "2")
     queen.clock.advance(300)
     first, second = queen.pop("q", batch=2)
@@ -124,14 +124,14 @@ def test_an_ack_without_a_lease_does_not_end_the_holders_batch(queen: Desk) -> N
     assert again(queen) == []
 
 
-def test_an_ack_for_a_group_that_never_popped_is_refused(queen: Desk) -> None:
+def test_an_ack_for_a_group_that_never_popped_is_refused(queen: QueenApi) -> None:
     (message,) = popped(queen, "1")
     answer = queen.call("POST", "/api/v1/ack", unleased(message, consumerGroup="stranger", status="completed")).body
     assert (answer["success"], answer["message"]) == (False, "not_found")
     assert bodies(queen.pop("q", "stranger")) == ["1"]
 
 
-def test_retry_returns_the_message_without_spending_its_budget(queen: Desk) -> None:
+def test_retry_returns_the_message_without_spending_its_budget(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=1)
     queen.push("q", "1", "2")
     for _ in range(3):

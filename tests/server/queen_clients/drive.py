@@ -20,7 +20,7 @@ from tests.server.queen_clients.scenarios import SCENARIOS
 from tests.server.queen_clients.stage import Play, Stage
 
 AT_ONCE = 24
-DEADLINE = 40.0
+DEADLINE = 180.0
 SWALLOWED = ("Pop failed", "DLQ query failed", "Flush error", "Lease renewal failed", "Error flushing")
 QUIET = "the_client_swallowed_no_error"
 

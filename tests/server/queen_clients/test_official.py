@@ -55,7 +55,7 @@ def drive(combination: Combination, store: str) -> Results:
             env=clean_env(),
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=400,
             check=False,
         )
     results = {line["scenario"]: line["problem"] for line in map(json.loads, run.stdout.splitlines())}
@@ -108,6 +108,7 @@ def reports(
     return Reports(base if worker_id == "master" else base.parent, store_url)
 
 
+@pytest.mark.timeout(900)  # the first test of a combination plays all of its scenarios, and perhaps others meanwhile
 @pytest.mark.parametrize(
     ("combination", "name"),
     [pytest.param(one, name, id=f"{one}-{name}") for one in COMBINATIONS for name in one.names],

@@ -13,15 +13,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ackwise import Item, connect
 from ackwise.client import Connection
+from ackwise.clock import ManualClock
 from ackwise.core.commands import PruneQueue
 from ackwise.core.errors import Conflict, NotFound, StoreCorrupt, UnknownQueue
 from ackwise.core.queries import ListLanes
 from ackwise.spark.jobs import archive
-from ackwise.spark.jobs.archiving import settled_messages
-from ackwise.spark.jobs.manifests import Archive
+from ackwise.spark.jobs.archive_job import settled_messages
+from ackwise.spark.jobs.archive_manifest import Archive
 from ackwise.spark.jobs.tables import collected
-from ackwise.spark.source.packing import Stretch
-from ackwise.store.clock import ManualClock
+from ackwise.spark.source.lane_ranges import SourceRange
 from tests.spark.jobs.frames import at
 
 
@@ -36,7 +36,7 @@ def finish(queue: Connection, count: int, name: str = "orders", group: str = "bi
 
 
 def plainly(spark: SparkSession, path: Path) -> DataFrame:
-    """As anybody reads Parquet."""
+    """Reads the archive as plain Parquet."""
     return spark.read.parquet(str(path))
 
 
@@ -97,8 +97,9 @@ def test_by_queue_and_day_with_all_that_was_pushed(spark: SparkSession, url: str
 def staged(spark: SparkSession, queue: Connection, url: str, books: Archive) -> tuple[str, dict[str, int]]:
     """All of `orders` written aside, and the places that go with it."""
     (lane,) = queue._transport.ask(ListLanes(queue="orders", settled=True))
-    stretch = Stretch(lane.lane, "orders", lane.partition, lane.partition_id, lane.priority, 0, lane.settled)
-    return books.stage(settled_messages(spark, url, [[stretch]])), {f"{lane.partition_id}/0": lane.settled}
+    assert lane.settled is not None
+    lane_range = SourceRange(lane.lane, "orders", lane.partition, lane.partition_id, lane.priority, 0, lane.settled)
+    return books.stage(settled_messages(spark, url, [[lane_range]])), {f"{lane.partition_id}/0": lane.settled}
 
 
 def test_a_run_that_died_before_its_manifest_archived_nothing(
@@ -117,7 +118,7 @@ def test_a_run_that_died_before_its_manifest_archived_nothing(
     assert not (path / name).exists()
 
 
-def test_a_run_that_died_after_its_manifest_is_finished_by_the_next(
+def test_run_killed_after_manifest_is_finished_by_next_run(
     spark: SparkSession, queue: Connection, url: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "archive"
@@ -138,9 +139,9 @@ def test_a_run_that_died_after_its_manifest_is_finished_by_the_next(
 KILLED = """
 import os, sys
 from ackwise.spark import session
-from ackwise.spark.jobs import archive, manifests
+from ackwise.spark.jobs import archive, archive_manifest
 
-manifests.Archive.commit = lambda *_: os.kill(os.getpid(), 9)
+archive_manifest.Archive.commit = lambda *_: os.kill(os.getpid(), 9)
 archive(session(master="local[1]"), *sys.argv[1:])
 """
 

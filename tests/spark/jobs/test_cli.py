@@ -10,9 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ackwise import connect
-from ackwise.cli.times import duration, instant
+from ackwise.cli.arguments import duration, instant
 from ackwise.core.errors import BadInput
 from tests.cli.conftest import Ackwise
+from tests.patience import PATIENCE
 from tests.spark.jobs.frames import at
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -46,8 +47,8 @@ def test_nothing_to_report(ackwise: Ackwise, url: str, tmp_path: Path) -> None:
     assert ackwise("dlq", "report", "--html", str(tmp_path / "report.html"))[:2] == (0, "no dead letters\n")
     assert "No dead letters here" in (tmp_path / "report.html").read_text()
     assert ackwise("dlq", "report", "--json").json == []
-    assert ackwise("lag")[:2] == (0, "no group has read here yet\n")
-    assert ackwise("metrics")[:2] == (0, "nothing was settled in this time\n")
+    assert ackwise("lag")[:2] == (0, "no group has read yet\n")
+    assert ackwise("metrics")[:2] == (0, "no settlements in this time\n")
 
 
 def test_redrive_by_expression(ackwise: Ackwise, url: str) -> None:
@@ -61,7 +62,7 @@ def test_redrive_by_expression(ackwise: Ackwise, url: str) -> None:
     assert ackwise("dlq", "redrive", "--queue", "orders", "--rate", "1000", "--yes")[:2] == (0, "redriven 2\n")
 
 
-def test_what_is_asked_wrongly(ackwise: Ackwise, url: str) -> None:
+def test_wrong_arguments_are_errors(ackwise: Ackwise, url: str) -> None:
     fill(url)
     wrong = {
         ("dlq", "redrive", "--where", "nosuch = 1", "--yes"): "--where 'nosuch = 1': ",
@@ -115,7 +116,7 @@ def test_archive_and_replay(ackwise: Ackwise, url: str, tmp_path: Path) -> None:
     assert ackwise(*again).json == [{"queue": "again", "pushed": 3, "duplicates": 0}]
     assert ackwise(*again).json == [{"queue": "again", "pushed": 0, "duplicates": 3}]
     assert ackwise(*again, "--copy", "second").json == [{"queue": "again", "pushed": 3, "duplicates": 0}]
-    assert ackwise("replay", path, "--until", "2000-01-01")[:2] == (0, "the archive has nothing like that\n")
+    assert ackwise("replay", path, "--until", "2000-01-01")[:2] == (0, "no archived message matches\n")
 
 
 def test_the_session_that_ran_before_goes_on(ackwise: Ackwise, url: str, spark: SparkSession) -> None:
@@ -125,7 +126,7 @@ def test_the_session_that_ran_before_goes_on(ackwise: Ackwise, url: str, spark: 
 
 
 def alone(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=PATIENCE)
 
 
 def test_the_command_line_does_not_load_spark() -> None:

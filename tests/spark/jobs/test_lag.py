@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from ackwise import connect
 from ackwise.core.queries import ReadLedger
+from ackwise.spark.connections import open_connection
 from ackwise.spark.jobs import lag
-from ackwise.spark.jobs.lagging import by_group
+from ackwise.spark.jobs.lag_job import by_group
 from ackwise.spark.jobs.tables import collected
-from ackwise.spark.reach import reach
 from tests.spark.jobs.frames import Row, at, frame
 
 NOW = at("2030-01-31T12:00:30")
@@ -51,7 +51,7 @@ def test_the_estimate_goes_by_the_last_minutes(spark: SparkSession) -> None:
 
 def wait_for_ledger(url: str) -> None:
     """It is written about once a second."""
-    here = reach(url, duties=False)
+    here = open_connection(url, duties=False)
     try:
         while not here.transport.ask(ReadLedger(queue="orders")):
             time.sleep(0.05)
@@ -71,4 +71,4 @@ def test_a_store(spark: SparkSession, any_url: str) -> None:
         assert total["drain_seconds"] > 0
         apart = collected(lag(spark, any_url, group="billing", partitions=True))
         assert [(row["partition"], row["lag"], row["held"]) for row in apart] == [("eu", 4, 1), ("us", 3, 0)]
-        assert collected(lag(spark, any_url, group="nobody")) == []
+        assert collected(lag(spark, any_url, group="missing")) == []

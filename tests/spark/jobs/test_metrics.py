@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from ackwise import Retry, connect
 from ackwise.core.errors import BadInput
 from ackwise.spark.jobs import metrics
-from ackwise.spark.jobs.measuring import measured
+from ackwise.spark.jobs.metrics_job import measured
 from ackwise.spark.jobs.tables import collected
 from tests.spark.jobs.frames import Row, at, frame
 

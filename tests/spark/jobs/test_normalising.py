@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from ackwise.spark.jobs.normalising import LONGEST, normalised
+from ackwise.spark.jobs.dead_letter_report import LONGEST, normalised
 
 TABLE: dict[str | None, str] = {
     "order 17 not found": "order <n> not found",

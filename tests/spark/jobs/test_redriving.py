@@ -9,7 +9,7 @@ from ackwise import connect
 from ackwise.client import Connection
 from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.spark.jobs import redrive
-from ackwise.spark.pacing import Pace, put_back
+from ackwise.spark.rate_limit import RateLimit, put_back
 
 
 def fill(url: str, count: int = 6) -> None:
@@ -102,7 +102,7 @@ def test_a_rate_is_kept(url: str, rate: float | None, pages: list[tuple[float, i
     time = Time()
     with connect(url) as queue:
         ids = [letter.id for letter in queue.dead_letters("orders")]
-        results = put_back(queue, ids, Pace(rate, lambda: time.now, time.wait), time.note)
+        results = put_back(queue, ids, RateLimit(rate, lambda: time.now, time.wait), time.note)
     assert results == dict.fromkeys(ids, "redriven")
     assert time.done == pages
 
@@ -117,5 +117,5 @@ def test_an_end_in_the_middle_says_how_far_it_came(queue: Connection, url: str) 
     fill(url)
     ids = [letter.id for letter in queue.dead_letters("orders")]
     with pytest.raises(AckwiseError, match="2 of 6 dead letters were put back"):
-        put_back(queue, ids, Pace(8.0, lambda: 0.0, lambda _: queue.close()))
+        put_back(queue, ids, RateLimit(8.0, lambda: 0.0, lambda _: queue.close()))
     assert lag(url) == 2

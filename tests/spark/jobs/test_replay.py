@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from ackwise import Item, connect
 from ackwise.client import Connection
+from ackwise.clock import ManualClock
 from ackwise.core.errors import BadInput, NotFound
 from ackwise.spark.jobs import archive, replay
-from ackwise.store.clock import ManualClock
 from tests.spark.jobs.frames import at
 
 FIRST = at("2026-01-31T23:00:00")

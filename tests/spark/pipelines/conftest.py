@@ -1,5 +1,5 @@
 """Queues that pipelines read and write."""
 
-from tests.spark.stores import desk, local_desk, local_url, url
+from tests.spark.queue_harness import harness, local_harness, local_url, url
 
-__all__ = ["desk", "local_desk", "local_url", "url"]
+__all__ = ["harness", "local_harness", "local_url", "url"]

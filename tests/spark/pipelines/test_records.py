@@ -18,7 +18,7 @@ from pyspark.sql import Row as SparkRow
 
 from ackwise import Reject, Retry
 from ackwise.core.settlement import Outcome
-from ackwise.spark.pipelines.records import Answer, Failed, Handler, Record, takes_record
+from ackwise.spark.pipelines.record_handler import Answer, Failure, Handler, Record, takes_record
 from ackwise.spark.types import from_ddl
 
 RECORD = Record("id", "tx", "q", "p", 1, 2, 3, {"k": "v"}, dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
@@ -131,8 +131,8 @@ def test_none_is_an_ack_and_a_list_is_several() -> None:
         ([1, "x"], "n long", "Expected `int"),
         (object(), "n long", "Expected `int"),
         (True, "n long", "Expected `int"),
-        (object(), None, "returned what is not JSON"),
-        ({1: {2, 3}, "x": object}, None, "returned what is not JSON"),
+        (object(), None, "returned a value that JSON cannot hold"),
+        ({1: {2, 3}, "x": object}, None, "returned a value that JSON cannot hold"),
         (b"\xff", "s string", "Expected `str"),
         ({"n": float("nan")}, "n double", "returned NaN or an infinite number, which JSON does not have"),
         ({"n": float("inf")}, "n double not null", "returned NaN or an infinite number"),
@@ -143,7 +143,7 @@ def test_none_is_an_ack_and_a_list_is_several() -> None:
 )
 def test_the_wrong_type(value: Any, returns: str | None, told: str) -> None:
     found = returning(value, returns)
-    assert isinstance(found, Failed)
+    assert isinstance(found, Failure)
     assert (found.outcome, found.error_type) == (Outcome.RETRY, "WrongType")
     assert told.replace("('str')", "(str)") in str(found.error)
 
@@ -153,34 +153,34 @@ def test_a_null_that_is_none() -> None:
 
 
 def test_a_list_that_is_wrong_in_one_place_has_no_outputs() -> None:
-    assert isinstance(returning([{"n": 1}, {"n": "x"}], "n long"), Failed)
+    assert isinstance(returning([{"n": 1}, {"n": "x"}], "n long"), Failure)
 
 
-def raising(problem: BaseException) -> Failed:
+def raising(problem: BaseException) -> Failure:
     def function(_: Any) -> None:
         raise problem
 
     found = run(function)
-    assert isinstance(found, Failed)
+    assert isinstance(found, Failure)
     return found
 
 
 @pytest.mark.parametrize(
     ("problem", "expected"),
     [
-        (ValueError("order 7 is bad"), Failed(Outcome.RETRY, None, "order 7 is bad", "ValueError")),
-        (KeyError("n"), Failed(Outcome.RETRY, None, "'n'", "KeyError")),
-        (Reject("never"), Failed(Outcome.REJECT, None, "never", None)),
-        (Reject(ValueError("bad")), Failed(Outcome.REJECT, None, "bad", "ValueError")),
-        (Retry(delay=1.5), Failed(Outcome.RETRY, 1_500_000, None, None)),
-        (Retry(delay=dt.timedelta(minutes=1), error="busy"), Failed(Outcome.RETRY, 60_000_000, "busy", None)),
-        (Retry(error=OSError("gone")), Failed(Outcome.RETRY, None, "gone", "OSError")),
-        (SystemExit(3), Failed(Outcome.RETRY, None, "SystemExit: 3", "SystemExit")),
-        (KeyboardInterrupt(), Failed(Outcome.RETRY, None, "KeyboardInterrupt: ", "KeyboardInterrupt")),
-        (StopIteration(1), Failed(Outcome.RETRY, None, "1", "StopIteration")),
+        (ValueError("order 7 is bad"), Failure(Outcome.RETRY, None, "order 7 is bad", "ValueError")),
+        (KeyError("n"), Failure(Outcome.RETRY, None, "'n'", "KeyError")),
+        (Reject("never"), Failure(Outcome.REJECT, None, "never", None)),
+        (Reject(ValueError("bad")), Failure(Outcome.REJECT, None, "bad", "ValueError")),
+        (Retry(delay=1.5), Failure(Outcome.RETRY, 1_500_000, None, None)),
+        (Retry(delay=dt.timedelta(minutes=1), error="busy"), Failure(Outcome.RETRY, 60_000_000, "busy", None)),
+        (Retry(error=OSError("gone")), Failure(Outcome.RETRY, None, "gone", "OSError")),
+        (SystemExit(3), Failure(Outcome.RETRY, None, "SystemExit: 3", "SystemExit")),
+        (KeyboardInterrupt(), Failure(Outcome.RETRY, None, "KeyboardInterrupt: ", "KeyboardInterrupt")),
+        (StopIteration(1), Failure(Outcome.RETRY, None, "1", "StopIteration")),
     ],
 )
-def test_what_is_raised(problem: BaseException, expected: Failed) -> None:
+def test_what_is_raised(problem: BaseException, expected: Failure) -> None:
     assert raising(problem) == expected
 
 
@@ -200,7 +200,7 @@ def test_endless_recursion_is_its_own_fault() -> None:
         return forever(value)
 
     found = run(forever)
-    assert isinstance(found, Failed)
+    assert isinstance(found, Failure)
     assert found.error_type == "RecursionError"
 
 
@@ -216,14 +216,12 @@ def test_endless_recursion_is_its_own_fault() -> None:
         ("[" * 100_000, None, ""),
     ],
 )
-def test_a_payload_that_does_not_fit_is_rejected_before_the_function_sees_it(
-    payload: str, expects: str | None, told: str
-) -> None:
+def test_unfit_payload_is_rejected_before_function_runs(payload: str, expects: str | None, told: str) -> None:
     def never(_: Any) -> None:
         pytest.fail("it was called")
 
     found = run(never, payload, expects=expects)
-    assert isinstance(found, Failed)
+    assert isinstance(found, Failure)
     assert (found.outcome, found.undecodable) == (Outcome.REJECT, True)
     assert str(found.error).startswith("the payload does not fit: ")
     assert told in str(found.error)

@@ -16,9 +16,9 @@ from ackwise.core import commands as c
 from ackwise.core.errors import AckwiseError, BadInput, Conflict, StoreUnavailable, UnknownQueue
 from ackwise.spark import pipeline
 from ackwise.spark.pipelines import Pipeline
-from ackwise.spark.pipelines.records import Record
-from ackwise.spark.pipelines.running import PipelineFailed
-from tests.spark.stores import Desk, until
+from ackwise.spark.pipelines.query import PipelineFailed
+from ackwise.spark.pipelines.record_handler import Record
+from tests.spark.queue_harness import QueueHarness, until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,29 +28,29 @@ def same(order: dict[str, Any]) -> dict[str, Any]:
     return order
 
 
-def billing(spark: SparkSession, desk: Desk, group: str = "g", **more: Any) -> Pipeline:
-    return pipeline(spark, desk.url).consume("q", group, **more).map(same, returns="n long").produce("out")
+def billing(spark: SparkSession, harness: QueueHarness, group: str = "g", **more: Any) -> Pipeline:
+    return pipeline(spark, harness.url).consume("q", group, **more).map(same, returns="n long").produce("out")
 
 
 def test_it_goes_on_until_it_is_stopped_and_then_from_there(
-    spark: SparkSession, local_desk: Desk, tmp_path: Path
+    spark: SparkSession, local_harness: QueueHarness, tmp_path: Path
 ) -> None:
-    local_desk.number(30)
+    local_harness.number(30)
     checkpoint = str(tmp_path / "checkpoint")
-    running = billing(spark, local_desk, max_rows=20).start(checkpoint)
+    running = billing(spark, local_harness, max_rows=20).start(checkpoint)
     until(lambda: running.lag() == 0)
-    local_desk.number(10, first=30)
+    local_harness.number(10, first=30)
     until(lambda: running.lag() == 0)
     running.stop()
     assert (running.totals.acked, running.totals.outputs) == (40, 40)
-    assert local_desk.leases() == []
+    assert local_harness.leases() == []
     assert running.await_termination()
-    local_desk.number(10, first=40)
-    assert billing(spark, local_desk).run(checkpoint).acked == 10
-    assert len(local_desk.payloads("out")) == 50
-    names = {str(lease.key).partition("/")[0] for lease in local_desk.leases(live_only=False)}
+    local_harness.number(10, first=40)
+    assert billing(spark, local_harness).run(checkpoint).acked == 10
+    assert len(local_harness.payloads("out")) == 50
+    names = {str(lease.key).partition("/")[0] for lease in local_harness.leases(live_only=False)}
     assert names == {"g"}
-    assert billing(spark, local_desk).run(checkpoint).batches == 0
+    assert billing(spark, local_harness).run(checkpoint).batches == 0
 
 
 def sources(spark: SparkSession) -> list[int]:
@@ -65,27 +65,29 @@ def sources(spark: SparkSession) -> list[int]:
     return found
 
 
-def test_what_ends_it_is_told_to_whoever_waits(spark: SparkSession, local_desk: Desk, tmp_path: Path) -> None:
+def test_error_that_ends_it_is_raised_to_the_waiter(
+    spark: SparkSession, local_harness: QueueHarness, tmp_path: Path
+) -> None:
     """Also when it had no last words; and what it held is free at once."""
-    local_desk.number(5)
+    local_harness.number(5)
     others = sources(spark)
-    running = billing(spark, local_desk).start(str(tmp_path / "checkpoint"))
+    running = billing(spark, local_harness).start(str(tmp_path / "checkpoint"))
     until(lambda: running.lag() == 0)
     assert not running.await_termination(0.01)
     (source,) = set(sources(spark)) - set(others)
     os.kill(source, signal.SIGKILL)
     with pytest.raises(PipelineFailed, match=r"terminated with exception: the process of its source died$"):
         running.await_termination(60)
-    assert local_desk.leases() == []
+    assert local_harness.leases() == []
     assert running.totals.acked == 5
 
 
 @pytest.mark.parametrize("how", ["map", "transform"])
 def test_a_lease_that_is_lost_in_the_middle_of_a_batch(
-    spark: SparkSession, local_desk: Desk, tmp_path: Path, how: str
+    spark: SparkSession, local_harness: QueueHarness, tmp_path: Path, how: str
 ) -> None:
     """What was worked on under it is not settled, pushes nothing, and comes again."""
-    local_desk.number(20)
+    local_harness.number(20)
     began, go = tmp_path / "began", tmp_path / "go"
 
     def waits(order: dict[str, Any]) -> dict[str, Any]:
@@ -103,26 +105,26 @@ def test_a_lease_that_is_lost_in_the_middle_of_a_batch(
     def lose() -> None:
         try:
             until(began.exists)
-            local_desk.expire()
+            local_harness.expire()
         finally:
             go.touch()
 
     losing = threading.Thread(target=lose)
     losing.start()
-    steps = pipeline(spark, local_desk.url).consume("q", "g", schema="n long" if how == "transform" else None)
+    steps = pipeline(spark, local_harness.url).consume("q", "g", schema="n long" if how == "transform" else None)
     steps = steps.transform(waits_in_a_column) if how == "transform" else steps.map(waits, returns="n long")
     totals = steps.produce("out").run(str(tmp_path / "checkpoint"))
     losing.join()
     assert (totals.acked, totals.stale, totals.outputs, totals.dead) == (20, 20, 20, 0)
-    assert local_desk.counts() == {"acked": 20}
-    assert len(local_desk.payloads("out")) == 20
+    assert local_harness.counts() == {"acked": 20}
+    assert len(local_harness.payloads("out")) == 20
 
 
-def test_whoever_starts_from_the_checkpoint_takes_over_at_once(
-    spark: SparkSession, local_desk: Desk, tmp_path: Path
+def test_restart_from_checkpoint_takes_over_at_once(
+    spark: SparkSession, local_harness: QueueHarness, tmp_path: Path
 ) -> None:
     """The one before died in the middle of a batch, with a lease that has minutes to go."""
-    local_desk.number(30)
+    local_harness.number(30)
     checkpoint = str(tmp_path / "checkpoint")
 
     def hangs_at_first(order: dict[str, Any], record: Record) -> dict[str, Any]:
@@ -130,22 +132,22 @@ def test_whoever_starts_from_the_checkpoint_takes_over_at_once(
             time.sleep(0.01)
         return order
 
-    one = pipeline(spark, local_desk.url).consume("q", "g").map(hangs_at_first, returns="n long").produce("out")
+    one = pipeline(spark, local_harness.url).consume("q", "g").map(hangs_at_first, returns="n long").produce("out")
     running = one.start(checkpoint)
-    until(lambda: local_desk.counts() == {"acked": 15, "held": 15})  # the other task is done
+    until(lambda: local_harness.counts() == {"acked": 15, "held": 15})  # the other task is done
     with pytest.raises(PipelineFailed, match=r"^the pipeline failed: option claimName: 'g' is in use by another query"):
         one.run(str(tmp_path / "another"))
     running.query.stop()
     assert one.run(checkpoint).acked == 15
-    assert local_desk.counts() == {"acked": 30}
-    assert len(local_desk.payloads("out")) == 30
+    assert local_harness.counts() == {"acked": 30}
+    assert len(local_harness.payloads("out")) == 30
     running.stop()
 
 
-def test_whoever_is_stopped_late_leaves_alone_what_its_successor_holds(
-    spark: SparkSession, local_desk: Desk, tmp_path: Path
+def test_late_stop_does_not_touch_leases_of_successor(
+    spark: SparkSession, local_harness: QueueHarness, tmp_path: Path
 ) -> None:
-    local_desk.number(10)
+    local_harness.number(10)
     checkpoint, gate = str(tmp_path / "checkpoint"), tmp_path / "gate"
 
     def waits(order: dict[str, Any]) -> dict[str, Any]:
@@ -154,76 +156,76 @@ def test_whoever_is_stopped_late_leaves_alone_what_its_successor_holds(
             time.sleep(0.01)
         return order
 
-    one = pipeline(spark, local_desk.url).consume("q", "g").map(waits, returns="n long").produce("out")
+    one = pipeline(spark, local_harness.url).consume("q", "g").map(waits, returns="n long").produce("out")
     dead = one.start(checkpoint)
-    until(lambda: local_desk.counts() == {"held": 10})
+    until(lambda: local_harness.counts() == {"held": 10})
     dead.query.stop()
     came = len(list(tmp_path.glob("*.came")))
     living = one.start(checkpoint)
     until(lambda: len(list(tmp_path.glob("*.came"))) > came)
     dead.stop()
-    assert [one.held for one in local_desk.leases()] == [10]
+    assert [one.held for one in local_harness.leases()] == [10]
     gate.touch()
     until(lambda: living.lag() == 0)
     living.stop()
     assert (living.totals.acked, living.totals.stale) == (10, 0)
 
 
-def test_what_is_done_is_not_done_again(spark: SparkSession, local_desk: Desk) -> None:
+def test_what_is_done_is_not_done_again(spark: SparkSession, local_harness: QueueHarness) -> None:
     """A group with a slash in its name, without a checkpoint, twice; then another group."""
-    local_desk.number(5)
-    assert billing(spark, local_desk, "team/billing").run().acked == 5
-    assert billing(spark, local_desk, "team/billing").run().rows == 0
-    assert billing(spark, local_desk, "other").run().outputs == 5
-    assert len(local_desk.payloads("out")) == 10
+    local_harness.number(5)
+    assert billing(spark, local_harness, "team/billing").run().acked == 5
+    assert billing(spark, local_harness, "team/billing").run().rows == 0
+    assert billing(spark, local_harness, "other").run().outputs == 5
+    assert len(local_harness.payloads("out")) == 10
 
 
-def test_a_group_that_begins_later(spark: SparkSession, local_desk: Desk) -> None:
-    local_desk.number(5)
-    assert billing(spark, local_desk, start="new").run().rows == 0
-    local_desk.number(2, first=5)
-    assert billing(spark, local_desk, start="new").run().rows == 2
+def test_a_group_that_begins_later(spark: SparkSession, local_harness: QueueHarness) -> None:
+    local_harness.number(5)
+    assert billing(spark, local_harness, start="new").run().rows == 0
+    local_harness.number(2, first=5)
+    assert billing(spark, local_harness, start="new").run().rows == 2
 
 
-def test_a_checkpoint_of_another_pipeline(spark: SparkSession, local_desk: Desk, tmp_path: Path) -> None:
-    local_desk.number(1)
-    local_desk.number(1, queue="other")
+def test_a_checkpoint_of_another_pipeline(spark: SparkSession, local_harness: QueueHarness, tmp_path: Path) -> None:
+    local_harness.number(1)
+    local_harness.number(1, queue="other")
     checkpoint = str(tmp_path / "checkpoint")
-    billing(spark, local_desk).run(checkpoint)
+    billing(spark, local_harness).run(checkpoint)
     with pytest.raises(Conflict, match=r"belongs to group 'g', and this pipeline has 'other'; give each pipeline"):
-        billing(spark, local_desk, "other").run(checkpoint)
-    other = pipeline(spark, local_desk.url).consume("other", "g").map(same)
+        billing(spark, local_harness, "other").run(checkpoint)
+    other = pipeline(spark, local_harness.url).consume("other", "g").map(same)
     with pytest.raises(
         Conflict, match=r"^the checkpoint .*checkpoint belongs to queue 'q', and this pipeline has 'other'"
     ):
         other.run(checkpoint)
-    assert local_desk.payloads("out") == [b'{"n":0}']
+    assert local_harness.payloads("out") == [b'{"n":0}']
 
 
-def test_a_queue_that_is_paused(spark: SparkSession, local_desk: Desk) -> None:
-    local_desk.number(3)
-    local_desk.do(c.PauseQueue(queue="q"))
-    with pytest.raises(Conflict, match="the queue 'q' is paused; resume it to finish"):
-        billing(spark, local_desk).run()
-    assert local_desk.counts() == {"unread": 3}
+def test_a_queue_that_is_paused(spark: SparkSession, local_harness: QueueHarness) -> None:
+    local_harness.number(3)
+    local_harness.do(c.PauseQueue(queue="q"))
+    with pytest.raises(Conflict, match="the queue 'q' is paused; resume it with: ackwise queue resume q"):
+        billing(spark, local_harness).run()
+    assert local_harness.counts() == {"unread": 3}
 
 
-def test_files_that_cannot_be_written(spark: SparkSession, local_desk: Desk, tmp_path: Path) -> None:
-    local_desk.number(3)
-    one = pipeline(spark, local_desk.url).consume("q", "g").map(same, returns="n long")
+def test_files_that_cannot_be_written(spark: SparkSession, local_harness: QueueHarness, tmp_path: Path) -> None:
+    local_harness.number(3)
+    one = pipeline(spark, local_harness.url).consume("q", "g").map(same, returns="n long")
     with pytest.raises(AckwiseError, match=r"^the pipeline failed: .*nonsense") as caught:
         one.write("nonsense", str(tmp_path / "files")).run()
     assert "\n" not in str(caught.value)
-    assert local_desk.leases() == []
-    assert sum(local_desk.counts().values()) == local_desk.counts().get("unread", 0) + local_desk.counts().get(
+    assert local_harness.leases() == []
+    assert sum(local_harness.counts().values()) == local_harness.counts().get("unread", 0) + local_harness.counts().get(
         "held", 0
     )
 
 
-def test_what_is_not_there(spark: SparkSession, local_desk: Desk) -> None:
-    local_desk.configure()
+def test_what_is_not_there(spark: SparkSession, local_harness: QueueHarness) -> None:
+    local_harness.configure()
     with pytest.raises(UnknownQueue, match="'nowhere'"):
-        pipeline(spark, local_desk.url).consume("nowhere", "g").map(same).run()
+        pipeline(spark, local_harness.url).consume("nowhere", "g").map(same).run()
     with pytest.raises(StoreUnavailable, match=r"no server answers at http://127\.0\.0\.1:9"):
         pipeline(spark, "http://127.0.0.1:9").consume("q", "g").map(same).run()
     with pytest.raises(StoreUnavailable, match="/nowhere/at does not exist"):
@@ -231,12 +233,12 @@ def test_what_is_not_there(spark: SparkSession, local_desk: Desk) -> None:
 
 
 async def later(order: Any) -> None:
-    """Nobody awaits it."""
+    """No caller awaits it."""
 
 
-def test_what_makes_no_pipeline(spark: SparkSession, local_desk: Desk) -> None:
-    local_desk.number(1)
-    start = pipeline(spark, local_desk.url)
+def test_what_makes_no_pipeline(spark: SparkSession, local_harness: QueueHarness) -> None:
+    local_harness.number(1)
+    start = pipeline(spark, local_harness.url)
     one = start.consume("q", "g")
     for wrong, told in (
         (lambda: pipeline(spark, None), "the url must be a string, not NoneType"),  # type: ignore[arg-type]
@@ -256,7 +258,7 @@ def test_what_makes_no_pipeline(spark: SparkSession, local_desk: Desk) -> None:
         (lambda: one.transform(), ".transform takes functions"),
         (lambda: one.transform("n > 1"), ".transform takes functions"),  # type: ignore[arg-type]
         (lambda: one.produce(""), "queue must not be empty"),
-        (lambda: one.start(""), "start(checkpoint): name the folder"),
+        (lambda: one.start(""), "start(checkpoint): pass the folder"),
         (lambda: start.consume("q", "g", start="earliest").run(), "start must be an ISO time"),
         (lambda: start.consume("q", "g", claim_name="a/b").run(), "claimName is 'a/b': it must not contain a slash"),
         (lambda: start.consume("q", "g", max_partitions=-1).run(), "max_partitions must be between 1"),
@@ -266,4 +268,4 @@ def test_what_makes_no_pipeline(spark: SparkSession, local_desk: Desk) -> None:
         assert told in str(caught.value)
         assert "\n" not in str(caught.value)
         assert isinstance(caught.value, BadInput) or "bad_input" in str(caught.value), type(caught.value)
-    assert local_desk.leases(live_only=False) == []
+    assert local_harness.leases(live_only=False) == []

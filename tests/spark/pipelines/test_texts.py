@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ackwise.spark.pipelines.texts import Texts
+from ackwise.spark.pipelines.record_handler import TextColumn
 
 
 @given(st.lists(st.text()), st.integers(0, 5), st.integers(0, 50))
@@ -17,7 +17,7 @@ from ackwise.spark.pipelines.texts import Texts
 def test_they_are_what_was_in_the_column(kind: pa.DataType, texts: list[str], lo: int, size: int) -> None:
     column = pa.array(texts, kind).slice(min(lo, len(texts)), size)
     expected = [text.encode() for text in texts[lo : lo + size]]
-    found = pickle.loads(pickle.dumps(Texts.of(column)))  # noqa: S301
+    found = pickle.loads(pickle.dumps(TextColumn.of(column)))  # noqa: S301
     assert (len(found), list(found)) == (len(expected), expected)
     assert [found[at] for at in range(len(found))] == expected
     assert found[1:3] == expected[1:3]

@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql.types import StructType
 
 from ackwise.spark import pipeline
-from ackwise.spark.pipelines import batches
-from ackwise.spark.pipelines.batches import Batches
-from ackwise.spark.source import stretches
-from ackwise.spark.source.schemas import STREAM, STRETCHES
+from ackwise.spark.pipelines import batch_driver
+from ackwise.spark.pipelines.batch_driver import BatchDriver
+from ackwise.spark.source import lane_ranges
+from ackwise.spark.source.schemas import RANGES, STREAM
 from ackwise.spark.types import arrow_schema
+from tests.spark.queue_harness import QueueHarness
 from tests.spark.source.asking import PLACES, Query
-from tests.spark.stores import Desk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,10 +33,10 @@ def killed(*_: Any) -> None:
 
 
 def test_what_failed_the_first_time_and_not_the_second(
-    spark: SparkSession, local_desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, local_harness: QueueHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch has only what was not settled when it is run again, and some of that was not in the files either."""
-    local_desk.number(10)
+    local_harness.number(10)
     away = tmp_path / "away"
     away.touch()
 
@@ -47,30 +47,30 @@ def test_what_failed_the_first_time_and_not_the_second(
             raise ValueError("and never will be there")
         return {"n": order["n"]}
 
-    steps = pipeline(spark, local_desk.url).consume("q", "g").map(fetches, returns="n long")
-    work = Batches(steps.write("parquet", str(tmp_path / "files"))._plan, local_desk.transport, "me")
+    steps = pipeline(spark, local_harness.url).consume("q", "g").map(fetches, returns="n long")
+    work = BatchDriver(steps.write("parquet", str(tmp_path / "files"))._plan, local_harness.transport, "me")
 
     def run(query: Query) -> None:
-        work.work(spark.createDataFrame(query.rows(), STRETCHES), 0)
+        work.work(spark.createDataFrame(query.rows(), RANGES), 0)
 
     def written() -> list[int]:
         return sorted(row["n"] for row in spark.read.parquet(str(tmp_path / "files")).collect())
 
-    query = Query(local_desk.url, schema=PLACES)
+    query = Query(local_harness.url, schema=PLACES)
     try:
         assert query.plan()
         with monkeypatch.context() as patched:
-            patched.setattr(batches, "_counted", killed)
+            patched.setattr(batch_driver, "_run_task", killed)
             with pytest.raises(Killed):
                 run(query)
         assert written() == [0, 1, 2, 4, 5, 6, 8, 9]
-        places = [pa.RecordBatch.from_pylist(query.rows(), arrow_schema(STRETCHES))]
-        rows = [row for batch in stretches.read(local_desk.url, places, COLUMNS) for row in batch.to_pylist()]
-        local_desk.settle([row for row in rows if row["payload"] in ('{"n":0}', '{"n":1}')])
+        places = [pa.RecordBatch.from_pylist(query.rows(), arrow_schema(RANGES))]
+        rows = [row for batch in lane_ranges.read(local_harness.url, places, COLUMNS) for row in batch.to_pylist()]
+        local_harness.settle([row for row in rows if row["payload"] in ('{"n":0}', '{"n":1}')])
         away.unlink()
         for _ in range(2):
             run(query)
         assert written() == [0, 1, 2, 3, 4, 5, 6, 8, 9]
-        assert local_desk.counts() == {"acked": 9, "held": 1}
+        assert local_harness.counts() == {"acked": 9, "held": 1}
     finally:
         query.reader.stop()

@@ -11,29 +11,29 @@ from pyspark.sql import functions as f
 from ackwise.core import commands as c
 from ackwise.core.messages import NewMessage
 from ackwise.core.settlement import Outcome
-from ackwise.spark.failing import line_of
-from tests.spark.stores import Desk
+from ackwise.spark.errors import marked_line
+from tests.spark.queue_harness import QueueHarness
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def read(spark: SparkSession, desk: Desk, table: str = "messages", **options: Any) -> DataFrame:
-    return spark.read.format("ackwise").options(url=desk.url, table=table, **options).load()
+def read(spark: SparkSession, harness: QueueHarness, table: str = "messages", **options: Any) -> DataFrame:
+    return spark.read.format("ackwise").options(url=harness.url, table=table, **options).load()
 
 
-def pushed(rows: DataFrame, desk: Desk, mode: str = "append", **options: str) -> None:
-    writer = rows.write.format("ackwise").option("url", desk.url).option("mode", "push").options(**options)
+def pushed(rows: DataFrame, harness: QueueHarness, mode: str = "append", **options: str) -> None:
+    writer = rows.write.format("ackwise").option("url", harness.url).option("mode", "push").options(**options)
     writer.mode(mode).save()
 
 
-def test_what_is_pushed_twice_is_there_once(spark: SparkSession, local_desk: Desk) -> None:
+def test_what_is_pushed_twice_is_there_once(spark: SparkSession, local_harness: QueueHarness) -> None:
     rows = spark.range(0, 300, 1, 3).selectExpr(
         "to_json(struct(id)) as payload", "concat('p', id % 4) as partition", "concat('t', id) as transaction_id"
     )
     for _ in range(2):
-        pushed(rows, local_desk, queue="q")
-    found = read(spark, local_desk, queue="q", payloadSchema="id long")
+        pushed(rows, local_harness, queue="q")
+    found = read(spark, local_harness, queue="q", payloadSchema="id long")
     assert found.count() == 300
     assert found.agg(f.sum("id"), f.countDistinct("id")).first() == (sum(range(300)), 300)
     assert {row["partition"]: row["count"] for row in found.groupBy("partition").count().collect()} == {
@@ -41,25 +41,27 @@ def test_what_is_pushed_twice_is_there_once(spark: SparkSession, local_desk: Des
     }
 
 
-def test_all_tables(spark: SparkSession, desk: Desk) -> None:
-    desk.number(10)
-    claimed = desk.do(c.Claim(queue="q", group="g", most=5))
-    desk.do(c.Settle(entries=[c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.REJECT, error="no")]))
-    desk.flush()
-    states = read(spark, desk, queue="q", group="g").groupBy("state").count().collect()
+def test_all_tables(spark: SparkSession, harness: QueueHarness) -> None:
+    harness.number(10)
+    claimed = harness.do(c.Claim(queue="q", group="g", most=5))
+    harness.do(
+        c.Settle(entries=[c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.REJECT, error="no")])
+    )
+    harness.flush()
+    states = read(spark, harness, queue="q", group="g").groupBy("state").count().collect()
     assert {row["state"]: row["count"] for row in states} == {"dead": 5, "ready": 5}
-    dead = read(spark, desk, "dead_letters").filter("reason = 'rejected' and error_message = 'no'")
+    dead = read(spark, harness, "dead_letters").filter("reason = 'rejected' and error_message = 'no'")
     assert dead.count() == 5
-    (place,) = read(spark, desk, "groups", queue="q").collect()
+    (place,) = read(spark, harness, "groups", queue="q").collect()
     assert (place["consumer_group"], place["lag"], place["dead"], place["unread"]) == ("g", 5, 5, 5)
-    assert read(spark, desk, "leases").filter("ended_at is not null").count() == 1
-    assert {row["outcome"]: row["count"] for row in read(spark, desk, "ledger").collect()}["dead"] == 5
+    assert read(spark, harness, "leases").filter("ended_at is not null").count() == 1
+    assert {row["outcome"]: row["count"] for row in read(spark, harness, "ledger").collect()}["dead"] == 5
 
 
-def test_what_spark_asks_for_is_what_it_gets(spark: SparkSession, local_desk: Desk) -> None:
-    local_desk.number(5000)
-    local_desk.send([NewMessage(b'{"n":-1}', headers={"k": "v"})])
-    found = read(spark, local_desk, queue="q", maxPartitions=3)
+def test_what_spark_asks_for_is_what_it_gets(spark: SparkSession, local_harness: QueueHarness) -> None:
+    local_harness.number(5000)
+    local_harness.send([NewMessage(b'{"n":-1}', headers={"k": "v"})])
+    found = read(spark, local_harness, queue="q", maxPartitions=3)
     assert found.rdd.getNumPartitions() == 3
     assert found.count() == 5001
     assert found.limit(3).count() == 3
@@ -67,17 +69,17 @@ def test_what_spark_asks_for_is_what_it_gets(spark: SparkSession, local_desk: De
     assert found.filter("seq = 4711").select("payload").collect() == [('{"n":4711}',)]
     assert found.filter("element_at(headers, 'k') = 'v'").select("payload").collect() == [('{"n":-1}',)]
     assert found.isEmpty() is False
-    some = spark.read.format("ackwise").options(url=local_desk.url, table="messages", queue="q")
+    some = spark.read.format("ackwise").options(url=local_harness.url, table="messages", queue="q")
     pruned = some.schema("seq long, priority int").load()
     assert (pruned.columns, pruned.agg(f.max("seq")).first()) == (["seq", "priority"], (5000,))
-    local_desk.configure("empty")
-    assert read(spark, local_desk, queue="empty").collect() == []
+    local_harness.configure("empty")
+    assert read(spark, local_harness, queue="empty").collect() == []
 
 
-def test_payloads_that_do_not_fit_are_null_and_say_why(spark: SparkSession, local_desk: Desk) -> None:
+def test_payloads_that_do_not_fit_are_null_and_say_why(spark: SparkSession, local_harness: QueueHarness) -> None:
     texts = (b'{"n": 1, "at": "2026-01-31T12:00:00Z"}', b'{"n": "x"}', b"{", b'{"at": "2026-01-31T12:00:00Z"}')
-    local_desk.send([NewMessage(one) for one in texts])
-    found = read(spark, local_desk, queue="q", payloadSchema="n long not null, at timestamp")
+    local_harness.send([NewMessage(one) for one in texts])
+    found = read(spark, local_harness, queue="q", payloadSchema="n long not null, at timestamp")
     rows = found.selectExpr("n", "n is null as missing", "_corrupt is null as fine", "cast(at as string) as at")
     assert rows.collect() == [
         (1, False, True, "2026-01-31 12:00:00"),
@@ -88,7 +90,7 @@ def test_payloads_that_do_not_fit_are_null_and_say_why(spark: SparkSession, loca
 
 
 def line(problem: BaseException) -> str:
-    found = line_of(problem)
+    found = marked_line(problem)
     assert found is not None, str(problem)
     return found
 
@@ -101,16 +103,20 @@ def line(problem: BaseException) -> str:
         ({"queue": "q", "url": "http://127.0.0.1:9"}, "no server answers at http://127.0.0.1:9"),
     ],
 )
-def test_a_read_that_is_wrong(spark: SparkSession, local_desk: Desk, options: dict[str, str], told: str) -> None:
-    local_desk.number(1)
+def test_a_read_that_is_wrong(
+    spark: SparkSession, local_harness: QueueHarness, options: dict[str, str], told: str
+) -> None:
+    local_harness.number(1)
     with pytest.raises(PySparkException) as caught:
-        spark.read.format("ackwise").options(**{"url": local_desk.url, "table": "messages", **options}).load().collect()
+        spark.read.format("ackwise").options(
+            **{"url": local_harness.url, "table": "messages", **options}
+        ).load().collect()
     assert told in line(caught.value)
 
 
-def test_a_schema_that_is_wrong(spark: SparkSession, local_desk: Desk) -> None:
-    local_desk.number(1)
-    some = spark.read.format("ackwise").options(url=local_desk.url, table="messages", queue="q")
+def test_a_schema_that_is_wrong(spark: SparkSession, local_harness: QueueHarness) -> None:
+    local_harness.number(1)
+    some = spark.read.format("ackwise").options(url=local_harness.url, table="messages", queue="q")
     with pytest.raises(PySparkException) as caught:
         some.schema("seq string").load().collect()
     assert "schema: the column 'seq' is bigint, not string" in line(caught.value)
@@ -119,14 +125,16 @@ def test_a_schema_that_is_wrong(spark: SparkSession, local_desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("columns", "mode", "told"),
     [
-        (["to_json(struct(id)) as payload"], "overwrite", 'a queue is not overwritten: use .mode("append")'),
+        (["to_json(struct(id)) as payload"], "overwrite", 'a queue cannot be overwritten; use .mode("append")'),
         (["cast(id as string) as body"], "append", "the push sink does not know the column 'body'"),
         (["'hello' as payload"], "append", "the column 'payload' has text that is not JSON: b'hello'"),
     ],
 )
-def test_a_push_that_is_wrong(spark: SparkSession, local_desk: Desk, columns: list[str], mode: str, told: str) -> None:
-    local_desk.configure()
+def test_a_push_that_is_wrong(
+    spark: SparkSession, local_harness: QueueHarness, columns: list[str], mode: str, told: str
+) -> None:
+    local_harness.configure()
     with pytest.raises(PySparkException) as caught:
-        pushed(spark.range(3).selectExpr(*columns), local_desk, mode, queue="q")
+        pushed(spark.range(3).selectExpr(*columns), local_harness, mode, queue="q")
     assert told in line(caught.value)
-    assert local_desk.payloads("q") == []
+    assert local_harness.payloads("q") == []

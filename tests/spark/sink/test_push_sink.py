@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from ackwise.core.errors import BadInput
-from ackwise.core.queries import Browse, BrowsedMessage, QueueStats
-from ackwise.spark.sink import pushing
+from ackwise.core.queries import Browse, QueueStats
+from ackwise.core.rows import BrowsedMessage
+from ackwise.spark.sink import push_writer
+from tests.spark.queue_harness import QueueHarness
 from tests.spark.sink.writing import Row, Sink
-from tests.spark.stores import Desk
 
 EVERYTHING = (
     "payload string, partition string, priority int, transaction_id string, headers map<string,string>, "
@@ -18,22 +19,22 @@ EVERYTHING = (
 )
 
 
-def sink(desk: Desk, schema: str, **options: Any) -> Sink:
-    return Sink(schema, url=desk.url, mode="push", queue="q", **options)
+def sink(harness: QueueHarness, schema: str, **options: Any) -> Sink:
+    return Sink(schema, url=harness.url, mode="push", queue="q", **options)
 
 
-def messages(desk: Desk) -> list[BrowsedMessage]:
-    found: list[BrowsedMessage] = desk.ask(Browse(queue="q", limit=10_000))
+def messages(harness: QueueHarness) -> list[BrowsedMessage]:
+    found: list[BrowsedMessage] = harness.ask(Browse(queue="q", limit=10_000))
     return found
 
 
-def test_payloads_alone(desk: Desk) -> None:
+def test_payloads_alone(harness: QueueHarness) -> None:
     rows: list[Row] = [{"payload": f'{{"n": {number}}}'} for number in range(5)]
-    assert sink(desk, "payload string").write(rows[:2], [], rows[2:]) == {"queued": 5}
-    assert desk.payloads("q") == [row["payload"].encode() for row in rows]
+    assert sink(harness, "payload string").write(rows[:2], [], rows[2:]) == {"queued": 5}
+    assert harness.payloads("q") == [row["payload"].encode() for row in rows]
 
 
-def test_all_there_is_to_say(desk: Desk) -> None:
+def test_all_there_is_to_say(harness: QueueHarness) -> None:
     rows: list[Row] = [
         {
             "payload": "1",
@@ -60,65 +61,65 @@ def test_all_there_is_to_say(desk: Desk) -> None:
             "delay_seconds": 0.0,
         },
     ]
-    assert sink(desk, EVERYTHING).write(rows) == {"queued": 2, "scheduled": 1}
-    found = {one.message.payload: one for one in messages(desk)}
+    assert sink(harness, EVERYTHING).write(rows) == {"queued": 2, "scheduled": 1}
+    found = {one.message.payload: one for one in messages(harness)}
     first = found[b"1"]
     assert (first.partition, first.priority, first.message.transaction_id) == ("p", 3, "t")
     assert first.message.headers == {"k": "é"}
     assert (found[b"3"].partition, found[b"3"].priority, found[b"3"].message.headers) == ("Default", 0, {})
-    assert desk.ask(QueueStats(queue="q")).scheduled == 1
+    assert harness.ask(QueueStats(queue="q")).scheduled == 1
 
 
-def test_with_transaction_ids_a_row_is_pushed_once(desk: Desk) -> None:
+def test_with_transaction_ids_a_row_is_pushed_once(harness: QueueHarness) -> None:
     rows: list[Row] = [
         {"payload": str(number), "partition": f"p{number % 3}", "transaction_id": f"t{number}"} for number in range(9)
     ]
-    one = sink(desk, "payload string, partition string, transaction_id string")
+    one = sink(harness, "payload string, partition string, transaction_id string")
     assert one.write(rows[:5]) == {"queued": 5}
     assert one.write(rows) == {"queued": 4, "duplicate": 5}
-    assert sorted(desk.payloads("q")) == [str(number).encode() for number in range(9)]
-    for found in messages(desk):
+    assert sorted(harness.payloads("q")) == [str(number).encode() for number in range(9)]
+    for found in messages(harness):
         assert found.partition == f"p{int(found.message.payload) % 3}"
 
 
-def test_a_row_without_a_transaction_id_may_come_twice(desk: Desk) -> None:
+def test_a_row_without_a_transaction_id_may_come_twice(harness: QueueHarness) -> None:
     rows: list[Row] = [{"payload": "1", "transaction_id": "t"}, {"payload": "2", "transaction_id": None}]
-    one = sink(desk, "payload string, transaction_id string")
+    one = sink(harness, "payload string, transaction_id string")
     assert one.write(rows) == {"queued": 2}
     assert one.write(rows) == {"queued": 1, "duplicate": 1}
 
 
-def test_messages_of_a_partition_keep_their_order(desk: Desk) -> None:
+def test_messages_of_a_partition_keep_their_order(harness: QueueHarness) -> None:
     rows: list[Row] = [{"payload": str(number), "partition": f"p{number % 2}"} for number in range(50)]
-    sink(desk, "payload string, partition string").write(rows)
+    sink(harness, "payload string, partition string").write(rows)
     for partition in ("p0", "p1"):
-        found = desk.ask(Browse(queue="q", partition=partition, limit=100))
+        found = harness.ask(Browse(queue="q", partition=partition, limit=100))
         payloads = [int(one.message.payload) for one in found]
         assert payloads == sorted(payloads)
 
 
-def test_bytes_are_bytes(desk: Desk) -> None:
-    sink(desk, "payload binary").write([{"payload": b"\xff"}, {"payload": b"{"}])
-    assert [(one.message.payload, one.message.content_type) for one in messages(desk)] == [
+def test_bytes_are_bytes(harness: QueueHarness) -> None:
+    sink(harness, "payload binary").write([{"payload": b"\xff"}, {"payload": b"{"}])
+    assert [(one.message.payload, one.message.content_type) for one in messages(harness)] == [
         (b"\xff", "application/octet-stream"),
         (b"{", "application/octet-stream"),
     ]
 
 
 @pytest.mark.parametrize("schema", ["payload string, partition string", "payload string, priority int"])
-def test_many_rows_go_in_portions(desk: Desk, monkeypatch: pytest.MonkeyPatch, schema: str) -> None:
-    monkeypatch.setattr(pushing, "MOST_ROWS", 7)
-    monkeypatch.setattr(pushing, "MOST_BYTES", 300)
+def test_many_rows_go_in_portions(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch, schema: str) -> None:
+    monkeypatch.setattr(push_writer, "MOST_ROWS", 7)
+    monkeypatch.setattr(push_writer, "MOST_BYTES", 300)
     texts = [f'"{"x" * (number % 60)}{number}"' for number in range(100)]
-    assert sink(desk, schema).write([{"payload": text} for text in texts]) == {"queued": 100}
-    assert sorted(desk.payloads("q")) == sorted(text.encode() for text in texts)
+    assert sink(harness, schema).write([{"payload": text} for text in texts]) == {"queued": 100}
+    assert sorted(harness.payloads("q")) == sorted(text.encode() for text in texts)
 
 
-def test_several_tasks_and_a_stream(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    one = sink(desk, "payload string", stream=True)
+def test_several_tasks_and_a_stream(harness: QueueHarness, capsys: pytest.CaptureFixture[str]) -> None:
+    one = sink(harness, "payload string", stream=True)
     one.commit(one.task([{"payload": "1"}]), one.task([]), one.task([{"payload": "2"}]), batch=7)
     one.writer.abort([None], 8)
-    assert desk.payloads("q") == [b"1", b"2"]
+    assert harness.payloads("q") == [b"1", b"2"]
     assert capsys.readouterr().err == ""
 
 
@@ -135,9 +136,9 @@ def test_several_tasks_and_a_stream(desk: Desk, capsys: pytest.CaptureFixture[st
         ("payload string, Partition string", "does not know the column 'Partition'"),
     ],
 )
-def test_columns_that_are_wrong(local_desk: Desk, schema: str, told: str) -> None:
+def test_columns_that_are_wrong(local_harness: QueueHarness, schema: str, told: str) -> None:
     with pytest.raises(BadInput) as caught:
-        sink(local_desk, schema)
+        sink(local_harness, schema)
     assert str(caught.value).startswith("ackwise: ")
     assert told in str(caught.value)
 
@@ -145,7 +146,7 @@ def test_columns_that_are_wrong(local_desk: Desk, schema: str, told: str) -> Non
 @pytest.mark.parametrize(
     ("schema", "row", "told"),
     [
-        ("payload string", {"payload": None}, "the column 'payload' has a null; to_json(...) makes one"),
+        ("payload string", {"payload": None}, "the column 'payload' has a null; use to_json(...)"),
         ("payload string", {"payload": "{"}, "the column 'payload' has text that is not JSON: b'{'; to_json(...)"),
         ("payload string", {"payload": "hello"}, "the column 'payload' has text that is not JSON: b'hello'"),
         ("payload string, priority int", {"payload": "1", "priority": -1}, "priority must be between 0"),
@@ -159,24 +160,24 @@ def test_columns_that_are_wrong(local_desk: Desk, schema: str, told: str) -> Non
         ),
     ],
 )
-def test_rows_that_are_wrong(desk: Desk, schema: str, row: Row, told: str) -> None:
+def test_rows_that_are_wrong(harness: QueueHarness, schema: str, row: Row, told: str) -> None:
     """Nothing of their batch is pushed."""
-    desk.configure()
+    harness.configure()
     good: Row = {**row, "payload": "1", "transaction_id": "t", "priority": 1, "delay_seconds": 0.0, "partition": "p"}
     names = [part.split()[0] for part in schema.split(", ")]
     with pytest.raises(BadInput) as caught:
-        sink(desk, schema).task([{name: good[name] for name in names}, row])
+        sink(harness, schema).task([{name: good[name] for name in names}, row])
     assert str(caught.value).startswith("ackwise: ")
     assert told in str(caught.value)
-    assert desk.payloads("q") == []
+    assert harness.payloads("q") == []
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"mode": "push"}, "option queue is missing: where to push"),
+        ({"mode": "push"}, "option queue is missing: set the queue to push to"),
         ({"queue": "q"}, 'option mode is missing: .option("mode", "push") or .option("mode", "settle")'),
-        ({"mode": "pull", "queue": "q"}, "option mode is 'pull'; it is one of push, settle"),
+        ({"mode": "pull", "queue": "q"}, "option mode is 'pull'; it must be one of push, settle"),
         ({"mode": "push", "queue": ""}, "option queue must not be empty"),
         ({"mode": "push", "queu": "q"}, "the ackwise sink has no option 'queu'; did you mean queue?"),
         ({"mode": "push", "queue": "q", "group": "g"}, "the ackwise sink has no option 'group'"),
@@ -190,9 +191,9 @@ def test_options_that_are_wrong(local_url: str, options: dict[str, str], told: s
         assert told in str(caught.value)
 
 
-def test_a_queue_is_not_overwritten(local_desk: Desk) -> None:
-    with pytest.raises(BadInput, match=r'^ackwise: a queue is not overwritten: use .mode\("append"\)'):
-        sink(local_desk, "payload string", overwrite=True)
+def test_a_queue_is_not_overwritten(local_harness: QueueHarness) -> None:
+    with pytest.raises(BadInput, match=r'^ackwise: a queue cannot be overwritten; use .mode\("append"\)'):
+        sink(local_harness, "payload string", overwrite=True)
 
 
 def test_without_a_url(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict, WriterCommitMessage
 
-from ackwise.spark.types import _Parser, arrow_schema
+from ackwise.spark.ddl_parser import DdlParser
+from ackwise.spark.types import arrow_schema
 from pyspark_ackwise import DefaultSource
 
 Row = dict[str, Any]
@@ -23,7 +24,7 @@ class Sink:
     """A sink with these options, for rows of this schema."""
 
     def __init__(self, schema: str, *, overwrite: bool = False, stream: bool = False, **options: str) -> None:
-        self.schema = _Parser(schema).columns()
+        self.schema = DdlParser(schema).columns()
         made = DefaultSource(CaseInsensitiveDict(options))
         self.stream = stream
         self.writer: Any = made.streamWriter(self.schema, False) if stream else made.writer(self.schema, overwrite)

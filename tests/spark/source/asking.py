@@ -12,13 +12,14 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceReader, InputP
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from ackwise.spark.source.lease import LeaseReader
-from ackwise.spark.source.log import LogReader
-from ackwise.spark.source.schemas import STRETCHES
-from ackwise.spark.types import _Parser, arrow_schema
+from ackwise.spark.ddl_parser import DdlParser
+from ackwise.spark.source.lease_reader import LeaseReader
+from ackwise.spark.source.log_reader import LogReader
+from ackwise.spark.source.schemas import RANGES
+from ackwise.spark.types import arrow_schema
 from pyspark_ackwise import DefaultSource
 
-PLACES = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in STRETCHES.fields)
+PLACES = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in RANGES.fields)
 """The schema that a query asks for which wants to know only where messages are."""
 
 Offset = dict[str, Any]
@@ -32,7 +33,7 @@ def source(url: str | None, options: dict[str, Any]) -> DefaultSource:
 
 
 def _schema(made: DefaultSource, asked: str | None) -> StructType:
-    return made.schema() if asked is None else _Parser(asked).columns()
+    return made.schema() if asked is None else DdlParser(asked).columns()
 
 
 def _rows(batches: Iterable[pa.RecordBatch], schema: StructType) -> list[Row]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.spark.queue_harness import clock, harness, local_harness, local_url, timed_harness, timed_url, url
 from tests.spark.source.asking import Query
-from tests.spark.stores import clock, desk, local_desk, local_url, timed_desk, timed_url, url
 
-__all__ = ["clock", "desk", "local_desk", "local_url", "query", "timed_desk", "timed_url", "url"]
+__all__ = ["clock", "harness", "local_harness", "local_url", "query", "timed_harness", "timed_url", "url"]
 
 
 @pytest.fixture

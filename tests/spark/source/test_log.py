@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from ackwise.clock import ManualClock
 from ackwise.core import commands as c
 from ackwise.core.errors import Conflict, DataLost, UnknownQueue
-from ackwise.core.limits import MICROS
 from ackwise.core.queries import ListGroups
-from ackwise.store.clock import ManualClock
+from ackwise.core.validation import MICROS
+from tests.spark.queue_harness import QueueHarness
 from tests.spark.source.asking import Query, Row
-from tests.spark.stores import Desk
 
 Make = Callable[..., Query]
 
@@ -24,19 +24,19 @@ def numbers(rows: list[Row]) -> list[int]:
     return sorted(int(row["transaction_id"][1:]) for row in rows)
 
 
-def pruned(desk: Desk, group: str, below: int) -> int:
+def pruned(harness: QueueHarness, group: str, below: int) -> int:
     """Everything that was pushed before is gone, as far as whole segments go."""
-    lane = desk.lanes()["Default"].lane
-    desk.do(c.AdvanceGroup(queue="q", group=group, lanes={lane: below}))
-    count: int = desk.do(c.PruneQueue(queue="q", lanes={lane: below})).count
+    lane = harness.lanes()["Default"].lane
+    harness.do(c.AdvanceGroup(queue="q", group=group, lanes={lane: below}))
+    count: int = harness.do(c.PruneQueue(queue="q", lanes={lane: below})).count
     return count
 
 
-def test_a_batch_is_a_range_of_every_lane(desk: Desk, url: str, query: Make) -> None:
-    desk.number(10)
-    desk.number(5, partition="p", first=10, priority=2)
+def test_a_batch_is_a_range_of_every_lane(harness: QueueHarness, url: str, query: Make) -> None:
+    harness.number(10)
+    harness.number(5, partition="p", first=10, priority=2)
     one = query(url, mode="log")
-    lanes = desk.lanes()
+    lanes = harness.lanes()
     assert one.log[0] == {"queue": "q", "group": "g", "lanes": {str(lane.lane): 0 for lane in lanes.values()}}
     rows = one.batch()
     assert one.log[1]["lanes"] == {str(lanes["Default"].lane): 10, str(lanes["p"].lane): 5}
@@ -45,45 +45,45 @@ def test_a_batch_is_a_range_of_every_lane(desk: Desk, url: str, query: Make) -> 
     assert (row["queue"], row["partition"], row["priority"], row["seq"]) == ("q", "p", 2, 2)
     assert (row["payload"], row["delivery_id"], row["attempt"]) == ('{"n":12}', None, None)
     assert not one.plan()
-    assert desk.leases(live_only=False) == []
+    assert harness.leases(live_only=False) == []
 
 
-def test_a_batch_is_the_same_again(desk: Desk, url: str, query: Make) -> None:
-    desk.number(10)
+def test_a_batch_is_the_same_again(harness: QueueHarness, url: str, query: Make) -> None:
+    harness.number(10)
     first = query(url, mode="log", maxRowsPerTrigger=6)
     rows = first.batch()
     assert len(rows) == 6
-    desk.number(10, first=10)
+    harness.number(10, first=10)
     assert first.rows() == rows
     again = query(url, first.log, mode="log", maxRowsPerTrigger=3)
     assert again.rows() == rows
     assert numbers(again.batch()) == [6, 7, 8]
 
 
-def test_the_groups_cursor_follows_what_spark_has_committed(desk: Desk, url: str, query: Make) -> None:
-    desk.number(10)
+def test_the_groups_cursor_follows_what_spark_has_committed(harness: QueueHarness, url: str, query: Make) -> None:
+    harness.number(10)
     one = query(url, mode="log", maxRowsPerTrigger=4)
-    assert desk.counts() == {"unread": 10}
+    assert harness.counts() == {"unread": 10}
     one.batch()
-    assert desk.counts() == {"unread": 10}  # the batch may yet fail
+    assert harness.counts() == {"unread": 10}  # the batch may yet fail
     one.batch()
-    assert desk.counts() == {"acked": 4, "unread": 6}
+    assert harness.counts() == {"acked": 4, "unread": 6}
     one.batch()
     assert not one.plan()
-    assert desk.counts() == {"acked": 10}
-    assert desk.group().lag == 0
+    assert harness.counts() == {"acked": 10}
+    assert harness.group().lag == 0
 
 
-def test_without_a_group_nothing_is_written(desk: Desk, url: str, query: Make) -> None:
-    desk.number(4)
+def test_without_a_group_nothing_is_written(harness: QueueHarness, url: str, query: Make) -> None:
+    harness.number(4)
     one = query(url, mode="log", group=None)
     assert numbers(one.batch()) == [0, 1, 2, 3]
     assert not one.plan()
-    assert desk.ask(ListGroups(queue="q")) == []
+    assert harness.ask(ListGroups(queue="q")) == []
 
 
-def test_without_its_checkpoint_a_query_goes_on_where_its_group_is(desk: Desk, url: str, query: Make) -> None:
-    desk.number(9)
+def test_query_without_checkpoint_continues_at_its_group(harness: QueueHarness, url: str, query: Make) -> None:
+    harness.number(9)
     first = query(url, mode="log", maxRowsPerTrigger=3)
     first.batch()
     first.batch()
@@ -91,44 +91,44 @@ def test_without_its_checkpoint_a_query_goes_on_where_its_group_is(desk: Desk, u
     assert numbers(fresh.batch()) == [3, 4, 5, 6, 7, 8]  # the second batch of the first was not committed
 
 
-def test_a_group_that_claims_elsewhere_keeps_what_it_holds(local_desk: Desk, query: Make) -> None:
-    local_desk.number(6)
-    local_desk.do(c.Claim(queue="q", group="g", most=2))
-    one = query(local_desk.url, mode="log")
+def test_a_group_that_claims_elsewhere_keeps_what_it_holds(local_harness: QueueHarness, query: Make) -> None:
+    local_harness.number(6)
+    local_harness.do(c.Claim(queue="q", group="g", most=2))
+    one = query(local_harness.url, mode="log")
     assert numbers(one.batch()) == [2, 3, 4, 5]
     assert not one.plan()
-    assert local_desk.counts() == {"acked": 4, "held": 2}
+    assert local_harness.counts() == {"acked": 4, "held": 2}
 
 
-def test_lanes_that_appear_later(desk: Desk, url: str, query: Make) -> None:
-    desk.number(2)
+def test_lanes_that_appear_later(harness: QueueHarness, url: str, query: Make) -> None:
+    harness.number(2)
     one = query(url, mode="log")
     one.batch()
-    desk.number(2, partition="p", first=2)
-    desk.number(2, priority=1, first=4)
+    harness.number(2, partition="p", first=2)
+    harness.number(2, priority=1, first=4)
     assert numbers(one.batch()) == [2, 3, 4, 5]
     assert not one.plan()
-    assert desk.counts() == {"acked": 6}
+    assert harness.counts() == {"acked": 6}
 
 
-def test_an_empty_queue(desk: Desk, url: str, query: Make) -> None:
-    desk.configure()
+def test_an_empty_queue(harness: QueueHarness, url: str, query: Make) -> None:
+    harness.configure()
     one = query(url, mode="log")
     assert not one.plan()
     assert one.log[0]["lanes"] == {}
-    desk.number(2)
+    harness.number(2)
     assert numbers(one.batch()) == [0, 1]
 
 
-def test_a_queue_that_is_not_there(local_desk: Desk, query: Make) -> None:
+def test_a_queue_that_is_not_there(local_harness: QueueHarness, query: Make) -> None:
     with pytest.raises(UnknownQueue, match=r"^ackwise: .*'nowhere'.* \[unknown_queue\]$"):
-        query(local_desk.url, queue="nowhere", mode="log")
+        query(local_harness.url, queue="nowhere", mode="log")
 
 
 @pytest.mark.parametrize("group", ["g", None])
 @pytest.mark.parametrize(("start", "expected"), [("all", [0, 1, 2, 3]), ("new", [2, 3]), ("time", [1, 2, 3])])
 def test_where_it_begins(
-    timed_desk: Desk,
+    timed_harness: QueueHarness,
     timed_url: str,
     query: Make,
     clock: ManualClock,
@@ -136,24 +136,24 @@ def test_where_it_begins(
     start: str,
     expected: list[int],
 ) -> None:
-    timed_desk.number(1)
+    timed_harness.number(1)
     clock.advance(10)
     instant = datetime.fromtimestamp(clock.now() / MICROS, UTC).isoformat()
-    timed_desk.number(1, first=1)
+    timed_harness.number(1, first=1)
     clock.advance(10)
     one = query(timed_url, mode="log", group=group, startingPosition=instant if start == "time" else start)
     clock.advance(10)
-    timed_desk.number(1, first=2)
-    timed_desk.number(1, partition="p", first=3)
+    timed_harness.number(1, first=2)
+    timed_harness.number(1, partition="p", first=3)
     assert numbers(one.batch()) == expected
 
 
 @pytest.mark.parametrize("group", ["g", None])
 def test_a_time_among_many(
-    timed_desk: Desk, timed_url: str, query: Make, clock: ManualClock, group: str | None
+    timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock, group: str | None
 ) -> None:
     for number in range(20):
-        timed_desk.number(3, first=3 * number)
+        timed_harness.number(3, first=3 * number)
         clock.advance(1)
     at = datetime.fromtimestamp(clock.now() / MICROS - 7.5, UTC).isoformat()
     one = query(timed_url, mode="log", group=group, startingPosition=at)
@@ -162,9 +162,9 @@ def test_a_time_among_many(
     assert query(timed_url, mode="log", group=group and "later", startingPosition=later).batch() == []
 
 
-def test_at_most_so_many_rows_from_all_lanes_together(desk: Desk, url: str, query: Make) -> None:
+def test_at_most_so_many_rows_from_all_lanes_together(harness: QueueHarness, url: str, query: Make) -> None:
     for number, count in enumerate((1, 5, 30)):
-        desk.number(count, partition=f"p{number}", first=100 * number)
+        harness.number(count, partition=f"p{number}", first=100 * number)
     one = query(url, mode="log", maxRowsPerTrigger=10)
     sizes, seen = [], []
     while rows := one.batch():
@@ -174,18 +174,18 @@ def test_at_most_so_many_rows_from_all_lanes_together(desk: Desk, url: str, quer
     assert sorted(seen) == [0, *range(100, 105), *range(200, 230)]
 
 
-def test_all_that_is_there(local_desk: Desk, query: Make) -> None:
-    local_desk.number(9)
-    one = query(local_desk.url, mode="log", maxRowsPerTrigger=2)
+def test_all_that_is_there(local_harness: QueueHarness, query: Make) -> None:
+    local_harness.number(9)
+    one = query(local_harness.url, mode="log", maxRowsPerTrigger=2)
     one.limit = ReadAllAvailable()
     assert len(one.batch()) == 9
 
 
-def test_now_is_what_was_pushed_before(desk: Desk, url: str, query: Make) -> None:
-    desk.number(3)
+def test_now_is_what_was_pushed_before(harness: QueueHarness, url: str, query: Make) -> None:
+    harness.number(3)
     one = query(url, now=True, mode="log", maxRowsPerTrigger=2)
-    desk.number(3, first=3)
-    desk.number(3, partition="p", first=6)
+    harness.number(3, first=3)
+    harness.number(3, partition="p", first=6)
     assert numbers(one.batch()) + numbers(one.batch()) == [0, 1, 2]
     assert not one.plan()
     assert numbers(query(url, one.log, mode="log").batch()) == [3, 4, 5, 6, 7, 8]
@@ -200,25 +200,27 @@ def test_now_is_what_was_pushed_before(desk: Desk, url: str, query: Make) -> Non
         ({"mode": "lease"}, "the checkpoint was written in log mode; option mode"),
     ],
 )
-def test_a_checkpoint_of_something_else(local_desk: Desk, query: Make, change: dict[str, Any], told: str) -> None:
-    local_desk.number(3)
-    local_desk.number(3, queue="other")
-    first = query(local_desk.url, mode="log")
+def test_a_checkpoint_of_something_else(
+    local_harness: QueueHarness, query: Make, change: dict[str, Any], told: str
+) -> None:
+    local_harness.number(3)
+    local_harness.number(3, queue="other")
+    first = query(local_harness.url, mode="log")
     first.batch()
-    changed = query(local_desk.url, first.log, **{"mode": "log", **change})
+    changed = query(local_harness.url, first.log, **{"mode": "log", **change})
     for call in (changed.plan, changed.rows):
         with pytest.raises(Conflict) as caught:
             call()
         assert str(caught.value).startswith(f"ackwise: {told}")
-    assert local_desk.counts() == {"unread": 3}
+    assert local_harness.counts() == {"unread": 3}
 
 
-def test_what_was_pruned_before_it_was_read_is_missed(desk: Desk, url: str, query: Make) -> None:
+def test_what_was_pruned_before_it_was_read_is_missed(harness: QueueHarness, url: str, query: Make) -> None:
     for number in range(6):
-        desk.number(1, first=number)
+        harness.number(1, first=number)
     one = query(url, mode="log", group=None, maxRowsPerTrigger=2)
     one.batch()
-    assert pruned(desk, "cleaner", 4) == 4
+    assert pruned(harness, "cleaner", 4) == 4
     assert one.plan()
     with pytest.raises(DataLost, match=r"^ackwise: messages 2 to 3 of partition 'Default' in queue 'q' were pruned"):
         one.rows()
@@ -227,44 +229,44 @@ def test_what_was_pruned_before_it_was_read_is_missed(desk: Desk, url: str, quer
     assert numbers(relaxed.batch()) == [4, 5]
 
 
-def test_a_new_query_begins_where_the_queue_does(desk: Desk, url: str, query: Make) -> None:
+def test_a_new_query_begins_where_the_queue_does(harness: QueueHarness, url: str, query: Make) -> None:
     for number in range(6):
-        desk.number(1, first=number)
-    assert pruned(desk, "cleaner", 4) == 4
+        harness.number(1, first=number)
+    assert pruned(harness, "cleaner", 4) == 4
     for group in (None, "late"):
         assert numbers(query(url, mode="log", group=group).batch()) == [4, 5]
 
 
-def test_a_lane_that_appeared_and_was_pruned_meanwhile(desk: Desk, url: str, query: Make) -> None:
-    desk.configure()
+def test_a_lane_that_appeared_and_was_pruned_meanwhile(harness: QueueHarness, url: str, query: Make) -> None:
+    harness.configure()
     one = query(url, mode="log", group=None)
     for number in range(3):
-        desk.number(1, first=number)
-    assert pruned(desk, "cleaner", 2) == 2
+        harness.number(1, first=number)
+    assert pruned(harness, "cleaner", 2) == 2
     assert numbers(one.batch()) == [2]
 
 
-def test_lanes_are_split_over_tasks(local_desk: Desk, query: Make) -> None:
-    local_desk.configure(order="strict")
-    local_desk.number(20)
-    one = query(local_desk.url, mode="log", maxPartitions=4)
+def test_lanes_are_split_over_tasks(local_harness: QueueHarness, query: Make) -> None:
+    local_harness.configure(order="strict")
+    local_harness.number(20)
+    one = query(local_harness.url, mode="log", maxPartitions=4)
     assert one.plan()
     assert [len(work) for work in one.works()] == [5, 5, 5, 5]
 
 
-def test_how_far_there_is_to_go(local_desk: Desk, query: Make) -> None:
-    local_desk.number(5)
-    one = query(local_desk.url, mode="log", maxRowsPerTrigger=3)
+def test_how_far_there_is_to_go(local_harness: QueueHarness, query: Make) -> None:
+    local_harness.number(5)
+    one = query(local_harness.url, mode="log", maxRowsPerTrigger=3)
     one.batch()
-    lane = str(local_desk.lanes()["Default"].lane)
+    lane = str(local_harness.lanes()["Default"].lane)
     assert one.reader.reportLatestOffset() == {"queue": "q", "group": "g", "lanes": {lane: 5}}
 
 
-def test_offsets_keep_their_order(local_desk: Desk, query: Make) -> None:
+def test_offsets_keep_their_order(local_harness: QueueHarness, query: Make) -> None:
     """Spark compares offsets as they are spelled."""
     for number in range(12):
-        local_desk.number(1, partition=f"p{number}", first=number)
-    one = query(local_desk.url, mode="log", maxRowsPerTrigger=5)
+        local_harness.number(1, partition=f"p{number}", first=number)
+    one = query(local_harness.url, mode="log", maxRowsPerTrigger=5)
     while one.plan():
         keys = list(one.log[-1]["lanes"])
         assert keys == sorted(keys, key=int)

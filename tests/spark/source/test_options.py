@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ackwise.core.errors import AckwiseError, BadInput
-from ackwise.spark.source.options import parsed
+from ackwise.spark.source.options import parse_options
 from ackwise.spark.types import from_ddl
 from tests.spark.source.asking import source
 
@@ -35,9 +35,9 @@ def planned(url: str, options: dict[str, Any], schema: str | None = None) -> Non
         ({"claimNam": "x"}, "the ackwise source has no option 'claimnam'; did you mean claimName?"),
         ({"maxRowPerTrigger": 5}, "no option 'maxrowpertrigger'; did you mean maxRowsPerTrigger?"),
         ({"xyz": 5}, "no option 'xyz'; it has url, queue, group"),
-        ({"mode": "lock"}, "option mode is 'lock'; it is one of lease, log"),
-        ({"mode": "LOG"}, "option mode is 'LOG'; it is one of lease, log"),
-        ({"table": "dead"}, "option table is 'dead'; it is one of messages, dead_letters"),
+        ({"mode": "lock"}, "option mode is 'lock'; it must be one of lease, log"),
+        ({"mode": "LOG"}, "option mode is 'LOG'; it must be one of lease, log"),
+        ({"table": "dead"}, "option table is 'dead'; it must be one of messages, dead_letters"),
         ({"queue": ""}, "option queue must not be empty"),
         ({"group": "x" * 256}, "option group is longer than 255 characters"),
         ({"claimName": "a/b"}, "option claimName is 'a/b': it must not contain a slash"),
@@ -57,8 +57,8 @@ def planned(url: str, options: dict[str, Any], schema: str | None = None) -> Non
         ({"startingPosition": "earliest"}, "option startingPosition must be an ISO time"),
         ({"startingPosition": "2026-01-01T00:00:00"}, "option startingPosition has no timezone"),
         ({"startingPosition": "1960-01-01T00:00:00Z"}, "option startingPosition lies before 1970"),
-        ({"failOnDataLoss": "no"}, "option failOnDataLoss is 'no'; it is one of true, false"),
-        ({"unsettled": "reject"}, "option unsettled is 'reject'; it is one of ack, release, retry"),
+        ({"failOnDataLoss": "no"}, "option failOnDataLoss is 'no'; it must be one of true, false"),
+        ({"unsettled": "reject"}, "option unsettled is 'reject'; it must be one of ack, release, retry"),
         ({"payloadSchema": "n longg"}, "option payloadSchema is not a schema such as"),
         ({"payloadSchema": "n long, N string"}, "option payloadSchema has the column 'n' twice"),
         ({"payloadSchema": "struct<"}, "option payloadSchema is not a schema such as"),
@@ -101,7 +101,7 @@ def test_without_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match=r"^ackwise: option url is missing: .*or set ACKWISE_URL \[bad_input\]$"):
         source(None, GIVEN).schema()
     monkeypatch.setenv("ACKWISE_URL", "sqlite:///relative.db")
-    assert parsed({}).url.startswith("sqlite:////")
+    assert parse_options({}).url.startswith("sqlite:////")
 
 
 @pytest.mark.parametrize(

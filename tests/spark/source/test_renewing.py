@@ -6,88 +6,94 @@ from collections.abc import Callable
 
 import pytest
 
+from ackwise.client.settlements import HeldLeases
+from ackwise.client.sync.lease_keeper import extend_all
+from ackwise.clock import ManualClock
 from ackwise.core import commands as c
-from ackwise.core.limits import MICROS
-from ackwise.spark.source.renewing import Renewer
-from ackwise.store.clock import ManualClock
+from ackwise.core.validation import MICROS
+from ackwise.spark.source.lease_claims import BatchLease
+from ackwise.spark.source.lease_reader import LeaseReader
+from tests.spark.queue_harness import QueueHarness, until
 from tests.spark.source.asking import Query
-from tests.spark.stores import Desk, until
 
 Make = Callable[..., Query]
 SHORT = 0.06
 
 
-def deadline(desk: Desk) -> int:
-    (held,) = desk.leases()
+def deadline(harness: QueueHarness) -> int:
+    (held,) = harness.leases()
     return held.deadline
 
 
 def test_a_batch_may_take_longer_than_its_lease(
-    timed_desk: Desk, timed_url: str, query: Make, clock: ManualClock
+    timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock
 ) -> None:
-    timed_desk.number(3)
+    timed_harness.number(3)
     one = query(timed_url, leaseSeconds=SHORT)
     rows = one.batch()
     for _ in range(10):
         clock.advance(SHORT * 0.9)
-        until(lambda: deadline(timed_desk) == clock.now() + round(SHORT * MICROS))
-    assert timed_desk.settle(rows) == ["acked"] * 3
+        until(lambda: deadline(timed_harness) == clock.now() + round(SHORT * MICROS))
+    assert timed_harness.settle(rows) == ["acked"] * 3
 
 
-def test_a_claim_that_was_planned_anew_after_a_restart_is_renewed(
-    timed_desk: Desk, timed_url: str, query: Make, clock: ManualClock
+def test_claim_replanned_after_restart_is_renewed(
+    timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock
 ) -> None:
-    timed_desk.number(3)
+    timed_harness.number(3)
     first = query(timed_url, leaseSeconds=SHORT)
     first.batch()
     again = query(timed_url, first.log, leaseSeconds=SHORT)
     rows = again.rows()
     for _ in range(5):
         clock.advance(SHORT * 0.9)
-        until(lambda: deadline(timed_desk) == clock.now() + round(SHORT * MICROS))
-    assert timed_desk.settle(rows) == ["acked"] * 3
+        until(lambda: deadline(timed_harness) == clock.now() + round(SHORT * MICROS))
+    assert timed_harness.settle(rows) == ["acked"] * 3
 
 
-def test_what_is_finished_is_not_renewed(timed_desk: Desk, timed_url: str, query: Make, clock: ManualClock) -> None:
+def test_what_is_finished_is_not_renewed(
+    timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock
+) -> None:
     """A claim that a committed batch left behind must not be held for ever."""
-    timed_desk.number(3)
+    timed_harness.number(3)
     one = query(timed_url, leaseSeconds=SHORT)
     one.batch()
     assert not one.plan()
-    assert timed_desk.leases() == []
-    assert timed_desk.counts() == {"acked": 3}
+    assert timed_harness.leases() == []
+    assert timed_harness.counts() == {"acked": 3}
 
 
 def test_a_lost_lease_is_said_once(
-    timed_desk: Desk, timed_url: str, clock: ManualClock, capsys: pytest.CaptureFixture[str]
+    timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    timed_desk.number(1)
-    claimed = timed_desk.do(c.Claim(queue="q", group="g", most=1, lease=MICROS))
-    renewer = Renewer(timed_desk.transport, round(SHORT * MICROS))
+    timed_harness.number(1)
+    one = query(timed_url, leaseSeconds=SHORT)
+    one.batch()
+    (held,) = timed_harness.leases()
+    assert isinstance(one.reader, LeaseReader)
+    planned = one.reader._claims._planned
+    assert planned is not None
+    until(lambda: not planned[1].in_doubt)
+    clock.advance(2)
     said = ""
-    try:
-        renewer.keep(claimed.lease_id)
-        clock.advance(2)
 
-        def told() -> bool:
-            nonlocal said
-            said += capsys.readouterr().err
-            return bool(said)
+    def told() -> bool:
+        nonlocal said
+        said += capsys.readouterr().err
+        return bool(said)
 
-        until(told)
-        assert renewer._lease_id is None
-    finally:
-        renewer.close()
-    assert said == f"ackwise: the lease {claimed.lease_id} was lost; its messages will come again\n"
+    until(told)
+    one.reader.stop()
+    said += capsys.readouterr().err
+    assert said == f"ackwise: the lease {held.lease_id} is lost; its messages are delivered again\n"
 
 
-def test_a_deadline_that_is_later_already_stays(timed_desk: Desk, clock: ManualClock) -> None:
-    timed_desk.number(1)
-    claimed = timed_desk.do(c.Claim(queue="q", group="g", most=1, lease=100 * MICROS))
-    renewer = Renewer(timed_desk.transport, 50 * MICROS)
-    try:
-        renewer.keep(claimed.lease_id, now=True)
-        until(lambda: not renewer._at_once)
-    finally:
-        renewer.close()
-    assert deadline(timed_desk) == claimed.deadline
+def test_a_deadline_that_is_later_already_stays(timed_harness: QueueHarness, clock: ManualClock) -> None:
+    timed_harness.number(1)
+    claimed = timed_harness.do(c.Claim(queue="q", group="g", most=1, lease=100 * MICROS))
+    transport = timed_harness.transport
+    lease = BatchLease(transport, HeldLeases(), claimed, keyed=True)
+    lease.duration, lease.in_doubt = 50 * MICROS, True
+    assert extend_all(transport, [lease]) == [None]
+    assert not lease.in_doubt
+    assert deadline(timed_harness) == lease.deadline == claimed.deadline

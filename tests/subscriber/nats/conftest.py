@@ -20,6 +20,7 @@ import pytest
 from nats.js import JetStreamContext, api
 
 from ackwise.subscriber import App, Message
+from tests.patience import PATIENCE
 
 Job = Callable[[App, JetStreamContext], Awaitable[None]]
 _numbers = itertools.count()
@@ -55,12 +56,12 @@ class NATSServer:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(PATIENCE)
 
     def stop(self) -> None:
         """It ends in order."""
         self.process.send_signal(signal.SIGINT)
-        assert self.process.wait(20) == 0
+        assert self.process.wait(PATIENCE) == 0
 
 
 @contextmanager
@@ -103,7 +104,7 @@ def keep(app: App, subject: str, **options: Any) -> list[Message[Order]]:
 @asynccontextmanager
 async def running(app: App) -> AsyncIterator[JetStreamContext]:
     """What a test leaves unsettled is not waited for."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await app.start()
         try:
             yield js_of(app)
@@ -146,11 +147,11 @@ async def let_run_out(js: JetStreamContext, subject: str, wait: float) -> None:
     """So long that a delivery that was made before has run out: one that is made now does so twice."""
     witness = await js.pull_subscribe(subject, config=api.ConsumerConfig(ack_wait=wait, inactive_threshold=60))
     for attempt in (1, 2, 3):
-        (msg,) = await witness.fetch(1, timeout=20)
+        (msg,) = await witness.fetch(1, timeout=PATIENCE)
         if attempt == 1:
             first = msg
         while msg.metadata.sequence.stream != first.metadata.sequence.stream:
-            (msg,) = await witness.fetch(1, timeout=20)
+            (msg,) = await witness.fetch(1, timeout=PATIENCE)
         assert msg.metadata.num_delivered == attempt
     await witness.unsubscribe()
 

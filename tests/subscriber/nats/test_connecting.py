@@ -9,7 +9,7 @@ import pytest
 
 from ackwise import errors
 from ackwise.subscriber import App
-from ackwise.subscriber.feeds.jetstream import link
+from ackwise.subscriber.feeds.jetstream import connection
 from tests.subscriber.conftest import until
 from tests.subscriber.nats.conftest import Order, keep, run, serving
 
@@ -17,7 +17,7 @@ NOBODY = "nats://127.0.0.1:1"
 
 
 def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "CONNECT_WITHIN", 0.3)
+    monkeypatch.setattr(connection, "CONNECT_WITHIN", 0.3)
     app = App(NOBODY, start_patience=0.3)
 
     async def job() -> None:
@@ -58,7 +58,7 @@ def test_a_server_without_jetstream_is_said_to_be_one() -> None:
 
 
 def test_no_password_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(link, "CONNECT_WITHIN", 0.3)
+    monkeypatch.setattr(connection, "CONNECT_WITHIN", 0.3)
     caplog.set_level(logging.DEBUG)
 
     async def job(url: str) -> None:

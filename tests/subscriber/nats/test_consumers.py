@@ -1,4 +1,4 @@
-"""Which consumer of which stream a subscription gets, and what is said to it."""
+"""The consumer and stream that a subscription gets, and the options that the app sets on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from nats.js import JetStreamContext, api
 from ackwise import errors
 from ackwise.core.policy import Backoff
 from ackwise.subscriber import AckPolicy, App
-from ackwise.subscriber.feeds.jetstream.settings import covers
+from ackwise.subscriber.feeds.jetstream.consumer import covers
+from tests.patience import PATIENCE
 from tests.subscriber.conftest import until
 from tests.subscriber.nats.conftest import Order, info, js_of, keep, run
 
@@ -31,7 +32,7 @@ def within(app: App, job: Any) -> None:
     """Beside an app that is not started yet."""
 
     async def go() -> None:
-        async with asyncio.timeout(30), App(app.url) as other:
+        async with asyncio.timeout(PATIENCE), App(app.url) as other:
             await job(js_of(other))
 
     asyncio.run(go())
@@ -118,7 +119,7 @@ def test_one_durable_name_on_two_subjects_is_refused(app: App, subject: str) -> 
         ({"filter_subjects": [".a", ".b"]}, ".a", "refused"),
     ],
 )
-def test_an_operators_consumer_is_taken_if_it_hands_out_nothing_else(
+def test_existing_consumer_with_foreign_subjects_is_refused(
     app: App,
     subject: str,
     filters: dict[str, Any],
@@ -166,11 +167,11 @@ def test_a_subject_covers_another(pattern: str, subject: str, true: bool) -> Non
     assert covers(pattern, subject) is true
 
 
-def test_what_a_subscriber_says_is_said_to_the_consumer_that_is_there(nats_url: str, subject: str) -> None:
+def test_subscriber_options_are_applied_to_existing_consumer(nats_url: str, subject: str) -> None:
     async def settings(**options: Any) -> tuple[Any, ...]:
         app = App(nats_url)
         app.subscriber(subject, durable="d", **options)(handle)
-        async with asyncio.timeout(10), app:
+        async with asyncio.timeout(PATIENCE), app:
             config = (await info(js_of(app), subject)).config
             return config.ack_wait, config.max_deliver, config.backoff, config.max_ack_pending
 
@@ -242,8 +243,8 @@ def test_what_jetstream_cannot_do_is_refused(nats_url: str, subject: str) -> Non
 
         await js.add_stream(name=subject, subjects=[subject])
         await js.add_consumer(subject, api.ConsumerConfig(durable_name="pushed", deliver_subject="there"))
-        await refused("is pushed to; a subscriber pulls", durable="pushed")
-        await refused("a step of 0 seconds", durable="d", backoff=(0, 5))
+        await refused("is a push consumer; a subscriber needs a pull consumer", durable="pushed")
+        await refused("a backoff step must be more than 0 seconds", durable="d", backoff=(0, 5))
         await refused("consumer", durable="with.dots")
         await js.add_consumer(subject, api.ConsumerConfig(durable_name="acks", filter_subject=subject))
         await refused("ack policy can not be updated", durable="acks", ack=AckPolicy.FIRST)
@@ -264,7 +265,7 @@ def test_each_subscriber_is_on_the_stream_that_it_names(app: App, nats_url: str,
     orders = app.publisher(subject, Order)
 
     async def job() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             async with App(nats_url) as other:
                 js = js_of(other)
                 await js.add_stream(name=subject, subjects=[subject])
@@ -285,7 +286,9 @@ def test_a_subject_in_several_streams_needs_a_name(app: App, subject: str) -> No
     async def job(js: JetStreamContext) -> None:
         for part in ("a", "b"):
             await js.add_stream(name=f"{subject}{part}", subjects=[f"{subject}.{part}"])
-        with pytest.raises(errors.BadInput, match=rf"is in the streams {subject}a, {subject}b; say which with stream="):
+        with pytest.raises(
+            errors.BadInput, match=rf"is in the streams {subject}a, {subject}b; choose one with stream="
+        ):
             await app.start()
 
     within(app, job)

@@ -10,7 +10,8 @@ from nats.js import JetStreamContext, api
 
 import ackwise
 from ackwise.subscriber import AckPolicy, App, Message, Term
-from ackwise.subscriber.feeds.jetstream import pull, settings
+from ackwise.subscriber.feeds.jetstream import consumer, pull
+from tests.patience import PATIENCE
 from tests.subscriber.conftest import until
 from tests.subscriber.nats.conftest import (
     NATSServer,
@@ -54,15 +55,13 @@ def test_idle_subscribers_ask_for_ever(app: App, subject: str, monkeypatch: pyte
     run(app, job)
 
 
-def test_an_ask_that_nobody_heard_is_made_again(
-    app: App, nats_url: str, subject: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lost_pull_request_is_repeated(app: App, nats_url: str, subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as one that comes to a server that is about to stop."""
     monkeypatch.setattr(pull, "SILENCE", 1.5)
     seen, orders = keep(app, subject), app.publisher(subject, Order)
 
     async def job() -> None:
-        async with asyncio.timeout(30), App(nats_url) as other:
+        async with asyncio.timeout(PATIENCE), App(nats_url) as other:
             lost = await hear(other, f"lost.{subject}.d")
             with monkeypatch.context() as patch:
                 patch.setattr(pull, "NEXT", "lost")
@@ -77,9 +76,7 @@ def test_an_ask_that_nobody_heard_is_made_again(
 
 
 @pytest.mark.parametrize("whose", ["backoff", "operator"])
-def test_a_handler_that_takes_longer_than_the_consumers_own_wait_is_called_once(
-    app: App, subject: str, whose: str
-) -> None:
+def test_handler_slower_than_ack_wait_is_called_once(app: App, subject: str, whose: str) -> None:
     calls: list[int] = []
     go_on = asyncio.Event()
     orders = app.publisher(subject, Order)
@@ -99,7 +96,7 @@ def test_a_handler_that_takes_longer_than_the_consumers_own_wait_is_called_once(
                 subject, api.ConsumerConfig(durable_name="d", filter_subject=subject, ack_wait=BEAT)
             )
         await app.stop()
-        async with asyncio.timeout(30), app:
+        async with asyncio.timeout(PATIENCE), app:
             await orders.publish(Order(1))
             await until(lambda: calls)
             assert (await info(js_of(app), subject)).config.ack_wait == BEAT
@@ -123,7 +120,7 @@ def test_what_is_handled_while_the_app_stops_stays_its_own(app: App, nats_url: s
         ended.set()
 
     async def within() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await first.start()
             async with App(nats_url) as alone:
                 await alone.link().publish(
@@ -240,10 +237,8 @@ def test_an_app_without_its_consumer_is_not_ready(app: App, subject: str) -> Non
     run(app, job)
 
 
-def test_a_handler_is_cancelled_when_its_ack_wait_runs_out_while_no_server_is_there(
-    tmp_path: Path, subject: str
-) -> None:
-    """It gives nothing back: that would be a nak for whoever has the message by then."""
+def test_handler_is_cancelled_at_ack_wait_without_server(tmp_path: Path, subject: str) -> None:
+    """It releases nothing: that would be a nak for the message's next holder."""
     seen: list[int] = []
     cancelled: list[int] = []
 
@@ -301,7 +296,7 @@ def test_a_server_that_is_killed_and_comes_back_feeds_on(
             async def handle(order: Order) -> None:
                 calls.append(order.id)
 
-            async with asyncio.timeout(30), app:
+            async with asyncio.timeout(PATIENCE), app:
                 await orders.publish(Order(1))
                 await until(lambda: calls == [1])
                 server.kill()
@@ -328,7 +323,7 @@ def test_stopping_hands_back_at_once_and_spends_one_delivery(app: App, nats_url:
     orders = app.publisher(subject, Order)
 
     async def within() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await first.start()
             await app.connect()
             for number in range(3):
@@ -363,15 +358,15 @@ def test_what_is_finished_while_two_stop_the_app_is_acked(app: App, nats_url: st
         await asyncio.sleep(0.02)
         go_on.set()
         await asyncio.gather(*stops)
-        async with running(App(nats_url)) as js, asyncio.timeout(5):
+        async with running(App(nats_url)) as js, asyncio.timeout(PATIENCE):
             await until_pending(js, subject, (0, 0))
 
     asyncio.run(job())
 
 
 @pytest.mark.long
-def test_nothing_is_left_behind_by_an_app_that_stops_while_messages_come(app: App, nats_url: str, subject: str) -> None:
-    """It would be nobody's for the ack wait, which is longer than this test.
+def test_app_stopped_while_messages_arrive_leaves_nothing(app: App, nats_url: str, subject: str) -> None:
+    """No consumer would get it during the ack wait, which is longer than this test.
 
     Long, because on a busy machine it failed once: JetStream itself may send to an inbox that was closed just before.
     """
@@ -450,15 +445,15 @@ def test_what_is_acked_first_waits_for_nothing(
 def test_a_consumer_that_waits_for_no_settlement_loses_nothing(
     app: App, nats_url: str, subject: str, settles: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An operator made it so. Whatever time a handler takes, nobody else will have its message; nor does what is left
+    """An operator made it so. A handler may take any time: no other consumer gets its message. Nor does what is left
     unsettled count as held."""
-    monkeypatch.setattr(settings, "ACK_WAIT", 0.06)
+    monkeypatch.setattr(consumer, "ACK_WAIT", 0.06)
     calls: list[int] = []
     orders = app.publisher(subject, Order)
 
     @app.subscriber(subject, durable="d", prefetch=1, max_pending=2)
     async def handle(msg: Message[Order]) -> None:
-        # So long that whoever keeps messages alive has looked at it, and at the next, several times.
+        # So long that the keeper of leases has looked at it, and at the next, several times.
         await asyncio.sleep(0 if calls else 0.2)
         calls.append(msg.payload.id)
         if settles:
@@ -491,7 +486,7 @@ def test_what_is_acked_first_is_handled_before_the_app_ends(app: App, nats_url: 
         calls.append(order.id)
 
     async def job() -> None:
-        async with asyncio.timeout(30), App(nats_url) as other:
+        async with asyncio.timeout(PATIENCE), App(nats_url) as other:
             await app.start()
             await asyncio.gather(*(orders.publish(Order(number)) for number in range(20)))
             await began.wait()

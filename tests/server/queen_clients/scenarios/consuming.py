@@ -91,11 +91,14 @@ async def several_workers_share_the_partitions(stage: Stage) -> None:
     for partition in range(8):
         await stage.push(*((partition, n) for n in range(10)), partition=f"p{partition}")
     seen: list[tuple[int, int]] = []
+    complete = asyncio.Event()
 
     async def handle(messages: list[Message]) -> None:
         seen.extend((partition, n) for partition, n in bodies(messages))
+        if len(seen) == 80:
+            complete.set()
 
-    await stage.queue().batch(5).concurrency(4).timeout_millis(200).idle_millis(IDLE).consume(handle)
+    await stage.queue().batch(5).concurrency(4).timeout_millis(200).consume(handle, signal=complete)
     assert sorted(seen) == [(partition, n) for partition in range(8) for n in range(10)]
     for partition in range(8):
         assert [n for p, n in seen if p == partition] == list(range(10))
@@ -261,21 +264,18 @@ async def two_clients_compete_for_a_queue(stage: Stage) -> None:
     for partition in range(6):
         await stage.push(*((partition, n) for n in range(5)), partition=f"p{partition}")
     seen: list[tuple[int, int]] = []
+    complete = asyncio.Event()
 
     async def handle(message: Message) -> None:
         partition, n = message["data"]
         seen.append((partition, n))
+        if len(seen) == 30:
+            complete.set()
 
     async with stage.new_client() as other:
         await asyncio.gather(
             *(
-                client.queue(stage.name)
-                .batch(2)
-                .each()
-                .timeout_millis(200)
-                .idle_millis(IDLE)
-                .consume(handle)
-                ._execute()
+                client.queue(stage.name).batch(2).each().timeout_millis(200).consume(handle, signal=complete)._execute()
                 for client in (stage.queen, other)
             )
         )

@@ -46,16 +46,16 @@ async def a_lease_that_is_over_is_not_renewed(stage: Stage) -> None:
 
 @scenario()
 async def a_slow_handler_keeps_its_message_by_renewing(stage: Stage) -> None:
-    await stage.create(lease_time=1)
+    await stage.create(lease_time=3)
     await stage.push("slow")
     seen: list[str] = []
 
     async def handle(message: Message) -> None:
         seen.append(message["data"])
-        rival = await stage.queue().batch(1).wait(True).timeout_millis(2500).pop()
+        rival = await stage.queue().batch(1).wait(True).timeout_millis(4000).pop()
         seen.extend(bodies(rival))
 
-    await stage.queue().batch(1).renew_lease(True, 200).limit(1).consume(handle)
+    await stage.queue().batch(1).renew_lease(True, 100).limit(1).consume(handle)
     assert seen == ["slow"]
     assert await stage.pop() == []
     assert await stage.dead() == []
@@ -66,6 +66,7 @@ async def a_lease_that_ran_out_gives_the_message_to_the_next(stage: Stage) -> No
     await stage.create(lease_time=1)
     await stage.push("crash")
     lost = await stage.only()
+    await stage.create(lease_time=300)
     again = (await stage.await_pop())[0]
     assert (again["data"], again["transactionId"]) == ("crash", lost["transactionId"])
     assert again["leaseId"] != lost["leaseId"]
@@ -79,6 +80,7 @@ async def a_late_nack_does_not_touch_the_new_holder(stage: Stage) -> None:
     await stage.create(lease_time=1)
     await stage.push("crash")
     lost = await stage.only()
+    await stage.create(lease_time=300)
     again = (await stage.await_pop())[0]
     assert (await stage.queen.ack(lost, False, {"error": "too late"}))["success"] is False
     assert (await stage.queen.renew(again))["success"] is True
@@ -88,11 +90,11 @@ async def a_late_nack_does_not_touch_the_new_holder(stage: Stage) -> None:
 
 @scenario()
 async def only_what_was_not_acked_comes_again_after_expiry(stage: Stage) -> None:
-    await stage.create(lease_time=1)
     await stage.push(*range(5))
     found = await stage.pop(5)
     for message in found[:2]:
         assert (await stage.queen.ack(message))["success"] is True
+    await stage.end_lease_soon(found[0])
     assert bodies(await stage.await_pop(5)) == [2, 3, 4]
 
 

@@ -71,6 +71,7 @@ async def a_lost_lease_undoes_the_push(stage: Stage) -> None:
     await stage.create(lease_time=1)
     await stage.push("order")
     lost = await stage.only()
+    await stage.create(lease_time=300)
     (again,) = await stage.await_pop()
     reason = await refusal(stage.queen.transaction().ack(lost).queue(stage.name + "next").push([{"data": 1}]).commit())
     assert "rolled back" in reason

@@ -1,5 +1,0 @@
-"""Messages in a store, on each of the stores, and what the columns made of them must say."""
-
-from tests.contract.conftest import clock, desk, store
-
-__all__ = ["clock", "desk", "store"]

@@ -1,0 +1,1 @@
+CREATE TABLE ackwise.sample_word (word text NOT NULL);

@@ -1,0 +1,1 @@
+CREATE TABLE sample_word (word TEXT NOT NULL);

@@ -1,0 +1,1 @@
+ALTER TABLE sample_word ADD COLUMN language TEXT NOT NULL DEFAULT 'en';

@@ -1,0 +1,30 @@
+"""docs/reference/same-names.md lists the class names that two packages share."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "ackwise"
+PAGE = ROOT / "docs" / "reference" / "same-names.md"
+
+
+def shared_names() -> dict[str, set[str]]:
+    """Public class names that occur in more than one package, without generated twins."""
+    packages: defaultdict[str, set[str]] = defaultdict(set)
+    for path in SOURCE.rglob("*.py"):
+        if "sync" in path.parts:
+            continue
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                packages[node.name].add(path.relative_to(SOURCE).parts[0])
+    return {name: found for name, found in packages.items() if len(found) > 1}
+
+
+def test_page_lists_every_shared_class_name() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \|", PAGE.read_text("utf-8"), re.M)
+    listed = {name: set(re.findall(r"`(\w+)`", packages)) for name, packages in rows}
+    assert listed == shared_names()
