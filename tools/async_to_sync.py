@@ -1,4 +1,4 @@
-"""Write the `sync` twin of each room's `aio`; with --check only say whether it is up to date."""
+"""Generate the `sync` twin of each `aio` package. With --check it only reports outdated files."""
 
 import argparse
 import re
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = tuple(ROOT / "src" / "ackwise" / room for room in ("client", "amps", "dialects/mew", "mew", "fluent"))
+ROOMS = tuple(ROOT / "src" / "ackwise" / room for room in ("client", "amps", "protocols/mew", "mew", "fluent"))
 SOURCE, TARGET = "aio", "sync"
 HEADER = "# Generated from ../aio/{name} by tools/async_to_sync.py: do not edit, change the source and run it again.\n"
 
@@ -21,17 +21,18 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\b(client|amps|mew|fluent)\.aio\b", r"\1.sync"),
     (r"\bconnect_async\b", "connect"),
-    (r"\b(beside|lines)\.aio\b", r"\1.threads"),
+    (r"\bopen_async_adapter\b", "open_adapter"),
+    (r"\b(concurrency|sockets)\.aio\b", r"\1.threads"),
     (r"\bfrom asyncio import sleep\b", "from time import sleep"),
     (
-        r"Talks driven on asyncio\. This is the source; `ackwise\.dialects\.mew\.sync` is generated from it\.",
-        "Talks driven in threads, generated from `ackwise.dialects.mew.aio`.",
+        r"Sessions driven on asyncio\. This is the source; `ackwise\.protocols\.mew\.sync` is generated from it\.",
+        "Sessions driven in threads, generated from `ackwise.protocols.mew.aio`.",
     ),
     (
         r"Sessions for asyncio\. This is the source; `ackwise\.mew\.sync` is generated from it\.",
         "Sessions for threads, generated from `ackwise.mew.aio`.",
     ),
-    (r"any number of tasks of one event loop may share it", "any number of threads may share it"),
+    (r"Any number of tasks of one event loop may share it", "Any number of threads may share it"),
     (
         r"client for asyncio\. This is the source; `ackwise\.(\w+)\.sync` is generated from it\.",
         r"client for threads, generated from `ackwise.\1.aio`.",
@@ -40,9 +41,9 @@ RULES: tuple[tuple[str, str], ...] = (
 
 
 def translated(target: Path, text: str) -> str:
-    """The synchronous twin of one source file, formatted."""
+    """Synchronous twin of one source file, formatted."""
     for pattern, replacement in RULES:
-        text = re.sub(pattern, replacement, text, flags=re.IGNORECASE if pattern.startswith("any number") else 0)
+        text = re.sub(pattern, replacement, text)
     ruff = Path(sys.executable).with_name("ruff")
     path = str(target)
     for step in (["check", "--fix-only", "--select", "I,UP", "--quiet"], ["format", "--quiet"]):
@@ -52,7 +53,7 @@ def translated(target: Path, text: str) -> str:
 
 
 def stale() -> dict[Path, str]:
-    """What is not as it should be, with what it should be; a file without a source should be empty."""
+    """Outdated files with their expected text. A file without a source has an empty text."""
     found: dict[Path, str] = {}
     for room in ROOMS:
         source, target = room / SOURCE, room / TARGET

@@ -1,4 +1,4 @@
-"""Run every linter at once and print what each one found."""
+"""Run all linters in parallel and print their findings."""
 
 import subprocess
 import sys
@@ -6,11 +6,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-CHECKS = (("ruff", "check"), ("ruff", "format", "--check"), ("mypy",), ("lint-imports", "--no-cache"))
+CHECKS = (
+    ("ruff", "check"),
+    ("ruff", "format", "--check"),
+    ("mypy",),
+    ("lint-imports", "--no-cache"),
+    ("python", "tools/plain_language.py"),
+    ("python", "tools/complexity.py"),
+)
 
 
 def lint() -> bool:
-    """True when every linter is content."""
+    """Runs the linters side by side; True when all of them pass."""
     running = [(check, start(check)) for check in CHECKS]
     passed = [finish(check, process) for check, process in running]
     return all(passed)

@@ -1,8 +1,10 @@
-"""Create .venv from requirements.lock and install the project into it; does nothing when both are unchanged.
+"""Create .venv from the lock files and install the project into it; does nothing when they are unchanged.
 
-Usage: tools/make_venv.py [--clients]
+Usage: tools/make_venv.py [--product] [--clients]
 
-With --clients, also the environments of the official Queen clients that the tests drive: .venv-queen-<version>.
+With --product, only what the product needs (requirements.lock), and nothing for tests, docs and checks
+(requirements-dev.lock). With --clients, also the environments of the official Queen clients that the tests drive:
+.venv-queen-<version>.
 """
 
 import argparse
@@ -19,7 +21,7 @@ CLIENTS = ROOT / "tests" / "server" / "queen_clients"
 
 
 def fingerprint(folder: Path, *files: Path) -> str:
-    """Scripts inside an environment hold its path, so a copied folder counts as changed."""
+    """Hash of what the environment depends on. It contains the path, because scripts inside hold it."""
     digest = hashlib.sha256(f"{sys.version}\0{folder}".encode())
     for file in files:
         digest.update(file.read_bytes())
@@ -35,23 +37,31 @@ def fresh(stamp: Path, wanted: str) -> bool:
     return stamp.exists() and stamp.read_text() == wanted
 
 
-def make_project() -> None:
-    lock, project = ROOT / "requirements.lock", ROOT / "pyproject.toml"
-    packages, installed = VENV / "packages.stamp", VENV / "project.stamp"
-    locked, described = fingerprint(VENV, lock), fingerprint(VENV, lock, project)
+def make_project(*, product_only: bool) -> None:
+    """Install the locked packages in two steps, so that a demo needs no packages of the tests."""
+    lock, more, project = (ROOT / name for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml"))
+    packages, for_tests, installed = (VENV / f"{name}.stamp" for name in ("packages", "development", "project"))
+    locked = fingerprint(VENV, lock)
     if not fresh(packages, locked):
         venv.create(VENV, clear=True, with_pip=True, symlinks=True)
-        # Python compiles what it imports; most of what is installed never is.
-        pip("install", "-qq", "--no-compile", "--no-deps", "--require-hashes", "-r", str(lock))
+        install(lock)
         packages.write_text(locked)
-    if not fresh(installed, described):
+    if not product_only and not fresh(for_tests, fingerprint(VENV, lock, more)):
+        install(more)
+        for_tests.write_text(fingerprint(VENV, lock, more))
+    if not fresh(installed, fingerprint(VENV, lock, project)):
         pip("install", "-qq", "--no-deps", "--no-build-isolation", "-e", ".")
         pip("-q", "check")
-        installed.write_text(described)
+        installed.write_text(fingerprint(VENV, lock, project))
+
+
+def install(lock: Path) -> None:
+    # Python compiles what it imports; most of what is installed never is.
+    pip("install", "-qq", "--no-compile", "--no-deps", "--require-hashes", "-r", str(lock))
 
 
 def make_client(lock: Path) -> None:
-    """An environment without a pip of its own: the project's fills it."""
+    """Create an environment without pip. The project's pip installs into it."""
     folder = ROOT / f".venv-queen-{lock.stem.removeprefix('requirements-')}"
     stamp, locked = folder / "packages.stamp", fingerprint(folder, lock)
     if not fresh(stamp, locked):
@@ -65,10 +75,11 @@ def make_client(lock: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Create or refresh the environments.")
     parser.add_argument("--clients", action="store_true", help="also those of the official Queen clients")
-    clients = parser.parse_args().clients
+    parser.add_argument("--product", action="store_true", help="nothing for tests, docs and checks")
+    options = parser.parse_args()
     try:
-        make_project()
-        if clients:
+        make_project(product_only=options.product)
+        if options.clients:
             with ThreadPoolExecutor() as pool:
                 list(pool.map(make_client, CLIENTS.glob("requirements-*.txt")))
     except subprocess.CalledProcessError as error:

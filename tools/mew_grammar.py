@@ -4,7 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-from ackwise.dialects.mew.language.parsing import grammar
+from ackwise.graph.language.parser import grammar
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "mew-grammar.md"
 
@@ -26,7 +26,7 @@ def page() -> str:
 
 
 def _plain(rules: str) -> str:
-    """Rules without what only concerns the tree that is built from them."""
+    """Rules without the marks that only shape the syntax tree."""
     lines = [line for line in rules.splitlines() if not line.startswith(("//", "%", "not_for_ack"))]
     lines = [line.replace("(no_retry not_for_ack?)?", "no_retry?").replace(" not_for_ack?", "") for line in lines]
     text = re.sub(r"\s*-> \w+(?=\s*(\||$))", "", "\n".join(lines), flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Break the code on purpose and see the tests notice: `python tools/mutants.py [name ...]`.
+"""Plant faults in the code and check that the tests fail: `python tools/mutants.py [name ...]`.
 
 Each mutant is one planted fault. It is applied to a copy of the sources, the tests that should notice are run against
 the copy, and a mutant that survives is a hole in the tests: the run then fails.
@@ -33,6 +33,42 @@ class Mutant:
 
 
 MUTANTS = (
+    Mutant("command is not validated", "core/command_checks.py", "known(command) or command", "command"),
+    Mutant(
+        "dead broker of an open session is deleted",
+        "engine/expiry.py",
+        " and not turn.extensions.need_instance(turn.session, instance)",
+        "",
+        ("tests/contract/test_extensions.py",),
+    ),
+    Mutant(
+        "newer tables of an extension are opened",
+        "engine/extensions.py",
+        "if version > self.schema_version:",
+        "if False:",
+        ("tests/contract/test_extensions.py",),
+    ),
+    Mutant(
+        "turns of an extension overlap",
+        "engine/extensions.py",
+        "if any(map(extension.owns, commands))",
+        "if False",
+        ("tests/contract/test_extensions.py",),
+    ),
+    Mutant(
+        "complement of a class is the class",
+        "core/regular_expressions.py",
+        'return f"[^{_CLASSES',
+        'return f"[{_CLASSES',
+        ("tests/core/test_regular_expressions.py",),
+    ),
+    Mutant("query is not validated", "engine/reads/registry.py", "    query.check()\n", ""),
+    Mutant(
+        "ledger without counts in memory",
+        "engine/reads/queues.py",
+        "(q.ReadLedger, reads_ledger=True)",
+        "(q.ReadLedger)",
+    ),
     Mutant("retry limit off by one", "core/settlement.py", "return failures >= last", "return failures > last"),
     Mutant(
         "delivery limit off by one", "core/settlement.py", "attempt.deliveries >= limit", "attempt.deliveries > limit"
@@ -47,80 +83,91 @@ MUTANTS = (
     Mutant("lease lives at its deadline", "core/spans.py", "and self.deadline > now", "and self.deadline >= now"),
     Mutant(
         "delayed head does not close a strict lane",
-        "core/claiming.py",
-        "            if strict:\n                return plan\n            continue\n        if span.probation",
-        "            continue\n        if span.probation",
+        "core/lane_selection.py",
+        "    plan.delay(span.due_at)\n    return strict\n",
+        "    plan.delay(span.due_at)\n    return False\n",
     ),
-    Mutant("probation forgotten", "core/claiming.py", "if span.probation and not bulk:", "if False:"),
-    Mutant("exclusivity ignored", "core/claiming.py", "return exclusive_owner == owner", "return True"),
-    Mutant("foreign tag accepted", "store/turn/settle.py", "lease.tag != key.tag or", "False or"),
-    Mutant("no fencing", "store/turn/ending.py", " if span.lease == holder]", "]"),
-    Mutant("half a range is called whole", "store/turn/ending.py", "if target.whole and", "if False and"),
-    Mutant("nothing is yielded", "store/turn/settle.py", "if lease.yields and", "if False and"),
-    Mutant("what nobody holds cannot be settled", "store/turn/settle.py", "if selector.unheld and", "if False and"),
-    Mutant("no window", "store/turn/places.py", "if opens_at > now:", "if False:"),
+    Mutant("probation forgotten", "core/lane_selection.py", "elif span.probation and not bulk:", "elif False:"),
+    Mutant("exclusivity ignored", "core/lane_selection.py", "return exclusive_owner == owner", "return True"),
+    Mutant("foreign tag accepted", "core/refusals.py", "or lease.tag != key.tag", "or False"),
+    Mutant("no fencing", "engine/span_settlement.py", " if span.lease == holder]", "]"),
+    Mutant("half a range is called whole", "core/refusals.py", "if leased.whole and", "if False and"),
+    Mutant("nothing is yielded", "engine/settle.py", "if leased.lease.yields and", "if False and"),
+    Mutant("an unheld message cannot be settled", "core/refusals.py", "if selector.unheld and", "if False and"),
     Mutant(
-        "late settlement taken", "store/turn/ending.py", "if not lease.live(turn.now) or not spans:", "if not spans:"
+        "a lost message is called settled",
+        "core/refusals.py",
+        "    return Verdict.STALE if lost else Verdict.ALREADY",
+        "    return Verdict.ALREADY",
+    ),
+    Mutant("a lease ends unnoticed", "core/refusals.py", "answers[number].verdict in SETTLING", "False"),
+    Mutant("redrive after a seek back", "engine/dead_letters.py", "if not allows(state, Event.REDRIVE):", "if False:"),
+    Mutant("no window", "engine/cursors.py", "if opens_at > now:", "if False:"),
+    Mutant(
+        "late settlement taken",
+        "core/refusals.py",
+        "return None if leased.late or lease.live(now) else Verdict.STALE",
+        "return None",
     ),
     Mutant(
         "lost retry row",
-        "store/turn/ending.py",
+        "engine/span_settlement.py",
         "return [piece, *rest]",
         "return rest",
     ),
-    Mutant("atomic settle not undone", "store/turn/settle.py", "    turn.undo()\n", "    turn.keep()\n"),
-    Mutant("transaction not undone", "store/turn/transaction.py", "        turn.undo()\n", "        turn.keep()\n"),
+    Mutant("atomic settle not undone", "engine/settle.py", "    turn.undo()\n", "    turn.keep()\n"),
+    Mutant("transaction not undone", "engine/transaction.py", "        turn.undo()\n", "        turn.keep()\n"),
     Mutant(
         "extend revives",
-        "store/turn/transaction.py",
-        "    if not lease.live(turn.now):\n        settled",
-        "    if lease.ended_at is not None:\n        settled",
+        "core/refusals.py",
+        "    if lease.live(now):\n        return None\n",
+        "    if lease.ended_at is None:\n        return None\n",
     ),
     Mutant(
         "cursor moved too far",
-        "store/turn/claim.py",
+        "engine/grant.py",
         "cursor.next = take.hi",
         "cursor.next = min(take.hi + 1, cursor.head)",
     ),
     Mutant(
         "claim key's fingerprint ignored",
-        "store/turn/claim.py",
-        "if lease.fingerprint != self._fingerprint():",
+        "engine/claim.py",
+        "if lease.fingerprint != fingerprint(self.command, self.queue, self.group):",
         "if False:",
     ),
     Mutant(
         "auto-ack holds on",
-        "store/turn/claim.py",
-        "            cursor.acked += size\n",
+        "engine/grant.py",
+        "            cursor.finish(self.state, size)\n",
         "            cursor.skipped += size\n",
     ),
     Mutant(
         "a claim takes more than its bytes",
-        "store/turn/weight.py",
+        "engine/claim_bytes.py",
         "if self.taken + size > self._most:",
         "if False:",
     ),
     Mutant(
         "a lane forgets its largest message",
-        "store/turn/push.py",
+        "engine/push.py",
         '"largest": largest(waiting)',
         '"largest": 1',
     ),
     Mutant(
         "an answer that is lost keeps its claims",
-        "dialects/handover.py",
+        "protocols/answer_memory.py",
         "if self._broker is not None and claims:",
         "if False:",
         ("tests/server/test_answer_bounds.py",),
     ),
     Mutant(
         "an answer is claimed for without memory",
-        "dialects/handover.py",
+        "protocols/answer_memory.py",
         "        if self.full:\n            raise",
         "        if False:\n            raise",
-        ("tests/server/test_answer_bounds.py",),
+        ("tests/server/test_answer_memory.py",),
     ),
-    Mutant("dedupe skipped", "store/turn/push.py", "!= size or self._turn.dedupe.find(hashed):", "!= size:"),
+    Mutant("dedupe skipped", "engine/push.py", "!= size or self._turn.dedupe.find(hashed):", "!= size:"),
     Mutant(
         "dedupe forgets at restart",
         "store/sqlite/dedupe.py",
@@ -137,30 +184,58 @@ MUTANTS = (
     ),
     Mutant(
         "scheduled message promoted twice",
-        "store/turn/sweep.py",
+        "engine/sweep.py",
         '        turn.session.run("scheduled_delete", {"no": no})\n',
         "",
     ),
-    Mutant("redrive does not count back", "store/turn/dead.py", "cursor.dead -= 1", "cursor.skipped += 0"),
-    Mutant("seek keeps spans", "store/turn/places.py", '        turn.session.run("spans_delete_cursor", where)\n', ""),
+    Mutant("redrive does not count back", "engine/dead_letters.py", "cursor.dead -= 1", "cursor.skipped += 0"),
+    Mutant("seek keeps spans", "engine/cursors.py", '        turn.session.run("spans_delete_cursor", where)\n', ""),
     Mutant(
         "retention eats held messages",
-        "store/turn/sweep.py",
+        "engine/retention.py",
         "    free = row[0] if row and row[0] is not None else lane.head\n",
         "    free = lane.head\n",
     ),
     Mutant(
         "deleted queue keeps its leases",
-        "store/turn/catalog.py",
+        "engine/catalog.py",
         '            turn.end_lease(lease, "void")\n',
         "            pass\n",
     ),
     Mutant(
         "answer before commit",
-        "store/sqlite/store.py",
-        'self._connection.execute("COMMIT").fetchall()',
-        'self._connection.execute("ROLLBACK").fetchall()',
+        "store/sqlite/writer.py",
+        'self.connection.execute("COMMIT").fetchall()',
+        'self.connection.execute("ROLLBACK").fetchall()',
         ("tests/contract", "tests/sqlite"),
+    ),
+    Mutant(
+        "woken counts of a fallback are not added",
+        "store/turn_runner.py",
+        "woken[queue] = woken.get(queue, 0) + count",
+        "woken[queue] = count",
+        ("tests/contract/test_fallback.py",),
+    ),
+    Mutant(
+        "a rollback is remembered",
+        "store/sqlite/writer.py",
+        "        self._session.clear_cache()\n        self._memory.forget()\n        if self.connection.in",
+        "        self._session.clear_cache()\n        if self.connection.in",
+        ("tests/sqlite/test_writer_memory.py",),
+    ),
+    Mutant(
+        "a deadline that moves closer is forgotten",
+        "engine/transaction.py",
+        "    turn.memory.note_lease(lease.grp, lease.deadline)\n",
+        "",
+        ("tests/sqlite/test_writer_memory.py",),
+    ),
+    Mutant(
+        "events of undone settlements are heard",
+        "engine/turn.py",
+        "        del self.buried[self._saved_buried :]\n",
+        "",
+        ("tests/contract/test_turn_events.py",),
     ),
     Mutant(
         "no fsync",
@@ -171,28 +246,140 @@ MUTANTS = (
     ),
     Mutant(
         "a woken waiter is lost",
-        "broker/waiting.py",
-        "if self.version(slot.queue) != seen:",
+        "broker/long_polls.py",
+        "if self._read_version(poll.queue) != seen:",
         "if False:",
         ("tests/broker",),
     ),
     Mutant(
+        "a commit forgets a claim that may park",
+        "broker/long_polls.py",
+        "self.watched.add(queue if len(self.watched) < MOST_WATCHED else EVERY_QUEUE)",
+        "pass",
+        ("tests/broker",),
+    ),
+    Mutant(
+        "a cancelled rider keeps its grant",
+        "broker/claim_flow.py",
+        "yield Background(self.release_cancelled(poll))",
+        "pass",
+        ("tests/broker/test_claim_flow.py",),
+    ),
+    Mutant(
+        "an unfinished claim is answered",
+        "broker/claim_flow.py",
+        "while (rest := next_command(claim, claimed)) is not None:",
+        "while (rest := None) is not None:",
+        ("tests/broker/test_claim_flow.py",),
+    ),
+    Mutant(
+        "an unfinished rider parks",
+        "broker/long_polls.py",
+        "        if answer.more is not None:\n            return False\n",
+        "",
+        ("tests/broker/test_claim_flow.py",),
+    ),
+    Mutant(
+        "an unfinished rider exhausts its queues",
+        "broker/long_polls.py",
+        "if not answer.grants and answer.more is None:",
+        "if not answer.grants:",
+        ("tests/broker/test_claim_flow.py",),
+    ),
+    Mutant(
+        "one turn joins all queues",
+        "engine/tagged_queues.py",
+        "budget.joins -= len(queues)",
+        "pass",
+        ("tests/contract/test_tags.py",),
+    ),
+    Mutant(
+        "spent joins count as complete",
+        "engine/tagged_queues.py",
+        "return [], bool(rows)",
+        "return [], False",
+        ("tests/contract/test_tags.py",),
+    ),
+    Mutant(
+        "one turn visits all queues",
+        "engine/claim.py",
+        "self._budget.visits -= 1",
+        "pass",
+        ("tests/contract/test_tags.py",),
+    ),
+    Mutant(
+        "a claim from new starts at its last turn",
+        "engine/catalog.py",
+        "elif created_at < turn.now:",
+        "elif False:",
+        ("tests/contract/test_tags.py",),
+    ),
+    Mutant(
+        "a continued claim takes over",
+        "core/commands.py",
+        "progress=answer.more, takes_over=False)",
+        "progress=answer.more)",
+        ("tests/contract/test_tags.py",),
+    ),
+    Mutant(
+        "joined queues are never visited",
+        "engine/claim.py",
+        'return self._visit_by_name("") if after else self._empty',
+        "return self._empty",
+        ("tests/contract/test_tags.py",),
+    ),
+    Mutant(
+        "a purge removes later letters",
+        "engine/dead_letters.py",
+        '"until": behind.until,',
+        '"until": turn.now,',
+        ("tests/contract/test_dead_letters.py",),
+    ),
+    Mutant(
+        "a purge reads all letters at once",
+        "engine/dead_letters.py",
+        '"limit": MOST_PURGED}',
+        '"limit": 1 << 40}',
+        ("tests/contract/test_dead_letters.py",),
+    ),
+    Mutant(
+        "a group changes all queues at once",
+        "protocols/queen/groups.py",
+        "len(chunk) == QUEUES_AT_ONCE or ",
+        "",
+        ("tests/server/queen/test_groups.py",),
+    ),
+    Mutant(
+        "a group changes all partitions at once",
+        "protocols/queen/groups.py",
+        " or partitions > PARTITIONS_AT_ONCE",
+        "",
+        ("tests/server/queen/test_groups.py",),
+    ),
+    Mutant(
+        "a claim granted during a drain is delivered",
+        "broker/claim_flow.py",
+        "if claimed.lease_no and self._state.draining:",
+        "if False:",
+        ("tests/broker/test_claim_flow.py",),
+    ),
+    Mutant(
         "drain spends a failure",
         "core/commands.py",
-        "outcome=Outcome.RELEASE) for one in lease_ids",
-        "outcome=Outcome.RETRY) for one in lease_ids",
+        "outcome=Outcome.RELEASE) for lease_id in lease_ids",
+        "outcome=Outcome.RETRY) for lease_id in lease_ids",
         ("tests/broker",),
     ),
     Mutant(
         "a lost connection costs nothing",
-        "dialects/amps/session.py",
+        "protocols/amps/session.py",
         "        if self._clean:",
         "        if leases:",
         ("tests/server/amps/test_queues.py",),
     ),
     Mutant(
         "the backlog is not counted",
-        "dialects/amps/subscription.py",
+        "protocols/amps/subscription.py",
         "max(0, self.backlog - self.held)",
         "self.backlog",
         ("tests/server/amps/test_queues.py",),
@@ -206,84 +393,112 @@ MUTANTS = (
     ),
     Mutant(
         "every message sets the timer back",
-        "client/sync/batcher.py",
+        "client/sync/ack_batcher.py",
         "max(buffer.not_before, buffer.since + self.timeout)",
         "max(buffer.not_before, list(buffer.items.values())[-1] + self.timeout)",
-        ("tests/amps/test_table.py",),
+        ("tests/client/test_batcher.py",),
+    ),
+    Mutant(
+        "a lease is extended late",
+        "client/kept_lease.py",
+        "lease.duration * (1 - fraction)",
+        "lease.duration * (1 - fraction) / 4",
+        ("tests/client/test_lease_keeper.py",),
+    ),
+    Mutant(
+        "a settled lease is reported lost",
+        "client/sync/lease_keeper.py",
+        "        if lease.is_ending:\n",
+        "        if False:\n",
+        ("tests/client/test_lease_keeper.py",),
+    ),
+    Mutant(
+        "a keeper shortens a lease",
+        "client/sync/lease.py",
+        "lease=self.duration, keep_later=True)",
+        "lease=self.duration)",
+        ("tests/spark/source/test_renewing.py",),
     ),
     Mutant(
         "a committed batch is left held",
-        "spark/source/lease.py",
+        "spark/source/lease_claims.py",
         "        if number == self._finished:\n",
         "        if True:\n",
         ("tests/spark/source/test_lease.py",),
     ),
     Mutant(
         "a forgotten claim takes other records",
-        "spark/source/lease.py",
-        "if not any(one.key == self._key(number) for one in self._leases(live_only=False)):",
+        "spark/source/lease_claims.py",
+        "if not any(lease.key == self._key(number) for lease in self._leases(live_only=False)):",
         "if False:",
         ("tests/spark/source/test_lease.py",),
     ),
     Mutant(
         "a task that is run again reads everything",
-        "spark/source/lease.py",
+        "spark/source/lease_reader.py",
         "if context is not None and context.attemptNumber():",
         "if False:",
         ("tests/spark/queries/test_streams.py",),
     ),
     Mutant(
         "two queries under one name",
-        "spark/source/lease.py",
+        "spark/source/lease_claims.py",
         "lease.owner != self._owner and lease.deadline > now",
         "False",
         ("tests/spark/source/test_lease.py",),
     ),
     Mutant(
         "what came too late is called acked",
-        "spark/settling.py",
+        "spark/bulk_settlement.py",
         "        acked = answer.count if answer.verdict is Verdict.ACKED else 0\n",
         "        acked = size\n",
         ("tests/spark/test_settling.py", "tests/spark/sink"),
     ),
     Mutant(
         "half a range carries all outputs",
-        "spark/settling.py",
-        "Settlement(selector=one.selector(whole=True)",
-        "Settlement(selector=one.selector(whole=False)",
+        "spark/bulk_settlement.py",
+        "Settlement(selector=acked.selector(whole=True)",
+        "Settlement(selector=acked.selector(whole=False)",
         ("tests/spark/test_settling.py",),
     ),
     Mutant(
         "the neighbour of a killer is charged",
-        "spark/pipelines/isolation.py",
+        "spark/pipelines/subprocess_runner.py",
         "                at = left[death.culprit]\n",
         "                at = left[max(0, death.culprit - 1)]\n",
         ("tests/spark/pipelines/test_isolation.py",),
     ),
     Mutant(
         "what was told before a death is done again",
-        "spark/pipelines/isolation.py",
-        "            answers |= zip(left, found, strict=False)\n",
-        "            answers |= zip(left, found, strict=False) if death is None else ()\n",
+        "spark/pipelines/subprocess_runner.py",
+        "            answers |= zip(left, received, strict=False)\n",
+        "            answers |= zip(left, received, strict=False) if death is None else ()\n",
         ("tests/spark/pipelines/test_isolation.py",),
     ),
     Mutant(
         "reading stops where a connection was closed for a fork",
-        "spark/source/stretches.py",
-        "    while stretch:\n",
+        "spark/source/lane_ranges.py",
+        "    while lane_range:\n",
         "    for _ in range(1):\n",
         ("tests/spark/source/test_stretches.py",),
     ),
     Mutant(
         "acks that overlap are settled in the order of the lane",
-        "store/turn/settle.py",
-        "        if pair[1].lo < behind:\n            return group\n",
-        "",
+        "engine/ack_runs.py",
+        "return runs if overlap else",
+        "return runs if False else",
         ("tests/contract/test_settle.py",),
     ),
     Mutant(
+        "two leases of a lane are settled as one",
+        "engine/ack_runs.py",
+        "elif group[0][1].lease.no == leased.lease.no:",
+        "elif True:",
+        ("tests/properties/test_ack_runs.py",),
+    ),
+    Mutant(
         "outputs have new names at each try",
-        "spark/pipelines/bundling.py",
+        "spark/pipelines/transform_task.py",
         'return delivery_id.partition(".")[2]',
         "return delivery_id",
         ("tests/spark/pipelines/test_transform.py",),
@@ -296,6 +511,48 @@ MUTANTS = (
         ("tests/server/test_gates.py",),
     ),
     Mutant(
+        "targets of other hosts get in",
+        "server/gates.py",
+        "if TARGET in scope and not _names_host(scope[TARGET], host):",
+        "if False:",
+        ("tests/server/test_gates.py",),
+    ),
+    Mutant(
+        "one caller takes every waiting place",
+        "broker/room.py",
+        "if self._taken[caller] >= self._each:",
+        "if False:",
+        ("tests/mew/test_parsers.py",),
+    ),
+    Mutant(
+        "lost answer of MEW keeps its deliveries",
+        "protocols/mew/undelivered_events.py",
+        "        self._undelivered.release_soon()\n",
+        "",
+        ("tests/mew/test_undelivered.py::test_answer_that_cannot_be_built_costs_no_failure",),
+    ),
+    Mutant(
+        "socket takes events while the memory is full",
+        "protocols/mew/event_socket.py",
+        "if not self._memory.is_full_for(self._peer):",
+        "if True:",
+        ("tests/mew/test_undelivered.py::test_socket_takes_no_event_while_the_memory_is_full",),
+    ),
+    Mutant(
+        "fetch takes an event beyond its bytes",
+        "graph/engine/event_fetch.py",
+        "size + length <= self._most_bytes",
+        "size <= self._most_bytes",
+        ("tests/mew/test_undelivered.py::test_fetch_of_bounded_bytes_says_what_is_next",),
+    ),
+    Mutant(
+        "chain ends after two operands",
+        "graph/expressions.py",
+        "zip(expr.operators, expr.operands[1:], strict=True)",
+        "zip(expr.operators[:1], expr.operands[1:2], strict=True)",
+        ("tests/mew/test_bounds.py",),
+    ),
+    Mutant(
         "foreign origins get in",
         "server/gates.py",
         "if origin is not None and not _same_origin(origin, host):",
@@ -304,28 +561,28 @@ MUTANTS = (
     ),
     Mutant(
         "any page is a page to link to",
-        "server/routing.py",
-        "return isinstance(found, tuple) and found[0] in self._pages",
-        "return isinstance(found, tuple)",
+        "server/route_table.py",
+        "return isinstance(match, tuple) and match[0] in self._pages",
+        "return isinstance(match, tuple)",
         ("tests/server/test_gates.py",),
     ),
     Mutant(
         "one peer takes every connection",
-        "dialects/peers.py",
+        "protocols/peers.py",
         "return self._open[address] <= self.most",
         "return True",
         ("tests/server/test_limits.py",),
     ),
     Mutant(
         "dropped messages look acked",
-        "store/turn/dead.py",
+        "engine/dead_letters.py",
         '    if ranges:\n        turn.session.many("dropped_insert"',
         '    if False:\n        turn.session.many("dropped_insert"',
         ("tests/server/queen/test_exact_answers.py",),
     ),
     Mutant(
         "a duplicate replay removes the record",
-        "store/turn/dead.py",
+        "engine/dead_letters.py",
         'if receipts[0].status != "duplicate":',
         "if True:",
         ("tests/server/queen/test_exact_answers.py",),
@@ -333,17 +590,24 @@ MUTANTS = (
 )
 
 
+def planted(mutant: Mutant) -> str | None:
+    """The mutant's file with the fault in it, or None if the mutant does not apply."""
+    file = ROOT / "src" / "ackwise" / mutant.file
+    text = file.read_text("utf-8") if file.is_file() else ""
+    changed = text.replace(mutant.old, mutant.new)
+    return changed if changed != text else None
+
+
 def judge(mutant: Mutant) -> tuple[Mutant, str, float]:
     """Run the tests on a copy with the fault planted: killed, survived, or broken (it cannot be planted)."""
     started = time.monotonic()
+    changed = planted(mutant)
+    if changed is None:
+        return mutant, "broken", 0.0
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         sources = Path(name) / "src"
         shutil.copytree(ROOT / "src", sources, ignore=shutil.ignore_patterns("__pycache__"))
-        file = sources / "ackwise" / mutant.file
-        text = file.read_text("utf-8")
-        if text.count(mutant.old) < 1:
-            return mutant, "broken", 0.0
-        file.write_text(text.replace(mutant.old, mutant.new), "utf-8")
+        (sources / "ackwise" / mutant.file).write_text(changed, "utf-8")
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
         environment = {**os.environ, "PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": "1"}
         selection = ["-k", "not postgres"] if mutant.tests != ("tests/faults/test_power.py",) else []
@@ -362,6 +626,9 @@ def judge(mutant: Mutant) -> tuple[Mutant, str, float]:
 def main() -> int:
     wanted = sys.argv[1:]
     chosen = [m for m in MUTANTS if not wanted or any(word in m.name for word in wanted)]
+    if not chosen:
+        print(f"no mutant has a name with {' or '.join(map(repr, wanted))}", file=sys.stderr)
+        return 2
     failed = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for mutant, outcome, took in pool.map(judge, chosen):

@@ -1,4 +1,4 @@
-"""Lint, and beside it run every test on three workers; a skip needs its reason in tests/allowed_skips.txt.
+"""Run the linters and all tests in parallel, with three workers. A skip needs its reason in tests/allowed_skips.txt.
 
 Usage: tools/run_tests.py [--no-lint] [pytest arguments]
 """
@@ -19,7 +19,7 @@ ALLOWED_SKIPS = ROOT / "tests" / "allowed_skips.txt"
 
 
 class Ledger:
-    """Adds up the time of each test folder and remembers the skips nobody allowed."""
+    """Adds up the time of each test folder and remembers the skips that are not allowed."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
         self.allowed = allowed
