@@ -1,1 +1,1 @@
-"""Measurements. Compare ratios within one run: absolute figures say more about the machine than about us."""
+"""Benchmarks. Compare the ratios within one run: absolute figures depend on the machine."""

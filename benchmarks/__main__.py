@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: all tables, into build/bench.json. `--quick` for a look, `--only NAME,NAME` for some."""
+"""`python -m benchmarks`: all tables, into build/bench.json. `--quick` runs briefly, `--only NAME,NAME` some tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import amps, catalogue, embedded, growth, mew, postgres, server, waiters
+from benchmarks import amps, catalogue, embedded, events, growth, install, mew, postgres, server, waiters
 from benchmarks.report import Report
 from benchmarks.timing import fsync_micros
 
@@ -18,6 +18,7 @@ TABLES = (
     "embedded",
     "callers",
     "readers",
+    "events",
     "lanes",
     "postgres",
     "server",
@@ -28,18 +29,19 @@ TABLES = (
     "spark",
     "growth",
     "catalogue",
+    "install",
 )
 
 
 def spark_tables(report: Report, folder: Path, messages: int) -> None:
-    """Spark is loaded for its own tables only."""
+    """Imported here, so that other tables do not load Spark."""
     from benchmarks.spark.tables import everything
 
     everything(report, folder, messages)
 
 
 def subscriber_tables(report: Report, folder: Path) -> None:
-    """FastStream as well."""
+    """Imported here, so that other tables do not load FastStream."""
     from benchmarks import subscriber
 
     subscriber.everything(report, folder)
@@ -67,6 +69,7 @@ def main() -> None:
             "embedded": lambda: embedded.batches_of_all_sizes(report, folder),
             "callers": lambda: embedded.many_callers(report, folder),
             "readers": lambda: embedded.beside_readers(report, folder),
+            "events": lambda: events.everything(report, folder),
             "lanes": lambda: growth.lanes(report, folder, 10_000),
             "postgres": lambda: postgres.batches_of_all_sizes(report),
             "server": lambda: server.everything(report, folder, options.queen_url),
@@ -79,6 +82,7 @@ def main() -> None:
             "catalogue": lambda: catalogue.everything(
                 report, folder, 5_000 if options.quick else 50_000, 100_000 if options.quick else 1_000_000
             ),
+            "install": lambda: install.everything(report, folder),
         }
         for job, run in jobs.items():
             if not options.only or job in options.only.split(","):

@@ -1,4 +1,4 @@
-"""Acks alone: what one takes, and how many go through, beside the figures that the seed gives for Queen."""
+"""Latency and rate of acks alone, beside the figures that Queen's documentation gives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUSY = 32
 
 @dataclass(frozen=True)
 class Size:
-    """Acks of so many messages; the seed's range of milliseconds and its best rate, where it has one."""
+    """Size of an ack in messages, with Queen's documented milliseconds and best rate, if there is one."""
 
     title: str
     batch: int

@@ -1,4 +1,4 @@
-"""What ack batching brings an AMPS consumer: messages per second and ack frames, by batch size and timeout."""
+"""Effect of ack batching on an AMPS consumer: messages per second and ack frames, by batch size and timeout."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ack_batching(report: Report, folder: Path) -> None:
 
 
 async def _everything(uri: str) -> dict[tuple[int, float], Consumed]:
-    """All of them take turns, so that whatever else the machine does hits them alike."""
+    """Run all settings in turns, so that other load on the machine affects each of them."""
     seen: dict[tuple[int, float], list[Consumed]] = {}
     for number in range(ROUNDS):
         for size in SIZES:
@@ -56,7 +56,7 @@ async def _everything(uri: str) -> dict[tuple[int, float], Consumed]:
 
 
 async def _consume(uri: str, topic: str, size: int, timeout: float) -> Consumed:
-    """Publish, then take and ack all of it, until the server has the last ack."""
+    """Publish messages, then consume and ack them until the server has the last ack."""
     count = FEW if size == 1 else MANY
     client = AsyncClient("bench")
     await (await client.connect(uri)).logon()

@@ -1,4 +1,4 @@
-"""A large catalogue: how long a store takes to open, a list to begin, and a deleted queue to go."""
+"""A large catalogue: time to open a store, to start a list, and to remove a deleted queue."""
 
 from __future__ import annotations
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import apsw
 
-from ackwise.store.segment import Columns, pack
+from ackwise.engine.segment import MessageColumns, pack
 
 
 class Ceiling:
-    """What the disk and SQLite alone would allow."""
+    """Rate that the disk and SQLite alone allow."""
 
     def __init__(self, path: Path) -> None:
         self._connection = apsw.Connection(str(path))
@@ -26,7 +26,7 @@ class Ceiling:
 
     def push(self, payload: bytes, batch: int, batches: int) -> int:
         for _ in range(batches):
-            body = pack(Columns(self._seq, [""] * batch, [payload] * batch))
+            body = pack(MessageColumns(self._seq, [""] * batch, [payload] * batch))
             self._connection.execute("BEGIN IMMEDIATE").fetchall()
             row = (self._seq + batch - 1, self._seq, 1, body)
             self._connection.execute("INSERT INTO segment VALUES (?, ?, ?, ?)", row).fetchall()

@@ -29,9 +29,9 @@ def push(connection: Connection, queue: str, batch: int, batches: int) -> int:
 
 
 def claim_and_ack(
-    connection: Connection, queue: str, batch: int, batches: int, prefetch: int, read: bool = False
+    connection: Connection, queue: str, batch: int, batches: int, prefetch: int, *, read: bool = False
 ) -> int:
-    """Claim batch after batch and ack each; `read` looks at every payload too."""
+    """Claim batch after batch and ack each. `read` also reads every payload."""
     done = 0
     for number, claimed in enumerate(connection.batches(queue, max=batch, prefetch=prefetch, stop_when_empty=True), 1):
         done += len(claimed)
@@ -47,12 +47,13 @@ def batches_of_all_sizes(report: Report, folder: Path) -> None:
     """The main table: every batch size, one caller, full durability."""
     ceiling = Ceiling(folder / "ceiling.db")
     with ackwise.connect(f"sqlite:///{folder}/embedded.db") as connection, redis_peer.redis_server(folder) as redis:
-        for batch, batches in BATCHES.items():
-            _one_size(report, connection, ceiling, redis, batch, batches)
+        for size in BATCHES.items():
+            _one_size(report, connection, ceiling, redis, size)
     ceiling.close()
 
 
-def _one_size(report: Report, connection: Connection, ceiling: Ceiling, redis: Any, batch: int, batches: int) -> None:
+def _one_size(report: Report, connection: Connection, ceiling: Ceiling, redis: Any, size: tuple[int, int]) -> None:
+    batch, batches = size
     name = f"bench-{batch}"
     prefetch = {1: 64, 10: 16, 100: 8, 1000: 2}[batch]
     jobs = [
@@ -123,7 +124,7 @@ async def _coroutine_rates(folder: Path) -> tuple[float, float]:
 
 
 def beside_readers(report: Report, folder: Path) -> None:
-    """Push alone, and beside sixteen threads that look around without pause."""
+    """Push alone, and beside sixteen threads that read without pause."""
     with ackwise.connect(f"sqlite:///{folder}/readers.db") as connection:
         push(connection, "busy", 100, 100)
         stop = threading.Event()

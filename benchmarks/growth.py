@@ -1,4 +1,4 @@
-"""Whether a message costs the same when many are stored and when there are many lanes."""
+"""Cost per message with many stored messages and with many lanes."""
 
 from __future__ import annotations
 

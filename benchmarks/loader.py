@@ -1,4 +1,4 @@
-"""The bench's end of the load generator: one process, started once, so that everybody meets the same."""
+"""Client of the load generator: starts one process, which loads all servers in the same way."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ackwise.broker import Broker
 from ackwise.connect import open_store
-from ackwise.core.graph import syntax as s
-from ackwise.core.graph.commands import RunGraph, Step
+from ackwise.graph import ast as s
+from ackwise.graph.commands import RunGraph, Step
 from ackwise.mew import Session
 from benchmarks.report import Report
 
@@ -87,7 +87,7 @@ def lookup(folder: Path, nodes: int) -> float:
 
 
 def fill(url: str, nodes: int) -> None:
-    """Nodes by the thousand, without their text."""
+    """Create nodes in chunks, from syntax trees, without parsing text."""
     broker = Broker(open_store(url))
     try:
         for begin in range(0, nodes, CHUNK):
@@ -111,7 +111,7 @@ def deliveries(report: Report, folder: Path) -> None:
 
 
 def beside_watches(report: Report, folder: Path) -> None:
-    """The other watches look at the same type, each for a customer of its own. Without fsync, which would hide it."""
+    """Measure beside watches of the same type, each for another customer. Without fsync, which hides their cost."""
     costs = []
     for others in (1, 1000):
         with opened(folder, f"beside{others}", "normal") as session, session.another() as onlooker:

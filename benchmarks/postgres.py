@@ -1,4 +1,4 @@
-"""The same jobs on PostgreSQL, from pip."""
+"""The embedded jobs on PostgreSQL."""
 
 from __future__ import annotations
 

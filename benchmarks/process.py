@@ -1,4 +1,4 @@
-"""What the kernel says about another process."""
+"""CPU time and memory of another process, from the kernel."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pid: int) -> float:
-    """What the process has used so far, in its own code and in the kernel for it."""
+    """CPU seconds of the process so far, in user and kernel mode."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def most_resident_mb(pid: int) -> float:
-    """The most memory that the process ever had resident."""
+    """Peak resident memory of the process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
@@ -24,7 +24,7 @@ def most_resident_mb(pid: int) -> float:
 
 
 def allow_open_files(count: int) -> None:
-    """Raise the limit for this process and the ones it starts."""
+    """Raise the limit of open files for this process and its children."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= count:
         return

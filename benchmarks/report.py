@@ -16,7 +16,7 @@ _COMPARE = {">=": operator.ge, "<=": operator.le, "<": operator.lt, "=": operato
 
 @dataclass(frozen=True)
 class Row:
-    """One figure; `ratio` compares it with `versus`, measured in the same run. No value: it was not measured."""
+    """One figure. `ratio` compares it with `versus` of the same run. Without a value it was not measured."""
 
     table: str
     row: str
@@ -28,7 +28,7 @@ class Row:
 
 
 class Report:
-    """Collects rows; `aim` says what a ratio should reach, or the value where there is none."""
+    """Collects rows. `aim` is the target of the ratio, or of the value if there is no ratio."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -75,7 +75,7 @@ def shown(value: float | None) -> str:
 
 
 def verdict(row: Row, aim: str) -> str:
-    """Whether the aim is met; nothing where there is none, or nothing was measured."""
+    """Whether the aim is met. Empty without an aim or a measurement."""
     reached = row.value if row.ratio is None else row.ratio
     if not aim or reached is None:
         return ""

@@ -1,8 +1,8 @@
-"""Our server and others under the same load: push, pop and ack, durable before every answer.
+"""Ackwise and other servers under the same load: push, pop and ack, durable before every answer.
 
-One process makes the load for everybody, since two cores are for one server and one client. It sends requests that
-were encoded beforehand; where a peer is reached through its Python client instead, that client is part of what is
-measured, and the last table says how much of a core the load process needed.
+One process makes the load for every server: the machine has two cores, one for a server and one for a client. It sends
+requests that it has encoded before. For a peer with a Python client, the time of that client is part of the result. The
+last table shows how much of a core the load process needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.servers import Server
 SQLITE, POSTGRES = "Ackwise on SQLite", "Ackwise on PostgreSQL"
 REDIS, REDIS_PY = "Redis Streams", "Redis Streams through redis-py"
 NATS, RABBIT, QUEEN = "NATS JetStream", "RabbitMQ quorum queue", "Queen"
-EVERYBODY = (SQLITE, POSTGRES, REDIS, REDIS_PY, NATS, RABBIT, QUEEN)
+ALL_SERVERS = (SQLITE, POSTGRES, REDIS, REDIS_PY, NATS, RABBIT, QUEEN)
 ROUNDS = 3
 SECONDS = 0.5
 """About how long one measurement takes: a first, small one says how many messages that is."""
@@ -50,7 +50,7 @@ WORKLOADS = (
 
 @contextmanager
 def ours(folder: Path) -> Iterator[tuple[Server, Server]]:
-    """Our server on each store, both in the same, new folder."""
+    """Ackwise servers, one per store, in the same new folder."""
     folder.mkdir()
     with (
         servers.ackwise(folder, f"sqlite:///{folder}/server.db", SQLITE) as sqlite,
@@ -62,7 +62,7 @@ def ours(folder: Path) -> Iterator[tuple[Server, Server]]:
 
 @contextmanager
 def peers(folder: Path, queen_url: str) -> Iterator[list[Server]]:
-    """Whoever else is there."""
+    """Other servers that are installed."""
     with ExitStack() as stack:
         found = [stack.enter_context(start(folder)) for start in (servers.redis, servers.nats, servers.rabbit)]
         there = [server for server in found if server is not None]
@@ -94,7 +94,7 @@ def everything(report: Report, folder: Path, queen_url: str) -> None:
 
 
 def compare(report: Report, load: Loader, workload: Workload, there: Sequence[Server]) -> dict[str, float]:
-    """Push and pop+ack of everybody in turns; how much of a core the load process needed for each."""
+    """Measure push and pop+ack of all servers in turns, and the share of a core that the load process needed."""
     rounds = {server.name: Rounds(load, workload, server) for server in there}
     for number in range(-1, ROUNDS):
         for name, one in list(rounds.items()):
@@ -111,7 +111,7 @@ def compare(report: Report, load: Loader, workload: Workload, there: Sequence[Se
 
 
 class Rounds:
-    """What one server did. Round -1 is a small one, which says how many messages the others take."""
+    """Rounds of one server. Round -1 is small and decides the number of messages of the others."""
 
     def __init__(self, load: Loader, workload: Workload, server: Server) -> None:
         self._load, self._workload, self._server = load, workload, server
@@ -142,7 +142,7 @@ def load_of(workload: Workload, server: Server, queue: str, messages: int) -> Lo
 
 
 def enough(workload: Workload, pushed: Done) -> int:
-    """How many messages go in a measurement's time: a whole number of batches for each connection."""
+    """Number of messages for a measurement: whole batches for each connection."""
     each = workload.connections * workload.batch
     return each * max(1, round(pushed.rate * SECONDS / each))
 
@@ -152,9 +152,9 @@ def median(runs: Sequence[Done]) -> float:
 
 
 def add_rows(report: Report, table: str, what: str, rates: dict[str, float]) -> None:
-    """We beside Redis, everybody else beside us; who is not here is in the table all the same."""
+    """Add a row per server: Ackwise compared with Redis, others with Ackwise. A missing server gets an empty row."""
     mine = rates[SQLITE]
-    for name in EVERYBODY:
+    for name in ALL_SERVERS:
         row = f"{what}, {name}"
         if name not in rates:
             report.add(table, row, None)

@@ -1,4 +1,4 @@
-"""Servers of our own and of others, each a private process that makes every answer durable first."""
+"""Starts servers for the benchmarks: Ackwise and others, each a private process with durable answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ START_PATIENCE = 30.0
 
 @dataclass(frozen=True)
 class Server:
-    """Something that can be loaded."""
+    """Server to load."""
 
     name: str
     peer: Peer
@@ -38,7 +38,7 @@ class Server:
 
 @contextmanager
 def ackwise(folder: Path, store: str, name: str) -> Iterator[Server]:
-    """Our server with its defaults; what it logs goes to a file that is shown when it does not start."""
+    """Start Ackwise with its defaults. Its log goes to a file, which is printed if it does not start."""
     log = folder / f"{name.replace(' ', '-')}.log"
     command = [str(Path(sys.executable).parent / "ackwise"), "serve", "--store", store, "--port", "0"]
     with log.open("wb") as errors, running(command, errors, output=subprocess.PIPE) as process:
@@ -51,7 +51,7 @@ def ackwise(folder: Path, store: str, name: str) -> Iterator[Server]:
 
 @contextmanager
 def amps(folder: Path, store: str) -> Iterator[str]:
-    """Our server with its AMPS port; the uri of that."""
+    """Start Ackwise with an AMPS port and yield the port's URI."""
     log = folder / "amps.log"
     command = [str(Path(sys.executable).parent / "ackwise"), "serve", "--store", store, "--port", "0"]
     with log.open("wb") as errors, running([*command, "--amps-port", "0"], errors, output=subprocess.PIPE) as process:
@@ -64,7 +64,7 @@ def amps(folder: Path, store: str) -> Iterator[str]:
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[str]:
-    """The URL of an empty database, in files beside the others'."""
+    """URL of an empty database, with files in the same folder as the other servers."""
     data = folder / "pg"
     server = get_server(data)
     try:
@@ -138,7 +138,7 @@ def rabbit(folder: Path) -> Iterator[Server | None]:
 
 
 def rabbit_program() -> str | None:
-    """The server itself where a distribution put a script before it that would change the user."""
+    """Path of the server program. Some distributions put a script before it that changes the user."""
     inner = sorted(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin/rabbitmq-server"))
     return str(inner[-1]) if inner else shutil.which("rabbitmq-server")
 
@@ -163,7 +163,7 @@ def running(
 
 
 def reachable(server: Server) -> Server:
-    """The server, once it takes connections."""
+    """Wait until the server accepts connections, and return it."""
     parts = urlsplit(server.address)
     give_up = time.monotonic() + START_PATIENCE
     while True:

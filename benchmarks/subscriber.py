@@ -1,7 +1,7 @@
-"""Subscribers: messages settled per second, beside FastStream on JetStream; and acks alone and together.
+"""Subscribers: messages settled per second, beside FastStream on JetStream. Also acks alone and in batches.
 
-FastStream has every advantage: uvloop, as its own command has it and ours has not; the best of the ways it offers; a
-JetStream that does not wait for the disk, while our server does.
+FastStream has every advantage: uvloop, which Ackwise does not use; its fastest way to consume; and a JetStream that
+does not wait for the disk, while the Ackwise server does.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Order(BaseModel):
 
 
 async def empty(order: Order) -> None:
-    """Nothing to do."""
+    """Handler that does nothing."""
 
 
 async def waiting(order: Order) -> None:
-    """1 ms of awaiting."""
+    """Handler that awaits 1 ms."""
     await asyncio.sleep(0.001)
 
 
@@ -60,7 +60,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "pull, a batch at once": {"pull_sub": PullSub(batch_size=CONCURRENCY, timeout=1.0)},
     "push, workers": {"max_workers": CONCURRENCY},
 }
-"""How FastStream has as many handlers at work; its documentation recommends to pull."""
+"""Ways to run the same number of handlers in FastStream. Its documentation recommends pull."""
 
 
 def everything(report: Report, folder: Path) -> None:
@@ -92,7 +92,7 @@ def _compare(report: Report, row: str, handler: Handler, ours: str, jetstream: s
 
 
 async def _ours(url: str, queue: str, handler: Handler) -> float:
-    """Until the server says that all are acked."""
+    """Run the app until the server reports all messages as acked."""
     async with ackwise.connect_async(url) as connection:
         await connection.push_many(queue, [{"id": number, "total": 9.5} for number in range(MESSAGES)])
         app = App(url, tracing=False)
@@ -156,7 +156,7 @@ async def _fill(js: JetStreamContext, name: str) -> None:
 
 
 async def _until_settled(js: JetStreamContext, name: str) -> None:
-    """The consumer has nothing pending and nothing unacknowledged."""
+    """Wait until the consumer has no pending and no unacknowledged messages."""
     while True:
         info = await js.consumer_info(name, "bench")
         if not info.num_pending and not info.num_ack_pending:
@@ -165,7 +165,7 @@ async def _until_settled(js: JetStreamContext, name: str) -> None:
 
 
 class _Counted:
-    """Calls a handler, and says when it was called for all messages."""
+    """Calls a handler, and signals when it was called for all messages."""
 
     def __init__(self, handler: Handler) -> None:
         left = MESSAGES
@@ -182,7 +182,7 @@ class _Counted:
 
 
 async def _acks(report: Report, url: str) -> None:
-    """The same acks through the batcher of the client, and one request each."""
+    """Send the same acks through the client's batcher, and one request each."""
     async with ackwise.connect_async(url) as connection:
         for callers in CALLERS:
             rates: dict[bool, list[float]] = {True: [], False: []}

@@ -1,4 +1,4 @@
-"""How long things take: medians over rounds, with the things compared taking turns."""
+"""Timing: medians over rounds, in which the compared jobs take turns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def rates(rounds: int, *jobs: Callable[[], int]) -> list[float]:
-    """Messages per second of each job, the median over rounds; every round runs all jobs, so noise hits them alike."""
+    """Messages per second of each job, the median over rounds. Every round runs all jobs, so noise affects each."""
     seen: list[list[float]] = [[] for _ in jobs]
     for _ in range(rounds):
         for job, mine in zip(jobs, seen, strict=True):
@@ -21,7 +21,7 @@ def rates(rounds: int, *jobs: Callable[[], int]) -> list[float]:
 
 
 def fsync_micros(folder: Path) -> float:
-    """p50 of fdatasync after a page was written: what every durable commit pays here."""
+    """p50 of fdatasync after a write of one page: the minimum of a durable commit on this machine."""
     took = []
     handle = os.open(folder / "fsync", os.O_CREAT | os.O_RDWR)
     try:

@@ -1,1 +1,1 @@
-"""The load generator: a process of its own, told by lines of JSON what to do. The same for us and for every peer."""
+"""Load generator: a process that reads jobs as lines of JSON. It loads Ackwise and every peer in the same way."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.load`: a job per line in, what it came to per line out, until the input ends."""
+"""`python -m benchmarks.load`: reads one job per line and writes one result per line, until the input ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def run(job: jobs.Job) -> jobs.Done:
 
 
 def main() -> None:
-    # Collections would hit whoever is measured at that moment.
+    # A garbage collection would slow down the current measurement.
     gc.disable()
     decoder = msgspec.json.Decoder(jobs.Job)
     for line in sys.stdin.buffer:

@@ -40,7 +40,7 @@ class JetStream:
         await asyncio.gather(*[await self._stream.publish_async(subject, PAYLOAD) for _ in range(count)])
 
     async def pop_and_ack(self, queue: str, most: int) -> int:
-        """The last ack is answered, and the server takes those before it first: one round trip for all."""
+        """Waits only for the answer to the last ack. The server handles acks in order, so that is one round trip."""
         if self._reader is None:
             self._reader = await self._stream.pull_subscribe_bind("g", stream=queue)
         try:

@@ -1,4 +1,4 @@
-"""What the load generator can be asked, and what it answers: one line of JSON each way."""
+"""Jobs of the load generator and their results, as one line of JSON each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Peer = Literal["http", "redis", "redis-py", "nats", "rabbit"]
 
 
 class Load(msgspec.Struct, kw_only=True):
-    """Where to, over how many connections, and how many messages in one request."""
+    """Target, number of connections, and messages per request."""
 
     peer: Peer = "http"
     address: str
@@ -22,33 +22,33 @@ class Load(msgspec.Struct, kw_only=True):
 
 
 class Push(msgspec.Struct, tag=True):
-    """Push; every request goes to one of as many partitions as there are connections."""
+    """Push. There are as many partitions as connections, and each request goes to one."""
 
     load: Load
 
 
 class Drain(msgspec.Struct, tag=True):
-    """Pop and ack until all messages were had."""
+    """Pop and ack until no message is left."""
 
     load: Load
 
 
 class Beside(msgspec.Struct, tag=True):
-    """Push beside as many `consumers` that pop and ack all the time."""
+    """Push while `consumers` pop and ack all the time."""
 
     load: Load
     consumers: int
 
 
 class Acks(msgspec.Struct, tag=True):
-    """Pop beforehand, then only ack: the batch is the size of an ack, `leased` whether it names its lease."""
+    """Pop before, then measure acks alone: the batch is the size of an ack, `leased` whether it names its lease."""
 
     load: Load
     leased: bool
 
 
 class Idle(msgspec.Struct, tag=True, kw_only=True):
-    """Park long polls, look at the server's process while nothing happens, then push one by one."""
+    """Park long polls, measure the idle server process, then push one by one."""
 
     address: str
     pid: int
@@ -63,7 +63,7 @@ Job = Push | Drain | Beside | Acks | Idle
 
 
 class Done(msgspec.Struct, kw_only=True):
-    """What one job came to; latencies of single requests in milliseconds."""
+    """Result of one job. Latencies of single requests are in milliseconds."""
 
     messages: int
     seconds: float
@@ -76,7 +76,7 @@ class Done(msgspec.Struct, kw_only=True):
     idle_cpu: float = 0.0
     """How much of a core the server needed while it had nothing to do."""
     wrong: int = 0
-    """Messages that reached nobody, several, or somebody of another queue."""
+    """Messages that reached no waiter, several waiters, or a waiter of another queue."""
     error: str = ""
 
     @property

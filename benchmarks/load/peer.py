@@ -1,4 +1,4 @@
-"""What every peer's client can do, so that the same code loads all of them."""
+"""Interface of a peer's client, so that the same code loads all peers."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ assert len(PAYLOAD) == 190
 
 
 class Client(Protocol):
-    """One connection. Whatever is not carried out as asked is raised."""
+    """One connection. A failed request raises."""
 
     async def make(self, queue: str) -> None:
-        """Make the queue where a push does not do so itself."""
+        """Create the queue, for peers whose push does not create it."""
 
     def prepare(self, queue: str, partition: int, batch: int) -> Any:
-        """A push, encoded beforehand as far as the peer's client allows."""
+        """Encode a push, as far as the peer's client allows."""
 
     async def push(self, prepared: Any) -> None:
-        """Send it; returns when it is durable."""
+        """Send a push and wait until it is durable."""
 
     async def pop_and_ack(self, queue: str, most: int) -> int:
-        """Take up to so many, acknowledge them, and say how many they were."""
+        """Pop messages and ack them. Returns their number."""
 
     async def close(self) -> None: ...
 
 
 def transaction_ids(count: int) -> Iterator[str]:
-    """UUIDs as Queen's clients send them, only cheaper."""
+    """UUIDs in the form that Queen's clients send, but cheaper to make."""
     digits = os.urandom(16 * count).hex()
     for at in range(0, len(digits), 32):
         one = digits[at : at + 32]

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from ackwise.bench.http import Http, get, post
+from ackwise.bench.http_client import Http, get, post
 from benchmarks.load.peer import PAYLOAD, transaction_ids
 
 _QUEUED = re.compile(rb'"status": ?"queued"')
@@ -14,7 +14,7 @@ _SUCCESS = re.compile(rb'"success": ?true')
 
 
 class Got(msgspec.Struct):
-    """What an ack needs of a popped message."""
+    """Fields of a popped message that an ack needs."""
 
     transactionId: str
     partitionId: str
@@ -41,7 +41,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Queen:
-    """One connection to a Queen server or to ours."""
+    """One connection to a Queen server or to Ackwise."""
 
     def __init__(self, http: Http) -> None:
         self._http = http

@@ -1,4 +1,4 @@
-"""Redis Streams as its Python users reach it: redis-py, which encodes every command when it is called."""
+"""Redis Streams through its Python client redis-py, which encodes every command at the call."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ LEASE = 100
 
 
 async def opened(peer: str, address: str) -> Client:
-    """A connection. Peers are imported when they are asked for: not every one is installed everywhere."""
+    """Open a connection. Imports the peer here, because not every peer is installed."""
     match peer:
         case "redis":
             from benchmarks.load.streams import Streams
@@ -42,7 +42,7 @@ async def opened(peer: str, address: str) -> Client:
 
 
 class Timing:
-    """A clock for a job, and how long each request took."""
+    """Clock of a job, with the latency of each request."""
 
     def __init__(self) -> None:
         self.took: list[float] = []
@@ -79,13 +79,13 @@ async def push(load: Load) -> Done:
 
 
 def prepare(client: Client, load: Load) -> Iterator[Any]:
-    """Requests that all connections take from."""
+    """Encode the requests that all connections share."""
     count = load.messages // load.batch
     return iter([client.prepare(load.queue, number % load.connections, load.batch) for number in range(count)])
 
 
 async def all_of(workers: Sequence[tuple[Callable[[Any], Awaitable[None]], Iterable[Any]]], timing: Timing) -> None:
-    """Every worker takes work after work, and each is timed."""
+    """Run all requests on the workers and time each one."""
 
     async def run(work: Callable[[Any], Awaitable[None]], supply: Iterable[Any]) -> None:
         for one in supply:
@@ -97,7 +97,7 @@ async def all_of(workers: Sequence[tuple[Callable[[Any], Awaitable[None]], Itera
 
 
 async def drain(load: Load) -> Done:
-    """A connection that finds nothing looks again: what is left may be under another's lease."""
+    """Pop until all are acked. An empty pop is repeated, because another connection may hold the rest."""
     async with connections(load) as clients:
         finished: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
         left = load.messages
@@ -123,7 +123,7 @@ async def drain(load: Load) -> Done:
 
 
 async def beside(load: Load, consumers: int) -> Done:
-    """Consumers of the same queue, so that they always find something; they stop when the pushes are done."""
+    """Push while consumers of the same queue pop and ack. They stop after the last push."""
     async with connections(load, consumers) as clients:
         prepared = prepare(clients[0], load)
         taken, over = 0, False
@@ -146,7 +146,7 @@ async def beside(load: Load, consumers: int) -> Done:
 
 
 async def acks(load: Load, leased: bool) -> Done:
-    """Every connection acks leases of its own, from the first message to the last."""
+    """Let each connection ack its own leases, from the first message to the last."""
     async with connections(load) as clients:
         size = min(LEASE, load.messages // load.connections)
         leases = [await lease_of(clients[0], load.queue, number, size) for number in range(load.messages // size)]
@@ -158,7 +158,7 @@ async def acks(load: Load, leased: bool) -> Done:
 
 
 async def lease_of(client: Queen, queue: str, number: int, size: int) -> Popped:
-    """A partition with as many messages as the lease is to have, popped."""
+    """Push messages to a new partition and pop them under one lease."""
     await client.push(client.prepare(queue, number, size))
     popped = await client.pop(queue, size)
     if len(popped.messages) != size:

@@ -1,4 +1,4 @@
-"""Redis Streams in its own words (RESP), over a bare connection like the one that our server gets."""
+"""Redis Streams over a plain connection in RESP, as low-level as the connection to Ackwise."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import asyncio
 import re
 from urllib.parse import urlsplit
 
-from ackwise.bench.line import Line
+from ackwise.bench.http_client import Line
 from benchmarks.load.peer import PAYLOAD
 
 _ENTRY = re.compile(rb"\*2\r\n\$\d+\r\n(\d+-\d+)\r\n\*2\r\n\$1\r\np\r\n")
 
 
 class Resp(Line):
-    """A connection with one request under way at a time, which knows how many lines the answer has."""
+    """Connection with one request at a time. The caller passes the number of lines of the answer."""
 
     def __init__(self) -> None:
         super().__init__()
         self._lines = 0
 
     def ask(self, request: bytes, lines: int) -> asyncio.Future[bytes]:
-        """The answer, once it has so many lines; of a list of entries the answer itself says how many."""
+        """Send a request and wait for all lines of the answer. A list of entries contains its own length."""
         self._lines, self._got = lines, b""
         return self._ask(request)
 
@@ -35,7 +35,7 @@ class Resp(Line):
 
 
 def _entry_lines(got: bytes) -> int:
-    """How many lines XREADGROUP's answer has: five, and eight for each entry."""
+    """Number of lines of an XREADGROUP answer: five, and eight per entry."""
     if got == b"*-1\r\n":
         return 1
     head = got.split(b"\r\n", 5)
@@ -47,7 +47,7 @@ def command(*words: bytes) -> bytes:
 
 
 class Streams:
-    """One connection to Redis: a stream with one group, of which every connection is a consumer."""
+    """One connection to Redis: a stream with one group. Every connection is a consumer of the group."""
 
     def __init__(self, resp: Resp, name: bytes) -> None:
         self._resp, self._name = resp, name

@@ -9,14 +9,14 @@ from collections import Counter
 
 import msgspec
 
-from ackwise.bench.http import Http, get, post
+from ackwise.bench.http_client import Http, get, post
 from benchmarks.load.jobs import Done, Idle
 from benchmarks.load.queen import Got, Popped, ack_one
 from benchmarks.process import cpu_seconds
 
 POLL_SECONDS = 60
 PATIENCE = 10.0
-"""A push that has not reached anybody by then is lost."""
+"""Seconds after which an undelivered push counts as lost."""
 MAKERS = 8
 AT_ONCE = 200
 """Connections opened at the same time, so that the server's backlog holds."""
@@ -32,7 +32,7 @@ class Woken(msgspec.Struct):
 
 
 class Parked:
-    """The waiters, and what each push came to: who got it, of which queue, and when."""
+    """Parked waiters, and for each push its waiter, queue and time."""
 
     def __init__(self, job: Idle) -> None:
         self._job = job
@@ -42,7 +42,7 @@ class Parked:
         self.had: Counter[tuple[int, str]] = Counter()
 
     async def park(self) -> None:
-        """Open the connections and let them wait, some at a time."""
+        """Open the connections in groups and start a long poll on each."""
         for at in range(0, self._job.waiters, AT_ONCE):
             numbers = range(at, min(at + AT_ONCE, self._job.waiters))
             opened = await asyncio.gather(*[Http.open(self._job.address) for _ in numbers])
@@ -52,7 +52,7 @@ class Parked:
             ]
 
     async def push(self, http: Http, number: int, queue: str) -> float:
-        """Seconds from sending the push to a waiter's having it."""
+        """Push one message. Returns the seconds until a waiter has it."""
         self._reached[number] = asyncio.get_running_loop().create_future()
         partition = f"p{random.randrange(self._job.partitions // self._job.queues)}"
         item = {"queue": queue, "partition": partition, "payload": number, "transactionId": f"wake-{number}"}
@@ -122,7 +122,7 @@ async def idle(job: Idle) -> Done:
 
 
 async def push_one_by_one(job: Idle, parked: Parked) -> tuple[Counter[tuple[int, str]], list[float]]:
-    """Who should have had what, and how long each took."""
+    """Push one by one. Returns the expected queue and the seconds of each push."""
     http = await Http.open(job.address)
     wanted: Counter[tuple[int, str]] = Counter()
     took = []
@@ -134,13 +134,13 @@ async def push_one_by_one(job: Idle, parked: Parked) -> tuple[Counter[tuple[int,
         except TimeoutError:
             took.append(PATIENCE)
     http.close()
-    # For those who should not have it to get it.
+    # Leave time for a wrong waiter to get the message.
     await asyncio.sleep(0.5)
     return wanted, took
 
 
 async def make_partitions(job: Idle) -> None:
-    """A message for each partition of each queue, consumed at once: they exist, and nothing is in them."""
+    """Create empty partitions: push one message to each and consume it."""
     numbers = iter(range(job.queues))
 
     async def run() -> None:
@@ -165,7 +165,7 @@ async def make_queue(http: Http, queue: str, partitions: int) -> None:
 
 
 async def settled(pid: int) -> None:
-    """Wait until the server has parked everybody: it needs less than a tenth of a core."""
+    """Wait until the server has parked all waiters: it then uses less than a tenth of a core."""
     for _ in range(40):
         used = cpu_seconds(pid)
         await asyncio.sleep(0.5)

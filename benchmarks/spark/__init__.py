@@ -1,1 +1,1 @@
-"""Spark over our queues beside Spark over Parquet, and beside the job that people write by hand."""
+"""Spark over Ackwise beside Spark over Parquet, and beside a hand-written job."""

@@ -1,4 +1,4 @@
-"""What people write today: `foreachBatch`, `mapInPandas` with try and except, good rows into one table, bad ones into
+"""Hand-written job: `foreachBatch`, `mapInPandas` with try and except, good rows into one table, bad ones into
 another of the same database. Nothing is collected to the driver. A batch that is run again writes its rows again."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def job(save: Save) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]
 
 
 def run(spark: SparkSession, source: dict[str, str], save: Save, checkpoint: Path) -> int:
-    """How many rows were written."""
+    """Run the job. Returns the number of rows written."""
     rows = 0
 
     def each(batch: DataFrame, _: int) -> None:
@@ -51,7 +51,7 @@ def run(spark: SparkSession, source: dict[str, str], save: Save, checkpoint: Pat
 
 
 class SQLite:
-    """Two tables in a file, durable as ours is."""
+    """Two tables in a SQLite file, as durable as Ackwise."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)

@@ -1,4 +1,4 @@
-"""The messages, and what is done with each: the same code for everybody who is measured."""
+"""Messages of the benchmark, and the function per message. All jobs use the same code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTE = "n" * 120
 
 
 def order(number: int) -> dict[str, Any]:
-    """One in a hundred can never be billed."""
+    """Make an order. One in a hundred can never be billed."""
     amount = -1 if number % POISON_EVERY == 7 else number % 9973
     return {"order": number, "amount": amount, "currency": "EUR", "note": NOTE}
 
@@ -31,5 +31,5 @@ def bill(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def billed(text: str) -> str:
-    """For those who have text on both sides."""
+    """Bill an order that is JSON text. Returns JSON text."""
     return json.dumps(bill(json.loads(text)))

@@ -1,4 +1,4 @@
-"""The tables. Every round runs all that is compared, so noise hits them alike; the start of a query counts."""
+"""Tables of the Spark benchmark. Every round runs all jobs, so noise affects each. The start of a query counts."""
 
 from __future__ import annotations
 
