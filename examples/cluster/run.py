@@ -89,7 +89,7 @@ def push(queue: Connection, count: int) -> None:
 
 
 def order(number: int) -> Item:
-    """1 % are poison of three kinds: no such currency, no amount, and one that kills whoever works on it."""
+    """1 % are poison of three kinds: no such currency, no amount, and one that kills its worker process."""
     body: dict[str, Any] = {"order": number, "amount": 100 + number % 9000, "currency": CURRENCIES[number % 3]}
     match number % 300:
         case 99:
