@@ -33,7 +33,7 @@ PRONOUNS = (
     "whoever", "whomever", "nobody", "somebody", "anybody", "everybody", "no one", "someone", "anyone", "everyone",
 )  # fmt: skip
 PHRASES = ("who waits", "what is asked", "of which")
-# A phrase may go on in the next line of a comment.
+# A phrase may continue in the next line of a comment.
 BANNED = re.compile(
     r"\b(?:{})\b".format("|".join(words.replace(" ", r"[\s#]+") for words in PRONOUNS + PHRASES)), re.IGNORECASE
 )

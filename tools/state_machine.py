@@ -13,7 +13,7 @@ STATES = {
     State.WAITING: "returned and not due yet. When it is due, it is delivered again at the front of its lane",
     State.LEASED: "held by one lease until it is settled or the lease expires",
     State.ACKED: "done. Only a seek delivers it to this group again",
-    State.DEAD: "failed for good. Its dead letter has the reason. Only a redrive, a replay or a seek brings it back",
+    State.DEAD: "failed, and not delivered again. Its dead letter has the reason. Only a redrive, a replay or a seek brings it back",
     State.EXPIRED: "dropped without a dead letter: it was too old, or dead letters are off",
     State.SKIPPED: "a seek moved the group past it",
 }

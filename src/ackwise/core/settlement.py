@@ -118,7 +118,7 @@ def on_expiry(policy: QueuePolicy, attempt: Attempt, now: int, roll: float) -> F
 
 
 def on_release(policy: QueuePolicy, attempt: Attempt, now: int) -> Fate:
-    """Fate after a release, which costs no failure. At the delivery limit the message goes on probation."""
+    """Fate after a release, which costs no failure. At the delivery limit the message is put on probation."""
     state = lifecycle.target(State.LEASED, Event.RELEASE)
     return Fate(state, attempt.failures, now, attempt.probation or _deliveries_spent(policy, attempt))
 
