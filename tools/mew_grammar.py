@@ -18,7 +18,8 @@ For users of MEW who look up the exact syntax. [The reference](mew.md) says what
 - `?`, `*`, `+` and `|` have the same meaning as in regular expressions.
 - Names in capitals are words. The last chapter defines them.
 
-A keyword is reserved only where the grammar expects it. So attributes may be called `group`, `order`, `type` or `tick`."""
+A keyword is reserved only where the grammar expects it. So attributes may be called `group`, `order`, `type` or
+`tick`."""
 TAIL = "Next: [names that stay](names.md)."
 
 

@@ -35,7 +35,7 @@ from ackwise.graph import errors
 from ackwise.graph.commands import Done
 from ackwise.protocols.http_response import status_of
 from ackwise.protocols.mew.http import MewBody, MewServer
-from ackwise.protocols.mew.output_records import Event, Note, Result, StepLine
+from ackwise.protocols.mew.output_records import EventRecord, Note, Result, StepLine
 from ackwise.protocols.native.tables import TABLES
 from ackwise.protocols.pushpop.sinks import Sinks
 from ackwise.protocols.pushpop.sinks.targets import SinkTarget
@@ -251,7 +251,7 @@ def result_fields() -> Collection[str]:
 
 @cache
 def event_fields() -> Collection[str]:
-    return {name for kind in ("initial", "changed", "consumed") for name in Event("#w", kind, 1).as_object()}
+    return {name for kind in ("initial", "changed", "consumed") for name in EventRecord("#w", kind, 1).as_object()}
 
 
 def is_mew_code(name: str) -> bool:
