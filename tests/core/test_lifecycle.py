@@ -55,7 +55,7 @@ def test_a_seek_leaves_every_message_ready_or_skipped(state: State) -> None:
     assert forth.get(state) or target(state, LifecycleEvent.SEEK, Guard.BEHIND) is State.SKIPPED
 
 
-def test_what_is_not_in_the_table_is_a_bug() -> None:
+def test_transition_missing_in_the_table_raises_key_error() -> None:
     with pytest.raises(KeyError):
         target(State.ACKED, LifecycleEvent.RETRY, Guard.AGAIN)
 
