@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar, get_args
 
@@ -107,6 +107,14 @@ def _plain(value: object) -> object:
     if isinstance(value, timedelta):
         return value.total_seconds()
     return msgspec.to_builtins(value) if isinstance(value, Backoff) else value
+
+
+def as_backoff(backoff: Backoff | Iterable[Seconds]) -> Backoff:
+    """A `Backoff`, or a schedule from delays in seconds. The last delay repeats. No delay means no backoff."""
+    if isinstance(backoff, Backoff):
+        return backoff
+    delays = tuple(seconds(delay, "backoff") for delay in backoff)
+    return Backoff(kind="schedule", delays=delays) if delays else Backoff()
 
 
 def group_policy(retry_limit: object, backoff: object) -> GroupPolicy | None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ackwise.client.options import group_policy
+from ackwise.client.options import as_backoff, group_policy
 from ackwise.core import validation
 from ackwise.core.errors import BadInput
 from ackwise.core.policy import Backoff
@@ -148,8 +148,6 @@ def check_numbers(concurrency: int, prefetch: int | None, max_pending: int, leas
 
 def backoff_policy(backoff: Waits, retry_limit: Retries) -> Backoff | msgspec.UnsetType:
     """The backoff policy from a `Backoff`, or from a list of delays in seconds. The last delay repeats."""
-    if not isinstance(backoff, Backoff | msgspec.UnsetType):
-        delays = tuple(validation.micros(delay, "backoff") / validation.MICROS for delay in backoff)
-        backoff = Backoff(kind="schedule", delays=delays) if delays else Backoff()
-    group_policy(retry_limit, backoff)
-    return backoff
+    waits = backoff if backoff is msgspec.UNSET else as_backoff(backoff)
+    group_policy(retry_limit, waits)
+    return waits

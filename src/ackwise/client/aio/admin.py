@@ -64,6 +64,7 @@ class AsyncQueueVerbs(AsyncMessageVerbs):
         command = ConfigureQueue(
             queue=name,
             policy=policy_fields(policy, fields),
+            create=self.new_queue_policy,
             namespace=namespace,
             task=task,
             must_be_new=not exist_ok,
@@ -83,7 +84,12 @@ class AsyncQueueVerbs(AsyncMessageVerbs):
     ) -> QueueInfo:
         """Change the given fields of a queue's policy. With `replace` all other fields get their defaults."""
         command = ConfigureQueue(
-            queue=name, policy=policy_fields(policy, fields), namespace=namespace, task=task, replace=replace
+            queue=name,
+            policy=policy_fields(policy, fields),
+            create=self.new_queue_policy,
+            namespace=namespace,
+            task=task,
+            replace=replace,
         )
         return as_result(await self._transport.send(command), QueueInfo)
 

@@ -65,6 +65,7 @@ class QueueVerbs(MessageVerbs):
         command = ConfigureQueue(
             queue=name,
             policy=policy_fields(policy, fields),
+            create=self.new_queue_policy,
             namespace=namespace,
             task=task,
             must_be_new=not exist_ok,
@@ -84,7 +85,12 @@ class QueueVerbs(MessageVerbs):
     ) -> QueueInfo:
         """Change the given fields of a queue's policy. With `replace` all other fields get their defaults."""
         command = ConfigureQueue(
-            queue=name, policy=policy_fields(policy, fields), namespace=namespace, task=task, replace=replace
+            queue=name,
+            policy=policy_fields(policy, fields),
+            create=self.new_queue_policy,
+            namespace=namespace,
+            task=task,
+            replace=replace,
         )
         return as_result(self._transport.send(command), QueueInfo)
 

@@ -24,6 +24,7 @@ from ackwise.core import validation
 from ackwise.core.commands import Push
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import DEFAULT_PARTITION, JSON, NewMessage, PlainBatch
+from ackwise.core.policy import NEW_QUEUE_POLICY
 from ackwise.spark.connections import task_connection
 from ackwise.wire import payloads
 
@@ -78,9 +79,10 @@ class PushWriter:
             if plain:
                 names = None if txids is None else txids[lo:hi]
                 chunk = PlainBatch(bodies[lo:hi], names, next(iter(partitions)) or DEFAULT_PARTITION, self._kind)
-                yield Push(queue=self._queue, messages=chunk)
+                yield Push(queue=self._queue, messages=chunk, create=NEW_QUEUE_POLICY)
             else:
-                yield Push(queue=self._queue, messages=[self._message(bodies[at], columns, at) for at in range(lo, hi)])
+                messages = [self._message(bodies[at], columns, at) for at in range(lo, hi)]
+                yield Push(queue=self._queue, messages=messages, create=NEW_QUEUE_POLICY)
 
     def _message(self, payload: bytes, columns: dict[str, list[Any]], at: int) -> NewMessage:
         row = {name: column[at] for name, column in columns.items()}

@@ -59,8 +59,9 @@ class LeaseClaims:
         except BaseException:
             self._connection.close()
             raise
-        policy = msgspec.convert(info.policy, QueuePolicy)
-        self._order: Order = policy.effective_order
+        # A waiting retry blocks its partition only if the policy itself says `strict`. The order that follows from the
+        # exclusivity does not count: one poison record would hold up all later records.
+        self._order: Order = msgspec.convert(info.policy, QueuePolicy).order or "relaxed"
         self._nonce: str | None = None
         self._initial: Offset | None = None
         self._pushed_by: int | None = None
