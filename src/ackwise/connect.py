@@ -92,6 +92,15 @@ class Connecting:
             store.close()
             raise
 
+    if not TYPE_CHECKING:  # type checkers report the missing attribute themselves
+
+        def __getattr__(self, name: str) -> Any:
+            """Explain the error of a caller who forgot `await`."""
+            raise AttributeError(
+                f"connect_async is not awaited, so it has no {name!r}; write `queue = await connect_async(url)` "
+                "or `async with connect_async(url) as queue:`"
+            )
+
     def __await__(self) -> Generator[Any, None, AsyncConnection]:
         return self._open().__await__()
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 import msgspec
 
 from ackwise.core.commands import Claim
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import QUEUE_MODE
-from ackwise.core.policy import Backoff, Exclusivity, GroupPolicy, Order, QueuePolicy
+from ackwise.core.policy import Backoff, Exclusivity, GroupPolicy, Note, Order, QueuePolicy
 from ackwise.core.validation import Seconds, claim_bytes, lease_micros
 from ackwise.wire.timestamps import instant, seconds
 
@@ -87,6 +87,29 @@ def one_of(value: T | None, known: tuple[T, ...], what: str) -> T | None:
 
 def _tuple(values: Sequence[T] | None) -> tuple[T, ...] | None:
     return None if values is None else tuple(values)
+
+
+class PolicyFields(TypedDict, total=False):
+    """The fields of `QueuePolicy` as keyword arguments, so that type checkers find misspelt and mistyped options."""
+
+    lease_seconds: Seconds
+    retry_limit: int | None
+    retry_counting: Literal["failures", "retries"]
+    delivery_limit: int | Literal["auto"] | None
+    expiry_counts: bool
+    on_failure: Literal["skip", "rewind"]
+    exclusivity: Exclusivity
+    order: Order | None
+    backoff: Backoff
+    delay_seconds: Seconds
+    window_seconds: Seconds
+    dedupe_seconds: Seconds
+    retention_seconds: Seconds | None
+    completed_retention_seconds: Seconds | None
+    max_wait_seconds: Seconds | None
+    dead_letters: bool
+    max_payload_bytes: int
+    notes: Mapping[str, Note | None] | Sequence[tuple[str, Note]]
 
 
 KNOWN = tuple(QueuePolicy.__struct_fields__)

@@ -17,6 +17,7 @@ from ackwise.core.policy import Backoff
 from ackwise.core.validation import Seconds
 from ackwise.subscriber.codecs import Codec, Read
 from ackwise.subscriber.signatures import Signature
+from ackwise.wire.timestamps import seconds
 
 
 class AckPolicy(StrEnum):
@@ -74,6 +75,8 @@ class Subscription:
     codec: Codec | None = None
     """None, like `undecodable`, until an including router or the app sets it."""
     read: Read | None = None
+    timeout: float | None = None
+    """Seconds that the handler may take."""
 
     @property
     def name(self) -> str:
@@ -144,6 +147,14 @@ def check_numbers(concurrency: int, prefetch: int | None, max_pending: int, leas
         validation.count(prefetch, "prefetch", least=0)
     if lease is not None:
         validation.lease_micros(lease)
+
+
+def positive_seconds(duration: Seconds, what: str) -> float:
+    """A duration in seconds that is more than 0."""
+    value = seconds(duration, what)
+    if not value:
+        raise BadInput(f"{what} must be more than 0 seconds; leave it out for no limit")
+    return value
 
 
 def backoff_policy(backoff: Waits, retry_limit: Retries) -> Backoff | msgspec.UnsetType:

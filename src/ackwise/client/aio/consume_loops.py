@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+from asyncio import sleep
 from collections.abc import AsyncGenerator, Sequence
 from typing import get_args
 
@@ -15,11 +17,16 @@ from ackwise.client.options import Start, claim_command, one_of, poll_seconds
 from ackwise.client.settlements import verdict_of
 from ackwise.core import validation
 from ackwise.core.commands import Claim, Settle, Settlement
-from ackwise.core.errors import AckwiseError, LeaseLost
+from ackwise.core.errors import AckwiseError, LeaseLost, UnknownQueue
 from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.policy import Exclusivity, Order
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import Seconds
+
+log = logging.getLogger("ackwise.client")
+
+QUEUE_CHECK_SECONDS = 0.5
+"""Seconds between two claims of a loop whose queue does not exist yet."""
 
 
 class AsyncConsumeVerbs(AsyncMessageVerbs):
@@ -48,7 +55,7 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
         The loop claims up to `max` messages at a time, at most `max_bytes` of payload (16 MiB by default). It extends
         the lease while you work on its deliveries. When you leave the loop, it releases the deliveries that it has not
         yielded. The loop ends when the broker drains, or with `stop_when_empty` when there is no message. `wait` is how
-        many seconds one claim waits.
+        many seconds one claim waits. If the queue does not exist yet, the loop logs a warning and waits for it.
 
         An exception in a `with delivery:` block is recorded as a retry and logged, and the loop continues. With
         `on_error="raise"` the exception propagates. An exception outside the block always propagates.
@@ -68,10 +75,7 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
             owner=owner,
             start=start,
         )
-        while True:
-            batch = self.batch(await self._transport.claim(command, waits), command)
-            if not batch and (stop_when_empty or batch.empty is EmptyReason.DRAINING):
-                return
+        while (batch := await self._next_batch(command, waits, stop_when_empty)) is not None:
             yielded = 0
             batch.lease.begin_work()
             try:
@@ -87,6 +91,26 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
             finally:
                 batch.lease.end_work()
                 await self._release_rest(batch, yielded)
+
+    async def _next_batch(self, command: Claim, waits: float, stop_when_empty: bool) -> AsyncBatch | None:
+        """Claim a batch, which may be empty. None ends the loop. Waits for a queue that does not exist yet."""
+        warned = False
+        while True:
+            try:
+                batch = self.batch(await self._transport.claim(command, waits), command)
+            except UnknownQueue:
+                if not warned:
+                    log.warning("queue %r does not exist yet; push to it or create it", command.queue)
+                warned = True
+                if stop_when_empty:
+                    return None
+                if command.start == "new":
+                    # The loop began before the queue, so all messages of the queue are new.
+                    command.start = "all"
+                await sleep(QUEUE_CHECK_SECONDS)
+                continue
+            ends = not batch and (stop_when_empty or batch.empty is EmptyReason.DRAINING)
+            return None if ends else batch
 
     async def _release_rest(self, batch: AsyncBatch, index: int) -> None:
         entries = [Settlement(selector=selector, outcome=Outcome.RELEASE) for selector in batch.rest(index)]
@@ -147,10 +171,10 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
                     ahead = await self._refill(ready, command, prefetch)
                     working = _work_on(ahead, working)
                 if not ahead:
-                    batch = self.batch(await self._transport.claim(command, waits), command)
-                    if not batch and (stop_when_empty or batch.empty is EmptyReason.DRAINING):
+                    waited = await self._next_batch(command, waits, stop_when_empty)
+                    if waited is None:
                         return
-                    ahead = [batch] if batch else []
+                    ahead = [waited] if waited else []
                     working = _work_on(ahead, working)
                     continue
                 await extend_due(self._transport, (batch.lease for batch in (*finished, *ahead)))
@@ -170,7 +194,12 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
         held = [batch for batch in finished if not batch.lease.ended]
         entries = [Settlement(selector=batch.selector, outcome=Outcome.ACK) for batch in held]
         settle = Settle(entries=entries) if entries else None
-        answers, handed = await self._transport.claim_ahead(settle, command, count)
+        try:
+            answers, handed = await self._transport.claim_ahead(settle, command, count)
+        except UnknownQueue:
+            if settle is not None:
+                raise
+            return []
         batches = [self.batch(claimed, command) for claimed in handed]
         for batch, answer in zip(held, answers, strict=True):
             batch.note(answer)

@@ -8,9 +8,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, TypeVar, overload
 
-import msgspec
-
 from ackwise.client import settlements
+from ackwise.client.payloads import decode_json
 from ackwise.client.sync.lease import Lease
 from ackwise.core import ids
 from ackwise.core.answers import Grant, Settled
@@ -72,8 +71,11 @@ class Delivery:
     @overload
     def json(self, kind: type[T]) -> T: ...
     def json(self, kind: Any = Any) -> Any:
-        """Decode the payload as JSON, into `kind` (a dataclass, a Struct, a TypedDict …) if you give one."""
-        return msgspec.json.decode(self._message.payload, type=kind)
+        """Decode the payload as JSON, into `kind` (a dataclass, a Struct, a TypedDict …) if you give one.
+
+        Raises `UndecodablePayload` if the payload is not JSON or does not fit.
+        """
+        return decode_json(self._message.payload, kind)
 
     @property
     def headers(self) -> dict[str, str]:
