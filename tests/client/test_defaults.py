@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 import ackwise
+from ackwise.client.sync.delivery import OnError
 from ackwise.clock import ManualClock
 from ackwise.core.errors import BadInput, LeaseLost
 from ackwise.core.policy import NEW_QUEUE_POLICY
@@ -153,6 +154,12 @@ def extended_from_now(queue: ackwise.Connection, held: ackwise.Delivery | ackwis
 # loops
 
 
+def fail_in_block(queue: ackwise.Connection, problem: BaseException, on_error: OnError = "continue") -> None:
+    for delivery in queue.consume("q", wait=0, stop_when_empty=True, on_error=on_error):
+        with delivery:
+            raise problem
+
+
 def test_loop_continues_after_a_failed_block(queue: ackwise.Connection, caplog: pytest.LogCaptureFixture) -> None:
     queue.push_many("q", range(3))
     done = []
@@ -164,15 +171,14 @@ def test_loop_continues_after_a_failed_block(queue: ackwise.Connection, caplog: 
                 done.append((delivery.json(), delivery.attempt))
     assert sorted(done) == [(0, 1), (1, 3), (2, 1)]
     assert len(caplog.records) == 2
-    assert "no such order" in caplog.text and "Traceback" in caplog.text
+    assert "no such order" in caplog.text
+    assert "Traceback" in caplog.text
 
 
 def test_loop_that_raises_ends_at_the_first_failure(queue: ackwise.Connection) -> None:
     queue.push_many("q", range(2))
     with pytest.raises(ValueError, match="no such order"):
-        for delivery in queue.consume("q", wait=0, stop_when_empty=True, on_error="raise"):
-            with delivery:
-                raise ValueError("no such order")
+        fail_in_block(queue, ValueError("no such order"), on_error="raise")
     assert [delivery.failures for delivery in queue.claim("q", max=2)] == [1, 0]
 
 
@@ -180,19 +186,21 @@ def test_loop_that_raises_ends_at_the_first_failure(queue: ackwise.Connection) -
 def test_interrupt_in_a_block_ends_the_loop(queue: ackwise.Connection, interrupt: type[BaseException]) -> None:
     queue.push("q", 1)
     with pytest.raises(interrupt):
-        for delivery in queue.consume("q", wait=0, stop_when_empty=True):
-            with delivery:
-                raise interrupt
+        fail_in_block(queue, interrupt())
     assert [delivery.failures for delivery in queue.claim("q")] == [0]
 
 
 def test_exception_outside_the_block_propagates(queue: ackwise.Connection) -> None:
     queue.push("q", 1)
-    with pytest.raises(ValueError, match="outside"):
+
+    def consume() -> None:
         for delivery in queue.consume("q", wait=0, stop_when_empty=True):
             with delivery:
                 pass
             raise ValueError("outside")
+
+    with pytest.raises(ValueError, match="outside"):
+        consume()
 
 
 def test_delivery_of_a_claim_still_raises(queue: ackwise.Connection) -> None:

@@ -248,7 +248,7 @@ class HandlerRunner:
             return
         self._abandoned.remove(stuck[-1])
         self._executor.replace(stuck[-1])
-        log.error(
+        log.warning(
             "%s: a handler is stuck in its thread, which is replaced; %d such threads run without effect",
             self._subscription.name,
             self._executor.stuck,

@@ -56,15 +56,19 @@ class HTTPCalls:
         self._closed = False
         self.repeats = 0
 
-    def hello(self) -> None:
-        """Check that an Ackwise server answers, and read its clock. Waits for a server that is not up yet."""
+    def hello(self, patience: float | None = None) -> None:
+        """Check that an Ackwise server answers, and read its clock.
+
+        Waits up to `patience` seconds, 15 by default, for a server that is not up yet.
+        """
+        wait = FIRST_PATIENCE if patience is None else patience
         try:
             reply = self._greet(0.0)
         except StoreUnavailable as problem:
-            if self._pauses is not None:
+            if self._pauses is not None or not wait:
                 raise
-            log.warning("%s; trying again for %g seconds", problem, FIRST_PATIENCE)
-            reply = self._greet(FIRST_PATIENCE)
+            log.warning("%s; trying again for %g seconds", problem, wait)
+            reply = self._greet(wait)
         if reply.now is None:
             raise error_of(reply, self._base)
 
