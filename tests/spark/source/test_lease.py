@@ -85,6 +85,19 @@ def test_nothing_there(local_harness: QueueHarness, query: Make) -> None:
     assert numbers(one.batch()) == [0]
 
 
+@pytest.mark.parametrize(("order", "expected"), [(None, [1, 2]), ("strict", [])])
+def test_waiting_retry_blocks_only_a_strict_queue(
+    local_harness: QueueHarness, query: Make, order: str | None, expected: list[int]
+) -> None:
+    """The strict order that follows from exclusive claims does not count: only the policy's own does."""
+    local_harness.configure(exclusivity="partition", order=order)
+    local_harness.number(1)
+    one = query(local_harness.url)
+    local_harness.settle(one.batch(), "retry", delay=3600)
+    local_harness.number(2, first=1)
+    assert numbers(one.batch()) == expected
+
+
 @pytest.mark.parametrize("start", ["all", "new"])
 def test_missing_queue_is_waited_for_and_not_created(
     harness: QueueHarness, url: str, query: Make, capfd: pytest.CaptureFixture[str], start: str

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ackwise.core.commands import ConfigureGroup, release_command
-from ackwise.core.errors import AckwiseError, Conflict, UnknownGroup
+from ackwise.core.errors import AckwiseError, Conflict
 from ackwise.core.queries import GetQueue, ListGroups, ListLeases, QueueStats
 from ackwise.core.validation import MICROS
 from ackwise.spark.connections import StoreConnection, open_connection
@@ -40,10 +40,8 @@ def claim_name_of(group: str) -> str:
 def _configure_group(connection: StoreConnection, plan: PipelinePlan) -> None:
     """Create the group, or give it the policy that the caller chose. An existing group keeps its policy otherwise."""
     policy = plan.policy
-    try:
-        connection.transport.ask(ListGroups(queue=plan.queue, group=plan.group))
-    except UnknownGroup:
-        policy = policy or PIPELINE_POLICY
+    if policy is None and not connection.transport.ask(ListGroups(queue=plan.queue, group=plan.group)):
+        policy = PIPELINE_POLICY
     start = start_at(plan.start, "start")
     connection.transport.send(ConfigureGroup(queue=plan.queue, group=plan.group, start=start, policy=policy))
 
