@@ -24,9 +24,9 @@ QUERIES = """
     list_places list_queues list_stats queue_stats read_ledger
 """
 NODES = """
-    AliasDecl Alter Attr AttributeDecl Begin Binary Call Chain Chosen Commit EdgeDecl EdgeElement Exists IdRef Inspect
-    IsNull Kill Link ListOf Literal Manage Match Modifier Name NodeDecl NodeElement Ontology Option Param Projection Return
-    Returning Rollback Set Settle Sorted Spawn SpawnItem Tick TypeRef Unary Unlink Watch Wild
+    AliasDecl Alter Attr AttributeDecl Begin Binary Call Chain Chosen Commit EdgeDecl EdgeElement Exists IdRef
+    Inspect IsNull Kill Link ListOf Literal Manage Match Modifier Name NodeDecl NodeElement Ontology Option Param
+    Projection Return Returning Rollback Set Settle Sorted Spawn SpawnItem Tick TypeRef Unary Unlink Watch Wild
 """
 
 
