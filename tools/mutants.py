@@ -101,7 +101,12 @@ MUTANTS = (
         "    return Verdict.ALREADY",
     ),
     Mutant("a lease ends unnoticed", "core/refusals.py", "answers[number].verdict in SETTLING", "False"),
-    Mutant("redrive after a seek back", "engine/dead_letters.py", "if not allows(state, Event.REDRIVE):", "if False:"),
+    Mutant(
+        "redrive after a seek back",
+        "engine/dead_letters.py",
+        "if not allows(state, LifecycleEvent.REDRIVE):",
+        "if False:",
+    ),
     Mutant("no window", "engine/cursors.py", "if opens_at > now:", "if False:"),
     Mutant(
         "late settlement taken",

@@ -1,4 +1,4 @@
-"""Checks what a program can check of plain language: banned words, `-ing` modules, long test names, commit subjects.
+"""Checks what a program can check of plain language: banned words, module, test and local names, commit subjects.
 
 Usage: tools/plain_language.py [--write-baseline | --commit-msg FILE]
 
@@ -10,6 +10,7 @@ raises a count; delete the baseline first to begin anew. --commit-msg checks the
 from __future__ import annotations
 
 import argparse
+import ast
 import io
 import re
 import sys
@@ -28,15 +29,19 @@ QUOTES = ("tools/plain_language.py", "tests/tools/test_plain_language.py")
 TRIPLE_QUOTES = ('"""', 'r"""')
 """Of a test only docstrings are prose: its other strings are data."""
 ING_MODULES = ("testing", "tracing")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 PRONOUNS = (
     "whoever", "whomever", "nobody", "somebody", "anybody", "everybody", "no one", "someone", "anyone", "everyone",
 )  # fmt: skip
 PHRASES = ("who waits", "what is asked", "of which")
-# A phrase may go on in the next line of a comment.
+# A phrase may continue in the next line of a comment.
 BANNED = re.compile(
     r"\b(?:{})\b".format("|".join(words.replace(" ", r"[\s#]+") for words in PRONOUNS + PHRASES)), re.IGNORECASE
 )
+VAGUE_LOCALS = frozenset({"found", "here", "told", "one", "mine", "some"})
+"""Names of locals and parameters that do not name their content."""
+VAGUE = re.compile(r"\b(?:{})\b".format("|".join(sorted(VAGUE_LOCALS))))
 TEST = re.compile(r"^[ \t]*(?:async )?def (test_\w+)\(", re.MULTILINE)
 INLINE_CODE = re.compile(r"(?<!`)`[^`\n]+`(?!`)")
 
@@ -71,6 +76,8 @@ def findings_in(path: str, text: str) -> Iterator[Finding]:
         yield from bad_test_names(path, text)
     else:
         yield from banned_words(path, PROSE[Path(path).suffix](text))
+    if path.startswith("src/") and path.endswith(".py"):
+        yield from vague_locals(path, text)
 
 
 def is_ing_module(file: Path) -> bool:
@@ -113,6 +120,25 @@ def bad_test_names(path: str, source: str) -> Iterator[Finding]:
             yield Finding(path, line, f"{name} has {len(name)} characters; shorten it to {TEST_NAME_LENGTH}")
         if BANNED.search(name.replace("_", " ")):
             yield Finding(path, line, f"{name}: name the component")
+
+
+def vague_locals(path: str, source: str) -> Iterator[Finding]:
+    """Locals and parameters in `VAGUE_LOCALS`. Fields of a class keep their names: they may be sent or stored."""
+    if not VAGUE.search(source):  # spares the parser most files
+        return
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, FUNCTIONS)]
+    bound = {(line, name) for function in functions for line, name in bound_names(function) if name in VAGUE_LOCALS}
+    for line, name in sorted(bound):
+        yield Finding(path, line, f"local name {name!r}: name its content, such as 'message' or 'rows'")
+
+
+def bound_names(function: ast.AST) -> Iterator[tuple[int, str]]:
+    """Each name that a function assigns or takes as a parameter, with its line."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
 
 
 PROSE: dict[str, Callable[[str], str]] = {

@@ -1,5 +1,6 @@
 """Ackwise: a durable message queue in which every delivery ends in exactly one settlement."""
 
+from ackwise import old_paths
 from ackwise.client import AsyncConnection, Batch, Connection, Delivery
 from ackwise.client.payloads import Item
 from ackwise.connect import connect, connect_async
@@ -21,3 +22,5 @@ __all__ = [
     "connect_async",
     "errors",
 ]
+
+old_paths.install()

@@ -127,7 +127,7 @@ def test_whatever_makes_messages_claimable_wakes(
 
 
 @pytest.mark.parametrize("outcome", ["release", "retry"])
-def test_what_a_consumer_gives_back_goes_to_the_waiters(watched_broker: AnyBroker, outcome: str) -> None:
+def test_returned_messages_wake_waiting_claims(watched_broker: AnyBroker, outcome: str) -> None:
     watched_broker.send(push("a", "b"))
     held = watched_broker.claim(claim(2)).claimed
     waiters = [parked(watched_broker, claim()) for _ in range(2)]

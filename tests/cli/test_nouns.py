@@ -62,7 +62,7 @@ def test_looking_makes_no_file(ackwise: Ackwise) -> None:
         ("dlq", "redrive", "--queue", "orders"),
     ],
 )
-def test_what_destroys_asks_first(ackwise: Ackwise, url: str, command: tuple[str, ...]) -> None:
+def test_destructive_command_without_yes_changes_nothing(ackwise: Ackwise, url: str, command: tuple[str, ...]) -> None:
     fill(url)
     before = ackwise("queue", "show", "orders", "--json").json
     assert ackwise(*command).code == 1

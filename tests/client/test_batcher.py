@@ -260,7 +260,7 @@ def test_age_counts_from_the_oldest_of_a_key() -> None:
     assert batcher.pause() == pytest.approx(0.3)
 
 
-def test_what_is_left_over_keeps_its_age() -> None:
+def test_batcher_after_a_flush_keeps_the_age_of_the_rest() -> None:
     far = Far()
     batcher = far.batcher(size=2, timeout=1.0)
     batcher.add("k", 1)
@@ -294,7 +294,7 @@ def test_flushing_sends_one_batch_for_each_key_in_sorted_order() -> None:
     assert len(far.sent) == 3
 
 
-def test_what_failed_is_kept_in_front_and_not_tried_all_the_time() -> None:
+def test_failed_batch_stays_in_front_and_waits_for_a_pause() -> None:
     far = Far()
     batcher = far.batcher(size=2)
     far.refuse = {"bad"}
@@ -360,7 +360,7 @@ def test_key_has_own_bound_and_is_dropped_when_empty() -> None:
     assert batcher._buffers == {}
 
 
-def test_what_has_arrived_is_not_dropped() -> None:
+def test_clear_while_sending_drops_only_what_has_not_arrived() -> None:
     batcher: AsyncBatcher[str, int, int]
 
     async def send(batches: Batches) -> list[Sequence[int] | AckwiseError]:

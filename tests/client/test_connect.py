@@ -62,7 +62,7 @@ def test_a_server_is_not_a_store() -> None:
         open_store("http://localhost:6632")
 
 
-def test_what_was_pushed_is_there_after_opening_again(url: str) -> None:
+def test_message_is_there_after_the_store_opens_again(url: str) -> None:
     with ackwise.connect(url) as queue:
         queue.push("q", "kept")
     with ackwise.connect(url) as queue:

@@ -42,7 +42,7 @@ def test_consume_settles_nothing_itself(queue: ackwise.Connection) -> None:
     assert queue.groups("q")[0].held == 3
 
 
-def test_what_was_not_handed_out_goes_back_unspent(queue: ackwise.Connection) -> None:
+def test_closed_loop_releases_undelivered_messages(queue: ackwise.Connection) -> None:
     queue.push_many("q", [ackwise.Item(payload=n, partition=f"p{n % 3}") for n in range(30)])
     deliveries = queue.consume("q", max=30, wait=0, stop_when_empty=True)
     kept = [next(deliveries) for _ in range(13)]

@@ -78,7 +78,7 @@ def test_an_interruption_costs_nothing(queue: ackwise.Connection) -> None:
     assert (again.attempt, again.failures) == (2, 0)
 
 
-def test_what_was_settled_inside_stays_so(queue: ackwise.Connection) -> None:
+def test_delivery_settled_inside_its_block_stays_settled(queue: ackwise.Connection) -> None:
     def work() -> None:
         with one(queue) as delivery:
             assert delivery.ack() is Verdict.ACKED

@@ -129,7 +129,7 @@ def test_a_group_that_was_moved_on_is_not_moved_twice(remote: ackwise.Connection
     assert (remote.groups("q")[0].acked, remote.groups("q")[0].unread) == (2, 1)
 
 
-def test_what_auto_ack_takes_is_not_left_behind(remote: ackwise.Connection) -> None:
+def test_grants_with_auto_ack_are_refused_over_http(remote: ackwise.Connection) -> None:
     """No call could read it later: embedded, the answer contains it; over HTTP it would not."""
     remote.push("q", 1)
     with pytest.raises(errors.BadInput, match="auto_ack"):

@@ -85,7 +85,7 @@ def test_bytes_that_say_json_must_be(queue: ackwise.Connection) -> None:
     assert queue.claim("q")[0].payload == b'{"a": 1.0,  "b":[ ]}'
 
 
-def test_what_is_not_for_clients(queue: ackwise.Connection) -> None:
+def test_command_that_is_not_for_clients_is_refused(queue: ackwise.Connection) -> None:
     with pytest.raises(errors.BadInput, match="Sweep"):
         queue._transport.send(Sweep())
 

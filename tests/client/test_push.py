@@ -52,7 +52,7 @@ def test_a_content_type_goes_with_bytes_and_makes_text_plain(queue: ackwise.Conn
 @pytest.mark.parametrize(
     "payload", [object(), {"a": float("nan")}, [[float("inf")]], float("nan"), "\ud800", {("a",): 1}]
 )
-def test_what_json_cannot_say_is_refused(queue: ackwise.Connection, payload: Any) -> None:
+def test_push_of_a_value_that_is_no_json_is_refused(queue: ackwise.Connection, payload: Any) -> None:
     with pytest.raises(errors.BadInput, match="JSON"):
         queue.push("q", payload)
     assert queue.queues() == []

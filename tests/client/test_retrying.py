@@ -161,7 +161,7 @@ def test_claim_refused_by_a_proxy_is_not_retried(queue: ackwise.Connection, flak
         queue.claim("q")
 
 
-def test_what_may_have_happened_is_not_repeated_blindly(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_claim_with_unknown_outcome_is_not_repeated(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push("q", 1)
     flaky.fail("/v1/claim", refusal(503, "outcome_unknown"))
     with pytest.raises(errors.OutcomeUnknown):
@@ -269,7 +269,7 @@ def test_batches_unknown_to_the_server_are_reported_lost(queue: ackwise.Connecti
     assert queue.groups("q")[0].held == 2
 
 
-def test_what_arrives_after_the_drain_began_goes_back(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_messages_that_arrive_during_a_drain_are_released(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push("q", 1)
     late = threading.Event()
     flaky.fail("/v1/claim", late)

@@ -55,7 +55,7 @@ def test_a_cursor_never_moves_back(harness: StoreHarness) -> None:
     assert harness.claim(group="g").bodies == ["more"]
 
 
-def test_what_is_held_stays_held(harness: StoreHarness) -> None:
+def test_advance_over_held_messages_keeps_them_held(harness: StoreHarness) -> None:
     harness.configure(retry_limit=5)
     harness.number(6)
     hand = harness.claim(4, group="g")

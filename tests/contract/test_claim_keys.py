@@ -102,7 +102,7 @@ def test_groups_have_their_own_keys(harness: StoreHarness) -> None:
     assert harness.claim(key="k", group="a").bodies == harness.claim(key="k", group="b").bodies == ["0"]
 
 
-def test_what_was_settled_otherwise_stays_out(harness: StoreHarness) -> None:
+def test_repeated_claim_leaves_out_retried_and_rejected(harness: StoreHarness) -> None:
     harness.number(3)
     first = harness.claim(3, key="k")
     harness.retry(first.deliveries[0])

@@ -28,7 +28,7 @@ def test_without_a_group_everything_waits(harness: StoreHarness) -> None:
     assert depth(harness) == Depth("q", {0: 2, 7: 1}, [], 0)
 
 
-def test_what_is_held_does_not_wait(harness: StoreHarness) -> None:
+def test_depth_leaves_out_held_messages(harness: StoreHarness) -> None:
     harness.push("a")
     harness.push("b", "c", priority=7)
     hand = harness.claim(2, key="k", owner="me", seconds=9)
@@ -43,7 +43,7 @@ def test_what_is_held_does_not_wait(harness: StoreHarness) -> None:
     assert [prio for _, prio, _, _ in depth(harness).leases[0].held] == [7]
 
 
-def test_what_ran_out_waits_before_the_sweep_and_is_counted_once(harness: StoreHarness) -> None:
+def test_expired_lease_before_a_sweep_counts_once(harness: StoreHarness) -> None:
     harness.push("a", "b")
     harness.claim(2, seconds=5)
     harness.advance(5)

@@ -50,7 +50,7 @@ def test_same_transaction_id_in_other_partition_is_distinct(harness: StoreHarnes
 
 
 @pytest.mark.parametrize("transaction_id", ["t9", "0190b1f0-0000-7000-8000-000000000000", "", "x" * 513])
-def test_what_was_never_pushed_is_not_found(harness: StoreHarness, transaction_id: str) -> None:
+def test_message_never_pushed_is_not_found(harness: StoreHarness, transaction_id: str) -> None:
     (receipt,) = harness.number(1)
     with pytest.raises((MessageNotFound, BadInput)):
         find(harness, receipt.partition_id, transaction_id)

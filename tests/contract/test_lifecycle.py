@@ -10,7 +10,7 @@ import pytest
 
 from ackwise.core import commands as c
 from ackwise.core import queries as q
-from ackwise.core.lifecycle import TRANSITIONS, Event, Guard, State, Transition, target
+from ackwise.core.lifecycle import TRANSITIONS, Guard, LifecycleEvent, State, Transition, target
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.settlement import Verdict
 from tests.contract.store_harness import Delivery, StoreHarness, entry
@@ -23,7 +23,12 @@ POLICIES: dict[Guard, dict[str, Any]] = {
     Guard.FINAL_DROPPED: {"retry_limit": 1, "dead_letters": False},
     Guard.DROPPED: {"dead_letters": False},
 }
-SETTLEMENTS = {Event.ACK: "ack", Event.RETRY: "retry", Event.REJECT: "reject", Event.RELEASE: "release"}
+SETTLEMENTS = {
+    LifecycleEvent.ACK: "ack",
+    LifecycleEvent.RETRY: "retry",
+    LifecycleEvent.REJECT: "reject",
+    LifecycleEvent.RELEASE: "release",
+}
 numbers = count()
 
 
@@ -78,24 +83,24 @@ class OneMessage:
 
     # events
 
-    def fire(self, event: Event, guard: Guard = Guard.ALWAYS) -> Verdict | None:
+    def fire(self, event: LifecycleEvent, guard: Guard = Guard.ALWAYS) -> Verdict | None:
         """Let an event happen. Returns the verdict of a settlement."""
         if event in SETTLEMENTS:
             return self.settle(SETTLEMENTS[event])
-        if event is Event.SEEK:
+        if event is LifecycleEvent.SEEK:
             self.seek("end" if guard is Guard.BEHIND else "start")
         else:
-            ways: dict[Event, Callable[[], object]] = {
-                Event.DUE: lambda: self._wait(DELAY, "promote"),
-                Event.CLAIM: self.claim,
-                Event.AUTO_ACK: lambda: self.harness.claim(queue=self.queue, auto_ack=True),
-                Event.ADVANCE: self._advance,
-                Event.LEASE_EXPIRY: self._lose_lease,
-                Event.MAX_WAIT: lambda: self._grow_old("max_wait", max_wait_seconds=AGE / 2),
-                Event.RETENTION: lambda: self._grow_old(
+            ways: dict[LifecycleEvent, Callable[[], object]] = {
+                LifecycleEvent.DUE: lambda: self._wait(DELAY, "promote"),
+                LifecycleEvent.CLAIM: self.claim,
+                LifecycleEvent.AUTO_ACK: lambda: self.harness.claim(queue=self.queue, auto_ack=True),
+                LifecycleEvent.ADVANCE: self._advance,
+                LifecycleEvent.LEASE_EXPIRY: self._lose_lease,
+                LifecycleEvent.MAX_WAIT: lambda: self._grow_old("max_wait", max_wait_seconds=AGE / 2),
+                LifecycleEvent.RETENTION: lambda: self._grow_old(
                     "retain", retention_seconds=AGE / 2, completed_retention_seconds=AGE / 2
                 ),
-                Event.REDRIVE: self._redrive,
+                LifecycleEvent.REDRIVE: self._redrive,
             }
             ways[event]()
         return None
@@ -149,12 +154,12 @@ def returned(harness: StoreHarness) -> OneMessage:
     return message
 
 
-@pytest.mark.parametrize("event", Event)
-def test_event_moves_message_as_the_table_says(harness: StoreHarness, event: Event) -> None:
+@pytest.mark.parametrize("event", LifecycleEvent)
+def test_event_moves_message_as_the_table_says(harness: StoreHarness, event: LifecycleEvent) -> None:
     for row in TRANSITIONS:
         if row.event is event and row.guard is not Guard.UNHELD:
             message = OneMessage(harness, **POLICIES.get(row.guard, {}))
-            if (row.source, event) == (State.SKIPPED, Event.REDRIVE):
+            if (row.source, event) == (State.SKIPPED, LifecycleEvent.REDRIVE):
                 message.reach(State.DEAD).seek("end")  # a redrive needs a dead letter
             else:
                 message.reach(row.source)
@@ -165,11 +170,11 @@ def test_event_moves_message_as_the_table_says(harness: StoreHarness, event: Eve
 
 def seen_after(row: Transition) -> State:
     """The state that a row leads to. A released message is due at once."""
-    return target(row.target, Event.DUE) if row.event is Event.RELEASE else row.target
+    return target(row.target, LifecycleEvent.DUE) if row.event is LifecycleEvent.RELEASE else row.target
 
 
-@pytest.mark.parametrize("event", Event)
-def test_event_missing_in_the_table_changes_nothing(harness: StoreHarness, event: Event) -> None:
+@pytest.mark.parametrize("event", LifecycleEvent)
+def test_event_missing_in_the_table_changes_nothing(harness: StoreHarness, event: LifecycleEvent) -> None:
     known = {row.source for row in TRANSITIONS if row.event is event}
     for state in set(State) - known:
         message = OneMessage(harness).reach(state)
@@ -178,16 +183,18 @@ def test_event_missing_in_the_table_changes_nothing(harness: StoreHarness, event
         assert verdict is None or not verdict.settled
 
 
-@pytest.mark.parametrize("event", [Event.CLAIM, Event.AUTO_ACK, Event.MAX_WAIT, Event.SEEK])
-def test_returned_message_moves_like_an_unread_one(harness: StoreHarness, event: Event) -> None:
-    guard = {Event.MAX_WAIT: Guard.KEPT, Event.SEEK: Guard.BEHIND}.get(event, Guard.ALWAYS)
+@pytest.mark.parametrize(
+    "event", [LifecycleEvent.CLAIM, LifecycleEvent.AUTO_ACK, LifecycleEvent.MAX_WAIT, LifecycleEvent.SEEK]
+)
+def test_returned_message_moves_like_an_unread_one(harness: StoreHarness, event: LifecycleEvent) -> None:
+    guard = {LifecycleEvent.MAX_WAIT: Guard.KEPT, LifecycleEvent.SEEK: Guard.BEHIND}.get(event, Guard.ALWAYS)
     message = returned(harness)
     message.fire(event, guard)
     assert message.state() is target(State.READY, event, guard)
 
 
-@pytest.mark.parametrize("event", [Event.ADVANCE, Event.RETENTION])
-def test_returned_message_is_spared_by_moves_of_unread(harness: StoreHarness, event: Event) -> None:
+@pytest.mark.parametrize("event", [LifecycleEvent.ADVANCE, LifecycleEvent.RETENTION])
+def test_returned_message_is_spared_by_moves_of_unread(harness: StoreHarness, event: LifecycleEvent) -> None:
     message = returned(harness)
     message.fire(event)
     assert message.state() is State.READY
@@ -195,24 +202,24 @@ def test_returned_message_is_spared_by_moves_of_unread(harness: StoreHarness, ev
 
 def test_waiting_message_is_not_claimed(harness: StoreHarness) -> None:
     message = OneMessage(harness).reach(State.WAITING)
-    message.fire(Event.CLAIM)
-    message.fire(Event.AUTO_ACK)
+    message.fire(LifecycleEvent.CLAIM)
+    message.fire(LifecycleEvent.AUTO_ACK)
     assert message.state() is State.WAITING
 
 
-@pytest.mark.parametrize("outcome", [Event.ACK, Event.REJECT, Event.RELEASE])
-def test_settlement_without_lease_claims_and_settles(harness: StoreHarness, outcome: Event) -> None:
+@pytest.mark.parametrize("outcome", [LifecycleEvent.ACK, LifecycleEvent.REJECT, LifecycleEvent.RELEASE])
+def test_settlement_without_lease_claims_and_settles(harness: StoreHarness, outcome: LifecycleEvent) -> None:
     message = OneMessage(harness).reach(State.WAITING)
     assert message.settle_unheld(outcome.value).settled
-    leased = target(State.WAITING, Event.CLAIM, Guard.UNHELD)
-    guard = Guard.KEPT if outcome is Event.REJECT else Guard.ALWAYS
+    leased = target(State.WAITING, LifecycleEvent.CLAIM, Guard.UNHELD)
+    guard = Guard.KEPT if outcome is LifecycleEvent.REJECT else Guard.ALWAYS
     assert message.state() is seen_after(Transition(leased, outcome, guard, target(leased, outcome, guard)))
 
 
 def test_seek_leaves_ready_ready_and_skipped_skipped(harness: StoreHarness) -> None:
     for state, guard in ((State.READY, Guard.AHEAD), (State.SKIPPED, Guard.BEHIND)):
         message = OneMessage(harness).reach(state)
-        message.fire(Event.SEEK, guard)
+        message.fire(LifecycleEvent.SEEK, guard)
         assert message.state() is state
 
 
@@ -228,4 +235,4 @@ def test_lease_expires_by_time_as_by_connection(harness: StoreHarness) -> None:
     message = OneMessage(harness).reach(State.LEASED)
     harness.advance(LEASE)
     harness.sweep("expire")
-    assert message.state() is target(State.LEASED, Event.LEASE_EXPIRY, Guard.AGAIN)
+    assert message.state() is target(State.LEASED, LifecycleEvent.LEASE_EXPIRY, Guard.AGAIN)

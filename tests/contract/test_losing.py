@@ -33,7 +33,7 @@ def test_a_broken_lease_gives_back_at_once_and_costs_a_failure(harness: StoreHar
     assert harness.ack(*again.deliveries) == ["acked"] * 3
 
 
-def test_what_was_settled_before_stays_so(harness: StoreHarness) -> None:
+def test_break_keeps_messages_that_were_settled_before(harness: StoreHarness) -> None:
     harness.number(3)
     lost = harness.claim(3)
     harness.ack(lost.deliveries[1])

@@ -59,7 +59,7 @@ def test_only_what_is_named_and_finished_goes(harness: StoreHarness) -> None:
     assert harness.claim(9, group="new").bodies == ["4", "5"]
 
 
-def test_what_a_group_holds_stays(harness: StoreHarness) -> None:
+def test_prune_keeps_messages_that_a_group_holds(harness: StoreHarness) -> None:
     pushed_apart(harness, 3)
     first, _, third = harness.claim(3, group="one").deliveries
     harness.ack(first, third)

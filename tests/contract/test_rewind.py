@@ -114,7 +114,7 @@ def test_rewind_of_one_partition_does_not_tell_an_end(harness: StoreHarness) -> 
     assert harness.ack(*others) == ["acked", "acked"]
 
 
-def test_of_two_words_about_one_message_the_harder_counts(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_ack_and_retry_of_one_message_make_a_retry(harness: StoreHarness, held: list[Delivery]) -> None:
     assert verdicts(harness, (held[1], "ack"), (held[1], "retry"), (held[0], "ack")) == ["acked", "retried", "acked"]
     assert counts(harness.group()) == {"acked": 1, "held": 5}
     assert [(d.body, d.failures) for d in harness.claim(9).deliveries][:2] == [("1", 1), ("2", 0)]
@@ -200,7 +200,7 @@ def test_transaction_acking_rewound_messages_rolls_back(harness: StoreHarness, h
 
 
 @pytest.mark.parametrize("rewinds", [True, False])
-def test_what_ran_out_did_not_go_back_with_a_failure(
+def test_repeat_after_an_expired_lease_is_not_done_before(
     harness: StoreHarness, held: list[Delivery], rewinds: bool
 ) -> None:
     """Its lease was lost, so this transaction was not done before: neither when nothing of it failed, nor where a

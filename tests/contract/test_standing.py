@@ -76,7 +76,7 @@ def test_a_lease_is_shown_with_what_was_granted_and_settled(harness: StoreHarnes
     assert row.last_done_id == receipts[9].message_id
 
 
-def test_what_is_acked_out_of_order_does_not_move_the_place(harness: StoreHarness) -> None:
+def test_ack_out_of_order_keeps_the_last_done_message(harness: StoreHarness) -> None:
     receipts = harness.number(3)
     hand = harness.claim()
     harness.ack(hand.deliveries[2])
@@ -150,7 +150,7 @@ def test_the_lanes_of_a_partition_count_as_one_place(harness: StoreHarness) -> N
     assert row.oldest_unfinished_at == harness.clock.now() - 10_000_000
 
 
-def test_of_several_leases_the_newest_is_shown(harness: StoreHarness) -> None:
+def test_place_with_several_leases_shows_the_newest(harness: StoreHarness) -> None:
     harness.number(4)
     harness.claim(2)
     newest = harness.claim(1)
@@ -160,7 +160,7 @@ def test_of_several_leases_the_newest_is_shown(harness: StoreHarness) -> None:
     assert (row.lease.lease_id, row.lease.granted) == (newest.lease_id, 1)
 
 
-def test_what_a_seek_took_from_a_lease_was_not_settled_by_it(harness: StoreHarness) -> None:
+def test_messages_lost_to_a_seek_do_not_count_as_settled(harness: StoreHarness) -> None:
     for partition in ("p1", "p2"):
         harness.number(2, partition=partition)
     hand = harness.claim(4)

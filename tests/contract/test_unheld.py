@@ -40,7 +40,7 @@ def test_a_failure_is_charged_and_the_last_one_is_final(harness: StoreHarness, h
     assert counts(harness.group()) == {"dead": 1, "held": 2}
 
 
-def test_what_was_never_handed_out_is_unknown(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_ack_of_a_message_never_delivered_is_unknown(harness: StoreHarness, held: list[Delivery]) -> None:
     harness.push("more", txid="more")
     assert harness.ack(c.ByTransaction(held[0].partition_id, "more", unheld=True)) == ["unknown"]
 

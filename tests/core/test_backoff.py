@@ -84,11 +84,11 @@ def test_exponential_delays_never_shrink_or_exceed_cap(backoff: Backoff, failure
         Backoff(jitter=float("nan")),
     ],
 )
-def test_what_makes_no_sense_is_refused(backoff: Backoff) -> None:
+def test_backoff_with_invalid_field_is_refused(backoff: Backoff) -> None:
     with pytest.raises(BadInput, match="backoff"):
         backoff.check()
 
 
 @given(backoffs)
-def test_what_is_allowed_is_allowed(backoff: Backoff) -> None:
+def test_backoff_with_valid_fields_is_accepted(backoff: Backoff) -> None:
     backoff.check()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ackwise.core.lifecycle import TRANSITIONS, Event, Guard, State, mermaid, target
+from ackwise.core.lifecycle import TRANSITIONS, Guard, LifecycleEvent, State, mermaid, target
 from tools.state_machine import EVENTS, PAGE, STATES, page
 
 BORN = {State.SCHEDULED, State.READY}
@@ -18,7 +18,7 @@ def test_every_state_can_be_reached() -> None:
 
 
 def test_every_event_and_guard_is_used() -> None:
-    assert {t.event for t in TRANSITIONS} == set(Event)
+    assert {t.event for t in TRANSITIONS} == set(LifecycleEvent)
     assert {t.guard for t in TRANSITIONS} == set(Guard)
 
 
@@ -29,28 +29,35 @@ def test_no_two_rows_disagree() -> None:
 
 def test_only_seek_leads_out_of_acked() -> None:
     """Acked is final until an operator says otherwise."""
-    assert {t.event for t in TRANSITIONS if t.source is State.ACKED} == {Event.SEEK}
+    assert {t.event for t in TRANSITIONS if t.source is State.ACKED} == {LifecycleEvent.SEEK}
 
 
 def test_only_operators_lead_out_of_dead() -> None:
-    assert {t.event for t in TRANSITIONS if t.source is State.DEAD} == {Event.SEEK, Event.REDRIVE}
+    assert {t.event for t in TRANSITIONS if t.source is State.DEAD} == {LifecycleEvent.SEEK, LifecycleEvent.REDRIVE}
 
 
 def test_leased_always_has_a_way_on() -> None:
     ways = {t.event for t in TRANSITIONS if t.source is State.LEASED}
-    assert ways == {Event.ACK, Event.RETRY, Event.REJECT, Event.RELEASE, Event.LEASE_EXPIRY, Event.SEEK}
+    assert ways == {
+        LifecycleEvent.ACK,
+        LifecycleEvent.RETRY,
+        LifecycleEvent.REJECT,
+        LifecycleEvent.RELEASE,
+        LifecycleEvent.LEASE_EXPIRY,
+        LifecycleEvent.SEEK,
+    }
 
 
 @pytest.mark.parametrize("state", sorted(set(State) - {State.SCHEDULED}))
 def test_a_seek_leaves_every_message_ready_or_skipped(state: State) -> None:
     back, forth = {State.READY: State.READY}, {State.SKIPPED: State.SKIPPED}
-    assert back.get(state) or target(state, Event.SEEK, Guard.AHEAD) is State.READY
-    assert forth.get(state) or target(state, Event.SEEK, Guard.BEHIND) is State.SKIPPED
+    assert back.get(state) or target(state, LifecycleEvent.SEEK, Guard.AHEAD) is State.READY
+    assert forth.get(state) or target(state, LifecycleEvent.SEEK, Guard.BEHIND) is State.SKIPPED
 
 
-def test_what_is_not_in_the_table_is_a_bug() -> None:
+def test_transition_missing_in_the_table_raises_key_error() -> None:
     with pytest.raises(KeyError):
-        target(State.ACKED, Event.RETRY, Guard.AGAIN)
+        target(State.ACKED, LifecycleEvent.RETRY, Guard.AGAIN)
 
 
 def test_the_picture_has_a_line_per_row() -> None:
@@ -62,7 +69,7 @@ def test_the_picture_has_a_line_per_row() -> None:
 
 def test_the_document_explains_every_state_and_event() -> None:
     assert set(STATES) == set(State)
-    assert set(EVENTS) == set(Event)
+    assert set(EVENTS) == set(LifecycleEvent)
 
 
 def test_the_document_is_up_to_date() -> None:

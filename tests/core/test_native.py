@@ -197,7 +197,7 @@ def test_answer_type_of_command_and_query_is_the_base_argument() -> None:
         (b"[" * 100_000 + b"]" * 100_000, False),
     ],
 )
-def test_what_can_stand_in_json_as_it_is(payload: bytes, sound: bool) -> None:
+def test_payload_that_is_no_json_is_sent_as_base64(payload: bytes, sound: bool) -> None:
     assert payloads.are_json([b"1", payload, b"2"]) is sound
     text, kind = payloads.for_answer(payload, "application/json")
     assert (text == payload, kind == "application/json") == (sound, sound)

@@ -79,7 +79,7 @@ def test_a_merged_backoff_is_a_whole_one() -> None:
         ({"expiry_counts": 1}, "expiry_counts"),
     ],
 )
-def test_what_is_refused_is_named(fields: dict[str, Any], named: str) -> None:
+def test_policy_with_invalid_field_is_refused_by_name(fields: dict[str, Any], named: str) -> None:
     with pytest.raises(BadInput, match=named):
         parse_policy(fields)
     with pytest.raises(BadInput, match=named):
@@ -87,7 +87,7 @@ def test_what_is_refused_is_named(fields: dict[str, Any], named: str) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"a": object()}, {5: 5}, {"retry_limit": {1, 2}}, {"backoff": lambda: None}])
-def test_what_is_no_plain_value_is_refused(fields: dict[Any, Any]) -> None:
+def test_policy_change_with_an_object_is_refused(fields: dict[Any, Any]) -> None:
     with pytest.raises(BadInput):
         QueuePolicy().merged(fields)
 

@@ -135,7 +135,7 @@ def test_cursor_restart_forgets_counts_and_stays_in_the_lane() -> None:
         )
 
 
-def test_of_several_acks_at_one_instant_the_highest_is_last() -> None:
+def test_acks_at_one_instant_keep_the_highest_seq() -> None:
     cursor = make_cursor()
     for last, now in ((5, 100), (3, 100)):
         cursor.note_acked(last, Micros(now))

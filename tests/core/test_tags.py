@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.graph import ast as s
-from ackwise.graph import commands as g
+from tests.core import tagged_examples
 
 SHAPES = Path(__file__).parent.parent / "data" / "before_18" / "tagged_shapes.txt"
 """Each tag with the fields of its class in the version before."""
+COMMITTED = tagged_examples.BYTES.read_text().splitlines()
 COMMANDS = """
     advance_group beat break claim configure_group configure_queue delete_group delete_queue end_graph_session extend
     fetch_graph open_graph_session pause_queue prune_queue purge_dead push redrive release_graph replay run_graph
@@ -33,7 +35,7 @@ NODES = """
 def leaves(base: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
     """Classes below `base` that have no class below them."""
     below = base.__subclasses__()
-    return [leaf for one in below for leaf in leaves(one)] if below else [base]
+    return [leaf for kind in below for leaf in leaves(kind)] if below else [base]
 
 
 def tags(base: type[msgspec.Struct]) -> list[str]:
@@ -64,11 +66,19 @@ def test_tags_keep_the_fields_that_were_stored() -> None:
         assert all(not field.required for field in added), tag
 
 
-def test_command_bytes_are_as_ever() -> None:
-    assert msgspec.json.encode(c.DeleteQueue(queue="a")) == b'{"type":"delete_queue","queue":"a"}'
-    assert msgspec.json.encode(c.ByLease(lease_id="x")).startswith(b'{"type":"lease"')
-    assert msgspec.json.encode(q.GetQueue(queue="a")) == b'{"type":"get_queue","queue":"a"}'
-    assert msgspec.json.encode(g.DescribeGraph()) == b'{"type":"describe_graph"}'
+@pytest.mark.parametrize("kind", tagged_examples.tagged_classes(), ids=lambda kind: kind.__name__)
+def test_tagged_class_has_the_bytes_of_the_committed_file(kind: type[msgspec.Struct]) -> None:
+    """A renamed class, tag or field changes the line of its class. A new field with a default adds to the line."""
+    encoded = msgspec.json.encode(tagged_examples.example(kind))
+    assert encoded.decode() in COMMITTED
+    assert msgspec.json.encode(msgspec.json.decode(encoded, type=kind)) == encoded
+
+
+def test_committed_bytes_have_a_class_each() -> None:
+    assert tagged_examples.lines() == COMMITTED
+    tags_before = {line.partition("(")[0] for line in SHAPES.read_text().splitlines()}
+    tags_now = {str(kind.__struct_config__.tag) for kind in tagged_examples.tagged_classes()}
+    assert tags_before <= tags_now
 
 
 def test_watch_pattern_bytes_are_as_ever() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import click
 import msgspec
@@ -20,7 +20,9 @@ from pyspark.sql.types import DoubleType, IntegerType, MapType, StringType, Stru
 
 import ackwise
 import ackwise.demo
+import ackwise.graph.engine
 import ackwise.protocols.mew
+import ackwise.protocols.native
 import ackwise.protocols.pushpop
 import ackwise.protocols.queen
 import ackwise.spark.jobs
@@ -28,14 +30,17 @@ from ackwise.broker import AsyncBroker
 from ackwise.broker.write_health import SILENT_AFTER, Pulse
 from ackwise.cli.app import app
 from ackwise.connect import open_store
+from ackwise.core.answers import Settled
 from ackwise.core.errors import AckwiseError
 from ackwise.core.settlement import Outcome, Reason, Verdict
 from ackwise.engine.statement_limits import LowerLimits
-from ackwise.graph import errors
+from ackwise.graph import errors, system_types
+from ackwise.graph.ast import NodeDecl
 from ackwise.graph.commands import Done
+from ackwise.graph.watch_options import reason_shown
 from ackwise.protocols.http_response import status_of
 from ackwise.protocols.mew.http import MewBody, MewServer
-from ackwise.protocols.mew.output_records import Event, Note, Result, StepLine
+from ackwise.protocols.mew.output_records import EventRecord, Note, Result, StepLine
 from ackwise.protocols.native.tables import TABLES
 from ackwise.protocols.pushpop.sinks import Sinks
 from ackwise.protocols.pushpop.sinks.targets import SinkTarget
@@ -46,6 +51,7 @@ from ackwise.spark.pipelines.builder import Pipeline
 from ackwise.spark.sink import batch_writer
 from ackwise.spark.source import options as source_options
 from ackwise.spark.source.schemas import STREAM
+from ackwise.wire import settle
 from ackwise.wire.claim import ClaimBody
 from ackwise.wire.settle import Entry, SettleBody
 from ackwise.wire.store_url import StoreURL
@@ -91,6 +97,16 @@ def options(command: str) -> dict[str, click.Parameter]:
 def has_option(name: str) -> bool:
     command, _, option = name.rpartition(" ")
     return option in options(command)
+
+
+@cache
+def variables() -> Collection[str]:
+    """Environment variables that name the store of a command and of the server."""
+    commands_read, server_reads = (
+        {option.envvar} if isinstance(option.envvar, str) else set(option.envvar or ())
+        for option in (options("queue list")["--url"], options("serve")["--store"])
+    )
+    return commands_read & server_reads
 
 
 # what goes over HTTP
@@ -155,6 +171,13 @@ def fields(kind: type[msgspec.Struct], **nested: type[msgspec.Struct]) -> Collec
     """Field names of a struct, and `outer.inner` of nested ones."""
     inner = (f"{outer}.{name}" for outer, struct in nested.items() for name in struct.__struct_fields__)
     return {*kind.__struct_fields__, *inner}
+
+
+@cache
+def settle_answer() -> Collection[str]:
+    verdicts = settle.verdicts([Entry(Outcome.ACK, delivery_id="d")], [Settled(Verdict.ACKED)], detail=False)
+    inner = (f"verdicts.{name}" for verdict in verdicts for name in msgspec.to_builtins(verdict))
+    return {*inner, *(("verdicts",) if spelled_in(ackwise.protocols.native)("verdicts") else ())}
 
 
 @cache
@@ -251,11 +274,40 @@ def result_fields() -> Collection[str]:
 
 @cache
 def event_fields() -> Collection[str]:
-    return {name for kind in ("initial", "changed", "consumed") for name in Event("#w", kind, 1).as_object()}
+    return {name for kind in ("initial", "changed", "consumed") for name in EventRecord("#w", kind, 1).as_object()}
 
 
 def is_mew_code(name: str) -> bool:
     return spelled_in(importlib.import_module(errors.__package__), ackwise.protocols.mew)(name)
+
+
+@cache
+def line_kinds() -> Collection[str]:
+    lines = (Result(1, 1, "ACK", Done()), EventRecord("#w", "added", 1), StepLine("one"))
+    notes = set(re.findall(r'\bNote\(\s*"(\w+)"', _source(ackwise.protocols.mew)))
+    return notes | {line.as_object()["kind"] for line in lines}
+
+
+@cache
+def mew_outcomes() -> Collection[str]:
+    literal = next(kind for kind in get_args(get_type_hints(Done)["outcome"]) if kind is not type(None))
+    return set(get_args(literal))
+
+
+@cache
+def numbered_codes() -> Collection[str]:
+    """`number NAME` of every error that has a number."""
+    source = Path(str(errors.__file__)).read_text()
+    return {
+        f"{number} {name}" for number, name in re.findall(r'"(E\d{4})",(?:(?!GraphError).)*?name="(\w+)"', source, re.S)
+    }
+
+
+@cache
+def dead_letter_attributes() -> Collection[str]:
+    nodes = (declared for _, declared in system_types.SYSTEM if isinstance(declared, NodeDecl))
+    (letter,) = (node for node in nodes if node.name == "_DeadLetter")
+    return {attribute.name for attribute in letter.attributes}
 
 
 @cache
@@ -283,19 +335,23 @@ SECTIONS: dict[str, Exists] = {
     "Options of a store URL": among(lambda: fields(StoreURL)),
     "Commands": among(commands),
     "Options of commands": has_option,
+    "Environment variables": among(variables),
     "Fields of ackwise dlq report --json": spelled_in(ackwise.spark.jobs),
     "Routes": among(routes),
     "Tables": among(lambda: TABLES),
     "Fields of a settle request": among(lambda: fields(SettleBody, entries=Entry)),
+    "Fields of a settle answer": among(settle_answer),
     "Outcomes": among(lambda: set(Outcome)),
     "Verdicts": among(lambda: set(Verdict)),
     "Fields of a claim request": among(lambda: fields(ClaimBody)),
     "Words of Queen's routes": spelled_in(ackwise.protocols.queen),
     "Fields of PushPop's answers": spelled_in(ackwise.protocols.pushpop),
     "Fields of a PushPop sink": among(lambda: fields(SinkTarget)),
+    "Fields of PushPop's extend-lock request": spelled_in(ackwise.protocols.pushpop),
     "Error codes": among(error_classes),
     "Codes of /readyz": among(readiness_codes),
     "Reasons of dead letters": among(lambda: set(Reason)),
+    "Failure reasons of MEW": among(lambda: {reason_shown(reason) for reason in Reason}),
     "Python": importable,
     "Options of the source": is_source_option,
     "Columns of the source": among(source_columns),
@@ -303,11 +359,16 @@ SECTIONS: dict[str, Exists] = {
     "Columns of the settle sink": takes_column("settle"),
     "Columns of the push sink": takes_column("push"),
     "Methods of a pipeline": is_pipeline_method,
+    "Kinds of lines": among(line_kinds),
     "Fields of a result line": among(result_fields),
+    "Outcomes of an ACK or NACK": among(mew_outcomes),
+    "Types of events": spelled_in(ackwise.graph.engine),
     "Fields of an event line": among(event_fields),
     "Fields of a notice or error line": among(lambda: Note("error", "E8003", "ACK_TIMEOUT", "text").as_object()),
     "Fields of a step line": among(lambda: StepLine("one").as_object()),
     "Codes of MEW": is_mew_code,
+    "Numbered codes of MEW": among(numbered_codes),
+    "Attributes of a MEW dead letter": among(dead_letter_attributes),
     "Fields of POST /mew": among(lambda: fields(MewBody, limits=LowerLimits)),
     "SQL views": is_view,
 }

@@ -93,6 +93,9 @@ def test_page_has_every_word_of_an_enumeration() -> None:
     ):
         assert {str(word) for word in words} == listed(section)
     assert set(TABLES) == listed("Tables")
+    assert product.mew_outcomes() == listed("Outcomes of an ACK or NACK")
+    assert product.line_kinds() == listed("Kinds of lines")
+    assert product.numbered_codes() == listed("Numbered codes of MEW")
     assert product.source_columns() == listed("Columns of the source")
 
 

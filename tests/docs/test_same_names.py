@@ -1,4 +1,4 @@
-"""docs/reference/same-names.md lists the class names that two packages share."""
+"""docs/reference/same-names.md lists the class names that two modules share."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ PAGE = ROOT / "docs" / "reference" / "same-names.md"
 
 
 def shared_names() -> dict[str, set[str]]:
-    """Public class names that occur in more than one package, without generated twins."""
-    packages: defaultdict[str, set[str]] = defaultdict(set)
+    """Public class names that occur in more than one module, with these modules, without generated twins."""
+    modules: defaultdict[str, set[str]] = defaultdict(set)
     for path in SOURCE.rglob("*.py"):
         if "sync" in path.parts:
             continue
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                packages[node.name].add(path.relative_to(SOURCE).parts[0])
-    return {name: found for name, found in packages.items() if len(found) > 1}
+                modules[node.name].add(path.relative_to(SOURCE).as_posix())
+    return {name: paths for name, paths in modules.items() if len(paths) > 1}
 
 
 def test_page_lists_every_shared_class_name() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \|", PAGE.read_text("utf-8"), re.M)
-    listed = {name: set(re.findall(r"`(\w+)`", packages)) for name, packages in rows}
+    listed = {name: set(re.findall(r"`([\w/.]+)`", modules)) for name, modules in rows}
     assert listed == shared_names()

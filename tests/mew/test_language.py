@@ -29,7 +29,7 @@ WORDS = "group mode filter status tick order type watch ack nack pause resume ca
 @pytest.mark.parametrize("word", WORDS.split())
 def test_words_of_the_language_may_name_attributes(word: str) -> None:
     node = one(f"node T {{ a: Int = 1 {word}: Int }}")
-    assert isinstance(node, s.Ontology)
+    assert isinstance(node, s.OntologyDecl)
     one(f"SPAWN x: T {{ {word} = 1 }}")
     one(f"SET #x.{word} = 2")
     one(f"MATCH t: T WHERE t.{word} = 1 and t.{word} < 3 RETURN t.{word} AS x ORDER BY t.{word} DESC LIMIT 1")
@@ -85,7 +85,7 @@ def test_a_timestamp_is_milliseconds() -> None:
 def test_every_modifier_spelling_of_a_node() -> None:
     for text in ("abstract sealed node A {}", "[abstract, sealed] node A {}", "node A [abstract, sealed] {}"):
         declared = one(text)
-        assert isinstance(declared, s.Ontology)
+        assert isinstance(declared, s.OntologyDecl)
         assert declared.declarations[0] == s.NodeDecl("A", (), (), ("abstract", "sealed"), (1, 1))
 
 
@@ -177,7 +177,7 @@ SPAWN a: A { x = 1 }
         ("rule", "double", (3, 1)),
         ("policy", "p", (5, 1)),
     ]
-    assert [type(statement).__name__ for statement in parsed.statements] == ["Ontology", "Spawn"]
+    assert [type(statement).__name__ for statement in parsed.statements] == ["OntologyDecl", "Spawn"]
     assert parsed.statements[1].at == (8, 1)
 
 
@@ -219,6 +219,6 @@ def test_what_is_read_over_may_stand_anywhere_in_an_ontology() -> None:
     assert parsed.error is None
     assert [(one.word, one.name) for one in parsed.skipped] == [("rule", "r"), ("policy", "p"), ("constraint", "c")]
     declared, tick = parsed.statements
-    assert isinstance(declared, s.Ontology)
+    assert isinstance(declared, s.OntologyDecl)
     assert [one.name for one in declared.declarations] == ["A", "B"]
     assert isinstance(tick, s.Tick)

@@ -405,7 +405,7 @@ def test_a_client_may_ask_to_close(server: Running) -> None:
     ],
     ids=["tls", "zeros", "no path", "method", "version", "header", "negative", "twice", "chunk"],
 )
-def test_what_is_not_http_is_told_so(server: Running, data: bytes) -> None:
+def test_bytes_that_are_no_http_get_400(server: Running, data: bytes) -> None:
     with Wire(server.address) as wire:
         wire.send(data)
         assert told(wire.reply(), 400, "bad_request")

@@ -96,14 +96,14 @@ def test_a_public_address_needs_a_word(sqlite_url: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "[2001:db8::1]", "example.org", ""])
-def test_what_others_can_reach_is_public(host: str) -> None:
+def test_public_host_without_insecure_is_refused(host: str) -> None:
     with pytest.raises(errors.BadInput, match="--insecure"):
         Settings(host=host).check()
     assert Settings(host=host, insecure=True).check().host == host
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"])
-def test_what_only_this_machine_reaches_is_not(host: str) -> None:
+def test_loopback_host_needs_no_insecure(host: str) -> None:
     assert Settings(host=host).check().host == host
 
 

@@ -57,6 +57,32 @@ def test_banned_word_in_page_is_found(tmp_path: Path) -> None:
     assert sorted(found(tmp_path)) == pages
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f():\n    found = 1\n",
+        "async def f():\n    here: int = 1\n",
+        "def f(a):\n    return [x for\n one in a]\n",
+        "key = (\n    lambda one: one)\n",
+        "def f(\n    told): ...\n",
+        "def f():\n    if (mine := 1): ...\n",
+    ],
+)
+def test_vague_local_in_source_is_found(tmp_path: Path, source: str) -> None:
+    write(tmp_path, "src/pkg/lanes.py", source)
+    write(tmp_path, "tests/test_lanes.py", source)
+    line = 3 if "for" in source else 2
+    assert found(tmp_path) == [("src/pkg/lanes.py", line)]
+
+
+@pytest.mark.parametrize(
+    "source", ["class Done:\n    found: int = 1\n", "def f(done):\n    done.found = 1\n    return done.one(found=2)\n"]
+)
+def test_vague_field_in_source_is_no_finding(tmp_path: Path, source: str) -> None:
+    write(tmp_path, "src/pkg/lanes.py", source)
+    assert found(tmp_path) == []
+
+
 def test_ing_module_is_found(tmp_path: Path) -> None:
     for path in ("pushing.py", "testing.py", "tracing.py", "claiming/__init__.py", "thing/readme.txt"):
         write(tmp_path, f"src/pkg/{path}", "")

@@ -71,13 +71,13 @@ class Users:
         began = time.perf_counter()
         await asyncio.gather(*map(go, self._users))
         elapsed = time.perf_counter() - began
-        found: dict[str, Latencies] = {}
+        by_operation: dict[str, Latencies] = {}
         for user in self._users:
             for operation, seconds in user.seconds.items():
-                found.setdefault(operation, Latencies()).add(seconds)
-        for latencies in found.values():
+                by_operation.setdefault(operation, Latencies()).add(seconds)
+        for latencies in by_operation.values():
             latencies.elapsed = elapsed
-        return found
+        return by_operation
 
     def leave(self) -> None:
         for user in self._users:
@@ -110,12 +110,12 @@ class Latencies:
         self._seconds.extend(seconds)
 
     def row(self, operation: str, theirs: str = "") -> LoadRow:
-        found = sorted(self._seconds)
-        count = len(found)
+        durations = sorted(self._seconds)
+        count = len(durations)
 
         def at(share: float) -> float:
-            return round(1000 * found[min(count - 1, int(share * count))], 2)
+            return round(1000 * durations[min(count - 1, int(share * count))], 2)
 
-        mean = round(1000 * sum(found) / count, 2)
+        mean = round(1000 * sum(durations) / count, 2)
         rate = round(count / self.elapsed, 1)
         return LoadRow(operation, count, rate, mean, at(0.5), at(0.95), at(0.99), at(1.0), theirs)

@@ -68,12 +68,12 @@ async def _over_http(url: str, count: int, iterations: int, ramp_up: float) -> l
         await users.begin(WARM_UP, _push)
         await users.each(WARM_UP // 2, _pop)
         await users.each(WARM_UP // 2, _pop_with_ack)
-        found = await users.each(iterations, _push)
-        found |= await users.each(iterations - iterations // 2, _pop)
-        found |= await users.each(iterations // 2, _pop_with_ack)
+        by_operation = await users.each(iterations, _push)
+        by_operation |= await users.each(iterations - iterations // 2, _pop)
+        by_operation |= await users.each(iterations // 2, _pop_with_ack)
     finally:
         users.leave()
-    return [latencies.row(operation, THEIRS[operation]) for operation, latencies in found.items()]
+    return [latencies.row(operation, THEIRS[operation]) for operation, latencies in by_operation.items()]
 
 
 async def _push(user: User) -> None:

@@ -82,6 +82,6 @@ def named(target: str, what: str, example: str) -> tuple[str, str]:
     module, _, name = target.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
         raise BadInput(f"{target!r} names no {what}; write it like {example}")
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, folder)
     return module, name

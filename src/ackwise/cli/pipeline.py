@@ -107,18 +107,18 @@ def _ship(spark: SparkSession, module: str, files: Iterable[Path]) -> None:
     from ackwise.spark.java import make_private, temporary
 
     top = module.partition(".")[0]
-    here = Path.cwd()
+    working_folder = Path.cwd()
     for file in files:
         if not file.is_file():
             raise BadInput(f"--py-files {file}: there is no such file")
         spark.sparkContext.addPyFile(str(file.absolute()))
-    if (here / f"{top}.py").is_file():
-        spark.sparkContext.addPyFile(str(here / f"{top}.py"))
-    elif (here / top / "__init__.py").is_file():
+    if (working_folder / f"{top}.py").is_file():
+        spark.sparkContext.addPyFile(str(working_folder / f"{top}.py"))
+    elif (working_folder / top / "__init__.py").is_file():
         # A worker may start late and fetch the archive then, so it stays until this process ends.
         folder = temporary()
         make_private(folder)
-        spark.sparkContext.addPyFile(shutil.make_archive(f"{folder}/{top}", "zip", here, top))
+        spark.sparkContext.addPyFile(shutil.make_archive(f"{folder}/{top}", "zip", working_folder, top))
 
 
 def _load_pipeline(spark: SparkSession, module: str, name: str, url: str, url_given: bool) -> Pipeline:

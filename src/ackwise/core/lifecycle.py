@@ -19,7 +19,7 @@ class State(StrEnum):
     SKIPPED = "skipped"
 
 
-class Event(StrEnum):
+class LifecycleEvent(StrEnum):
     """Event in the life of a message."""
 
     DUE = "due"
@@ -54,7 +54,7 @@ class Guard(StrEnum):
 
 class Transition(NamedTuple):
     source: State
-    event: Event
+    event: LifecycleEvent
     guard: Guard
     target: State
 
@@ -62,47 +62,55 @@ class Transition(NamedTuple):
 _STORED = tuple(state for state in State if state is not State.SCHEDULED)
 
 TRANSITIONS: tuple[Transition, ...] = (
-    Transition(State.SCHEDULED, Event.DUE, Guard.ALWAYS, State.READY),
-    Transition(State.WAITING, Event.DUE, Guard.ALWAYS, State.READY),
-    Transition(State.READY, Event.CLAIM, Guard.ALWAYS, State.LEASED),
-    Transition(State.WAITING, Event.CLAIM, Guard.UNHELD, State.LEASED),
-    Transition(State.READY, Event.AUTO_ACK, Guard.ALWAYS, State.ACKED),
-    Transition(State.READY, Event.ADVANCE, Guard.UNREAD, State.ACKED),
-    Transition(State.LEASED, Event.ACK, Guard.ALWAYS, State.ACKED),
-    Transition(State.LEASED, Event.RETRY, Guard.AGAIN, State.WAITING),
-    Transition(State.LEASED, Event.RETRY, Guard.FINAL, State.DEAD),
-    Transition(State.LEASED, Event.RETRY, Guard.FINAL_DROPPED, State.EXPIRED),
-    Transition(State.LEASED, Event.LEASE_EXPIRY, Guard.AGAIN, State.WAITING),
-    Transition(State.LEASED, Event.LEASE_EXPIRY, Guard.FINAL, State.DEAD),
-    Transition(State.LEASED, Event.LEASE_EXPIRY, Guard.FINAL_DROPPED, State.EXPIRED),
-    Transition(State.LEASED, Event.RELEASE, Guard.ALWAYS, State.WAITING),
-    Transition(State.LEASED, Event.REJECT, Guard.KEPT, State.DEAD),
-    Transition(State.LEASED, Event.REJECT, Guard.DROPPED, State.EXPIRED),
-    Transition(State.READY, Event.MAX_WAIT, Guard.KEPT, State.DEAD),
-    Transition(State.READY, Event.MAX_WAIT, Guard.DROPPED, State.EXPIRED),
-    Transition(State.WAITING, Event.MAX_WAIT, Guard.KEPT, State.DEAD),
-    Transition(State.WAITING, Event.MAX_WAIT, Guard.DROPPED, State.EXPIRED),
-    Transition(State.READY, Event.RETENTION, Guard.UNREAD, State.EXPIRED),
-    Transition(State.DEAD, Event.REDRIVE, Guard.ALWAYS, State.READY),
-    Transition(State.SKIPPED, Event.REDRIVE, Guard.ALWAYS, State.READY),
-    *(Transition(state, Event.SEEK, Guard.AHEAD, State.READY) for state in _STORED if state is not State.READY),
-    *(Transition(state, Event.SEEK, Guard.BEHIND, State.SKIPPED) for state in _STORED if state is not State.SKIPPED),
+    Transition(State.SCHEDULED, LifecycleEvent.DUE, Guard.ALWAYS, State.READY),
+    Transition(State.WAITING, LifecycleEvent.DUE, Guard.ALWAYS, State.READY),
+    Transition(State.READY, LifecycleEvent.CLAIM, Guard.ALWAYS, State.LEASED),
+    Transition(State.WAITING, LifecycleEvent.CLAIM, Guard.UNHELD, State.LEASED),
+    Transition(State.READY, LifecycleEvent.AUTO_ACK, Guard.ALWAYS, State.ACKED),
+    Transition(State.READY, LifecycleEvent.ADVANCE, Guard.UNREAD, State.ACKED),
+    Transition(State.LEASED, LifecycleEvent.ACK, Guard.ALWAYS, State.ACKED),
+    Transition(State.LEASED, LifecycleEvent.RETRY, Guard.AGAIN, State.WAITING),
+    Transition(State.LEASED, LifecycleEvent.RETRY, Guard.FINAL, State.DEAD),
+    Transition(State.LEASED, LifecycleEvent.RETRY, Guard.FINAL_DROPPED, State.EXPIRED),
+    Transition(State.LEASED, LifecycleEvent.LEASE_EXPIRY, Guard.AGAIN, State.WAITING),
+    Transition(State.LEASED, LifecycleEvent.LEASE_EXPIRY, Guard.FINAL, State.DEAD),
+    Transition(State.LEASED, LifecycleEvent.LEASE_EXPIRY, Guard.FINAL_DROPPED, State.EXPIRED),
+    Transition(State.LEASED, LifecycleEvent.RELEASE, Guard.ALWAYS, State.WAITING),
+    Transition(State.LEASED, LifecycleEvent.REJECT, Guard.KEPT, State.DEAD),
+    Transition(State.LEASED, LifecycleEvent.REJECT, Guard.DROPPED, State.EXPIRED),
+    Transition(State.READY, LifecycleEvent.MAX_WAIT, Guard.KEPT, State.DEAD),
+    Transition(State.READY, LifecycleEvent.MAX_WAIT, Guard.DROPPED, State.EXPIRED),
+    Transition(State.WAITING, LifecycleEvent.MAX_WAIT, Guard.KEPT, State.DEAD),
+    Transition(State.WAITING, LifecycleEvent.MAX_WAIT, Guard.DROPPED, State.EXPIRED),
+    Transition(State.READY, LifecycleEvent.RETENTION, Guard.UNREAD, State.EXPIRED),
+    Transition(State.DEAD, LifecycleEvent.REDRIVE, Guard.ALWAYS, State.READY),
+    Transition(State.SKIPPED, LifecycleEvent.REDRIVE, Guard.ALWAYS, State.READY),
+    *(
+        Transition(state, LifecycleEvent.SEEK, Guard.AHEAD, State.READY)
+        for state in _STORED
+        if state is not State.READY
+    ),
+    *(
+        Transition(state, LifecycleEvent.SEEK, Guard.BEHIND, State.SKIPPED)
+        for state in _STORED
+        if state is not State.SKIPPED
+    ),
 )
 
 _TARGETS = {(source, event, guard): target for source, event, guard, target in TRANSITIONS}
 
 
-def target(source: State, event: Event, guard: Guard = Guard.ALWAYS) -> State:
+def target(source: State, event: LifecycleEvent, guard: Guard = Guard.ALWAYS) -> State:
     """The next state. KeyError if the table has no such transition: a bug in the caller."""
     return _TARGETS[source, event, guard]
 
 
-def allows(source: State, event: Event, guard: Guard = Guard.ALWAYS) -> bool:
+def allows(source: State, event: LifecycleEvent, guard: Guard = Guard.ALWAYS) -> bool:
     """Whether the table has this transition."""
     return (source, event, guard) in _TARGETS
 
 
-def targets(event: Event, guard: Guard = Guard.ALWAYS) -> set[State]:
+def targets(event: LifecycleEvent, guard: Guard = Guard.ALWAYS) -> set[State]:
     """All states that an event leads to, for code that moves messages without looking at their states."""
     return {row.target for row in TRANSITIONS if (row.event, row.guard) == (event, guard)}
 

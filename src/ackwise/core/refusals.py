@@ -14,14 +14,14 @@ from ackwise.core.commands import ByTransaction
 from ackwise.core.ids import DeliveryKey, GroupId, LaneId, LeaseNo, Micros, Seq
 from ackwise.core.lane_range import LaneRange, covers
 from ackwise.core.leased_range import LeasedRange, NumberedRange
-from ackwise.core.lifecycle import Event, Guard, State, target
+from ackwise.core.lifecycle import Guard, LifecycleEvent, State, target
 from ackwise.core.settlement import SETTLING, Verdict
 from ackwise.core.spans import BURIED, RETURNED, SETTLED, Lease, Span
 
 GROUP_DELETED = Verdict.STALE
 """Verdict for messages of a group that no longer exists."""
 # `stand_in_lease` holds a message that waits for its next delivery.
-assert target(State.WAITING, Event.CLAIM, Guard.UNHELD) is State.LEASED
+assert target(State.WAITING, LifecycleEvent.CLAIM, Guard.UNHELD) is State.LEASED
 
 
 # which messages a selector names

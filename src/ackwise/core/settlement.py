@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from ackwise.core import lifecycle
-from ackwise.core.lifecycle import Event, Guard, State
+from ackwise.core.lifecycle import Guard, LifecycleEvent, State
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.validation import Seconds
 
@@ -96,11 +96,11 @@ def on_retry(policy: QueuePolicy, attempt: Attempt, now: int, delay: int | None,
     """Fate after a failure that the consumer reported."""
     failures = attempt.failures + 1
     if failure_is_final(policy, failures):
-        return _final(policy, Event.RETRY, failures, Reason.RETRY_LIMIT)
+        return _final(policy, LifecycleEvent.RETRY, failures, Reason.RETRY_LIMIT)
     if _deliveries_spent(policy, attempt):
-        return _final(policy, Event.RETRY, failures, Reason.DELIVERY_LIMIT)
+        return _final(policy, LifecycleEvent.RETRY, failures, Reason.DELIVERY_LIMIT)
     wait = policy.backoff.delay_micros(failures, roll) if delay is None else delay
-    state = lifecycle.target(State.LEASED, Event.RETRY, Guard.AGAIN)
+    state = lifecycle.target(State.LEASED, LifecycleEvent.RETRY, Guard.AGAIN)
     return Fate(state, failures, now + wait, attempt.probation)
 
 
@@ -108,18 +108,18 @@ def on_expiry(policy: QueuePolicy, attempt: Attempt, now: int, roll: float) -> F
     """Fate after the lease expired or its connection broke. A message dies for it only if it was alone in its lease."""
     failures = attempt.failures + (1 if policy.expiry_counts else 0)
     if _deliveries_spent(policy, attempt):
-        return _final(policy, Event.LEASE_EXPIRY, failures, Reason.DELIVERY_LIMIT)
+        return _final(policy, LifecycleEvent.LEASE_EXPIRY, failures, Reason.DELIVERY_LIMIT)
     limit_reached = policy.expiry_counts and failure_is_final(policy, failures)
     if limit_reached and attempt.alone and not attempt.bulk:
-        return _final(policy, Event.LEASE_EXPIRY, failures, Reason.RETRY_LIMIT)
+        return _final(policy, LifecycleEvent.LEASE_EXPIRY, failures, Reason.RETRY_LIMIT)
     wait = policy.backoff.delay_micros(failures, roll) if policy.expiry_counts else 0
-    state = lifecycle.target(State.LEASED, Event.LEASE_EXPIRY, Guard.AGAIN)
+    state = lifecycle.target(State.LEASED, LifecycleEvent.LEASE_EXPIRY, Guard.AGAIN)
     return Fate(state, failures, now + wait, attempt.probation or limit_reached)
 
 
 def on_release(policy: QueuePolicy, attempt: Attempt, now: int) -> Fate:
-    """Fate after a release, which costs no failure. At the delivery limit the message goes on probation."""
-    state = lifecycle.target(State.LEASED, Event.RELEASE)
+    """Fate after a release, which costs no failure. At the delivery limit the message is put on probation."""
+    state = lifecycle.target(State.LEASED, LifecycleEvent.RELEASE)
     return Fate(state, attempt.failures, now, attempt.probation or _deliveries_spent(policy, attempt))
 
 
@@ -127,13 +127,13 @@ def on_reject(policy: QueuePolicy, attempt: Attempt, *, undecodable: bool = Fals
     """Fate after the consumer rejected the message."""
     guard = Guard.KEPT if policy.dead_letters else Guard.DROPPED
     reason = Reason.UNDECODABLE if undecodable else Reason.REJECTED
-    return Fate(lifecycle.target(State.LEASED, Event.REJECT, guard), attempt.failures, reason=reason)
+    return Fate(lifecycle.target(State.LEASED, LifecycleEvent.REJECT, guard), attempt.failures, reason=reason)
 
 
 def on_max_wait(policy: QueuePolicy, failures: int, state: State = State.READY) -> Fate:
     """Fate of a ready or waiting message that exceeded the queue's max wait."""
     guard = Guard.KEPT if policy.dead_letters else Guard.DROPPED
-    return Fate(lifecycle.target(state, Event.MAX_WAIT, guard), failures, reason=Reason.MAX_WAIT)
+    return Fate(lifecycle.target(state, LifecycleEvent.MAX_WAIT, guard), failures, reason=Reason.MAX_WAIT)
 
 
 def _deliveries_spent(policy: QueuePolicy, attempt: Attempt) -> bool:
@@ -141,7 +141,7 @@ def _deliveries_spent(policy: QueuePolicy, attempt: Attempt) -> bool:
     return limit is not None and attempt.deliveries >= limit
 
 
-def _final(policy: QueuePolicy, event: Event, failures: int, reason: Reason) -> Fate:
+def _final(policy: QueuePolicy, event: LifecycleEvent, failures: int, reason: Reason) -> Fate:
     guard = Guard.FINAL if policy.dead_letters else Guard.FINAL_DROPPED
     return Fate(lifecycle.target(State.LEASED, event, guard), failures, reason=reason)
 

@@ -6,14 +6,14 @@ import msgspec
 
 from ackwise.core.ids import GroupId, LaneId, LeaseNo, Micros
 from ackwise.core.lane_range import LaneRange, covers
-from ackwise.core.lifecycle import Event, Guard, State, target, targets
+from ackwise.core.lifecycle import Guard, LifecycleEvent, State, target, targets
 
 SETTLED, RETURNED, BURIED = "settled", "returned", "buried"
 """How settlements end a lease: message by message or by an ack, all returned at once, all dead at once."""
-_DUE = target(State.WAITING, Event.DUE)
+_DUE = target(State.WAITING, LifecycleEvent.DUE)
 # `Cursor.restart` moves every message by its position alone.
-assert targets(Event.SEEK, Guard.AHEAD) == {State.READY}
-assert targets(Event.SEEK, Guard.BEHIND) == {State.SKIPPED}
+assert targets(LifecycleEvent.SEEK, Guard.AHEAD) == {State.READY}
+assert targets(LifecycleEvent.SEEK, Guard.BEHIND) == {State.SKIPPED}
 
 
 class Lane(msgspec.Struct):

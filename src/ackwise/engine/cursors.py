@@ -5,7 +5,7 @@ from __future__ import annotations
 from ackwise.core.commands import AdvanceGroup, SeekGroup
 from ackwise.core.ids import LaneId, LeaseNo
 from ackwise.core.lane_range import LaneRange, merge_ranges
-from ackwise.core.lifecycle import Event, Guard, State, target
+from ackwise.core.lifecycle import Guard, LifecycleEvent, State, target
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.spans import Cursor
 from ackwise.core.validation import MICROS
@@ -16,7 +16,7 @@ from ackwise.engine.turn import Turn
 
 MOST_LOST_RANGES = 1000
 WAKE_ALL = 1 << 20
-_READ = target(State.READY, Event.ADVANCE, Guard.UNREAD)
+_READ = target(State.READY, LifecycleEvent.ADVANCE, Guard.UNREAD)
 
 
 def cursor_from(row: Row) -> Cursor:

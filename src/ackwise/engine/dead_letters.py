@@ -10,7 +10,7 @@ from ackwise.core.commands import PurgeDead, Push, Redrive, Replay
 from ackwise.core.errors import AckwiseError, RedriveRefused
 from ackwise.core.ids import GroupId, uuid_int, uuid_text
 from ackwise.core.lane_range import LaneRange
-from ackwise.core.lifecycle import Event, State, allows
+from ackwise.core.lifecycle import LifecycleEvent, State, allows
 from ackwise.core.messages import NewMessage, Receipt
 from ackwise.core.policy import NEW_QUEUE_POLICY
 from ackwise.core.settlement import Fate
@@ -131,7 +131,7 @@ def _put_back(turn: Turn, row: Row) -> None:
     queue = catalog.queue_of_id(turn.session, group.queue)
     assert queue is not None
     state = _state_of(cursor, seq, epoch)
-    if not allows(state, Event.REDRIVE):
+    if not allows(state, LifecycleEvent.REDRIVE):
         raise RedriveRefused("a seek moved the group to before this message; replay it as a new message instead")
     if state is State.DEAD:
         cursor.dead -= 1

@@ -6,7 +6,7 @@ from ackwise.core import ids, validation
 from ackwise.core.commands import Beat, Break
 from ackwise.core.ids import GroupId, LeaseNo
 from ackwise.core.lane_range import merge_ranges
-from ackwise.core.lifecycle import Event, State
+from ackwise.core.lifecycle import LifecycleEvent, State
 from ackwise.core.settlement import Fate, on_expiry
 from ackwise.core.spans import Cursor, Lease, Span, cut
 from ackwise.core.validation import MICROS
@@ -115,7 +115,7 @@ class _LeaseExpiry:
         if count:
             _, piece, after = cut(span, span.lo, span.lo + count)
             piece.history = dead_letters.add_history(
-                piece.history, turn.now, Event.LEASE_EXPIRY.value, owner=lease.owner, error=self._note
+                piece.history, turn.now, LifecycleEvent.LEASE_EXPIRY.value, owner=lease.owner, error=self._note
             )
             rest = [after] if after is not None else []
             turn.replace_span(span, apply_fate(self.cursors[span.lane], piece, rest, fate))

@@ -10,7 +10,7 @@ from ackwise.core.commands import Claim
 from ackwise.core.ids import LeaseNo
 from ackwise.core.lane_range import LaneRange, merge_ranges
 from ackwise.core.lane_selection import Take
-from ackwise.core.lifecycle import Event, State, target
+from ackwise.core.lifecycle import LifecycleEvent, State, target
 from ackwise.core.policy import Exclusivity, QueuePolicy
 from ackwise.core.spans import Cursor, Lease, Span
 from ackwise.engine import catalog, segment_reads
@@ -18,8 +18,8 @@ from ackwise.engine import cursors as engine_cursors
 from ackwise.engine.catalog import GroupRow, QueueRow
 from ackwise.engine.turn import Turn
 
-_CLAIMED = target(State.READY, Event.CLAIM)
-_AUTO_ACKED = target(State.READY, Event.AUTO_ACK)
+_CLAIMED = target(State.READY, LifecycleEvent.CLAIM)
+_AUTO_ACKED = target(State.READY, LifecycleEvent.AUTO_ACK)
 
 
 class GrantWriter:

@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from ackwise.core.commands import PruneQueue
 from ackwise.core.events import MessagesPruned
-from ackwise.core.lifecycle import Event, Guard, State, target
+from ackwise.core.lifecycle import Guard, LifecycleEvent, State, target
 from ackwise.core.spans import Cursor, Lane
 from ackwise.core.validation import MICROS
 from ackwise.engine import catalog
@@ -25,7 +25,7 @@ MOST_PRUNED = 1000
 CLOCK_STEP = 60 * MICROS
 """Margin for a clock that was set back: a dedupe generation is dated by the clock at its end."""
 INSTANCE_KEPT_FOR = 24 * 3600 * MICROS
-_PRUNED = target(State.READY, Event.RETENTION, Guard.UNREAD)
+_PRUNED = target(State.READY, LifecycleEvent.RETENTION, Guard.UNREAD)
 
 
 def retain(turn: Turn, limit: int) -> int:

@@ -41,7 +41,7 @@ from ackwise.engine.turn import Tally, Turn
 Result = Any
 """An answer of `core.answers`, or the `AckwiseError` that refuses the command."""
 
-_HOUSEKEEPING_LIMIT = 200
+_UPKEEP_LIMIT = 200
 
 _HANDLERS: dict[type[Command], Handler] = {
     Settle: settle.settle,
@@ -91,18 +91,18 @@ def run(turn: Turn, commands: Sequence[Command]) -> list[Result]:
             continue
         if phase is Phase.CLAIM:
             turn.claims = len(in_phase)
-            _keep_house(turn)
+            _expire_and_promote(turn)
         for index, command in in_phase:
             results[index] = _run_command(turn, command)
     return results
 
 
-def _keep_house(turn: Turn) -> None:
+def _expire_and_promote(turn: Turn) -> None:
     """Expire leases and promote scheduled messages before claims, if the writer's memory does not exclude any."""
     if turn.now >= turn.memory.expires_from:
-        expiry.expire_before_claims(turn, _HOUSEKEEPING_LIMIT)
+        expiry.expire_before_claims(turn, _UPKEEP_LIMIT)
     if turn.now >= turn.memory.promotes_from:
-        sweep.promote(turn, _HOUSEKEEPING_LIMIT)
+        sweep.promote(turn, _UPKEEP_LIMIT)
 
 
 def _run_command(turn: Turn, command: Command) -> Result:

@@ -13,7 +13,7 @@ from ackwise.core.commands import Settlement
 from ackwise.core.ids import GroupId, LaneId
 from ackwise.core.lane_range import LaneRange, join_near, merge_ranges
 from ackwise.core.leased_range import LeasedRange, NumberedRange
-from ackwise.core.lifecycle import Event, State, target
+from ackwise.core.lifecycle import LifecycleEvent, State, target
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import (
     SETTLED_AS,
@@ -34,7 +34,7 @@ from ackwise.engine.turn import Turn, span_params
 
 Answers = dict[int, Settled]
 """Answers by the numbers of their entries in the call."""
-_ACKED = target(State.LEASED, Event.ACK)
+_ACKED = target(State.LEASED, LifecycleEvent.ACK)
 
 
 class GroupContext(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from ackwise.core.commands import Sweep
 from ackwise.core.errors import BadInput
 from ackwise.core.events import MessagesPromoted
 from ackwise.core.ids import LaneId
-from ackwise.core.lifecycle import Event, State, target
+from ackwise.core.lifecycle import LifecycleEvent, State, target
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.settlement import Fate, on_max_wait
 from ackwise.core.spans import Cursor, Span, cut
@@ -27,7 +27,7 @@ from ackwise.engine.span_settlement import GroupContext, apply_fate
 from ackwise.engine.turn import Turn
 
 # `promote` appends messages to their lanes, where they are ready.
-assert target(State.SCHEDULED, Event.DUE) is State.READY
+assert target(State.SCHEDULED, LifecycleEvent.DUE) is State.READY
 
 
 def sweep(turn: Turn, command: Sweep) -> Swept:
@@ -127,7 +127,7 @@ def _bury_unread(turn: Turn, context: GroupContext, cursor: Cursor, hi: int) -> 
 def _bury(turn: Turn, context: GroupContext, cursor: Cursor, span: Span, fate: Fate) -> None:
     """Write dead letters, or record the messages as dropped in a queue without dead letters."""
     if fate.state is State.DEAD:
-        span.history = dead_letters.add_history(span.history, turn.now, Event.MAX_WAIT.value)
+        span.history = dead_letters.add_history(span.history, turn.now, LifecycleEvent.MAX_WAIT.value)
         burial = dead_letters.Burial(span, fate, "waited too long")
         dead_letters.bury(turn, context.queue, context.group, cursor, [burial])
     else:

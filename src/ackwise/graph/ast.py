@@ -203,7 +203,7 @@ Declaration = AliasDecl | NodeDecl | EdgeDecl
 # statements
 
 
-class Ontology(Node, frozen=True, tag="Ontology"):
+class OntologyDecl(Node, frozen=True, tag="Ontology"):
     """A block of declarations. A single declaration is an ontology without a name."""
 
     declarations: tuple[Declaration, ...]
@@ -350,6 +350,6 @@ class Alter(Node, frozen=True, tag="Alter"):
 
 
 Statement = (
-    Ontology | Spawn | Link | Set | Kill | Unlink | Match | Inspect | Begin | Commit | Rollback | Tick | Watch
+    OntologyDecl | Spawn | Link | Set | Kill | Unlink | Match | Inspect | Begin | Commit | Rollback | Tick | Watch
     | SettleStatement | Manage | Alter
 )  # fmt: skip

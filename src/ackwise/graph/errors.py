@@ -48,7 +48,7 @@ _LIMITS = {
     "params": "the parameters hold more than {value:,} values; send them in pieces",
     "string": "a string of the statement is longer than {value:,} characters",
     "strings": "the statement builds more than {value:,} characters for one row",
-    "transaction": "the transaction holds more than {value:,} bytes; commit it, and go on in another one",
+    "transaction": "the transaction holds more than {value:,} bytes; commit it, and continue in another one",
     "transactions": "open transactions of all sessions hold more than {value:,} bytes; try again in a moment",
     "call_rows": "the statements of this call return more than {value:,} rows; send them in several calls",
     "call_bytes": "the statements of this call return more than {value:,} bytes; send them in several calls",

@@ -13,6 +13,9 @@ Usage::
 from ackwise.graph.errors import GraphError as MewError
 from ackwise.mew.aio.session import AsyncSession
 from ackwise.mew.sync.session import Session
-from ackwise.protocols.mew.output_records import Event, Note, Result
+from ackwise.protocols.mew.output_records import EventRecord, Note, Result
 
-__all__ = ["AsyncSession", "Event", "MewError", "Note", "Result", "Session"]
+__all__ = ["AsyncSession", "Event", "EventRecord", "MewError", "Note", "Result", "Session"]
+
+Event = EventRecord
+"""Name of `EventRecord` in earlier versions."""

@@ -6,7 +6,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from ackwise.protocols.mew.output_records import Event, Line, Note, Result, StepLine, TextLine
+from ackwise.protocols.mew.output_records import EventRecord, Line, Note, Result, StepLine, TextLine
 
 _COUNTS = ("created", "linked", "modified", "deleted", "unlinked")
 
@@ -15,7 +15,7 @@ def format_line(line: Line) -> str:
     match line:
         case Result():
             return _result(line)
-        case Event():
+        case EventRecord():
             return _event(line)
         case Note():
             return _note(line)
@@ -44,7 +44,7 @@ def _result(line: Result) -> str:
     return f"{text}\n{table(done.columns, done.rows)}" if done.columns else text
 
 
-def _event(line: Event) -> str:
+def _event(line: EventRecord) -> str:
     head = f"* {line.watch} {line.type}"
     match line.type:
         case "initial":

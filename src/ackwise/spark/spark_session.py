@@ -62,12 +62,12 @@ def session(
         chosen = chosen or submitted
     place = SparkMaster.parse(chosen or os.environ.get("MASTER") or "local[*]", given)
     place.check()
-    found = java.find() if SparkContext._gateway is None else None
+    installed = java.find() if SparkContext._gateway is None else None
     environment = _environment(place, given)
-    if found is not None:
-        environment["JAVA_HOME"] = str(java.home(found, quiet=quiet))
+    if installed is not None:
+        environment["JAVA_HOME"] = str(java.home(installed, quiet=quiet))
     builder = SparkSession.builder.appName(app).master(place.master)
-    options = {} if found is None else _java_options(given, quiet=quiet)
+    options = {} if installed is None else _java_options(given, quiet=quiet)
     for key, value in {**_settings(place), **given, **options}.items():
         builder.config(key, value)
     if quiet:
@@ -192,20 +192,20 @@ def _hush() -> None:
         PySparkLogger.getLogger(name).setLevel("CRITICAL")
 
 
-def _running(found: SparkSession, master: str | None, given: Mapping[str, str]) -> SparkSession:
+def _running(session: SparkSession, master: str | None, given: Mapping[str, str]) -> SparkSession:
     """Return the one session of this process. Warns about settings that it cannot change any more."""
-    context = found.sparkContext
+    context = session.sparkContext
     if (
         master is not None
         and SparkMaster.parse(master, given).master != SparkMaster.parse(str(context.master), given).master
     ):
         warnings.warn(f"a Spark session runs already, on {context.master} and not on {master}", stacklevel=3)
     for key, value in given.items():
-        if found.conf.isModifiable(key):
-            found.conf.set(key, value)
+        if session.conf.isModifiable(key):
+            session.conf.set(key, value)
         elif context.getConf().get(key) != value:
             warnings.warn(f"a Spark session runs already, and {key} cannot be changed any more", stacklevel=3)
-    return found
+    return session
 
 
 def _reason(problem: Exception) -> str:

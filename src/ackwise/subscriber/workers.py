@@ -162,7 +162,7 @@ class Workers:
             self._feed.wake()
             if task.cancelling() and not self._ending:
                 # The worker was cancelled for a lost lease, or a failed task group of Python 3.11 left the mark. A new
-                # task goes on, so that a caller that cancelled this task, such as a closing event loop, need not wait.
+                # task continues, so that a caller that cancelled this task, such as a closing loop, need not wait.
                 self._tasks[self._tasks.index(task)] = self._begin(task.get_name())
                 return
 

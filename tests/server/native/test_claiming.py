@@ -212,7 +212,9 @@ def test_several_batches_ahead(native: NativeApi) -> None:
     assert ([v["verdict"] for v in again["verdicts"]], again["claims"]) == (["acked"] * 3, [])
 
 
-def test_what_says_json_and_is_not_goes_out_as_bytes(native: NativeApi, store_url: str, clock: ManualClock) -> None:
+def test_stored_bytes_that_are_no_json_are_sent_as_base64(
+    native: NativeApi, store_url: str, clock: ManualClock
+) -> None:
     """A store takes any bytes; one that is not JSON must not break the answer for the others, nor change its shape."""
     store = open_store(store_url, clock=clock)
     try:

@@ -65,7 +65,7 @@ def test_grants_wait_for_a_client_that_can_ask_for_them_again(
     assert (grant["attempt"], grant["failures"]) == (2, 0)
 
 
-def test_what_was_settled_stays_settled(native: NativeApi, server: Running) -> None:
+def test_disconnected_poll_keeps_its_settlements(native: NativeApi, server: Running) -> None:
     native.push("q", 1)
     lease = native.claim("q")["lease_id"]
     line = poll(server, settle=[{"lease_id": lease, "outcome": "ack"}])

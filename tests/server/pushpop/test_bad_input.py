@@ -93,7 +93,7 @@ def test_a_push_that_is_wrong(pushpop: PushPopApi, body: Any) -> None:
     ],
     ids=["large numbers", "text", "a large integer", "deep", "wide"],
 )
-def test_what_a_reader_can_read_is_passed_on(pushpop: PushPopApi, item: bytes) -> None:
+def test_readable_item_is_returned_byte_for_byte(pushpop: PushPopApi, item: bytes) -> None:
     assert pushpop.post("push", b'{"item":' + item + b"}").status == 200
     answer = pushpop.http.post(f"/queue/{pushpop.queue}/pop")
     assert answer.content == b'{"items":[' + item + b'],"count":1}'

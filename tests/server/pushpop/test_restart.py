@@ -72,7 +72,7 @@ def test_two_servers_on_one_database_respect_each_others_locks(pg_url: str, cloc
         assert one.pop() == [2]
 
 
-def test_what_was_answered_survives_kill_9(any_store: str, clock: ManualClock) -> None:
+def test_answered_calls_survive_kill_9(any_store: str, clock: ManualClock) -> None:
     """Real time here: the locks are long."""
     url = any_store.replace("durability=normal", "durability=full")
     with ServerProcess(url) as server, httpx2.Client(base_url=server.url, timeout=PATIENCE) as http:

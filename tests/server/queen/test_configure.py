@@ -55,7 +55,7 @@ def test_a_queue_is_made_with_its_default_partition(queen: QueenApi) -> None:
     assert (partition["name"], partition["id"]) == ("Default", answer["partitionId"])
 
 
-def test_what_is_not_named_stays_and_null_goes_back(queen: QueenApi) -> None:
+def test_missing_option_keeps_its_value_and_null_resets_it(queen: QueenApi) -> None:
     queen.configure("orders", leaseTime=60, retryLimit=5, **KEPT_BUT_NOT_ACTED_UPON)
     queen.configure("orders", retryLimit=8)
     assert options(queen)["leaseTime"] == 60
@@ -116,7 +116,7 @@ def test_a_lease_lasts_as_configured_and_a_delay_holds_back(queen: QueenApi) -> 
     assert bodies(queen.pop("orders")) == [1]
 
 
-def test_what_is_stored_is_not_disturbed(queen: QueenApi) -> None:
+def test_configure_keeps_stored_messages_and_partitions(queen: QueenApi) -> None:
     queen.push("orders", 1, 2, partition="p")
     queen.pop("orders", "g")
     queen.configure("orders", leaseTime=30)

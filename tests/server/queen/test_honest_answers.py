@@ -10,7 +10,7 @@ from tests.server.queen.queen_api import Message, QueenApi, bodies, named, unlea
 
 
 @pytest.mark.parametrize("spell", [named, unleased])
-def test_what_a_call_settles_it_says_it_settled(queen: QueenApi, spell: Callable[..., Message]) -> None:
+def test_ack_batch_marks_only_earlier_settlements_as_noop(queen: QueenApi, spell: Callable[..., Message]) -> None:
     queen.push("q", 1, 2, 3, 4, 5)
     held = queen.pop("q", batch=5)
     queen.ack(held[0])
@@ -109,7 +109,7 @@ def test_unknown_ids_are_searched_once(queen: QueenApi) -> None:
     assert status == 400
 
 
-def test_what_is_new_in_a_namespace_includes_queues_made_later(queen: QueenApi) -> None:
+def test_new_group_of_a_namespace_gets_queues_made_later(queen: QueenApi) -> None:
     query = {"namespace": "shop", "consumerGroup": "w", "subscriptionMode": "new"}
     assert queen.call("GET", "/api/v1/pop", **query).status == 204
     queen.clock.advance(1)
@@ -122,7 +122,7 @@ def test_a_refused_pop_leaves_no_member(queen: QueenApi) -> None:
     assert queen.get("/api/v1/consumer-groups") == {"groups": []}
 
 
-def test_what_is_dropped_is_not_called_a_dead_letter(queen: QueenApi) -> None:
+def test_dropped_message_is_no_dead_letter(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=0, deadLetterQueue=False, dlqAfterMaxRetries=False)
     queen.push("q", 1)
     (held,) = queen.pop("q")

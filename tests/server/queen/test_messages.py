@@ -128,7 +128,7 @@ def test_payloads_come_back_as_they_were_pushed(queen: QueenApi) -> None:
         assert f'"payload":{payload},' in answer.text
 
 
-def test_what_is_not_there_is_not_found(queen: QueenApi) -> None:
+def test_unknown_message_answers_404_and_bad_path_400(queen: QueenApi) -> None:
     message = pushed(queen)
     for path in (f"{message['partition_id']}/tx-2", f"{NEVER}/tx-1"):
         status, body = queen.call("GET", f"/api/v1/messages/{path}")

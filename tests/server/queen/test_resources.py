@@ -150,7 +150,7 @@ def test_the_overview(queen: QueenApi, method: str, path: str) -> None:
     assert (shown["statsAge"], shown["timestamp"]) == (0, "2023-11-14T22:15:20.000000Z")
 
 
-def test_what_is_not_there_is_not_found(queen: QueenApi) -> None:
+def test_unknown_queue_answers_404_and_bad_path_400(queen: QueenApi) -> None:
     for path in ("queues/nowhere", "queues/nowhere/depth", "partitions?queue=nowhere"):
         status, body = queen.call("GET", f"{RESOURCES}/{path}")
         assert (status, body) == (404, {"error": "Queue not found", "code": "unknown_queue"}), path

@@ -198,7 +198,7 @@ def test_a_batch_succeeds_or_fails_as_a_whole(queen: QueenApi, refused: str) -> 
     assert [(answer["success"], answer["noop"]) for answer in answers] == [(True, False)] * 2
 
 
-def test_what_is_settled_already_does_not_undo_a_batch(queen: QueenApi) -> None:
+def test_settled_message_in_a_batch_does_not_roll_it_back(queen: QueenApi) -> None:
     queen.push("orders", 1, 2)
     first, second = queen.pop("orders", batch=2)
     queen.ack(first)
@@ -488,7 +488,7 @@ def test_a_wrong_transaction_id_is_not_found(queen: QueenApi) -> None:
     assert queen.ack(message)["success"] is True
 
 
-def test_what_retention_removed_is_not_found(quick_sweeps: None, queen: QueenApi) -> None:
+def test_message_removed_by_retention_is_not_found(quick_sweeps: None, queen: QueenApi) -> None:
     queen.configure("orders", retentionEnabled=True, completedRetentionSeconds=600)
     queen.push("orders", 1)
     (message,) = queen.pop("orders")

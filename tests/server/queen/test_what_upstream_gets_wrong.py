@@ -77,7 +77,7 @@ def test_a_batch_that_always_fails_is_dead_lettered_whole(queen: QueenApi) -> No
     assert calls == (3 if queen.seed else 5 * 4)
 
 
-def test_what_follows_a_dead_letter_has_its_own_budget(queen: QueenApi) -> None:
+def test_message_behind_a_dead_letter_has_its_own_budget(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=1)
     queen.push("q", "poison", "next")
     for _ in range(1 if queen.seed else 2):

@@ -113,7 +113,7 @@ class AsyncReconnectingClient(AsyncAckVerbs):
             self._connected.clear()
             if self._closed or self._acker is None:
                 return
-            # If a new connection is lost during its logon, the reconnect that is in progress goes on.
+            # If a new connection is lost during its logon, the running reconnect continues.
             in_progress, self._is_reconnecting = self._is_reconnecting, True
         dropped = self._acks.clear()
         self.dropped_acks += dropped

@@ -184,7 +184,7 @@ def _step(graph: Graph, command: RunGraph, step: Step, statement: s.Statement) -
             done = _match(graph, statement)
         case s.Inspect():
             done = _done(inspect(graph, statement))
-        case s.Ontology():
+        case s.OntologyDecl():
             done = _declare(graph, statement)
         case s.Tick():
             done = _tick(graph, statement)
@@ -255,7 +255,7 @@ def _append_events(graph: Graph, difference: Difference) -> None:
             watches.overflow(graph, row)
 
 
-def _declare(graph: Graph, statement: s.Ontology) -> Done:
+def _declare(graph: Graph, statement: s.OntologyDecl) -> Done:
     """Add declarations to the ontology, one by one. Skips those that it already has in the same form."""
     done = Done()
     ontology = Ontology(())

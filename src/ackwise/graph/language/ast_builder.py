@@ -257,8 +257,8 @@ class Builder:
         modifiers = tuple(mod for child in c if isinstance(child, _Modifiers) for mod in child)
         return s.EdgeDecl(str(c[0]), slots, modifiers, tuple(_child(c, _Body) or ()), _at(tree))
 
-    def _ontology(self, tree: Tree[Token], c: Children) -> s.Ontology:
-        return s.Ontology(tuple(c[1:]), str(c[0]), _at(tree))
+    def _ontology(self, tree: Tree[Token], c: Children) -> s.OntologyDecl:
+        return s.OntologyDecl(tuple(c[1:]), str(c[0]), _at(tree))
 
     # statements
 

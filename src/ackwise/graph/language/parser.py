@@ -129,7 +129,7 @@ def _at(tree: Tree[Token]) -> At:
 
 def _statement(built: Any) -> s.Statement:
     if isinstance(built, s.AliasDecl | s.NodeDecl | s.EdgeDecl):
-        return s.Ontology((built,), None, built.at)
+        return s.OntologyDecl((built,), None, built.at)
     return built  # type: ignore[no-any-return]
 
 

@@ -16,7 +16,7 @@ from ackwise.graph.errors import GraphError
 from ackwise.graph.watch_options import MOST_WATCHES
 from ackwise.mew.aio.backends import AsyncBackend, AsyncLocalBackend, AsyncRemoteBackend
 from ackwise.mew.connections import AsyncLocalBroker
-from ackwise.protocols.mew.output_records import Emit, Event, Line, Note, Result, error_from
+from ackwise.protocols.mew.output_records import Emit, EventRecord, Line, Note, Result, error_from
 from ackwise.protocols.mew.session import BLOCKED_FOR
 from ackwise.protocols.mew.session import MewSession as SessionState
 
@@ -133,10 +133,10 @@ class AsyncSession:
         results = await self.run(text, params, **named)
         return results[-1].records if results else []
 
-    async def ack(self, delivery: Event | str) -> Result:
+    async def ack(self, delivery: EventRecord | str) -> Result:
         return (await self.run("ACK $delivery", {"delivery": _id(delivery)}))[-1]
 
-    async def nack(self, delivery: Event | str, *, retry: bool = True) -> Result:
+    async def nack(self, delivery: EventRecord | str, *, retry: bool = True) -> Result:
         """Report a failure: the item is delivered again or, without `retry`, becomes a dead letter."""
         text = "NACK $delivery" if retry else "NACK $delivery [no_retry]"
         return (await self.run(text, {"delivery": _id(delivery)}))[-1]
@@ -153,11 +153,11 @@ class AsyncSession:
         """Emit the types (`dt`), or the number of entities of each (`dg`)."""
         await (await self._opened()).describe(what, emit)
 
-    async def events(self, most: int = 100, *, watch: str | None = None, wait: float = 0.0) -> list[Event]:
+    async def events(self, most: int = 100, *, watch: str | None = None, wait: float = 0.0) -> list[EventRecord]:
         """Fetch events of all watches, or of one by its handle. Waits up to `wait` seconds for the first."""
         lines = await self.fetch(most, watch=watch, wait=wait)
         self._note(lines)
-        return [line for line in lines if isinstance(line, Event)]
+        return [line for line in lines if isinstance(line, EventRecord)]
 
     def watch(
         self, text: str, params: Mapping[str, Any] | None = None, /, *, wait: float | None = None, **named: Any
@@ -213,7 +213,7 @@ class AsyncWatchStream:
     def __aiter__(self) -> AsyncWatchStream:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> EventRecord:
         await self.start()
         end = time.monotonic() + (FOR_EVER if self._wait is None else self._wait)
         while not self._is_over:
@@ -226,7 +226,7 @@ class AsyncWatchStream:
                 raise
             self._session._note(lines)
             for line in lines:
-                if isinstance(line, Event):
+                if isinstance(line, EventRecord):
                     return line
                 # E8005 is the last notice: the watch was cancelled because its buffer was full.
                 self._is_over = self._is_over or (isinstance(line, Note) and line.code == "E8005")
@@ -235,8 +235,8 @@ class AsyncWatchStream:
         raise StopAsyncIteration
 
 
-def _id(delivery: Event | str) -> str:
-    if isinstance(delivery, Event):
+def _id(delivery: EventRecord | str) -> str:
+    if isinstance(delivery, EventRecord):
         if delivery.delivery_id is None:
             raise GraphError(
                 "constraint", f"an event of type {delivery.type} is no delivery; settle only events of type consumed"

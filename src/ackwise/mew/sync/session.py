@@ -17,7 +17,7 @@ from ackwise.graph.errors import GraphError
 from ackwise.graph.watch_options import MOST_WATCHES
 from ackwise.mew.connections import LocalBroker
 from ackwise.mew.sync.backends import Backend, LocalBackend, RemoteBackend
-from ackwise.protocols.mew.output_records import Emit, Event, Line, Note, Result, error_from
+from ackwise.protocols.mew.output_records import Emit, EventRecord, Line, Note, Result, error_from
 from ackwise.protocols.mew.session import BLOCKED_FOR
 from ackwise.protocols.mew.session import MewSession as SessionState
 
@@ -134,10 +134,10 @@ class Session:
         results = self.run(text, params, **named)
         return results[-1].records if results else []
 
-    def ack(self, delivery: Event | str) -> Result:
+    def ack(self, delivery: EventRecord | str) -> Result:
         return (self.run("ACK $delivery", {"delivery": _id(delivery)}))[-1]
 
-    def nack(self, delivery: Event | str, *, retry: bool = True) -> Result:
+    def nack(self, delivery: EventRecord | str, *, retry: bool = True) -> Result:
         """Report a failure: the item is delivered again or, without `retry`, becomes a dead letter."""
         text = "NACK $delivery" if retry else "NACK $delivery [no_retry]"
         return (self.run(text, {"delivery": _id(delivery)}))[-1]
@@ -154,11 +154,11 @@ class Session:
         """Emit the types (`dt`), or the number of entities of each (`dg`)."""
         (self._opened()).describe(what, emit)
 
-    def events(self, most: int = 100, *, watch: str | None = None, wait: float = 0.0) -> list[Event]:
+    def events(self, most: int = 100, *, watch: str | None = None, wait: float = 0.0) -> list[EventRecord]:
         """Fetch events of all watches, or of one by its handle. Waits up to `wait` seconds for the first."""
         lines = self.fetch(most, watch=watch, wait=wait)
         self._note(lines)
-        return [line for line in lines if isinstance(line, Event)]
+        return [line for line in lines if isinstance(line, EventRecord)]
 
     def watch(
         self, text: str, params: Mapping[str, Any] | None = None, /, *, wait: float | None = None, **named: Any
@@ -214,7 +214,7 @@ class WatchStream:
     def __iter__(self) -> WatchStream:
         return self
 
-    def __next__(self) -> Event:
+    def __next__(self) -> EventRecord:
         self.start()
         end = time.monotonic() + (FOR_EVER if self._wait is None else self._wait)
         while not self._is_over:
@@ -227,7 +227,7 @@ class WatchStream:
                 raise
             self._session._note(lines)
             for line in lines:
-                if isinstance(line, Event):
+                if isinstance(line, EventRecord):
                     return line
                 # E8005 is the last notice: the watch was cancelled because its buffer was full.
                 self._is_over = self._is_over or (isinstance(line, Note) and line.code == "E8005")
@@ -236,8 +236,8 @@ class WatchStream:
         raise StopIteration
 
 
-def _id(delivery: Event | str) -> str:
-    if isinstance(delivery, Event):
+def _id(delivery: EventRecord | str) -> str:
+    if isinstance(delivery, EventRecord):
         if delivery.delivery_id is None:
             raise GraphError(
                 "constraint", f"an event of type {delivery.type} is no delivery; settle only events of type consumed"

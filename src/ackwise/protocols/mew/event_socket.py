@@ -12,7 +12,7 @@ from ackwise.graph.commands import FETCH_BYTES
 from ackwise.protocols.answer_memory import LARGE, AnswerMemory
 from ackwise.protocols.http_request import Send
 from ackwise.protocols.mew.aio.driver import AsyncDriver
-from ackwise.protocols.mew.output_records import Event, Line
+from ackwise.protocols.mew.output_records import EventRecord, Line
 from ackwise.protocols.mew.session import MewSession
 from ackwise.protocols.mew.undelivered_events import FetchDriver, PendingEvents, UndeliveredEvents
 
@@ -79,7 +79,7 @@ class EventSocket:
 
     async def _send_line(self, lines: deque[Line]) -> None:
         """Send the first line. The socket takes a large one in a task of its own, which a cancel does not end."""
-        delivery_id = lines[0].delivery_id if isinstance(lines[0], Event) else None
+        delivery_id = lines[0].delivery_id if isinstance(lines[0], EventRecord) else None
         text = msgspec.json.encode(lines.popleft().as_object()).decode()
         if len(text) <= LARGE:
             await self._send({"type": "websocket.send", "text": text})

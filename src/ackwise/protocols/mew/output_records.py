@@ -65,7 +65,7 @@ class Result(msgspec.Struct):
         return [dict(zip(self.done.columns, row, strict=True)) for row in self.done.rows]
 
 
-class Event(msgspec.Struct):
+class EventRecord(msgspec.Struct):
     """Line of an event. `watch` is the handle of its watch."""
 
     watch: str
@@ -146,7 +146,7 @@ class TextLine(msgspec.Struct):
         return {"kind": "text", "text": self.text}
 
 
-Line = Result | Event | Note | StepLine | TextLine
+Line = Result | EventRecord | Note | StepLine | TextLine
 Emit = Callable[[Line], object]
 
 
@@ -154,12 +154,12 @@ def drop(line: Line) -> None:
     """Ignore a line."""
 
 
-def event_line(event: WatchEvent, handle: str) -> Event | Note:
+def event_line(event: WatchEvent, handle: str) -> EventRecord | Note:
     """The line of an event or notice. `handle` is the handle of its watch."""
     if event.kind == "notice":
         code, name, message = event.code or "", event.name or "", event.message or ""
         return Note("notice", code, name, message, watch=handle, delivery_id=event.delivery_id)
-    return Event(
+    return EventRecord(
         handle,
         event.kind,
         event.tick,
@@ -206,7 +206,7 @@ def line_from(record: Object) -> Line:
             fields["handle"] = record.get("id")
             return Result(record["n"], record["line"], record["statement"], Done(**fields), record["handle"])
         case "event":
-            return Event(**{name: value for name, value in record.items() if name != "kind"})
+            return EventRecord(**{name: value for name, value in record.items() if name != "kind"})
         case "step":
             return StepLine(record["name"])
         case "text":

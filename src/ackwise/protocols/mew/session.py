@@ -42,7 +42,7 @@ from ackwise.graph.language import Parsed, check_params, is_quick, parse
 from ackwise.graph.language.parser import pointed
 from ackwise.graph.parameters import Bindings, closed
 from ackwise.graph.watch_options import MOST_WATCHES
-from ackwise.protocols.mew.output_records import Event, Note, Result, TextLine, error_line, event_line
+from ackwise.protocols.mew.output_records import EventRecord, Note, Result, TextLine, error_line, event_line
 from ackwise.protocols.mew.session_flow import Flow, Parse, send_run
 from ackwise.protocols.mew.session_transaction import OUTSIDE_TRANSACTION, SessionTransaction, is_read, mint, total_of
 from ackwise.protocols.mew.transaction_memory import TransactionMemory
@@ -458,7 +458,7 @@ class MewSession:
             fetched: FetchedEvents = yield command
             for event in fetched.events:
                 line = event_line(event, self.handle_of(event.watch))
-                if isinstance(line, Event) and line.delivery_id is not None:
+                if isinstance(line, EventRecord) and line.delivery_id is not None:
                     self.params["delivery_id"] = line.delivery_id
                 yield line
             total.events += fetched.events
@@ -477,7 +477,7 @@ def word_of(statement: s.Statement) -> str:
     match statement:
         case s.SettleStatement(verb=verb) | s.Manage(verb=verb):
             return verb
-        case s.Ontology(declarations=(declaration,), name=None):
+        case s.OntologyDecl(declarations=(declaration,), name=None):
             return {"AliasDecl": "TYPE", "NodeDecl": "NODE", "EdgeDecl": "EDGE"}[s.tag_of(declaration)]
         case _:
             return s.tag_of(statement).upper()

@@ -25,8 +25,8 @@ def routes(broker: AsyncBroker) -> list[Route]:
         pages = import_module("ackwise.arrow.message_pages")
         claim.check(body, tuple(pages.STORED))
         await call.reserve(pages.PAGE_BYTES)
-        found = pages.StorePageReader(broker.store).pages(body.ranges, body.columns)
-        return await streamed(call, _pieces(broker, pages.stream(found, body.columns)), ARROW)
+        read_pages = pages.StorePageReader(broker.store).pages(body.ranges, body.columns)
+        return await streamed(call, _pieces(broker, pages.stream(read_pages, body.columns)), ARROW)
 
     return [Route("POST", "/v1/read", read)]
 

@@ -53,14 +53,14 @@ class Archive:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark, self._folder = spark, HadoopFolder(spark, path)
         self.url = self._folder.url
-        numbers = [int(found[1]) for name in self._folder.names(_MANIFESTS) if (found := _MANIFEST.fullmatch(name))]
+        numbers = [int(match[1]) for name in self._folder.names(_MANIFESTS) if (match := _MANIFEST.fullmatch(name))]
         self.last = self._read(max(numbers)) if numbers else None
         if self.last is not None:
             self._finish(self.last)
         for name in self._folder.names(_MANIFESTS):
-            found = _STAGED.fullmatch(name)
+            match = _STAGED.fullmatch(name)
             # The manifest with this number exists, so the run of this staging folder can never commit.
-            if found is not None and int(found[1]) < self.number:
+            if match is not None and int(match[1]) < self.number:
                 self._folder.remove(f"{_MANIFESTS}/{name}")
 
     @property

@@ -241,7 +241,8 @@ def count_batch(counts: Counter[str]) -> pa.RecordBatch:
 def _result_batch(chunk: pa.RecordBatch, answers: list[Answer]) -> pa.RecordBatch:
     results = [answer if isinstance(answer, Failure) else Failure(Outcome.ACK, None, None, None) for answer in answers]
     outputs = [
-        None if one is None or isinstance(one, Failure) else [text.decode() for text in _listed(one)] for one in answers
+        None if answer is None or isinstance(answer, Failure) else [text.decode() for text in _listed(answer)]
+        for answer in answers
     ]
     return pa.record_batch(
         [

@@ -83,13 +83,15 @@ def lines(title: str, times: Sequence[datetime], series: Series, *, unit: str = 
             None if value is None else (f"{_x(time, times):.2f}%", _y(value, top))
             for time, value in zip(times, values, strict=True)
         ]
-        for one, two in pairwise(spots):
-            if one is not None and two is not None:
-                shapes.append(_tag("line", x1=one[0], y1=one[1], x2=two[0], y2=two[1], class_=f"l{number % COLOURS}"))
+        for start, end in pairwise(spots):
+            if start is not None and end is not None:
+                shapes.append(
+                    _tag("line", x1=start[0], y1=start[1], x2=end[0], y2=end[1], class_=f"l{number % COLOURS}")
+                )
         for time, value, spot in zip(times, values, spots, strict=True):
             if spot is not None and value is not None:
-                told = _tag("title", f"{_spelled(time)} {name}: {number_of(value)}{unit}")
-                shapes.append(_tag("circle", told, cx=spot[0], cy=spot[1], r=2.5, class_=f"c{number % COLOURS}"))
+                tooltip = _tag("title", f"{_spelled(time)} {name}: {number_of(value)}{unit}")
+                shapes.append(_tag("circle", tooltip, cx=spot[0], cy=spot[1], r=2.5, class_=f"c{number % COLOURS}"))
     what = f"{len(times)} points over time for {', '.join(series)}; the highest is {number_of(most)}{unit}."
     return _chart(title, what, _TOP + _HEIGHT + 24, shapes) + _legend(series, "l")
 
@@ -104,10 +106,10 @@ def _tag(name: str, *inside: Markup | str, **attributes: object) -> Markup:
 
 def _chart(title: str, description: str, height: int, shapes: Iterable[Markup]) -> Markup:
     id = f"chart-{crc32(title.encode()):08x}"
-    told = (_tag("title", title, id=f"{id}-title"), _tag("desc", description, id=f"{id}-desc"))
+    texts = (_tag("title", title, id=f"{id}-title"), _tag("desc", description, id=f"{id}-desc"))
     labelled = f"{id}-title {id}-desc"
     return _tag(
-        "svg", *told, *shapes, class_="chart", role="img", aria_labelledby=labelled, width="100%", height=height
+        "svg", *texts, *shapes, class_="chart", role="img", aria_labelledby=labelled, width="100%", height=height
     )
 
 
@@ -124,12 +126,12 @@ def _legend(series: Series, kind: str) -> Markup:
 
 def _grid(top: float) -> list[Markup]:
     """Horizontal grid lines with their values."""
-    found = []
+    shapes = []
     for value in (0, top / 4, top / 2, top * 3 / 4, top):
         y = _y(value, top)
-        found.append(_tag("line", x1=f"{_LEFT}%", x2=f"{_LEFT + _WIDTH}%", y1=y, y2=y, class_="grid"))
-        found.append(_tag("text", _tick(value), x=f"{_LEFT - 1}%", y=y + 4, text_anchor="end", class_="tick"))
-    return found
+        shapes.append(_tag("line", x1=f"{_LEFT}%", x2=f"{_LEFT + _WIDTH}%", y1=y, y2=y, class_="grid"))
+        shapes.append(_tag("text", _tick(value), x=f"{_LEFT - 1}%", y=y + 4, text_anchor="end", class_="tick"))
+    return shapes
 
 
 def _times(times: Sequence[datetime], step: float) -> list[Markup]:

@@ -122,7 +122,7 @@ def _totals(rows: Sequence[Row], key: str) -> list[tuple[str, int]]:
     totals: dict[str, int] = {}
     for row in rows:
         totals[row[key]] = totals.get(row[key], 0) + row["count"]
-    return sorted(totals.items(), key=lambda one: (-one[1], one[0]))
+    return sorted(totals.items(), key=lambda total: (-total[1], total[0]))
 
 
 def _bars(rows: Sequence[Row], key: str, unnamed: str) -> list[tuple[str, float]]:
@@ -136,7 +136,7 @@ def _over_time(times: Sequence[Row], step: int) -> Markup:
     counts = {reason: dict.fromkeys(starts, 0) for reason, _ in _totals(times, "reason")}
     for row in times:
         counts[row["reason"]][row["at"]] += row["count"]
-    series = {reason: list(found.values()) for reason, found in counts.items()}
+    series = {reason: list(by_time.values()) for reason, by_time in counts.items()}
     return charts.stacked("Dead letters over time", starts, step, series)
 
 
@@ -149,11 +149,11 @@ def _settled(rows: Sequence[Row], starts: Sequence[datetime], step: float) -> Ma
     every = _steps(starts[0], starts[-1], step)
     series = {}
     for name in OUTCOMES:
-        found = dict.fromkeys(every, 0)
+        by_window = dict.fromkeys(every, 0)
         for row in rows:
-            found[row["window_start"]] += row[name]
-        if any(found.values()):
-            series[name] = list(found.values())
+            by_window[row["window_start"]] += row[name]
+        if any(by_window.values()):
+            series[name] = list(by_window.values())
     return charts.stacked("Settled per window", every, step, series)
 
 
@@ -163,14 +163,14 @@ def _latencies(rows: Sequence[Row], step: float) -> list[tuple[str, Markup]]:
     for row in rows:
         groups.setdefault((row["queue"], row["group"]), []).append(row)
     busiest = sorted(groups.items(), key=lambda item: -sum(row["acked"] for row in item[1]))[:MOST_LINES]
-    found = []
-    for (queue, group), mine in busiest:
+    charted = []
+    for (queue, group), group_rows in busiest:
         name = f"{queue} · {group}"
-        known = {row["window_start"]: row for row in mine}
+        known = {row["window_start"]: row for row in group_rows}
         times = _steps(min(known), max(known), step)
         series = {f"p{q}": [known[at][f"latency_p{q}"] if at in known else None for at in times] for q in (50, 95, 99)}
-        found.append((name, charts.lines(f"Seconds from claim to ack, {name}", times, series, unit=" s")))
-    return found
+        charted.append((name, charts.lines(f"Seconds from claim to ack, {name}", times, series, unit=" s")))
+    return charted
 
 
 def _hint(summary: DeadLetterSummary) -> str:
@@ -193,15 +193,15 @@ _CLASSES: dict[Kind, str] = {"number": "n", "share": "n", "duration": "n", "mome
 @functools.cache
 def _templates() -> Environment:
     """Template environment. It escapes everything, because dead letters hold untrusted data."""
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"moment": moment, "cell": cell, "cell_class": lambda kind: _CLASSES.get(kind, "")}
-    return found
+    environment.filters |= {"moment": moment, "cell": cell, "cell_class": lambda kind: _CLASSES.get(kind, "")}
+    return environment
 
 
 def write(path: Path, template: str, context: Mapping[str, Any]) -> None:

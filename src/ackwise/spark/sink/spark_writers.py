@@ -32,7 +32,7 @@ class WriteCounts(WriterCommitMessage):
 
 
 def _report(task: PartitionWriter, messages: Sequence[WriterCommitMessage | None], where: str) -> None:
-    total = sum((one.counts for one in messages if isinstance(one, WriteCounts)), Counter[str]())
+    total = sum((message.counts for message in messages if isinstance(message, WriteCounts)), Counter[str]())
     remark = task.remarks(total)
     if remark:
         print(f"ackwise: {where}{remark}", file=sys.stderr, flush=True)
