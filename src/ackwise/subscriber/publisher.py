@@ -86,11 +86,11 @@ class Publisher(Generic[T]):
         seconds.
         """
         sending = self._publish(payload, headers=headers, dedup_id=dedup_id, delay=delay, partition=partition)
-        home, here = self._owner.loop, _running_loop()
-        if home is None or here is home:
-            return sending if here is not None else self._fail(sending)
+        home, running = self._owner.loop, _running_loop()
+        if home is None or running is home:
+            return sending if running is not None else self._fail(sending)
         stored = asyncio.run_coroutine_threadsafe(sending, home)
-        return asyncio.wrap_future(stored) if here is not None else Published(stored.result())
+        return asyncio.wrap_future(stored) if running is not None else Published(stored.result())
 
     def _fail(self, sending: Coroutine[Any, Any, str]) -> NoReturn:
         """Raise the error of a thread that publishes before the app is started."""
