@@ -11,7 +11,7 @@ import pytest
 from ackwise.clock import ManualClock
 from ackwise.core.errors import BadInput
 from ackwise.subscriber import App, Message, TestApp
-from ackwise.subscriber.links import BrokerLink
+from ackwise.subscriber.feeds.broker_feed import BrokerLink
 from tests.patience import PATIENCE
 from tests.subscriber.conftest import Run, until
 

@@ -126,15 +126,7 @@ class HandlerRunner:
             problem.__cause__ = cause
             self._failed(message, problem)
         except BaseException as problem:
-            ask = _chosen_outcome(problem)
-            if isinstance(ask, Retry | Reject):
-                self._settle(message, ask)
-            elif isinstance(problem, HandlerTimeout) and not self._is_settled(message):
-                # A handler that settles its messages itself cannot settle this one any more.
-                log.warning("%s; %s is retried", problem, message.id)
-                self._settle(message, problem)
-            else:
-                self._failed(message, problem)
+            self._settle_failure(message, problem)
             return problem if isinstance(problem, SystemExit) else None
         else:
             if self._subscription.by_app:
@@ -142,6 +134,18 @@ class HandlerRunner:
             elif not self._is_settled(message):
                 self._log_unsettled(message)
         return None
+
+    def _settle_failure(self, message: Message[Any], problem: BaseException) -> None:
+        """Settle a message whose handler raised."""
+        ask = _chosen_outcome(problem)
+        if isinstance(ask, Retry | Reject):
+            self._settle(message, ask)
+        elif isinstance(problem, HandlerTimeout) and not self._is_settled(message):
+            # A handler that settles its messages itself cannot settle this one any more.
+            log.warning("%s; %s is retried", problem, message.id)
+            self._settle(message, problem)
+        else:
+            self._failed(message, problem)
 
     def _decode(self, delivery: TransportDelivery) -> Message[Any] | None:
         try:

@@ -94,23 +94,21 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
 
     async def _next_batch(self, command: Claim, waits: float, stop_when_empty: bool) -> AsyncBatch | None:
         """Claim a batch, which may be empty. None ends the loop. Waits for a queue that does not exist yet."""
-        warned = False
-        while True:
-            try:
-                batch = self.batch(await self._transport.claim(command, waits), command)
-            except UnknownQueue:
-                if not warned:
-                    log.warning("queue %r does not exist yet; push to it or create it", command.queue)
-                warned = True
-                if stop_when_empty:
-                    return None
-                if command.start == "new":
-                    # The loop began before the queue, so all messages of the queue are new.
-                    command.start = "all"
-                await sleep(QUEUE_CHECK_SECONDS)
-                continue
-            ends = not batch and (stop_when_empty or batch.empty is EmptyReason.DRAINING)
-            return None if ends else batch
+        batch = await self._claim_batch(command, waits)
+        if batch is None:
+            _warn_missing(command)
+        while batch is None and not stop_when_empty:
+            await sleep(QUEUE_CHECK_SECONDS)
+            batch = await self._claim_batch(command, waits)
+        ends = not batch and (stop_when_empty or batch is None or batch.empty is EmptyReason.DRAINING)
+        return None if ends else batch
+
+    async def _claim_batch(self, command: Claim, waits: float) -> AsyncBatch | None:
+        """Claim a batch. None if the queue does not exist."""
+        try:
+            return self.batch(await self._transport.claim(command, waits), command)
+        except UnknownQueue:
+            return None
 
     async def _release_rest(self, batch: AsyncBatch, index: int) -> None:
         entries = [Settlement(selector=selector, outcome=Outcome.RELEASE) for selector in batch.rest(index)]
@@ -220,3 +218,10 @@ def _work_on(batches: Sequence[AsyncBatch], before: Sequence[AsyncBatch]) -> lis
     for batch in before:
         batch.lease.end_work()
     return list(batches)
+
+
+def _warn_missing(command: Claim) -> None:
+    log.warning("queue %r does not exist yet; push to it or create it", command.queue)
+    if command.start == "new":
+        # The loop began before the queue, so all messages of the queue are new.
+        command.start = "all"

@@ -95,23 +95,21 @@ class ConsumeVerbs(MessageVerbs):
 
     def _next_batch(self, command: Claim, waits: float, stop_when_empty: bool) -> Batch | None:
         """Claim a batch, which may be empty. None ends the loop. Waits for a queue that does not exist yet."""
-        warned = False
-        while True:
-            try:
-                batch = self.batch(self._transport.claim(command, waits), command)
-            except UnknownQueue:
-                if not warned:
-                    log.warning("queue %r does not exist yet; push to it or create it", command.queue)
-                warned = True
-                if stop_when_empty:
-                    return None
-                if command.start == "new":
-                    # The loop began before the queue, so all messages of the queue are new.
-                    command.start = "all"
-                sleep(QUEUE_CHECK_SECONDS)
-                continue
-            ends = not batch and (stop_when_empty or batch.empty is EmptyReason.DRAINING)
-            return None if ends else batch
+        batch = self._claim_batch(command, waits)
+        if batch is None:
+            _warn_missing(command)
+        while batch is None and not stop_when_empty:
+            sleep(QUEUE_CHECK_SECONDS)
+            batch = self._claim_batch(command, waits)
+        ends = not batch and (stop_when_empty or batch is None or batch.empty is EmptyReason.DRAINING)
+        return None if ends else batch
+
+    def _claim_batch(self, command: Claim, waits: float) -> Batch | None:
+        """Claim a batch. None if the queue does not exist."""
+        try:
+            return self.batch(self._transport.claim(command, waits), command)
+        except UnknownQueue:
+            return None
 
     def _release_rest(self, batch: Batch, index: int) -> None:
         entries = [Settlement(selector=selector, outcome=Outcome.RELEASE) for selector in batch.rest(index)]
@@ -221,3 +219,10 @@ def _work_on(batches: Sequence[Batch], before: Sequence[Batch]) -> list[Batch]:
     for batch in before:
         batch.lease.end_work()
     return list(batches)
+
+
+def _warn_missing(command: Claim) -> None:
+    log.warning("queue %r does not exist yet; push to it or create it", command.queue)
+    if command.start == "new":
+        # The loop began before the queue, so all messages of the queue are new.
+        command.start = "all"
