@@ -19,9 +19,11 @@ from ackwise.clock import Clock
 from ackwise.core.errors import BadStoreURL
 from ackwise.core.events import EventStream
 from ackwise.core.extras import is_installed
+from ackwise.core.validation import Seconds
 from ackwise.store.port import Store
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.wire.store_url import Durability, StoreURL, parse
+from ackwise.wire.timestamps import seconds
 
 if TYPE_CHECKING:
     from ackwise.client.sync.http_transport import HTTPTransport
@@ -37,6 +39,7 @@ def connect(
     clock: Clock | None = None,
     durability: Durability | None = None,
     resilience: Resilience | None = None,
+    patience: Seconds | None = None,
 ) -> Connection:
     """Open a store or connect to a server, for use from threads.
 
@@ -47,10 +50,10 @@ def connect(
 
     The URL is `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://host/database` or `http://host:6632`.
     With several servers, `["http://a:6632", "http://b:6632"]`, the connection uses one that works. `resilience` says
-    when it tries the others.
+    when it tries the others. A server that is not up yet has `patience` seconds, 15 by default.
     """
     if isinstance(url, list | tuple) or is_server(url):
-        return _over_http(url, clock, durability, resilience)
+        return _over_http(url, clock, durability, resilience, _patience(patience))
     store = open_store(url, clock=clock, durability=durability)
     try:
         return Connection(Broker(store))
@@ -65,32 +68,48 @@ def connect_async(
     clock: Clock | None = None,
     durability: Durability | None = None,
     resilience: Resilience | None = None,
+    patience: Seconds | None = None,
 ) -> Connecting:
     """Open a store or connect to a server, for asyncio.
 
     Use `async with connect_async(url) as queue`, or `await connect_async(url)` and close the connection yourself.
     """
-    return Connecting(url, clock, durability, resilience)
+    return Connecting(url, clock, durability, resilience, _patience(patience))
 
 
 class Connecting:
     """A connection that opens when it is awaited or entered."""
 
     def __init__(
-        self, url: URL, clock: Clock | None, durability: Durability | None, resilience: Resilience | None = None
+        self,
+        url: URL,
+        clock: Clock | None,
+        durability: Durability | None,
+        resilience: Resilience | None = None,
+        patience: float | None = None,
     ) -> None:
         self._url, self._clock, self._durability, self._resilience = url, clock, durability, resilience
+        self._patience = patience
         self._connection: AsyncConnection | None = None
 
     async def _open(self) -> AsyncConnection:
         if isinstance(self._url, list | tuple) or is_server(self._url):
-            return await _over_http_async(self._url, self._clock, self._durability, self._resilience)
+            return await _over_http_async(self._url, self._clock, self._durability, self._resilience, self._patience)
         store = await asyncio.to_thread(open_store, self._url, clock=self._clock, durability=self._durability)
         try:
             return AsyncConnection(await AsyncBroker.start(store))
         except BaseException:
             store.close()
             raise
+
+    if not TYPE_CHECKING:  # type checkers report the missing attribute themselves
+
+        def __getattr__(self, name: str) -> Any:
+            """Explain the error of a caller who forgot `await`."""
+            raise AttributeError(
+                f"connect_async is not awaited, so it has no {name!r}; write `queue = await connect_async(url)` "
+                "or `async with connect_async(url) as queue:`"
+            )
 
     def __await__(self) -> Generator[Any, None, AsyncConnection]:
         return self._open().__await__()
@@ -118,14 +137,27 @@ def reach(url: str, *, duties: bool = True) -> Broker | HTTPTransport:
         raise
 
 
+def _patience(duration: Seconds | None) -> float | None:
+    return None if duration is None else seconds(duration, "patience")
+
+
 def _over_http(
-    url: URL, clock: Clock | None, durability: Durability | None, resilience: Resilience | None
+    url: URL,
+    clock: Clock | None,
+    durability: Durability | None,
+    resilience: Resilience | None,
+    patience: float | None,
 ) -> Connection:
-    return Connection(_transport(url, clock, durability, resilience))
+    return Connection(_transport(url, clock, durability, resilience, patience=patience))
 
 
 def _transport(
-    url: URL, clock: Clock | None, durability: Durability | None, resilience: Resilience | None = None
+    url: URL,
+    clock: Clock | None,
+    durability: Durability | None,
+    resilience: Resilience | None = None,
+    *,
+    patience: float | None = None,
 ) -> HTTPTransport:
     # Imported here, so that a program that opens a store starts faster.
     from ackwise.client.sync.failover import Failover
@@ -138,7 +170,7 @@ def _transport(
     pauses = None if resilience is None else resilience.pauses
     transport = HTTPTransport(adapter, ", ".join(bases), _local(clock), pauses=pauses)
     try:
-        transport.hello()
+        transport.hello(patience)
     except BaseException:
         adapter.close()
         raise
@@ -146,7 +178,11 @@ def _transport(
 
 
 async def _over_http_async(
-    url: URL, clock: Clock | None, durability: Durability | None, resilience: Resilience | None
+    url: URL,
+    clock: Clock | None,
+    durability: Durability | None,
+    resilience: Resilience | None,
+    patience: float | None,
 ) -> AsyncConnection:
     from ackwise.client.aio.failover import AsyncFailover
     from ackwise.client.aio.http_transport import AsyncHTTPTransport
@@ -160,7 +196,7 @@ async def _over_http_async(
     pauses = None if resilience is None else resilience.pauses
     transport = AsyncHTTPTransport(adapter, ", ".join(bases), _local(clock), pauses=pauses)
     try:
-        await transport.hello()
+        await transport.hello(patience)
     except BaseException:
         await adapter.close()
         raise

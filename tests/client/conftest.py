@@ -40,5 +40,7 @@ def url(request: pytest.FixtureRequest, store_url: str, clock: ManualClock) -> I
 
 @pytest.fixture
 def queue(url: str, clock: ManualClock) -> Iterator[ackwise.Connection]:
+    """A connection whose new queues retry at once, so that tests need not move the clock. See test_defaults.py."""
     with ackwise.connect(url, clock=clock) as connection:
+        connection.new_queue_policy = ackwise.QueuePolicy()
         yield connection

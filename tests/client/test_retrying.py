@@ -42,6 +42,7 @@ def flaky(store_url: str, clock: ManualClock) -> Iterator[Flaky]:
 @pytest.fixture
 def queue(flaky: Flaky, clock: ManualClock) -> Iterator[ackwise.Connection]:
     with ackwise.connect(flaky.url, clock=clock) as connection:
+        connection.new_queue_policy = ackwise.QueuePolicy()  # retries at once
         yield connection
 
 

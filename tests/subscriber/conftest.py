@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from ackwise.client.aio import messages
 from ackwise.clock import ManualClock
+from ackwise.core.policy import QueuePolicy
 from ackwise.subscriber import App, TestApp
 from tests.client.conftest import clock, store_url, url
 from tests.patience import PATIENCE
@@ -17,6 +19,12 @@ from tests.patience import PATIENCE
 __all__ = ["clock", "store_url", "url"]
 
 Run = Callable[[App, Callable[[TestApp], Awaitable[None]]], None]
+
+
+@pytest.fixture(autouse=True)
+def immediate_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queues of these tests retry at once, so that a test need not move the clock after each failure."""
+    monkeypatch.setattr(messages, "NEW_QUEUE_POLICY", QueuePolicy())
 
 
 @pytest.fixture

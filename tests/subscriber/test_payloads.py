@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
@@ -309,7 +308,7 @@ def test_a_publisher_delays_and_stores_once(app: App, run: Run) -> None:
 
 def test_a_publisher_of_an_app_that_is_not_started_says_so(app: App) -> None:
     with pytest.raises(RuntimeError, match="not started"):
-        asyncio.run(app.publisher("q", Data).publish(Data(1)))
+        app.publisher("q", Data).publish(Data(1))
 
 
 class Upper:

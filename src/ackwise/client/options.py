@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 import msgspec
 
 from ackwise.core.commands import Claim
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import QUEUE_MODE
-from ackwise.core.policy import Backoff, Exclusivity, GroupPolicy, Order, QueuePolicy
+from ackwise.core.policy import Backoff, Exclusivity, GroupPolicy, Note, Order, QueuePolicy
 from ackwise.core.validation import Seconds, claim_bytes, lease_micros
 from ackwise.wire.timestamps import instant, seconds
 
@@ -89,6 +89,29 @@ def _tuple(values: Sequence[T] | None) -> tuple[T, ...] | None:
     return None if values is None else tuple(values)
 
 
+class PolicyFields(TypedDict, total=False):
+    """The fields of `QueuePolicy` as keyword arguments, so that type checkers find misspelt and mistyped options."""
+
+    lease_seconds: Seconds
+    retry_limit: int | None
+    retry_counting: Literal["failures", "retries"]
+    delivery_limit: int | Literal["auto"] | None
+    expiry_counts: bool
+    on_failure: Literal["skip", "rewind"]
+    exclusivity: Exclusivity
+    order: Order | None
+    backoff: Backoff
+    delay_seconds: Seconds
+    window_seconds: Seconds
+    dedupe_seconds: Seconds
+    retention_seconds: Seconds | None
+    completed_retention_seconds: Seconds | None
+    max_wait_seconds: Seconds | None
+    dead_letters: bool
+    max_payload_bytes: int
+    notes: Mapping[str, Note | None] | Sequence[tuple[str, Note]]
+
+
 KNOWN = tuple(QueuePolicy.__struct_fields__)
 
 
@@ -107,6 +130,14 @@ def _plain(value: object) -> object:
     if isinstance(value, timedelta):
         return value.total_seconds()
     return msgspec.to_builtins(value) if isinstance(value, Backoff) else value
+
+
+def as_backoff(backoff: Backoff | Iterable[Seconds]) -> Backoff:
+    """A `Backoff`, or a schedule from delays in seconds. The last delay repeats. No delay means no backoff."""
+    if isinstance(backoff, Backoff):
+        return backoff
+    delays = tuple(seconds(delay, "backoff") for delay in backoff)
+    return Backoff(kind="schedule", delays=delays) if delays else Backoff()
 
 
 def group_policy(retry_limit: object, backoff: object) -> GroupPolicy | None:

@@ -7,12 +7,13 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 import msgspec
 
 from ackwise.core import validation
 from ackwise.core.commands import Push
-from ackwise.core.errors import BadInput
+from ackwise.core.errors import BadInput, UndecodablePayload
 from ackwise.core.messages import DEFAULT_PARTITION, JSON, NewMessage, PlainBatch, Receipt
 from ackwise.core.validation import Seconds
 
@@ -34,6 +35,19 @@ class Item:
     headers: Mapping[str, str] | None = None
     delay: Seconds | None = None
     content_type: str | None = None
+
+
+def decode_json(payload: bytes, kind: Any = Any) -> Any:
+    """Decode a payload as JSON, into `kind`. Raises `UndecodablePayload`."""
+    try:
+        return msgspec.json.decode(payload, type=kind)
+    except msgspec.ValidationError as problem:
+        name = getattr(kind, "__name__", kind)
+        raise UndecodablePayload(f"the payload does not fit {name}: {problem}") from None
+    except msgspec.DecodeError as problem:
+        raise UndecodablePayload(f"the payload is not JSON ({problem}); read its bytes with .payload") from None
+    except UnicodeDecodeError as problem:
+        raise UndecodablePayload(f"the payload is not JSON ({problem.reason}); read its bytes with .payload") from None
 
 
 def new_message(

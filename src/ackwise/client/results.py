@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
+from ackwise.client.payloads import decode_json
 from ackwise.core import rows
 from ackwise.core.validation import MICROS
 from ackwise.wire.timestamps import moment
@@ -46,8 +47,8 @@ class BrowsedMessage(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None
 
     def json(self) -> Any:
-        """Decode the payload as JSON."""
-        return msgspec.json.decode(self.payload)
+        """Decode the payload as JSON. Raises `UndecodablePayload`."""
+        return decode_json(self.payload)
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +75,8 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     dead_at: datetime
 
     def json(self) -> Any:
-        """Decode the payload as JSON."""
-        return msgspec.json.decode(self.payload)
+        """Decode the payload as JSON. Raises `UndecodablePayload`."""
+        return decode_json(self.payload)
 
 
 class DeadLetters(Sequence[DeadLetter]):

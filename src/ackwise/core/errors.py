@@ -35,6 +35,12 @@ class BadInput(AckwiseError, ValueError):
     code = "bad_input"
 
 
+class UndecodablePayload(AckwiseError, ValueError):
+    """The payload cannot be decoded; read its bytes instead."""
+
+    code = "undecodable"
+
+
 class PayloadTooLarge(BadInput):
     """The payload is larger than the queue allows; send a smaller payload."""
 
@@ -69,6 +75,12 @@ class UnknownPartition(NotFound):
     """The queue has no partition of that name; the first push creates it."""
 
     code = "unknown_partition"
+
+
+class UnknownDeadLetter(NotFound):
+    """There is no dead letter with this id; list the dead letters to see their ids."""
+
+    code = "unknown_dead_letter"
 
 
 class MessageNotFound(NotFound):

@@ -128,6 +128,14 @@ class QueuePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         return self
 
 
+NEW_QUEUE_POLICY = QueuePolicy(
+    retry_limit=8, backoff=Backoff(kind="exponential", seconds=1.0, factor=2.0, cap=300.0, jitter=0.5)
+)
+"""Policy of a queue that the native API, a subscriber or Spark creates. Seven retries last at least 63 seconds, so an
+outage of a minute dead-letters nothing. These values are not the defaults of `QueuePolicy`: policies are stored without
+default values, so other defaults would change every stored queue."""
+
+
 class GroupPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Policy of one group. An absent field has the queue's value."""
 

@@ -16,7 +16,6 @@ from rich.table import Table
 
 from ackwise.client import Connection
 from ackwise.connect import connect
-from ackwise.core.policy import Backoff
 from ackwise.demo.orders import bill, orders
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def run(messages: int, seed: int, out: Path) -> Report:
 
 
 def _push(queue: Connection, messages: int, seed: int) -> None:
-    queue.create_queue(QUEUE, retry_limit=3, backoff=Backoff(kind="fixed", seconds=0.1))
+    queue.create_queue(QUEUE)
     items = orders(messages, seed)
     while batch := list(islice(items, PUSH)):
         queue.push_many(QUEUE, batch)
@@ -70,8 +69,9 @@ def _push(queue: Connection, messages: int, seed: int) -> None:
 def _pipeline(spark: SparkSession, url: str) -> Totals:
     from ackwise.spark import pipeline
 
-    billing = pipeline(spark, url).consume(QUEUE, GROUP).map(bill, returns="order long, cents long")
-    return billing.produce(RESULTS).run(progress=True)
+    # Short waits, so that the demo ends quickly.
+    orders = pipeline(spark, url).consume(QUEUE, GROUP, retry_limit=3, backoff=[0.1])
+    return orders.map(bill, returns="order long, cents long").produce(RESULTS).run(progress=True)
 
 
 def _dead_letters(spark: SparkSession, url: str) -> DeadLetterSummary:

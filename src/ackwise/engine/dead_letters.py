@@ -12,7 +12,7 @@ from ackwise.core.ids import GroupId, uuid_int, uuid_text
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.lifecycle import LifecycleEvent, State, allows
 from ackwise.core.messages import NewMessage, Receipt
-from ackwise.core.policy import QueuePolicy
+from ackwise.core.policy import NEW_QUEUE_POLICY
 from ackwise.core.settlement import Fate
 from ackwise.core.spans import Cursor, Span
 from ackwise.engine import catalog, cursors, push, segment, segment_reads
@@ -188,7 +188,8 @@ def _copy(turn: Turn, command: Replay, row: Row) -> Receipt:
         headers=message.headers or None,
         content_type=message.content_type,
     )
-    place = Push(queue=command.queue or row[12], messages=[copy], create=QueuePolicy() if command.queue else None)
+    create = NEW_QUEUE_POLICY if command.queue else None
+    place = Push(queue=command.queue or row[12], messages=[copy], create=create)
     (receipts,) = push.push_now(turn, [place], "ok")
     if receipts[0].status != "duplicate":
         # After a duplicate the dead letter may be the only copy of the message.

@@ -16,6 +16,7 @@ from ackwise.core.answers import Receipts, Settled
 from ackwise.core.commands import ByDelivery, ByRange, Push, Settle, Settlement, Transaction
 from ackwise.core.errors import BadInput, LeaseLost, RolledBack
 from ackwise.core.messages import NewMessage, PlainBatch
+from ackwise.core.policy import NEW_QUEUE_POLICY
 from ackwise.core.queries import ListHeld
 from ackwise.core.rows import HeldRow
 from ackwise.core.settlement import Outcome, Verdict
@@ -162,7 +163,7 @@ class Settler:
         assert self._produce is not None
         command = Transaction(
             settlements=settlements,
-            pushes=[Push(queue=self._produce, messages=batch) for batch in outputs],
+            pushes=[Push(queue=self._produce, messages=batch, create=NEW_QUEUE_POLICY) for batch in outputs],
             on_duplicate="ok",
             on_already="fail",
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, ParamSpec, TypeVar, cast
@@ -71,6 +72,11 @@ def marked_line(problem: BaseException) -> str | None:
         if at >= 0 and line.rstrip().endswith("]"):
             return line[at + len(MARK) :].strip()
     return None
+
+
+def warn_missing_queue(queue: str) -> None:
+    """Tell the user, on the driver's error output, that a query waits for its queue."""
+    print(f"ackwise: queue {queue!r} does not exist yet; push to it or create it", file=sys.stderr)
 
 
 def short_reason(problem: BaseException) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import UTC, datetime
 from types import TracebackType
@@ -21,10 +20,12 @@ from ackwise.subscriber.codecs import Codec, JSONCodec
 from ackwise.subscriber.consumer import Consumer
 from ackwise.subscriber.feeds.port import TransportLink
 from ackwise.subscriber.handler_runner import HandlerRunner, Middleware
+from ackwise.subscriber.handler_threads import HandlerThreads
 from ackwise.subscriber.links import masked, open_link
 from ackwise.subscriber.router import Router
 from ackwise.subscriber.subscription import CloudEvents, Subscription, UndecodablePolicy
 from ackwise.subscriber.tracing import INSTALLED
+from ackwise.subscriber.unawaited import watch_coroutines
 from ackwise.wire.timestamps import moment, seconds
 
 log = logging.getLogger("ackwise.subscriber")
@@ -81,6 +82,7 @@ class App(Router):
         self._tracing = tracing
         self._patience = seconds(start_patience, "start_patience")
         self._link: TransportLink | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._consumers: list[Consumer] = []
         self._draining: list[Consumer] = []
         self._stack: AsyncExitStack | None = None
@@ -104,12 +106,16 @@ class App(Router):
     def traced(self) -> bool:
         return tracing.is_configured() if self._tracing is None else self._tracing
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        return self._loop
+
     def link(self) -> TransportLink:
         if self._link is None:
             raise RuntimeError("the app is not started; use `async with app:` or `ackwise run`")
         return self._link
 
-    def handler_runner(self, subscription: Subscription, executor: ThreadPoolExecutor | None) -> HandlerRunner:
+    def handler_runner(self, subscription: Subscription, executor: HandlerThreads | None) -> HandlerRunner:
         return HandlerRunner(
             subscription,
             middleware=[tracing.trace_handler, *self.middleware] if self.traced else self.middleware,
@@ -154,6 +160,8 @@ class App(Router):
         """Connect without consuming, so that publishers work."""
         self.check_not_started()
         async with AsyncExitStack() as stack:
+            watch_coroutines()
+            self._loop = asyncio.get_running_loop()
             self._link = await open_link(self.url, self.clock, self._patience)
             stack.push_async_callback(self._disconnect)
             if self._lifespan is not None:
@@ -168,7 +176,7 @@ class App(Router):
             raise RuntimeError("the app is started already")
 
     async def _disconnect(self) -> None:
-        link, self._link = self._link, None
+        link, self._link, self._loop = self._link, None, None
         if link is not None:
             await link.close()
 
@@ -264,6 +272,8 @@ class App(Router):
         serves health endpoints over HTTP on `host`.
         """
         waits = seconds(grace, "grace")
+        if not self.subscriptions:
+            raise BadInput(f'the app {self.name!r} has no handlers; declare one with @app.subscriber("queue")')
         self.check_not_started()
         self._grace = waits
         over = self._end_requested = asyncio.Event()

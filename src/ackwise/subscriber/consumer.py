@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ackwise.subscriber.feeds.port import Feed
+from ackwise.subscriber.handler_threads import HandlerThreads
 from ackwise.subscriber.subscription import Subscription
 from ackwise.subscriber.workers import Workers
 
@@ -28,9 +28,7 @@ class Consumer:
     def __init__(self, app: App, subscription: Subscription, feed: Feed) -> None:
         self._app, self._subscription, self._feed = app, subscription, feed
         self._executor = (
-            ThreadPoolExecutor(subscription.concurrency, thread_name_prefix=subscription.name)
-            if subscription.signature.in_thread
-            else None
+            HandlerThreads(subscription.concurrency, subscription.name) if subscription.signature.in_thread else None
         )
         self.handle = app.handler_runner(subscription, self._executor)
         self._workers: Workers | None = None
@@ -97,4 +95,4 @@ class Consumer:
             if self._feed_task is not None:
                 self._feed_task.cancel()
             if self._executor is not None:
-                self._executor.shutdown(wait=False)
+                self._executor.shutdown()

@@ -8,7 +8,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Any
@@ -18,13 +18,17 @@ from ackwise.core import validation
 from ackwise.core.errors import BadInput
 from ackwise.core.settlement import Outcome, Reject, Retry
 from ackwise.subscriber import cloudevents
+from ackwise.subscriber.handler_threads import HandlerThreads
 from ackwise.subscriber.message import Message
 from ackwise.subscriber.subscription import CloudEvents, Subscription
 from ackwise.subscriber.transport_delivery import Ask, TransportDelivery, Undecodable
+from ackwise.subscriber.unawaited import no_unawaited_coroutine
 
 log = logging.getLogger("ackwise.subscriber")
 
 LONGEST_LOGGED = 500
+MOST_STUCK = 100
+"""Threads of one handler that may be stuck and replaced at the same time."""
 
 Call = Callable[[Message[Any]], Awaitable[Any]]
 Middleware = Callable[[Message[Any], Call], Awaitable[Any]]
@@ -33,6 +37,10 @@ Middleware = Callable[[Message[Any], Call], Awaitable[Any]]
 
 class Interrupted(Exception):
     """A handler raised CancelledError although the app had not cancelled it: a task that it awaited was cancelled."""
+
+
+class HandlerTimeout(TimeoutError):
+    """A handler took longer than the `timeout` of its subscriber. Its message is retried."""
 
 
 class HandlerRunner:
@@ -44,7 +52,7 @@ class HandlerRunner:
         *,
         middleware: Sequence[Middleware] = (),
         overrides: Mapping[Any, Any],
-        executor: Executor | None = None,
+        executor: HandlerThreads | None = None,
         events: CloudEvents = "write",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -59,6 +67,7 @@ class HandlerRunner:
             call = _wrapped(around, call)
         self._around = call
         self._unsettled_messages: WeakSet[Message[Any]] = WeakSet()
+        self._is_async = inspect.iscoroutinefunction(subscription.handler)
         self._threads: set[int] = set()
         self._abandoned: list[Future[Any]] = []
 
@@ -117,11 +126,7 @@ class HandlerRunner:
             problem.__cause__ = cause
             self._failed(message, problem)
         except BaseException as problem:
-            ask = _chosen_outcome(problem)
-            if isinstance(ask, Retry | Reject):
-                self._settle(message, ask)
-            else:
-                self._failed(message, problem)
+            self._settle_failure(message, problem)
             return problem if isinstance(problem, SystemExit) else None
         else:
             if self._subscription.by_app:
@@ -129,6 +134,18 @@ class HandlerRunner:
             elif not self._is_settled(message):
                 self._log_unsettled(message)
         return None
+
+    def _settle_failure(self, message: Message[Any], problem: BaseException) -> None:
+        """Settle a message whose handler raised."""
+        ask = _chosen_outcome(problem)
+        if isinstance(ask, Retry | Reject):
+            self._settle(message, ask)
+        elif isinstance(problem, HandlerTimeout) and not self._is_settled(message):
+            # A handler that settles its messages itself cannot settle this one any more.
+            log.warning("%s; %s is retried", problem, message.id)
+            self._settle(message, problem)
+        else:
+            self._failed(message, problem)
 
     def _decode(self, delivery: TransportDelivery) -> Message[Any] | None:
         try:
@@ -212,13 +229,49 @@ class HandlerRunner:
         return result
 
     async def _run(self, arguments: dict[str, Any]) -> Any:
+        """Call the handler, for at most `timeout` seconds."""
+        seconds = self._subscription.timeout
+        if seconds is None:
+            return await self._invoke(arguments)
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await self._invoke(arguments)
+        except TimeoutError as problem:
+            if not limit.expired():
+                raise
+            self._replace_thread()
+            raise HandlerTimeout(f"{self._subscription.name} took longer than {seconds:g} seconds") from problem
+
+    def _replace_thread(self) -> None:
+        """Give a handler that is stuck in its thread up, so that a new thread takes its place.
+
+        Python cannot stop a thread. The number of such threads is bounded: beyond it the worker waits for one to end.
+        """
+        stuck = [thread for thread in self._abandoned if not thread.done()]
+        if not stuck or self._executor is None or self._executor.stuck >= MOST_STUCK:
+            return
+        self._abandoned.remove(stuck[-1])
+        self._executor.replace(stuck[-1])
+        log.warning(
+            "%s: a handler is stuck in its thread, which is replaced; %d such threads run without effect",
+            self._subscription.name,
+            self._executor.stuck,
+        )
+
+    async def _invoke(self, arguments: dict[str, Any]) -> Any:
         if self._signature.in_thread:
             assert self._executor is not None
             context = contextvars.copy_context()
             result = await self._wait_for_thread(self._executor.submit(context.run, self._in_thread, arguments))
-        else:
+        elif self._is_async:
             result = self._subscription.handler(**arguments)
+        else:
+            result = self._call_function(arguments)
         return await result if inspect.isawaitable(result) else result
+
+    def _call_function(self, arguments: dict[str, Any]) -> Any:
+        with no_unawaited_coroutine():
+            return self._subscription.handler(**arguments)
 
     async def _wait_for_thread(self, thread: Future[Any]) -> Any:
         try:
@@ -231,7 +284,7 @@ class HandlerRunner:
         thread_id = threading.get_ident()
         self._threads.add(thread_id)
         try:
-            return self._subscription.handler(**arguments)
+            return self._call_function(arguments)
         except (StopIteration, SystemExit, KeyboardInterrupt) as problem:
             # A future cannot carry StopIteration: the awaiting task would never wake. The other two end only a thread.
             text = f"{type(problem).__name__}: {problem}" if problem.args else type(problem).__name__

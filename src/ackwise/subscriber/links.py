@@ -37,7 +37,7 @@ async def _open(url: URL, clock: Clock | None) -> TransportLink:
         from ackwise.subscriber.feeds.jetstream import NATSLink
 
         return await NATSLink.open(url)
-    return BrokerLink(await connect_async(url, clock=clock))
+    return BrokerLink(await connect_async(url, clock=clock, patience=0))
 
 
 def masked(url: URL) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Coroutine, Generator, Mapping
 from contextlib import nullcontext
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from ackwise.core.errors import BadInput
 from ackwise.core.validation import Seconds
@@ -24,7 +25,31 @@ class PublisherOwner(Protocol):
     @property
     def traced(self) -> bool: ...
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None: ...
+
     def link(self) -> TransportLink: ...
+
+
+class Published(Awaitable[str]):
+    """The id of a message that is stored already. Awaiting it returns the id at once."""
+
+    def __init__(self, message_id: str) -> None:
+        self.message_id = message_id
+
+    def __await__(self) -> Generator[Any, None, str]:
+        yield from ()
+        return self.message_id
+
+    def __repr__(self) -> str:
+        return f"<Published {self.message_id}>"
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class Publisher(Generic[T]):
@@ -45,7 +70,7 @@ class Publisher(Generic[T]):
             except Exception as problem:
                 raise TypeError(f"the publisher of {self.queue} cannot write {self.kind!r}: {problem}") from problem
 
-    async def publish(
+    def publish(
         self,
         payload: T,
         *,
@@ -53,11 +78,35 @@ class Publisher(Generic[T]):
         dedup_id: str | None = None,
         delay: Seconds | None = None,
         partition: str | None = None,
-    ) -> str:
-        """Publish a payload. Returns the message id when the message is stored.
+    ) -> Awaitable[str]:
+        """Publish a payload. The awaited result is the message id, when the message is stored.
 
-        A second publish with the same `dedup_id` stores nothing. `delay` is in seconds.
+        In an async function, await it. In a thread, such as a `def` handler, the call itself waits until the message is
+        stored, and you need not await it. A second publish with the same `dedup_id` stores nothing. `delay` is in
+        seconds.
         """
+        sending = self._publish(payload, headers=headers, dedup_id=dedup_id, delay=delay, partition=partition)
+        home, running = self._owner.loop, _running_loop()
+        if home is None or running is home:
+            return sending if running is not None else self._fail(sending)
+        stored = asyncio.run_coroutine_threadsafe(sending, home)
+        return asyncio.wrap_future(stored) if running is not None else Published(stored.result())
+
+    def _fail(self, sending: Coroutine[Any, Any, str]) -> NoReturn:
+        """Raise the error of a thread that publishes before the app is started."""
+        sending.close()
+        self._owner.link()
+        raise RuntimeError("the app is not started")
+
+    async def _publish(
+        self,
+        payload: T,
+        *,
+        headers: Mapping[str, str] | None,
+        dedup_id: str | None,
+        delay: Seconds | None,
+        partition: str | None,
+    ) -> str:
         if payload is None:
             raise BadInput(f"{self.queue}: there is nothing to publish")
         link, source = self._owner.link(), self._owner.source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from ackwise.subscriber.subscription import (
     check_numbers,
     group_of,
     inherit_options,
+    positive_seconds,
     prefix_errors,
 )
 
@@ -69,6 +71,7 @@ class Router:
         codec: Codec | None = None,
         on_undecodable: UndecodablePolicy | None = None,
         in_thread: bool | None = None,
+        timeout: Seconds | None = None,
     ) -> Callable[[H], H]:
         """Decorator: call the function for each message of `queue`.
 
@@ -83,8 +86,13 @@ class Router:
         - `lease` is the lease's duration in seconds.
         - `retry_limit` and `backoff` override the queue's policy for the group. `backoff` may be a list of seconds.
         - `in_thread` runs a `def` in a thread (the default) or, if False, on the event loop.
+        - `timeout` is how many seconds the function may take. After it the message is retried. An async function is
+          cancelled, a thread is reported and replaced. By default there is no limit.
         - `stream` and `ephemeral` are for NATS only.
         """
+        if callable(queue):
+            name = getattr(queue, "__qualname__", repr(queue))
+            raise TypeError(f'{name}: name the queue: @app.subscriber("queue") instead of @app.subscriber')
 
         def declare(handler: H) -> H:
             signature = read(handler, in_thread)
@@ -96,6 +104,7 @@ class Router:
                 check_numbers(concurrency, prefetch, max_pending, lease)
                 waits = backoff_policy(backoff, retry_limit)
                 named = group_of(group, durable, ephemeral)
+                limit = None if timeout is None else positive_seconds(timeout, "timeout")
             if signature.explicit and policy is not None:
                 log.warning("%s takes a Message and settles it itself; ack=%s is ignored", name, policy)
             subscription = Subscription(
@@ -114,6 +123,7 @@ class Router:
                 backoff=waits,
                 undecodable=on_undecodable,
                 codec=codec,
+                timeout=limit,
             )
             self.subscriptions.append(self._with_own_options(subscription))
             return handler
@@ -157,6 +167,11 @@ class Router:
     @property
     def traced(self) -> bool:
         return self._app().traced
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop of the app. None before the app connects."""
+        return self._app().loop
 
     def link(self) -> TransportLink:
         return self._app().link()

@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from ackwise.client.options import group_policy
+from ackwise.client.options import as_backoff, group_policy
 from ackwise.core import validation
 from ackwise.core.errors import BadInput
 from ackwise.core.policy import Backoff
 from ackwise.core.validation import Seconds
 from ackwise.subscriber.codecs import Codec, Read
 from ackwise.subscriber.signatures import Signature
+from ackwise.wire.timestamps import seconds
 
 
 class AckPolicy(StrEnum):
@@ -74,6 +75,8 @@ class Subscription:
     codec: Codec | None = None
     """None, like `undecodable`, until an including router or the app sets it."""
     read: Read | None = None
+    timeout: float | None = None
+    """Seconds that the handler may take."""
 
     @property
     def name(self) -> str:
@@ -146,10 +149,16 @@ def check_numbers(concurrency: int, prefetch: int | None, max_pending: int, leas
         validation.lease_micros(lease)
 
 
+def positive_seconds(duration: Seconds, what: str) -> float:
+    """A duration in seconds that is more than 0."""
+    value = seconds(duration, what)
+    if not value:
+        raise BadInput(f"{what} must be more than 0 seconds; leave it out for no limit")
+    return value
+
+
 def backoff_policy(backoff: Waits, retry_limit: Retries) -> Backoff | msgspec.UnsetType:
     """The backoff policy from a `Backoff`, or from a list of delays in seconds. The last delay repeats."""
-    if not isinstance(backoff, Backoff | msgspec.UnsetType):
-        delays = tuple(validation.micros(delay, "backoff") / validation.MICROS for delay in backoff)
-        backoff = Backoff(kind="schedule", delays=delays) if delays else Backoff()
-    group_policy(retry_limit, backoff)
-    return backoff
+    waits = backoff if backoff is msgspec.UNSET else as_backoff(backoff)
+    group_policy(retry_limit, waits)
+    return waits

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -19,6 +18,7 @@ from ackwise.core.validation import Seconds
 from ackwise.subscriber.app import App
 from ackwise.subscriber.feeds.broker_feed import BrokerFeed, BrokerLink
 from ackwise.subscriber.handler_runner import HandlerRunner
+from ackwise.subscriber.handler_threads import HandlerThreads
 from ackwise.subscriber.subscription import Subscription
 
 MOST_ROUNDS = 1000
@@ -47,7 +47,7 @@ class TestApp:
         self._kept = (app.url, app.clock)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._feeds: list[tuple[Subscription, BrokerFeed, HandlerRunner]] = []
-        self._threads = ThreadPoolExecutor(thread_name_prefix="ackwise-test")
+        self._threads = HandlerThreads(32, "ackwise-test")
 
     async def __aenter__(self) -> TestApp:
         self.app.check_not_started()

@@ -10,6 +10,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 
 from ackwise.core.settlement import Outcome
+from ackwise.core.validation import MICROS, lease_micros
 from ackwise.subscriber.feeds.port import Feed
 from ackwise.subscriber.subscription import Subscription
 from ackwise.subscriber.transport_delivery import TransportDelivery
@@ -21,6 +22,10 @@ AHEAD = 0.05
 MOST_AHEAD = 256
 _WEIGHT = 0.05
 _CHECK_EVERY = 0.02
+SLOW_LEASES = 10
+"""Leases after which a running handler is reported."""
+DEFAULT_LEASE = 30.0
+"""Seconds of a lease if the subscriber names none."""
 CANCEL_SECONDS = 2.0
 """Seconds that a cancelled handler has to end."""
 _HANDLED: ContextVar[TransportDelivery | None] = ContextVar("ackwise_handled", default=None)
@@ -56,7 +61,29 @@ class Workers:
         """Loop time at which the grace is over."""
         self._ending = self.over = False
         """Whether the workers are drained: handlers settle nothing more."""
+        self._began: dict[TransportDelivery, float] = {}
+        """Loop time at which each running handler began. A handler that was reported as slow is not in it."""
+        self._slow_check = self._loop.call_later(self._lease, self._report_slow)
         self._tasks = [self._begin(f"{subscription.name}-{number}") for number in range(subscription.concurrency)]
+
+    @property
+    def _lease(self) -> float:
+        lease = self._subscription.lease
+        return DEFAULT_LEASE if lease is None else lease_micros(lease) / MICROS
+
+    def _report_slow(self) -> None:
+        """Warn once about each handler that has run for ten leases: it may be stuck."""
+        limit = SLOW_LEASES * self._lease
+        for delivery, began in list(self._began.items()):
+            if self._loop.time() - began > limit:
+                del self._began[delivery]
+                log.warning(
+                    "%s has worked on %s for more than %g seconds; set timeout= to end such a handler",
+                    self._subscription.name,
+                    delivery.id,
+                    limit,
+                )
+        self._slow_check = self._loop.call_later(self._lease, self._report_slow)
 
     def _begin(self, name: str) -> asyncio.Task[None]:
         return self._loop.create_task(self._work(), name=name)
@@ -158,7 +185,7 @@ class Workers:
     async def _run(self, delivery: TransportDelivery, task: asyncio.Task[None]) -> None:
         self._running[delivery] = task
         _HANDLED.set(delivery)
-        began = self._loop.time()
+        began = self._began[delivery] = self._loop.time()
         try:
             await self._handle(delivery, self.cancels)
         except asyncio.CancelledError:
@@ -177,6 +204,7 @@ class Workers:
         finally:
             _HANDLED.set(None)
             del self._running[delivery]
+            self._began.pop(delivery, None)
             took = self._loop.time() - began
             self._mean_duration = (
                 took if self._mean_duration is None else self._mean_duration + _WEIGHT * (took - self._mean_duration)
@@ -213,6 +241,7 @@ class Workers:
 
     def _cancel(self) -> None:
         self._ending = True
+        self._slow_check.cancel()
         for task in self._tasks:
             task.cancel()
 

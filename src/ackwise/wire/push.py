@@ -10,7 +10,7 @@ from ackwise.core.commands import Push
 from ackwise.core.errors import BadInput, StoreError
 from ackwise.core.ids import uuid_int, uuid_text
 from ackwise.core.messages import DEFAULT_PARTITION, JSON, NewMessage, PlainBatch, Receipt
-from ackwise.core.policy import QueuePolicy
+from ackwise.core.policy import NEW_QUEUE_POLICY, QueuePolicy
 from ackwise.wire import payloads
 
 
@@ -38,7 +38,7 @@ class PushBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     transaction_ids: list[str] | None = None
     partition: str = DEFAULT_PARTITION
     content_type: str = JSON
-    create: QueuePolicy | None = QueuePolicy()
+    create: QueuePolicy | None = NEW_QUEUE_POLICY
 
 
 class RunBody(msgspec.Struct):

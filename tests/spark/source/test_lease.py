@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from ackwise.clock import ManualClock
 from ackwise.core import commands as c
-from ackwise.core.errors import BadInput, ClaimConflict, Conflict, UnknownQueue
+from ackwise.core.errors import BadInput, ClaimConflict, Conflict
 from ackwise.core.messages import NewMessage
 from ackwise.core.queries import ListQueues
 from ackwise.core.settlement import Outcome
@@ -85,11 +85,31 @@ def test_nothing_there(local_harness: QueueHarness, query: Make) -> None:
     assert numbers(one.batch()) == [0]
 
 
-def test_a_queue_that_is_not_there_is_not_made(harness: QueueHarness, url: str, query: Make) -> None:
-    with pytest.raises(UnknownQueue, match=r"^ackwise: .*'nowhere'.* \[unknown_queue\]$"):
-        query(url, queue="nowhere")
-    harness.configure()
-    assert [one.name for one in harness.ask(ListQueues())] == ["q"]
+@pytest.mark.parametrize(("order", "expected"), [(None, [1, 2]), ("strict", [])])
+def test_waiting_retry_blocks_only_a_strict_queue(
+    local_harness: QueueHarness, query: Make, order: str | None, expected: list[int]
+) -> None:
+    """The strict order that follows from exclusive claims does not count: only the policy's own does."""
+    local_harness.configure(exclusivity="partition", order=order)
+    local_harness.number(1)
+    one = query(local_harness.url)
+    local_harness.settle(one.batch(), "retry", delay=3600)
+    local_harness.number(2, first=1)
+    assert numbers(one.batch()) == expected
+
+
+@pytest.mark.parametrize("start", ["all", "new"])
+def test_missing_queue_is_waited_for_and_not_created(
+    harness: QueueHarness, url: str, query: Make, capfd: pytest.CaptureFixture[str], start: str
+) -> None:
+    """A query that began before its queue reads the queue from the beginning, also with `new`."""
+    one = query(url, startingPosition=start)
+    assert not one.plan()
+    assert not one.plan()
+    assert harness.ask(ListQueues()) == []
+    assert capfd.readouterr().err.count("queue 'q' does not exist yet") == 1
+    harness.number(2)
+    assert numbers(one.batch()) == [0, 1]
 
 
 def test_at_most_so_many_rows(local_harness: QueueHarness, query: Make) -> None:

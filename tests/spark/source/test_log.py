@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from ackwise.clock import ManualClock
 from ackwise.core import commands as c
-from ackwise.core.errors import Conflict, DataLost, UnknownQueue
+from ackwise.core.errors import Conflict, DataLost
 from ackwise.core.queries import ListGroups
 from ackwise.core.validation import MICROS
 from tests.spark.queue_harness import QueueHarness
@@ -120,9 +120,17 @@ def test_an_empty_queue(harness: QueueHarness, url: str, query: Make) -> None:
     assert numbers(one.batch()) == [0, 1]
 
 
-def test_a_queue_that_is_not_there(local_harness: QueueHarness, query: Make) -> None:
-    with pytest.raises(UnknownQueue, match=r"^ackwise: .*'nowhere'.* \[unknown_queue\]$"):
-        query(local_harness.url, queue="nowhere", mode="log")
+@pytest.mark.parametrize("options", [{}, {"startingPosition": "new"}, {"group": None}])
+def test_missing_queue_is_waited_for(
+    local_harness: QueueHarness, query: Make, capfd: pytest.CaptureFixture[str], options: dict[str, str]
+) -> None:
+    one = query(local_harness.url, mode="log", **options)
+    assert not one.plan()
+    assert capfd.readouterr().err.count("queue 'q' does not exist yet") == 1
+    local_harness.number(2)
+    assert numbers(one.batch()) == [0, 1]
+    local_harness.number(1, first=2)
+    assert numbers(one.batch()) == [2]
 
 
 @pytest.mark.parametrize("group", ["g", None])

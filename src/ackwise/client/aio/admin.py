@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal, Unpack
 
 import msgspec
 
 from ackwise.client.aio.messages import AsyncMessageVerbs
-from ackwise.client.options import Start, group_policy, policy_fields, start_position
+from ackwise.client.options import PolicyFields, Start, group_policy, policy_fields, start_position
 from ackwise.client.results import (
     BrowsedMessage,
     CursorRow,
@@ -38,7 +38,7 @@ from ackwise.core.commands import (
     Replay,
     SeekGroup,
 )
-from ackwise.core.errors import BadInput, UnknownGroup
+from ackwise.core.errors import BadInput, UnknownDeadLetter, UnknownGroup
 from ackwise.core.policy import Backoff, QueuePolicy
 from ackwise.wire.timestamps import instant, instant_or_none
 
@@ -55,7 +55,7 @@ class AsyncQueueVerbs(AsyncMessageVerbs):
         namespace: str | None = None,
         task: str | None = None,
         exist_ok: bool = False,
-        **fields: Any,
+        **fields: Unpack[PolicyFields],
     ) -> QueueInfo:
         """Create a queue. The fields of `QueuePolicy` are keywords: `create_queue("orders", retry_limit=5)`.
 
@@ -64,6 +64,7 @@ class AsyncQueueVerbs(AsyncMessageVerbs):
         command = ConfigureQueue(
             queue=name,
             policy=policy_fields(policy, fields),
+            create=self.new_queue_policy,
             namespace=namespace,
             task=task,
             must_be_new=not exist_ok,
@@ -79,11 +80,16 @@ class AsyncQueueVerbs(AsyncMessageVerbs):
         replace: bool = False,
         namespace: str | None = None,
         task: str | None = None,
-        **fields: Any,
+        **fields: Unpack[PolicyFields],
     ) -> QueueInfo:
         """Change the given fields of a queue's policy. With `replace` all other fields get their defaults."""
         command = ConfigureQueue(
-            queue=name, policy=policy_fields(policy, fields), namespace=namespace, task=task, replace=replace
+            queue=name,
+            policy=policy_fields(policy, fields),
+            create=self.new_queue_policy,
+            namespace=namespace,
+            task=task,
+            replace=replace,
         )
         return as_result(await self._transport.send(command), QueueInfo)
 
@@ -179,15 +185,19 @@ class AsyncDeadLetterVerbs(AsyncMessageVerbs):
         return DeadLetters(core_rows.DeadPage(letters, page.total))
 
     async def redrive(self, letters: Letters) -> Redriven:
-        """Return dead letters to their group, at their old position in the queue, with no failures counted."""
-        return await self._transport.send(Redrive(ids=_ids(letters)))
+        """Return dead letters to their group, at their old position in the queue, with no failures counted.
+
+        Raises `UnknownDeadLetter` if none of the letters exists. Otherwise the answer has a result for each.
+        """
+        return _found(await self._transport.send(Redrive(ids=_ids(letters))))
 
     async def replay(self, letters: Letters, *, queue: str | None = None, partition: str | None = None) -> Redriven:
         """Push a copy of each dead letter and remove the dead letter.
 
-        The copy goes to the original queue and partition, or to `queue` and `partition`.
+        The copy goes to the original queue and partition, or to `queue` and `partition`. Raises `UnknownDeadLetter` if
+        none of the letters exists.
         """
-        return await self._transport.send(Replay(ids=_ids(letters), queue=queue, partition=partition))
+        return _found(await self._transport.send(Replay(ids=_ids(letters), queue=queue, partition=partition)))
 
     async def purge_dead(
         self, letters: Letters | None = None, *, queue: str | None = None, group: str | None = None
@@ -197,6 +207,14 @@ class AsyncDeadLetterVerbs(AsyncMessageVerbs):
             raise BadInput("purge_dead needs dead letters, a queue or a group")
         ids = None if letters is None else _ids(letters)
         return (await self._transport.send(PurgeDead(ids=ids, queue=queue, group=group))).count
+
+
+def _found(answer: Redriven) -> Redriven:
+    """The answer, unless it found no letter at all."""
+    unknown = [letter_id for letter_id, result in answer.results.items() if result == "not_found"]
+    if unknown and len(unknown) == len(answer.results):
+        raise UnknownDeadLetter(f"there is no dead letter {unknown[0]!r}; list the dead letters to see their ids")
+    return answer
 
 
 def _ids(letters: Letters) -> list[str]:

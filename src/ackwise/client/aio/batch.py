@@ -28,7 +28,8 @@ class AsyncBatch(Sequence[AsyncDelivery]):
             for delivery in batch:
                 handle(delivery.json())
 
-    When the block ends, the batch acks the deliveries that are not settled. When the block raises, it retries them.
+    While the block runs, the lease is extended. When the block ends, the batch acks the deliveries that are not
+    settled. When the block raises, it retries them.
     """
 
     __slots__ = ("_messages", "lease")
@@ -128,12 +129,16 @@ class AsyncBatch(Sequence[AsyncDelivery]):
         return [ByRange(self.lease_id, lane, lo, hi) for lane, lo, hi in ranges]
 
     async def __aenter__(self) -> AsyncBatch:
+        self.lease.begin_work()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        return await self.lease.settle_at_exit(self.selector, problem)
+        try:
+            return await self.lease.settle_at_exit(self.selector, problem)
+        finally:
+            self.lease.end_work()
 
     def __repr__(self) -> str:
         what = f"{len(self)} under {self.lease_id}" if len(self) else f"{self.empty}"

@@ -33,6 +33,7 @@ class AsyncConnection(AsyncConsumeVerbs, AsyncQueueVerbs, AsyncGroupVerbs, Async
     async def close(self) -> None:
         """Release the messages that this connection still holds, and close it. A release costs no failure."""
         try:
+            await self._working.close()
             release = self._held.release()
             if release is not None:
                 with contextlib.suppress(AckwiseError):

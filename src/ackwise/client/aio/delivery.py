@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from types import TracebackType
-from typing import Any, TypeVar, overload
-
-import msgspec
+from typing import Any, Literal, TypeVar, overload
 
 from ackwise.client import settlements
 from ackwise.client.aio.lease import AsyncLease
+from ackwise.client.payloads import decode_json
 from ackwise.core import ids
 from ackwise.core.answers import Grant, Settled
 from ackwise.core.commands import ByDelivery, Settlement
+from ackwise.core.errors import LeaseLost
 from ackwise.core.messages import Message
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.core.validation import Seconds
 from ackwise.wire.timestamps import moment
 
 T = TypeVar("T")
+OnError = Literal["continue", "raise"]
+log = logging.getLogger("ackwise.client")
+
+
+class ConsumeLoop:
+    """A running consume loop: decides which exceptions of a `with delivery:` block end it."""
+
+    __slots__ = ("_on_error",)
+
+    def __init__(self, on_error: OnError) -> None:
+        self._on_error = on_error
+
+    def survives(self, problem: BaseException) -> bool:
+        """Whether the loop continues after an exception. An interrupt, an exit and a cancellation always propagate."""
+        return self._on_error == "continue" and isinstance(problem, Exception)
 
 
 class AsyncDelivery:
@@ -29,14 +45,18 @@ class AsyncDelivery:
         async with delivery:
             handle(delivery.json())
 
-    When the block ends, the delivery is acked. When the block raises, the delivery is retried and the exception
-    propagates. `ackwise.Retry` and `ackwise.Reject` choose the outcome, and the block suppresses them.
+    While the block runs, the lease is extended. When the block ends, the delivery is acked. When the block raises, the
+    delivery is retried. The exception of a delivery of `consume` is then logged, so that the loop continues. The
+    exception of any other delivery propagates. `ackwise.Retry` and `ackwise.Reject` choose the outcome, and the block
+    suppresses them.
     """
 
-    __slots__ = ("_grant", "_message", "lease", "verdict")
+    __slots__ = ("_grant", "_message", "lease", "loop", "verdict")
 
     def __init__(self, message: Message, grant: Grant, lease: AsyncLease) -> None:
         self._message, self._grant, self.lease = message, grant, lease
+        self.loop: ConsumeLoop | None = None
+        """The loop that yielded this delivery."""
         self.verdict: Verdict | None = None if lease.claimed.lease_no else Verdict.ACKED
         """The verdict of the settlement. None until this delivery is settled."""
 
@@ -50,8 +70,11 @@ class AsyncDelivery:
     @overload
     def json(self, kind: type[T]) -> T: ...
     def json(self, kind: Any = Any) -> Any:
-        """Decode the payload as JSON, into `kind` (a dataclass, a Struct, a TypedDict …) if you give one."""
-        return msgspec.json.decode(self._message.payload, type=kind)
+        """Decode the payload as JSON, into `kind` (a dataclass, a Struct, a TypedDict …) if you give one.
+
+        Raises `UndecodablePayload` if the payload is not JSON or does not fit.
+        """
+        return decode_json(self._message.payload, kind)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -173,14 +196,26 @@ class AsyncDelivery:
         self.verdict = self.verdict or (answer.verdict if answer.verdict.settled else None)
 
     async def __aenter__(self) -> AsyncDelivery:
+        self.lease.begin_work()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if self.verdict is not None:
-            return False
-        return await self.lease.settle_at_exit(self.selector, problem)
+        loop = self.loop
+        try:
+            suppresses = self.verdict is None and await self.lease.settle_at_exit(self.selector, problem)
+        except LeaseLost as refusal:
+            if loop is None or not loop.survives(refusal):
+                raise
+            log.warning("%s: the settlement was refused, the message is delivered again: %s", self, refusal)
+            return True
+        finally:
+            self.lease.end_work()
+        if suppresses or loop is None or problem is None or not loop.survives(problem):
+            return suppresses
+        log.error("%s failed", self, exc_info=problem)
+        return True
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} of {self.queue}/{self.partition} attempt {self.attempt}>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -23,14 +24,17 @@ from ackwise.core.commands import (
     Settlement,
     Transaction,
 )
-from ackwise.core.errors import CircuitOpen, Draining, StoreError
+from ackwise.core.errors import CircuitOpen, Draining, StoreError, StoreUnavailable
 from ackwise.core.settlement import Outcome, Verdict
 
 TIMEOUT = 10.0
 """Seconds that an answer may take, in addition to the call's own wait."""
+FIRST_PATIENCE = PATIENCE
+"""Seconds that a first connection waits for a server that is not up yet, as long as an open connection does."""
 REFUSED_NOW = "the repeated call was refused"
 
 T = TypeVar("T")
+log = logging.getLogger("ackwise.client")
 
 
 class AsyncHTTPCalls:
@@ -51,12 +55,25 @@ class AsyncHTTPCalls:
         self._closed = False
         self.repeats = 0
 
-    async def hello(self) -> None:
-        """Check that an Ackwise server answers, and read its clock."""
-        tries = self._tries(repeatable=True, reads=True, patience=0.0 if self._pauses is None else None)
-        reply = await self._replied("GET", "/v1", b"", tries, TIMEOUT)
+    async def hello(self, patience: float | None = None) -> None:
+        """Check that an Ackwise server answers, and read its clock.
+
+        Waits up to `patience` seconds, 15 by default, for a server that is not up yet.
+        """
+        wait = FIRST_PATIENCE if patience is None else patience
+        try:
+            reply = await self._greet(0.0)
+        except StoreUnavailable as problem:
+            if self._pauses is not None or not wait:
+                raise
+            log.warning("%s; trying again for %g seconds", problem, wait)
+            reply = await self._greet(wait)
         if reply.now is None:
             raise error_of(reply, self._base)
+
+    async def _greet(self, patience: float) -> Reply:
+        tries = self._tries(repeatable=True, reads=True, patience=patience if self._pauses is None else None)
+        return await self._replied("GET", "/v1", b"", tries, TIMEOUT)
 
     def now(self) -> int:
         """The server's time in microseconds, extrapolated from its last answer."""

@@ -9,6 +9,7 @@ from ackwise.client import settlements as client_settlements
 from ackwise.client.aio.batch import AsyncBatch
 from ackwise.client.aio.lease import AsyncLease
 from ackwise.client.aio.transaction import AsyncTransaction
+from ackwise.client.aio.working_leases import AsyncWorkingLeases
 from ackwise.client.options import Start, claim_command
 from ackwise.client.payloads import new_message, new_messages
 from ackwise.client.settlements import Entry, HeldLeases, Target
@@ -16,7 +17,7 @@ from ackwise.client.transport import AsyncTransport
 from ackwise.core.answers import Handed, Receipts, Settled
 from ackwise.core.commands import ByLease, Claim, Extend, Push, Settle, Settlement
 from ackwise.core.messages import DEFAULT_PARTITION, Receipt
-from ackwise.core.policy import Exclusivity, Order
+from ackwise.core.policy import NEW_QUEUE_POLICY, Exclusivity, Order
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.core.validation import Seconds, lease_micros
 from ackwise.wire.timestamps import moment, seconds
@@ -28,6 +29,9 @@ class AsyncMessageVerbs:
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
         self._held = HeldLeases()
+        self._working = AsyncWorkingLeases(transport)
+        self.new_queue_policy = NEW_QUEUE_POLICY
+        """The policy of the queues that this connection creates."""
 
     @property
     def transport(self) -> AsyncTransport:
@@ -61,7 +65,7 @@ class AsyncMessageVerbs:
             delay=delay,
             content_type=content_type,
         )
-        receipts = await self._transport.send(Push(queue=queue, messages=[message]))
+        receipts = await self._transport.send(Push(queue=queue, messages=[message], create=self.new_queue_policy))
         return receipts[0]
 
     async def push_many(
@@ -69,7 +73,7 @@ class AsyncMessageVerbs:
     ) -> Receipts:
         """Append many messages in one commit, all or none. Use an `Item` for a message with its own options."""
         messages = new_messages(payloads, partition, priority)
-        receipts = await self._transport.send(Push(queue=queue, messages=messages))
+        receipts = await self._transport.send(Push(queue=queue, messages=messages, create=self.new_queue_policy))
         return receipts
 
     async def claim(
@@ -127,8 +131,9 @@ class AsyncMessageVerbs:
 
     def batch(self, handed: Handed, command: Claim) -> AsyncBatch:
         """Build the batch of a claim that you sent through the transport. `close` releases it like any other batch."""
+        keyed = command.key is not None
         return AsyncBatch(
-            handed, AsyncLease(self._transport, self._held, handed.claimed, keyed=command.key is not None)
+            handed, AsyncLease(self._transport, self._held, handed.claimed, keyed=keyed, working=self._working)
         )
 
     async def settle(self, entries: Iterable[Entry], *, atomic: bool = False, strict: bool = False) -> list[Settled]:
@@ -166,4 +171,4 @@ class AsyncMessageVerbs:
 
     def transaction(self) -> AsyncTransaction:
         """Begin a transaction: settlements and pushes that are committed together or not at all."""
-        return AsyncTransaction(self._transport, self._held)
+        return AsyncTransaction(self._transport, self._held, self.new_queue_policy)

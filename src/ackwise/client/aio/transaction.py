@@ -14,6 +14,7 @@ from ackwise.core import commands
 from ackwise.core.answers import Receipts, TransactionDone
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import DEFAULT_PARTITION, NewMessage
+from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Outcome, Reject, Retry
 from ackwise.core.validation import Seconds
 from ackwise.wire import push as wire_push
@@ -31,8 +32,8 @@ class AsyncTransaction:
     repeat a commit that raised: all pushes have transaction ids, so nothing is stored twice.
     """
 
-    def __init__(self, transport: AsyncTransport, held: HeldLeases) -> None:
-        self._transport, self._held = transport, held
+    def __init__(self, transport: AsyncTransport, held: HeldLeases, new_queue_policy: QueuePolicy) -> None:
+        self._transport, self._held, self._new_queue_policy = transport, held, new_queue_policy
         self._targets: list[Target] = []
         self._settlements: list[commands.Settlement] = []
         self._pushes: dict[str, list[NewMessage]] = {}
@@ -115,7 +116,10 @@ class AsyncTransaction:
         self._check_open()
         command = commands.Transaction(
             settlements=self._settlements,
-            pushes=[commands.Push(queue=queue, messages=messages) for queue, messages in self._pushes.items()],
+            pushes=[
+                commands.Push(queue=queue, messages=messages, create=self._new_queue_policy)
+                for queue, messages in self._pushes.items()
+            ],
             required_leases=tuple(self._required),
             on_duplicate="fail" if strict else on_duplicate,
             on_already="fail" if strict else "ok",

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal, Unpack
 
 import msgspec
 
-from ackwise.client.options import Start, group_policy, policy_fields, start_position
+from ackwise.client.options import PolicyFields, Start, group_policy, policy_fields, start_position
 from ackwise.client.results import (
     BrowsedMessage,
     CursorRow,
@@ -39,7 +39,7 @@ from ackwise.core.commands import (
     Replay,
     SeekGroup,
 )
-from ackwise.core.errors import BadInput, UnknownGroup
+from ackwise.core.errors import BadInput, UnknownDeadLetter, UnknownGroup
 from ackwise.core.policy import Backoff, QueuePolicy
 from ackwise.wire.timestamps import instant, instant_or_none
 
@@ -56,7 +56,7 @@ class QueueVerbs(MessageVerbs):
         namespace: str | None = None,
         task: str | None = None,
         exist_ok: bool = False,
-        **fields: Any,
+        **fields: Unpack[PolicyFields],
     ) -> QueueInfo:
         """Create a queue. The fields of `QueuePolicy` are keywords: `create_queue("orders", retry_limit=5)`.
 
@@ -65,6 +65,7 @@ class QueueVerbs(MessageVerbs):
         command = ConfigureQueue(
             queue=name,
             policy=policy_fields(policy, fields),
+            create=self.new_queue_policy,
             namespace=namespace,
             task=task,
             must_be_new=not exist_ok,
@@ -80,11 +81,16 @@ class QueueVerbs(MessageVerbs):
         replace: bool = False,
         namespace: str | None = None,
         task: str | None = None,
-        **fields: Any,
+        **fields: Unpack[PolicyFields],
     ) -> QueueInfo:
         """Change the given fields of a queue's policy. With `replace` all other fields get their defaults."""
         command = ConfigureQueue(
-            queue=name, policy=policy_fields(policy, fields), namespace=namespace, task=task, replace=replace
+            queue=name,
+            policy=policy_fields(policy, fields),
+            create=self.new_queue_policy,
+            namespace=namespace,
+            task=task,
+            replace=replace,
         )
         return as_result(self._transport.send(command), QueueInfo)
 
@@ -180,15 +186,19 @@ class DeadLetterVerbs(MessageVerbs):
         return DeadLetters(core_rows.DeadPage(letters, page.total))
 
     def redrive(self, letters: Letters) -> Redriven:
-        """Return dead letters to their group, at their old position in the queue, with no failures counted."""
-        return self._transport.send(Redrive(ids=_ids(letters)))
+        """Return dead letters to their group, at their old position in the queue, with no failures counted.
+
+        Raises `UnknownDeadLetter` if none of the letters exists. Otherwise the answer has a result for each.
+        """
+        return _found(self._transport.send(Redrive(ids=_ids(letters))))
 
     def replay(self, letters: Letters, *, queue: str | None = None, partition: str | None = None) -> Redriven:
         """Push a copy of each dead letter and remove the dead letter.
 
-        The copy goes to the original queue and partition, or to `queue` and `partition`.
+        The copy goes to the original queue and partition, or to `queue` and `partition`. Raises `UnknownDeadLetter` if
+        none of the letters exists.
         """
-        return self._transport.send(Replay(ids=_ids(letters), queue=queue, partition=partition))
+        return _found(self._transport.send(Replay(ids=_ids(letters), queue=queue, partition=partition)))
 
     def purge_dead(self, letters: Letters | None = None, *, queue: str | None = None, group: str | None = None) -> int:
         """Delete the given dead letters, or all of a queue or group. Returns how many."""
@@ -196,6 +206,14 @@ class DeadLetterVerbs(MessageVerbs):
             raise BadInput("purge_dead needs dead letters, a queue or a group")
         ids = None if letters is None else _ids(letters)
         return (self._transport.send(PurgeDead(ids=ids, queue=queue, group=group))).count
+
+
+def _found(answer: Redriven) -> Redriven:
+    """The answer, unless it found no letter at all."""
+    unknown = [letter_id for letter_id, result in answer.results.items() if result == "not_found"]
+    if unknown and len(unknown) == len(answer.results):
+        raise UnknownDeadLetter(f"there is no dead letter {unknown[0]!r}; list the dead letters to see their ids")
+    return answer
 
 
 def _ids(letters: Letters) -> list[str]:

@@ -29,7 +29,8 @@ class Batch(Sequence[Delivery]):
             for delivery in batch:
                 handle(delivery.json())
 
-    When the block ends, the batch acks the deliveries that are not settled. When the block raises, it retries them.
+    While the block runs, the lease is extended. When the block ends, the batch acks the deliveries that are not
+    settled. When the block raises, it retries them.
     """
 
     __slots__ = ("_messages", "lease")
@@ -129,12 +130,16 @@ class Batch(Sequence[Delivery]):
         return [ByRange(self.lease_id, lane, lo, hi) for lane, lo, hi in ranges]
 
     def __enter__(self) -> Batch:
+        self.lease.begin_work()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        return self.lease.settle_at_exit(self.selector, problem)
+        try:
+            return self.lease.settle_at_exit(self.selector, problem)
+        finally:
+            self.lease.end_work()
 
     def __repr__(self) -> str:
         what = f"{len(self)} under {self.lease_id}" if len(self) else f"{self.empty}"

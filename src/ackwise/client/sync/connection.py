@@ -34,6 +34,7 @@ class Connection(ConsumeVerbs, QueueVerbs, GroupVerbs, DeadLetterVerbs):
     def close(self) -> None:
         """Release the messages that this connection still holds, and close it. A release costs no failure."""
         try:
+            self._working.close()
             release = self._held.release()
             if release is not None:
                 with contextlib.suppress(AckwiseError):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -24,14 +25,17 @@ from ackwise.core.commands import (
     Settlement,
     Transaction,
 )
-from ackwise.core.errors import CircuitOpen, Draining, StoreError
+from ackwise.core.errors import CircuitOpen, Draining, StoreError, StoreUnavailable
 from ackwise.core.settlement import Outcome, Verdict
 
 TIMEOUT = 10.0
 """Seconds that an answer may take, in addition to the call's own wait."""
+FIRST_PATIENCE = PATIENCE
+"""Seconds that a first connection waits for a server that is not up yet, as long as an open connection does."""
 REFUSED_NOW = "the repeated call was refused"
 
 T = TypeVar("T")
+log = logging.getLogger("ackwise.client")
 
 
 class HTTPCalls:
@@ -52,12 +56,25 @@ class HTTPCalls:
         self._closed = False
         self.repeats = 0
 
-    def hello(self) -> None:
-        """Check that an Ackwise server answers, and read its clock."""
-        tries = self._tries(repeatable=True, reads=True, patience=0.0 if self._pauses is None else None)
-        reply = self._replied("GET", "/v1", b"", tries, TIMEOUT)
+    def hello(self, patience: float | None = None) -> None:
+        """Check that an Ackwise server answers, and read its clock.
+
+        Waits up to `patience` seconds, 15 by default, for a server that is not up yet.
+        """
+        wait = FIRST_PATIENCE if patience is None else patience
+        try:
+            reply = self._greet(0.0)
+        except StoreUnavailable as problem:
+            if self._pauses is not None or not wait:
+                raise
+            log.warning("%s; trying again for %g seconds", problem, wait)
+            reply = self._greet(wait)
         if reply.now is None:
             raise error_of(reply, self._base)
+
+    def _greet(self, patience: float) -> Reply:
+        tries = self._tries(repeatable=True, reads=True, patience=patience if self._pauses is None else None)
+        return self._replied("GET", "/v1", b"", tries, TIMEOUT)
 
     def now(self) -> int:
         """The server's time in microseconds, extrapolated from its last answer."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Protocol
 
 from ackwise.client.settlements import HeldLeases, at_exit, deadline_of, is_settled, verdict_of
 from ackwise.client.transport import Transport
@@ -15,13 +16,28 @@ from ackwise.core.validation import Seconds, lease_micros
 from ackwise.wire.timestamps import moment
 
 
+class LeaseExtensions(Protocol):
+    """Extends leases while work runs under them."""
+
+    def begin(self, lease: Lease) -> None: ...
+
+    def end(self, lease: Lease) -> None: ...
+
+
 class Lease:
     """The lease of one claim: settles and extends it, and tracks whether it is still held."""
 
-    __slots__ = ("_held", "_transport", "claimed", "deadline", "duration", "ended", "in_doubt")
+    __slots__ = ("_held", "_transport", "_working", "claimed", "deadline", "duration", "ended", "in_doubt")
 
-    def __init__(self, transport: Transport, held: HeldLeases, claimed: Claimed, keyed: bool = False) -> None:
-        self._transport, self._held, self.claimed = transport, held, claimed
+    def __init__(
+        self,
+        transport: Transport,
+        held: HeldLeases,
+        claimed: Claimed,
+        keyed: bool = False,
+        working: LeaseExtensions | None = None,
+    ) -> None:
+        self._transport, self._held, self._working, self.claimed = transport, held, working, claimed
         self.deadline = claimed.deadline
         self.ended = not claimed.lease_no
         """Whether nothing is left to settle: all messages are settled, or the claim had no lease."""
@@ -48,6 +64,15 @@ class Lease:
     def remaining(self, now: int) -> int:
         """Microseconds until the deadline."""
         return self.deadline - now
+
+    def begin_work(self) -> None:
+        """Extend the lease in the background until `end_work`."""
+        if self._working is not None:
+            self._working.begin(self)
+
+    def end_work(self) -> None:
+        if self._working is not None:
+            self._working.end(self)
 
     def settle(self, settlement: Settlement) -> Verdict:
         """Send one settlement. Returns its verdict, also `already`. Raises if it is refused."""

@@ -13,11 +13,12 @@ from ackwise.client.settlements import Entry, HeldLeases, Target
 from ackwise.client.sync.batch import Batch
 from ackwise.client.sync.lease import Lease
 from ackwise.client.sync.transaction import Transaction
+from ackwise.client.sync.working_leases import WorkingLeases
 from ackwise.client.transport import Transport
 from ackwise.core.answers import Handed, Receipts, Settled
 from ackwise.core.commands import ByLease, Claim, Extend, Push, Settle, Settlement
 from ackwise.core.messages import DEFAULT_PARTITION, Receipt
-from ackwise.core.policy import Exclusivity, Order
+from ackwise.core.policy import NEW_QUEUE_POLICY, Exclusivity, Order
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.core.validation import Seconds, lease_micros
 from ackwise.wire.timestamps import moment, seconds
@@ -29,6 +30,9 @@ class MessageVerbs:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._held = HeldLeases()
+        self._working = WorkingLeases(transport)
+        self.new_queue_policy = NEW_QUEUE_POLICY
+        """The policy of the queues that this connection creates."""
 
     @property
     def transport(self) -> Transport:
@@ -62,7 +66,7 @@ class MessageVerbs:
             delay=delay,
             content_type=content_type,
         )
-        receipts = self._transport.send(Push(queue=queue, messages=[message]))
+        receipts = self._transport.send(Push(queue=queue, messages=[message], create=self.new_queue_policy))
         return receipts[0]
 
     def push_many(
@@ -70,7 +74,7 @@ class MessageVerbs:
     ) -> Receipts:
         """Append many messages in one commit, all or none. Use an `Item` for a message with its own options."""
         messages = new_messages(payloads, partition, priority)
-        receipts = self._transport.send(Push(queue=queue, messages=messages))
+        receipts = self._transport.send(Push(queue=queue, messages=messages, create=self.new_queue_policy))
         return receipts
 
     def claim(
@@ -128,7 +132,8 @@ class MessageVerbs:
 
     def batch(self, handed: Handed, command: Claim) -> Batch:
         """Build the batch of a claim that you sent through the transport. `close` releases it like any other batch."""
-        return Batch(handed, Lease(self._transport, self._held, handed.claimed, keyed=command.key is not None))
+        keyed = command.key is not None
+        return Batch(handed, Lease(self._transport, self._held, handed.claimed, keyed=keyed, working=self._working))
 
     def settle(self, entries: Iterable[Entry], *, atomic: bool = False, strict: bool = False) -> list[Settled]:
         """Settle many deliveries in one call. Returns one verdict per entry, refusals included.
@@ -165,4 +170,4 @@ class MessageVerbs:
 
     def transaction(self) -> Transaction:
         """Begin a transaction: settlements and pushes that are committed together or not at all."""
-        return Transaction(self._transport, self._held)
+        return Transaction(self._transport, self._held, self.new_queue_policy)

@@ -24,6 +24,7 @@ from ackwise.core.answers import Settled
 from ackwise.core.errors import AckwiseError, Draining
 from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.messages import DEFAULT_PARTITION, Receipt
+from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Outcome, Retry, Verdict
 from ackwise.core.validation import Seconds
 from ackwise.fluent.aio.consumer import AsyncConsumer
@@ -69,6 +70,7 @@ class AsyncClient:
         """Connect, if the client is not connected yet. A `with` block does it for you."""
         if self._connection is None:
             self._connection = await connect_async(self._url, clock=self._clock, resilience=self._resilience)
+            self._connection.new_queue_policy = QueuePolicy()  # retries at once, as Queen does
             sigterm.install(self)
         return self
 

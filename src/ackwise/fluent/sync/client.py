@@ -25,6 +25,7 @@ from ackwise.core.answers import Settled
 from ackwise.core.errors import AckwiseError, Draining
 from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.messages import DEFAULT_PARTITION, Receipt
+from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Outcome, Retry, Verdict
 from ackwise.core.validation import Seconds
 from ackwise.fluent.messages import Acked, DeadMessages, Items, outcome_of, target_of
@@ -70,6 +71,7 @@ class Client:
         """Connect, if the client is not connected yet. A `with` block does it for you."""
         if self._connection is None:
             self._connection = connect(self._url, clock=self._clock, resilience=self._resilience)
+            self._connection.new_queue_policy = QueuePolicy()  # retries at once, as Queen does
             sigterm.install(self)
         return self
 

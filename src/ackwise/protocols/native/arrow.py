@@ -14,6 +14,7 @@ from ackwise.core.answers import Handed, Settled
 from ackwise.core.commands import Push
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import DEFAULT_PARTITION, JSON, NewMessage, PlainBatch
+from ackwise.core.policy import NEW_QUEUE_POLICY
 from ackwise.protocols.http_response import encode
 from ackwise.protocols.json_columns import created_times, message_columns
 from ackwise.protocols.native.claim_json import delivery_ids, head_of
@@ -140,8 +141,10 @@ def read_push(queue: str, body: bytes) -> Push:
     kinds = [default if kind is None else kind for kind in columns.pop("content_type", [None] * len(bodies))]
     _check_json(bodies, kinds)
     if not columns and len(set(kinds)) == 1:
-        return Push(queue=queue, messages=PlainBatch(bodies, None, DEFAULT_PARTITION, kinds[0]))
-    return Push(queue=queue, messages=_messages(bodies, kinds, columns))
+        return Push(
+            queue=queue, messages=PlainBatch(bodies, None, DEFAULT_PARTITION, kinds[0]), create=NEW_QUEUE_POLICY
+        )
+    return Push(queue=queue, messages=_messages(bodies, kinds, columns), create=NEW_QUEUE_POLICY)
 
 
 def _read(body: bytes) -> tuple[dict[str, list[Any]], bool]:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from ackwise.core import validation
 from ackwise.core.commands import Push
 from ackwise.core.messages import JSON, NewMessage
+from ackwise.core.policy import NEW_QUEUE_POLICY
 from ackwise.spark.connections import absolute, task_connection
 from ackwise.spark.errors import one_line_errors, translate_spark_errors
 from ackwise.spark.jobs.archive_manifest import Archive
@@ -87,7 +88,9 @@ def _pusher(url: str, prefix: str) -> Callable[[Iterator[pa.RecordBatch]], Itera
     def push(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts: dict[str, list[int]] = {}
         for target, messages in _pages(batches, prefix):
-            receipts = task_connection(url).transport.send(Push(queue=target, messages=messages))
+            receipts = task_connection(url).transport.send(
+                Push(queue=target, messages=messages, create=NEW_QUEUE_POLICY)
+            )
             repeated = sum(receipt.status == "duplicate" for receipt in receipts)
             queue_counts = counts.setdefault(target, [0, 0])
             queue_counts[0] += len(messages) - repeated

@@ -6,18 +6,20 @@ import inspect
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from ackwise.client.options import as_backoff, group_policy
 from ackwise.core import validation
 from ackwise.core.errors import BadInput
+from ackwise.core.policy import Backoff, GroupPolicy
 from ackwise.core.validation import Seconds
 from ackwise.spark.connections import absolute
-from ackwise.spark.pipelines.plan import MapStep, PipelinePlan, TransformStep, Write
+from ackwise.spark.pipelines.plan import PIPELINE_POLICY, MapStep, PipelinePlan, TransformStep, Write
 from ackwise.spark.pipelines.query import RunningPipeline, Totals, claim_name_of
 from ackwise.spark.source.options import LEASE_SECONDS, ROWS_PER_TRIGGER
 from ackwise.spark.types import from_ddl
@@ -55,12 +57,16 @@ class NewPipeline:
         lease: Seconds = LEASE_SECONDS,
         claim_name: str | None = None,
         max_partitions: int | None = None,
+        retry_limit: int | msgspec.UnsetType | None = msgspec.UNSET,
+        backoff: Backoff | Iterable[Seconds] | msgspec.UnsetType = msgspec.UNSET,
     ) -> Pipeline:
         """Choose the queue and group.
 
         With a `schema` a payload that does not fit is dead-lettered, and `.transform` gets the schema's columns.
 
         `start` is where a new group begins (`all`, `new` or an ISO time), `max_rows` how many records a batch has.
+        `retry_limit` and `backoff` (a `Backoff` or a list of seconds) are the group's policy. A new group has 3 and
+        (0.5, 2) by default.
         """
         validation.name(queue, "queue")
         validation.name(group, "group")
@@ -79,8 +85,21 @@ class NewPipeline:
             lease=validation.lease_micros(lease),
             claim_name=claim_name,
             max_partitions=max_partitions,
+            policy=_policy(retry_limit, backoff),
         )
         return Pipeline(self._spark, plan)
+
+
+def _policy(
+    retry_limit: int | msgspec.UnsetType | None, backoff: Backoff | Iterable[Seconds] | msgspec.UnsetType
+) -> GroupPolicy | None:
+    """The group's policy: the given fields, and the defaults of a pipeline. None if no field is given."""
+    waits = backoff if backoff is msgspec.UNSET else as_backoff(backoff)
+    given = group_policy(retry_limit, waits)
+    if given is None:
+        return None
+    fields = {name: value for name, value in msgspec.structs.asdict(given).items() if value is not msgspec.UNSET}
+    return msgspec.structs.replace(PIPELINE_POLICY, **fields)
 
 
 class Pipeline:

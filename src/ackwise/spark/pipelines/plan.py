@@ -9,6 +9,11 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from ackwise.core.policy import Backoff, GroupPolicy
+
+PIPELINE_POLICY = GroupPolicy(retry_limit=3, backoff=Backoff(kind="schedule", delays=(0.5, 2.0)))
+"""Policy of a group that a pipeline creates. A run should end: a record that always fails delays the end by seconds."""
+
 
 class MapStep(msgspec.Struct, frozen=True):
     """`.map`: a function per record."""
@@ -44,6 +49,8 @@ class PipelinePlan(msgspec.Struct, frozen=True, kw_only=True):
     lease: int
     claim_name: str | None
     max_partitions: int | None
+    policy: GroupPolicy | None = None
+    """The policy that the caller chose for the group. None: a new group gets `PIPELINE_POLICY`."""
     step: MapStep | TransformStep | None = None
     produce: str | None = None
     write: Write | None = None

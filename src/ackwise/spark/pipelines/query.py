@@ -21,7 +21,7 @@ from ackwise.spark.errors import marked_line, short_reason, translate_spark_erro
 from ackwise.spark.hadoop_files import HadoopFolder
 from ackwise.spark.pipelines.batch_driver import BatchDriver
 from ackwise.spark.pipelines.checkpoints import Identity, identity
-from ackwise.spark.pipelines.plan import PipelinePlan
+from ackwise.spark.pipelines.plan import PIPELINE_POLICY, PipelinePlan
 from ackwise.spark.source.options import start_at
 from ackwise.spark.source.schemas import RANGES
 
@@ -35,6 +35,15 @@ STOP_PATIENCE = 30.0
 def claim_name_of(group: str) -> str:
     """Default claim name of a group. A claim name has no slash."""
     return group.replace("/", ".")
+
+
+def _configure_group(connection: StoreConnection, plan: PipelinePlan) -> None:
+    """Create the group, or give it the policy that the caller chose. An existing group keeps its policy otherwise."""
+    policy = plan.policy
+    if policy is None and not connection.transport.ask(ListGroups(queue=plan.queue, group=plan.group)):
+        policy = PIPELINE_POLICY
+    start = start_at(plan.start, "start")
+    connection.transport.send(ConfigureGroup(queue=plan.queue, group=plan.group, start=start, policy=policy))
 
 
 class PipelineFailed(AckwiseError):
@@ -127,9 +136,7 @@ class RunningPipeline:
         try:
             with translate_spark_errors(f"the checkpoint {checkpoint}"):
                 folder = HadoopFolder(spark, checkpoint)
-            connection.transport.send(
-                ConfigureGroup(queue=plan.queue, group=plan.group, start=start_at(plan.start, "start"))
-            )
+            _configure_group(connection, plan)
             own_identity = identity(folder, plan.queue, plan.group, plan.claim_name or claim_name_of(plan.group))
             shown = StreamProgress(f"{plan.queue} → {plan.group}") if progress else None
             return cls(plan, connection, own_identity, checkpoint=folder.url, progress=shown)

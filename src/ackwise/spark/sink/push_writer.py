@@ -24,6 +24,7 @@ from ackwise.core import validation
 from ackwise.core.commands import Push
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import DEFAULT_PARTITION, JSON, NewMessage, PlainBatch
+from ackwise.core.policy import NEW_QUEUE_POLICY
 from ackwise.spark.connections import task_connection
 from ackwise.wire import payloads
 
@@ -75,12 +76,16 @@ class PushWriter:
             set(columns) <= {"partition", "transaction_id"} and len(partitions) == 1 and not (txids and None in txids)
         )
         for lo, hi in _portions(bodies):
+            messages: PlainBatch | list[NewMessage]
             if plain:
                 names = None if txids is None else txids[lo:hi]
-                chunk = PlainBatch(bodies[lo:hi], names, next(iter(partitions)) or DEFAULT_PARTITION, self._kind)
-                yield Push(queue=self._queue, messages=chunk)
+                messages = PlainBatch(bodies[lo:hi], names, next(iter(partitions)) or DEFAULT_PARTITION, self._kind)
             else:
-                yield Push(queue=self._queue, messages=[self._message(bodies[at], columns, at) for at in range(lo, hi)])
+                messages = self._messages(bodies, columns, lo, hi)
+            yield Push(queue=self._queue, messages=messages, create=NEW_QUEUE_POLICY)
+
+    def _messages(self, bodies: list[bytes], columns: dict[str, list[Any]], lo: int, hi: int) -> list[NewMessage]:
+        return [self._message(bodies[at], columns, at) for at in range(lo, hi)]
 
     def _message(self, payload: bytes, columns: dict[str, list[Any]], at: int) -> NewMessage:
         row = {name: column[at] for name, column in columns.items()}

@@ -17,13 +17,14 @@ from ackwise.client.sync.lease_keeper import LeaseKeeper, extend_all
 from ackwise.core import validation
 from ackwise.core.answers import Claimed
 from ackwise.core.commands import ByLease, Claim, Command, ConfigureGroup, Settle, Settlement
-from ackwise.core.errors import AckwiseError, ClaimConflict, Conflict, UnknownGroup
+from ackwise.core.errors import AckwiseError, ClaimConflict, Conflict, UnknownGroup, UnknownQueue
 from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.policy import Order, QueuePolicy
 from ackwise.core.queries import GetQueue, ListGroups, ListLeases, Query
 from ackwise.core.rows import LeaseRow
 from ackwise.core.settlement import Outcome
 from ackwise.spark.connections import open_connection
+from ackwise.spark.errors import warn_missing_queue
 from ackwise.spark.source.lane_ranges import SourceRange, TaskRanges, assign_ranges
 from ackwise.spark.source.options import SourceOptions
 
@@ -54,13 +55,9 @@ class LeaseClaims:
     def __init__(self, options: SourceOptions, queue: str, group: str) -> None:
         self._options, self._queue, self._group = options, queue, group
         self._connection = open_connection(options.url, duties=True)
-        try:
-            info = self._connection.transport.ask(GetQueue(queue=queue))
-        except BaseException:
-            self._connection.close()
-            raise
-        policy = msgspec.convert(info.policy, QueuePolicy)
-        self._order: Order = policy.effective_order
+        self._start = options.start
+        self._order: Order | None = None
+        """The order of the claims. None while the queue does not exist."""
         self._nonce: str | None = None
         self._initial: Offset | None = None
         self._pushed_by: int | None = None
@@ -72,7 +69,7 @@ class LeaseClaims:
         """Number of the last finished claim. Spark asks an idle query about it again and again."""
         self._idle_since, self._idle = 0.0, 0
         self._reported: tuple[float, Offset] | None = None
-        self._checked = False
+        self._checked = self._warned = False
 
     def close(self) -> None:
         self._keeper.close()
@@ -122,14 +119,35 @@ class LeaseClaims:
         the offset, and nothing of the claim was processed.
         """
         if self._initial is None:
-            self._send(ConfigureGroup(queue=self._queue, group=self._group, start=self._options.start))
             self._nonce = self._options.nonce or uuid.uuid4().hex
-            number = 0
-            for newest in self._leases(live_only=False, limit=1):
-                held = newest.ended_at is None and newest.owner == self._owner
-                number = _number(newest) - held
-            self._initial = self._offset(number, self._nonce)
+            self._initial = self._offset(self._first_number() if self._queue_exists() else 0, self._nonce)
         return self._initial
+
+    def _first_number(self) -> int:
+        for newest in self._leases(live_only=False, limit=1):
+            held = newest.ended_at is None and newest.owner == self._owner
+            return _number(newest) - held
+        return 0
+
+    def _queue_exists(self) -> bool:
+        """Whether the queue exists. Creates the group when the queue is there for the first time."""
+        if self._order is not None:
+            return True
+        try:
+            info = self._ask(GetQueue(queue=self._queue))
+        except UnknownQueue:
+            if not self._warned:
+                warn_missing_queue(self._queue)
+                self._warned = True
+            if self._start == "new":
+                # The query began before the queue, so all messages of the queue are new.
+                self._start = "all"
+            return False
+        # A waiting retry blocks its partition only if the policy itself says `strict`. The order that follows from the
+        # exclusivity does not count: one poison record would hold up all later records.
+        self._order = msgspec.convert(info.policy, QueuePolicy).order or "relaxed"
+        self._send(ConfigureGroup(queue=self._queue, group=self._group, start=self._start))
+        return True
 
     def _offset(self, number: int, nonce: str) -> Offset:
         return {
@@ -174,6 +192,10 @@ class LeaseClaims:
     def latest(self, start: Offset, rows: int) -> Offset:
         """Offset of the next claim. Finishes the previous claim, whose batch Spark has committed."""
         number = self._adopt(start)
+        if not self._queue_exists():
+            self._idle_since, self._idle = time.monotonic(), self._idle + 1
+            self._pause()
+            return start
         self._check_alone()
         self._finish(number)
         self._drop_plan()
@@ -213,7 +235,7 @@ class LeaseClaims:
                     key=self._key(number),
                     bulk=True,
                     pushed_by=self._pushed_by,
-                    start=self._options.start,
+                    start=self._start,
                 )
             )
         except ClaimConflict:
@@ -263,6 +285,8 @@ class LeaseClaims:
     def partitions(self, end: Offset) -> list[TaskRanges]:
         """Tasks of the claim just made. After a restart: the same claim, with the messages that are not settled."""
         number = self._adopt(end)
+        if not self._queue_exists():
+            return []
         if self._planned is not None and self._planned[0] == number:
             lease = self._planned[1]
         else:
@@ -291,7 +315,7 @@ class LeaseClaims:
         if self._reported is None or now - self._reported[0] > REPORT_EVERY:
             try:
                 groups = self._ask(ListGroups(queue=self._queue, group=self._group))
-            except UnknownGroup:
+            except (UnknownGroup, UnknownQueue):
                 groups = []
             self._reported = now, {"lag": sum(group.lag for group in groups)}
         return self._reported[1]

@@ -15,13 +15,13 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from ackwise.core.commands import AdvanceGroup, ConfigureGroup
-from ackwise.core.errors import Conflict, DataLost
+from ackwise.core.errors import Conflict, DataLost, UnknownQueue
 from ackwise.core.ids import LaneId
 from ackwise.core.lane_range import LaneRange
-from ackwise.core.queries import GetQueue, ListCursors, ListLanes
+from ackwise.core.queries import ListCursors, ListLanes
 from ackwise.core.rows import LaneRow
 from ackwise.spark.connections import StoreConnection, open_connection, task_connection
-from ackwise.spark.errors import one_line_errors
+from ackwise.spark.errors import one_line_errors, warn_missing_queue
 from ackwise.spark.source import schemas
 from ackwise.spark.source.lane_ranges import BatchBuilder, SourceRange, TaskRanges, assign_ranges
 from ackwise.spark.source.options import SourceOptions
@@ -42,6 +42,8 @@ class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offset | None = None
         self._frozen: Positions | None = None
         self._advanced: Positions = {}
+        self._missing = False
+        """Whether the queue does not exist yet."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
@@ -50,11 +52,21 @@ class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _connection(self) -> StoreConnection:
         if self._opened is None:
             self._opened = open_connection(self._options.url, duties=True)
-            self._opened.transport.ask(GetQueue(queue=self._queue))
         return self._opened
 
     def _lanes(self) -> list[LaneRow]:
-        lanes = self._connection.transport.ask(ListLanes(queue=self._queue))
+        """Lanes of the queue. No lane while the queue does not exist."""
+        try:
+            lanes = self._connection.transport.ask(ListLanes(queue=self._queue))
+        except UnknownQueue:
+            if not self._missing:
+                warn_missing_queue(self._queue)
+            self._missing = True
+            return []
+        if self._missing and self._options.group is not None:
+            # The query began before the queue, so all messages of the queue are new.
+            self._connection.transport.send(ConfigureGroup(queue=self._queue, group=self._options.group))
+        self._missing = False
         return lanes
 
     @one_line_errors
@@ -73,7 +85,7 @@ class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _first_positions(self) -> Positions:
         """Positions of a query without a checkpoint: the group's cursor, or `startingPosition` without a group."""
         group, start = self._options.group, self._options.start
-        if group is not None:
+        if group is not None and (self._lanes() or not self._missing):
             self._connection.transport.send(ConfigureGroup(queue=self._queue, group=group, start=start))
             cursors = self._connection.transport.ask(ListCursors(queue=self._queue, group=group))
             return {cursor.lane: cursor.next for cursor in cursors}
