@@ -30,7 +30,7 @@ def _has_sessions(session: Session, instance: str) -> bool:
 GRAPH = Extension(
     name="mew",
     tables="ackwise.graph.engine.tables",
-    schema_version=1,
+    schema_version=2,
     lock="mew_lock",
     commands={
         RunGraph: (Phase.SETTLE, session_commands.run),

@@ -107,19 +107,19 @@ INSERT INTO mew_watch (no, id, session, pool, status, spec, head, sent, delivere
 VALUES (:no, :id, :session, :pool, 'active', :spec, 0, 0, 0, 0);
 
 -- name: mew_watch_get: a watch
-SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
+SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at, served, waits_from
 FROM mew_watch WHERE no = :no;
 
 -- name: mew_watches_standing: all watches that are not cancelled
-SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
+SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at, served, waits_from
 FROM mew_watch WHERE status <> 'cancelled' ORDER BY no;
 
 -- name: mew_watches_of_session: watches of a session that are active or have unsent events
-SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
+SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at, served, waits_from
 FROM mew_watch WHERE session = :session AND (status <> 'cancelled' OR sent < head) ORDER BY no;
 
 -- name: mew_watches_of_pool: the watches of a consumer group
-SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
+SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at, served, waits_from
 FROM mew_watch WHERE pool = :pool AND status <> 'cancelled' ORDER BY no;
 
 -- name: mew_watch_pool_left: whether a pool has a watch that is not cancelled
@@ -127,6 +127,20 @@ SELECT 1 FROM mew_watch WHERE pool = :pool AND status <> 'cancelled' LIMIT 1;
 
 -- name: mew_watch_others: whether another watch of a pool can receive items
 SELECT 1 FROM mew_watch WHERE pool = :pool AND no <> :no AND status = 'active' LIMIT 1;
+
+-- name: mew_watches_waiting: members of a group that wait for an item, in the order of their turns
+SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at, served, waits_from
+FROM mew_watch WHERE pool = :pool AND status <> 'cancelled' AND status = 'active' AND waits_from > :since
+ORDER BY served, no LIMIT :limit;
+
+-- name: mew_watch_last_served: the number of the group's latest turn
+SELECT max(served) FROM mew_watch WHERE pool = :pool AND status <> 'cancelled';
+
+-- name: mew_watch_turn: gives a member its turn, or notes since when it waits
+UPDATE mew_watch SET served = :served, waits_from = :waits_from WHERE no = :no;
+
+-- name: mew_watch_absent: notes that a member missed its turn
+UPDATE mew_watch SET waits_from = NULL WHERE no = :no;
 
 -- name: mew_watches_count: number of active watches
 SELECT count(*) FROM mew_watch WHERE status <> 'cancelled';
@@ -138,7 +152,8 @@ UPDATE mew_watch SET status = :status WHERE no = :no;
 UPDATE mew_watch SET spec = :spec WHERE no = :no;
 
 -- name: mew_watch_count: updates the event counts of a watch
-UPDATE mew_watch SET head = :head, sent = :sent, delivered = :delivered, held = :held, last_event_at = :last_event_at
+UPDATE mew_watch SET head = :head, sent = :sent, delivered = :delivered, held = :held, last_event_at = :last_event_at,
+  served = :served, waits_from = :waits_from
 WHERE no = :no;
 
 -- name: mew_watch_emptied: notes that a watch has no unsent events
@@ -210,13 +225,16 @@ DELETE FROM mew_item WHERE pool = :pool AND entity = :entity;
 DELETE FROM mew_item WHERE entity = :entity;
 
 -- name: mew_items_next: items of a pool that may be delivered, in order
-SELECT i.entity, i.rank, d.fails, d.delivs, d.watch, d.due_at FROM mew_item AS i
+SELECT i.entity, i.rank, i.kept_for, i.kept_until, d.fails, d.delivs, d.watch, d.due_at FROM mew_item AS i
 LEFT JOIN mew_delivery AS d ON d.entity = i.entity
 WHERE i.pool = :pool AND i.held = 0 AND (i.rank > :rank OR (i.rank = :rank AND i.entity > :entity))
 ORDER BY i.rank, i.entity LIMIT :limit;
 
+-- name: mew_item_keep: keeps an item for the member whose turn it is
+UPDATE mew_item SET kept_for = :watch, kept_until = :until WHERE pool = :pool AND entity = :entity;
+
 -- name: mew_items_hold: marks an entity as not deliverable now
-UPDATE mew_item SET held = 1 WHERE entity = :entity;
+UPDATE mew_item SET held = 1, kept_for = NULL, kept_until = NULL WHERE entity = :entity;
 
 -- name: mew_items_free: marks an entity as deliverable again
 UPDATE mew_item SET held = 0 WHERE entity = :entity;
