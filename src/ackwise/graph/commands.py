@@ -102,6 +102,13 @@ class ReleaseGraph(GraphCommand["Done"], tag="release_graph"):
     deliveries: tuple[str, ...]
 
 
+class RestartClocks(GraphCommand["Done"], tag="restart_graph_clocks"):
+    """Start the ack timeout of deliveries again: their client gets them only now. Ignores settled and expired ones."""
+
+    session: str
+    deliveries: tuple[str, ...]
+
+
 class FetchGraph(GraphCommand["FetchedEvents"], tag="fetch_graph"):
     """Fetch the next events of a session's watches, or of one of them. Items of consume watches are leased."""
 
@@ -214,6 +221,8 @@ class WatchEvent(msgspec.Struct):
     attempt: int | None = None
     failures: int | None = None
     limit: int | None = None
+    ack_timeout: int | None = None
+    """Microseconds until an unsettled delivery expires."""
     code: str | None = None
     name: str | None = None
     message: str | None = None

@@ -296,6 +296,7 @@ class EventFetch:
                 attempt=deliveries,
                 failures=delivery.fails,
                 limit=limit,
+                ack_timeout=row.spec.ack_timeout * 1000,
             )
         )
         self.room -= 1

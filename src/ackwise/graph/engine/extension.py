@@ -5,7 +5,14 @@ from __future__ import annotations
 import ackwise.graph.engine.queries  # noqa: F401  registers the graph's queries
 from ackwise.engine.extensions import Extension, Phase
 from ackwise.engine.ports import Session
-from ackwise.graph.commands import EndGraphSession, FetchGraph, OpenGraphSession, ReleaseGraph, RunGraph
+from ackwise.graph.commands import (
+    EndGraphSession,
+    FetchGraph,
+    OpenGraphSession,
+    ReleaseGraph,
+    RestartClocks,
+    RunGraph,
+)
 from ackwise.graph.engine import session_commands
 
 _INVARIANTS = {
@@ -37,6 +44,7 @@ GRAPH = Extension(
         OpenGraphSession: (Phase.SETTLE, session_commands.open_session),
         EndGraphSession: (Phase.SETTLE, session_commands.end_session),
         ReleaseGraph: (Phase.SETTLE, session_commands.release),
+        RestartClocks: (Phase.SETTLE, session_commands.restart_clocks),
         FetchGraph: (Phase.AFTER_CLAIMS, session_commands.fetch),
     },
     duties={"graph": session_commands.sweep},

@@ -25,6 +25,7 @@ from ackwise.graph.commands import (
     OpenedSession,
     OpenGraphSession,
     ReleaseGraph,
+    RestartClocks,
     RunGraph,
     Step,
     StepResults,
@@ -421,6 +422,14 @@ def release(turn: Turn, command: ReleaseGraph) -> Done:
     for delivery_id in command.deliveries:
         settlements.release_delivery(graph, delivery_id)
     finish(graph)
+    return Done()
+
+
+def restart_clocks(turn: Turn, command: RestartClocks) -> Done:
+    expire_due(turn)
+    graph = Graph(turn, background=True)
+    for delivery_id in command.deliveries:
+        settlements.restart_clock(graph, delivery_id)
     return Done()
 
 
