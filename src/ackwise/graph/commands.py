@@ -21,6 +21,10 @@ from ackwise.graph.watch_options import MOST_WATCHES
 FETCH_BYTES = 8 << 20
 """Bytes of events after which a fetch ends."""
 
+GROUP_ROWS = 1000
+GROUP_BYTES = 256 << 10
+"""Rows and bytes that a group of statements returns. Beyond them the group is split."""
+
 
 class Step(msgspec.Struct, frozen=True):
     """One statement of a command. Only names that earlier steps define are still open.
@@ -69,6 +73,12 @@ class RunGraph(GraphCommand["StepResults"], tag="run_graph"):
     dry: bool = False
     tried: int = 0
     """The number of leading steps that earlier dry runs of the transaction have accepted."""
+    group: bool = False
+    """The steps are consecutive statements outside a transaction. If one fails, those before it are committed."""
+    cut: bool = False
+    """Further statements of the group follow in another command: a minimum that is not met yet is `MinimumPending`."""
+    whole: bool = False
+    """The group must not be split: its minimums are met only at its end."""
     most_watches: int = MOST_WATCHES
     awaited: frozenset[str] = frozenset()
     """Names in `dead_letter` options of the session's watches for which there is no node yet."""
@@ -205,7 +215,10 @@ class StepResults(msgspec.Struct):
 
     done: list[Done]
     refused: GraphError | None = None
-    """The error of the first step of a dry run that failed."""
+    """The error of the first step of a dry run or of a group that failed."""
+    undone: GraphError | None = None
+    """Why `steps` statements of a group were rolled back: a minimum was not met."""
+    steps: int = 0
 
 
 class WatchEvent(msgspec.Struct):

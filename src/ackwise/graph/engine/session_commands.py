@@ -12,11 +12,14 @@ import msgspec
 from ackwise.core import validation
 from ackwise.core.validation import MICROS
 from ackwise.engine.ports import Session
-from ackwise.engine.statement_meter import WRITER_SECONDS, Meter, Overrun
+from ackwise.engine.statement_limits import weight
+from ackwise.engine.statement_meter import WRITER_SECONDS, Cancelled, Meter, Overrun
 from ackwise.engine.turn import Turn, lease_from
 from ackwise.graph import ast as s
 from ackwise.graph import declarations, errors
 from ackwise.graph.commands import (
+    GROUP_BYTES,
+    GROUP_ROWS,
     Done,
     EndGraphSession,
     FetchedEvents,
@@ -50,7 +53,7 @@ from ackwise.graph.engine.mutations import Mutator
 from ackwise.graph.engine.pattern_sql import Search
 from ackwise.graph.engine.watch_budget import WatchBudgetExceeded
 from ackwise.graph.engine.watch_index import StandingQuery
-from ackwise.graph.errors import GraphError, MatchFirst, Postponed
+from ackwise.graph.errors import GraphError, MatchFirst, MinimumPending, MinimumUnmet, Outrun, Postponed, SplitGroup
 from ackwise.graph.ontology import FIRST_USER_TYPE, Ontology
 from ackwise.graph.parameters import Bindings, closed
 from ackwise.graph.patterns import PatternPlan, check_names, plan_pattern
@@ -65,6 +68,8 @@ _AT_ONCE = 200
 _UNMETERED = _UNTRACKED = nullcontext()
 FIRST_SECONDS = 0.05
 """Seconds of one SQL statement in a turn that may still leave the pattern to a reader."""
+GROUP_SECONDS = 0.05
+"""Seconds of one statement in a group. Beyond them the group is split."""
 TURN_SECONDS = 0.02
 """Seconds of all graph statements in one turn. Further ones are refused with `Postponed` and come back later."""
 LAST_TICK = 1 << 62
@@ -96,7 +101,7 @@ def run(turn: Turn, command: RunGraph) -> StepResults:
 
 def _run(turn: Turn, command: RunGraph) -> StepResults:
     may_wait = early_matches.may_wait(command)
-    turn.savepoint(FIRST_SECONDS if may_wait else WRITER_SECONDS)
+    turn.savepoint(FIRST_SECONDS if may_wait else GROUP_SECONDS if _may_split(command) else WRITER_SECONDS)
     ran = StepResults([])
     immediate: list[Difference] = []
     try:
@@ -110,6 +115,8 @@ def _run(turn: Turn, command: RunGraph) -> StepResults:
     except BaseException as problem:
         turn.undo()
         watch_index.forget(turn.session)
+        if command.group and (ended := _end_group(turn, command, problem, len(ran.done))) is not None:
+            return ended
         refusal = _limit_error(turn.session, problem, may_wait=may_wait)
         if refusal is None:
             raise
@@ -131,6 +138,57 @@ def _run(turn: Turn, command: RunGraph) -> StepResults:
     return ran
 
 
+# groups: consecutive statements outside a transaction
+
+
+def _may_split(command: RunGraph) -> bool:
+    """Whether the session may send the steps of a group in several commands."""
+    return command.group and not command.whole and len(command.steps) > 1
+
+
+def _end_group(turn: Turn, command: RunGraph, problem: BaseException, done: int) -> StepResults | None:
+    """What becomes of a group after a problem, when `done` of its steps had run. None: the problem is raised.
+
+    The statements before one that fails keep their effect. A minimum that is not met at the end undoes them all.
+    """
+    if isinstance(problem, WatchBudgetExceeded | SplitGroup | MatchFirst | Outrun):
+        return None
+    if isinstance(problem, MinimumUnmet):
+        if command.cut:
+            raise MinimumPending from None
+        return StepResults([], undone=problem, steps=len(command.steps))
+    is_limit = isinstance(problem, Overrun) and not isinstance(problem, Cancelled)
+    if _may_split(command) and (is_limit or turn.session.stopped(problem)):
+        raise SplitGroup(max(1, done if done < len(command.steps) else done // 2)) from None
+    if done == len(command.steps):
+        return None
+    refusal = problem if isinstance(problem, GraphError) else _limit_error(turn.session, problem)
+    if refusal is None or (not done and not isinstance(problem, GraphError)):
+        return None
+    if not done:
+        return StepResults([], refused=refusal)
+    ran = _run(turn, msgspec.structs.replace(command, steps=command.steps[:done], cut=False))
+    ran.refused = refusal
+    return ran
+
+
+def _step_meter(graph: Graph, command: RunGraph) -> Meter | None:
+    """The budget of one step: the command's, or in a group that may be split, as much as a turn may match itself."""
+    if not command.group or graph.meter is None:
+        return graph.meter
+    if command.whole or len(command.steps) == 1:
+        return Meter(command.limits, seconds=max(0.0, graph.meter.left), name="writer")
+    seconds = max(0.0, min(GROUP_SECONDS, graph.meter.left))
+    return Meter(command.limits, seconds=seconds, rows=GROUP_ROWS, name="writer")
+
+
+def _refuse_large(command: RunGraph, ran: StepResults) -> None:
+    """Split a group whose statements return more than a few rows: each of them has its own limits."""
+    rows = [done.rows for done in ran.done if done.rows]
+    if rows and _may_split(command) and (sum(map(len, rows)) > GROUP_ROWS or weight(rows) > GROUP_BYTES):
+        raise SplitGroup(max(1, len(ran.done) - 1))
+
+
 def _limit_error(session: Session, problem: BaseException, *, may_wait: bool = False) -> GraphError | None:
     """The error that a caller gets for an exceeded limit. None if the problem is another one."""
     if isinstance(problem, WatchBudgetExceeded):
@@ -149,8 +207,10 @@ def _run_steps(graph: Graph, command: RunGraph, ran: StepResults, immediate: lis
     A dry run ends at the first step that fails, and `ran` gets the error.
     """
     names: dict[str, str] = {}
+    meter = graph.meter
     for number, step in enumerate(command.steps):
         tracker = Tracker(graph, graph.watches.immediate)
+        graph.meter = _step_meter(graph, command)
         try:
             with _tracked(graph, tracker) if number >= command.tried else _UNTRACKED:
                 done = _step(graph, command, step, closed(step.statement, Bindings(names)) if names else step.statement)
@@ -162,8 +222,11 @@ def _run_steps(graph: Graph, command: RunGraph, ran: StepResults, immediate: lis
                 raise
             ran.refused = problem
             return
+        finally:
+            graph.meter = meter
         names |= done.bindings
         ran.done.append(done)
+        _refuse_large(command, ran)
 
 
 @contextmanager
