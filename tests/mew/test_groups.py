@@ -183,6 +183,23 @@ def test_long_text_commits_in_parts_where_minimums_are_met(
     assert kinds(last) == [("error", "constraint", 5)]
 
 
+def test_group_of_large_values_commits_in_parts(
+    lite: Prompt, commands: list[RunGraph], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, size in (("FIRST_BYTES", 20_000), ("MOST_EACH", 40_000)):
+        monkeypatch.setattr(statement_group, name, size)
+    lite.ok(SHOP)
+    commands.clear()
+    large = "x" * 10_000
+    lite.ok("".join(f'SPAWN d{n}: Dock {{ name = $s ++ "{n}" }} ' for n in range(5)), s=large)
+    assert [len(command.steps) for command in commands] == [2, 2, 1]
+    commands.clear()
+    pairs = "".join(f"SPAWN p{n}: Parcel {{ label = $s }} " for n in range(3))
+    lite.ok(pairs + "".join(f"LINK queued(#p{n}, #north) " for n in range(3)), s=large)
+    assert [len(command.steps) for command in commands] == [2, 6]
+    lite.refused(pairs + pairs.replace("p", "q"), "statement_limit", "limit transaction", s=large)
+
+
 def test_group_that_takes_long_is_split(
     lite: Prompt, commands: list[RunGraph], monkeypatch: pytest.MonkeyPatch
 ) -> None:

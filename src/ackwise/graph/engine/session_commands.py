@@ -61,10 +61,10 @@ from ackwise.graph.projection import Count, count_column, limit_of, plain, proje
 from ackwise.graph.values import Entity
 
 ORPHANED_AFTER = 60 * MICROS
-EVENTS_KEPT_FOR = 7 * 24 * 3600 * MICROS
-"""How long the events of a cancelled watch stay. Its node stays for ever."""
+EVENTS_KEPT_FOR = WATCHES_KEPT_FOR = 7 * 24 * 3600 * MICROS
+"""How long the events and the node of a cancelled watch stay."""
 _AT_ONCE = 200
-"""Deliveries that one turn expires."""
+"""Deliveries that one turn expires, and entities of old watches that it removes."""
 _UNMETERED = _UNTRACKED = nullcontext()
 FIRST_SECONDS = 0.05
 """Seconds of one SQL statement in a turn that may still leave the pattern to a reader."""
@@ -558,7 +558,10 @@ def expire_due(turn: Turn, limit: int = _AT_ONCE) -> int:
 
 
 def sweep(turn: Turn, limit: int) -> int:
-    """Time-driven duties of the graph: expire deliveries, end sessions of dead brokers, remove old events."""
+    """Time-driven duties of the graph.
+
+    Expire deliveries, end sessions of dead brokers, remove old events and watches.
+    """
     done = expire_due(turn, limit)
     where = {"own": turn.instance, "before": turn.now - ORPHANED_AFTER, "limit": limit}
     for no, _ in turn.session.rows("mew_sessions_orphaned", where):
@@ -569,4 +572,17 @@ def sweep(turn: Turn, limit: int) -> int:
     for (no,) in turn.session.rows("mew_watches_over", {"before": turn.now - EVENTS_KEPT_FOR, "limit": limit}):
         done += turn.session.run("mew_events_expire", {"watch": no})
         turn.session.run("mew_watch_quiet", {"no": no})
-    return done
+    return done + _remove_old_watches(turn, min(limit, _AT_ONCE))
+
+
+def _remove_old_watches(turn: Turn, limit: int) -> int:
+    """Remove about `limit` entities of watches that were cancelled long ago, for a few milliseconds."""
+    turn.session.run("mew_watches_dated", {"now": turn.now, "limit": limit})
+    left, end = limit, time.monotonic() + TURN_SECONDS
+    for no, session in turn.session.rows("mew_watches_old", {"before": turn.now - WATCHES_KEPT_FOR, "limit": limit}):
+        if left <= 0 or time.monotonic() > end:
+            break
+        graph = Graph(turn, background=True)
+        left -= watches.remove_cancelled(graph, no, session, left)
+        finish(graph)
+    return limit - left

@@ -324,7 +324,10 @@ class MewSession:
                 is_cut = True
             except MinimumPending:
                 whole = True
-                group.extend()
+                try:
+                    group.extend()
+                except GraphError as problem:
+                    return StepResults([], undone=problem)
                 is_cut = group.is_cut
             except GraphError as problem:
                 return StepResults([], undone=problem)

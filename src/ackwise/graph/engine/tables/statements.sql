@@ -49,6 +49,9 @@ SELECT e.node, n.id FROM mew_end AS e JOIN mew_entity AS n ON n.no = e.node WHER
 -- name: mew_edges_of_node: edges with a node at one end
 SELECT edge, slot, type FROM mew_end WHERE node = :node ORDER BY edge, slot;
 
+-- name: mew_edges_some: some of the edges with a node at one end
+SELECT edge FROM mew_end WHERE node = :node ORDER BY edge LIMIT :limit;
+
 -- name: mew_edges_in_slot: how many edges of a type have a node in a slot
 SELECT count(*) FROM mew_end WHERE node = :node AND type = :type AND slot = :slot;
 
@@ -78,6 +81,9 @@ WHERE v.attr = :attr AND v.value = :value LIMIT 100;
 -- name: mew_txt_with: entities with a text that has a prefix
 SELECT n.no, n.id, n.type, n.attrs, n.tick FROM mew_txt AS v JOIN mew_entity AS n ON n.no = v.entity
 WHERE v.attr = :attr AND v.value = :value LIMIT 1000;
+
+-- name: mew_session_by_no: a session by number
+SELECT no, id, instance, ended_at FROM mew_session WHERE no = :no;
 
 -- name: mew_session_insert: inserts the session of a new connection
 INSERT INTO mew_session (no, id, instance) VALUES (:no, :id, :instance);
@@ -147,6 +153,21 @@ SELECT count(*) FROM mew_watch WHERE status <> 'cancelled';
 
 -- name: mew_watch_status: sets the status of a watch: paused, active or cancelled
 UPDATE mew_watch SET status = :status WHERE no = :no;
+
+-- name: mew_watch_cancel: cancels a watch
+UPDATE mew_watch SET status = 'cancelled', cancelled_at = :now, waits_from = NULL WHERE no = :no;
+
+-- name: mew_watches_dated: dates the cancelled watches of older versions
+UPDATE mew_watch SET cancelled_at = :now WHERE no IN (
+  SELECT no FROM mew_watch WHERE status = 'cancelled' AND cancelled_at IS NULL LIMIT :limit);
+
+-- name: mew_watches_old: watches that were cancelled long ago and hold no delivery
+SELECT no, session FROM mew_watch AS w WHERE status = 'cancelled' AND cancelled_at < :before
+  AND NOT EXISTS (SELECT 1 FROM mew_delivery AS d WHERE d.watch = w.no AND d.lease IS NOT NULL)
+ORDER BY cancelled_at LIMIT :limit;
+
+-- name: mew_watch_delete: deletes a watch
+DELETE FROM mew_watch WHERE no = :no;
 
 -- name: mew_watch_spec: sets the options of a watch after ALTER
 UPDATE mew_watch SET spec = :spec WHERE no = :no;
