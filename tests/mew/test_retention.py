@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
+import apsw
 import pytest
 
 from ackwise.core.commands import Sweep
@@ -91,3 +94,14 @@ def test_sweep_removes_a_bounded_number(jobs: Prompt, monkeypatch: pytest.Monkey
         left.append(count(jobs, "w: _Watch"))
     assert left == [3, 1, 0, 0]
     assert count(jobs, "s: _Session") == 1  # the session that looks
+
+
+def test_watch_cancelled_before_the_upgrade_stays_a_week(lite: Prompt) -> None:
+    lite.ok("node Job { n: Int = 1 } v = WATCH j: Job RETURN j CANCEL WATCH #v")
+    path = lite.session._url.removeprefix("sqlite:///").partition("?")[0]
+    with closing(apsw.Connection(path)) as database:
+        database.execute("UPDATE mew_watch SET cancelled_at = NULL")
+    for seconds, left in ((2 * WEEK, 1), (WEEK, 1), (1, 0)):
+        lite.clock.advance(seconds)
+        sweep(lite.session)
+        assert count(lite, "w: _Watch") == left

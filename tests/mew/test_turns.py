@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def test_member_that_does_not_come_delays_an_item_once(jobs: Prompt, members: li
     for member in members[1:]:
         taken(member)
     jobs.session.run("SPAWN j: Job { n = 2 }")
-    assert taken(members[2]) == [2]  # the first member has missed its turn, and nobody waits for it any more
+    assert taken(members[2]) == [2]  # the first member has missed its turn: no item is kept for it
     jobs.session.run("SPAWN j: Job { n = 3 }")
     assert taken(second) == [3]
     assert taken(first) == []
@@ -133,45 +134,44 @@ def test_kept_item_keeps_its_full_ack_timeout(jobs: Prompt, members: list[Sessio
     assert members[0].ack(delivery).done.outcome == "acked"
 
 
-def shares_of(session: Session, draw: Callable[[Any], Any], members: int) -> None:
-    """Commit items while all members are idle; let the members ask in any order, for any number of items."""
-    run = session.run
-    run(JOBS)
-    sessions = [session.another() for _ in range(members)]
-    shares: Counter[int] = Counter()
-    numbers = count()
-    for one in sessions:
-        one.run(WATCH.format("w", ""))
+class Group:
+    """Members that ask in any order, for any number of items."""
 
-    def ask(member: int, most: int) -> None:
-        for event in sessions[member].events(most):
-            if event.delivery_id is not None:
-                shares[member] += 1
-                if draw(st.booleans()):
-                    sessions[member].ack(event)
+    def __init__(self, session: Session, draw: Callable[[Any], Any], members: int) -> None:
+        self._session, self._draw = session, draw
+        session.run(JOBS)
+        self._members = [session.another() for _ in range(members)]
+        for member in self._members:
+            member.run(WATCH.format("w", ""))
+        self.shares = [0] * members
 
-    for _ in range(draw(st.integers(1, 6))):
-        while ask_all_once(sessions, ask, shares):
+    def _ask(self, member: int, most: int) -> int:
+        events = [event for event in self._members[member].events(most) if event.delivery_id is not None]
+        self.shares[member] += len(events)
+        for event in events:
+            if self._draw(st.booleans()):
+                self._members[member].ack(event)
+        return len(events)
+
+    def be_idle(self) -> None:
+        """Every member asks until there is nothing for it."""
+        while sum(self._ask(member, 100) for member in range(len(self._members))):
             pass
-        items = draw(st.integers(1, 7))
-        spawns = [f"SPAWN j: Job {{ n = {next(numbers)} }}" for _ in range(items)]
-        for text in [f"BEGIN {' '.join(spawns)} COMMIT"] if draw(st.booleans()) else spawns:
-            run(text)
-        before = shares.total()
-        while shares.total() < before + items:
-            ask(draw(st.integers(0, members - 1)), draw(st.sampled_from([1, 2, 100])))
-        counts = [shares[member] for member in range(members)]
-        assert max(counts) - min(counts) <= 1, counts
-    for one in sessions:
-        one.close()
 
+    def spawn(self, items: int) -> None:
+        spawns = ["SPAWN j: Job { n = 1 }"] * items
+        for text in [f"BEGIN {' '.join(spawns)} COMMIT"] if self._draw(st.booleans()) else spawns:
+            self._session.run(text)
 
-def ask_all_once(sessions: list[Session], ask: Callable[[int, int], None], shares: Counter[int]) -> bool:
-    """Every member asks. Returns whether one of them got an item."""
-    before = shares.total()
-    for member in range(len(sessions)):
-        ask(member, 100)
-    return shares.total() > before
+    def share(self, items: int) -> None:
+        while items:
+            items -= self._ask(
+                self._draw(st.integers(0, len(self._members) - 1)), self._draw(st.sampled_from([1, 2, 100]))
+            )
+
+    def close(self) -> None:
+        for member in self._members:
+            member.close()
 
 
 @pytest.mark.slow
@@ -183,7 +183,13 @@ def test_shares_differ_by_at_most_one_while_idle(tmp_path: Path) -> None:
     def check(data: st.DataObject, members: int) -> None:
         url = f"sqlite:///{tmp_path}/{next(numbers)}.db?durability=normal"
         with Session(url, clock=ManualClock()) as session:
-            shares_of(session, data.draw, members)
+            group = Group(session, data.draw, members)
+            for items in data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=6)):
+                group.be_idle()
+                group.spawn(items)
+                group.share(items)
+                assert max(group.shares) - min(group.shares) <= 1, group.shares
+            group.close()
 
     check()
 
@@ -239,12 +245,16 @@ def test_members_that_wait_on_two_brokers_take_turns(graph_url: str, monkeypatch
         for n in range(6):
             producer.run("SPAWN j: Job { n = $n }", n=n)
             with got:
-                assert got.wait_for(lambda n=n: sum(map(len, shares.values())) > n, PATIENCE)
+                assert got.wait_for(partial(has_all, shares, n + 1), PATIENCE)
             wait_until_both_ask(graph_url)
         over.set()
         for thread in threads:
             thread.join(PATIENCE)
     assert {name: len(events) for name, events in shares.items()} == {"a": 3, "b": 3}
+
+
+def has_all(shares: dict[str, list[Event]], items: int) -> bool:
+    return sum(map(len, shares.values())) == items
 
 
 def wait_until_both_ask(url: str) -> None:

