@@ -17,8 +17,8 @@ SHAPES = Path(__file__).parent.parent / "data" / "before_18" / "tagged_shapes.tx
 COMMITTED = tagged_examples.BYTES.read_text().splitlines()
 COMMANDS = """
     advance_group beat break claim configure_group configure_queue delete_group delete_queue end_graph_session extend
-    fetch_graph open_graph_session pause_queue prune_queue purge_dead push redrive release_graph replay run_graph
-    seek_group settle sweep transaction
+    fetch_graph open_graph_session pause_queue prune_queue purge_dead push redrive release_graph replay
+    restart_graph_clocks run_graph seek_group settle sweep transaction
 """
 QUERIES = """
     ask_graph browse describe_graph find_graph find_message get_queue is_held is_session_here list_cursors list_dead

@@ -21,6 +21,7 @@ def patient_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets statements hold the writer for long, because a busy machine is slow. Tests of the limit set their own."""
     for module in (session_commands, change_tracker):
         monkeypatch.setattr(module, "WRITER_SECONDS", PATIENCE)
+    monkeypatch.setattr(session_commands, "GROUP_SECONDS", PATIENCE)
 
 
 @pytest.fixture

@@ -56,7 +56,8 @@ def test_item_killed_elsewhere_while_pending(jobs: Prompt) -> None:
     jobs.ok("KILL #a")
     done = jobs.ok("ACK $id", id=first)
     assert (done["outcome"], done["deleted"]) == ("acked", 0)
-    jobs.ok('SPAWN b: Job { title = "b" } KILL #b')
+    jobs.ok('SPAWN b: Job { title = "b" }')
+    jobs.ok("KILL #b")
     assert jobs.ok("NACK $delivery_id")["outcome"] == "deleted"
     assert jobs.events == []
     assert count(jobs, "_DeadLetter") == 0
@@ -65,7 +66,8 @@ def test_item_killed_elsewhere_while_pending(jobs: Prompt) -> None:
 def test_edited_while_pending_so_that_it_no_longer_matches(jobs: Prompt) -> None:
     jobs.ok('SET #a.state = "running"')
     assert jobs.ok("ACK $delivery_id")["deleted"] == 1
-    jobs.ok('SPAWN b: Job { title = "b" } SET #b.state = "running"')
+    jobs.ok('SPAWN b: Job { title = "b" }')
+    jobs.ok('SET #b.state = "running"')
     assert jobs.ok("NACK $delivery_id")["outcome"] == "requeued"
     assert jobs.consumed == []
     jobs.ok('SET #b.state = "pending"')

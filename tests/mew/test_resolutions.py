@@ -386,7 +386,8 @@ def test_5_24_causal_order_is_commit_order(jobs: Prompt) -> None:
 def test_5_25_event_types_are_lower_case(jobs: Prompt) -> None:
     jobs.ok("v = WATCH j: Job RETURN j")
     spawn(jobs, "a")
-    jobs.ok("SET #a.size = 2 KILL #a")
+    jobs.ok("SET #a.size = 2")
+    jobs.ok("KILL #a")
     kinds = jobs.rows("MATCH e: _WatchEvent, _watch_event(#v, e) RETURN e.event_type")
     assert kinds == [["initial"], ["added"], ["changed"], ["removed"]]
 

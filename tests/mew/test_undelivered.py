@@ -16,8 +16,9 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 from ackwise.clock import ManualClock
-from ackwise.graph.commands import FetchGraph
+from ackwise.graph.commands import FetchGraph, RestartClocks
 from ackwise.protocols.answer_memory import LARGE
+from ackwise.protocols.mew import undelivered_events
 from ackwise.protocols.mew.answer_stream import CollectedAnswer
 from tests.broker.watched import until
 from tests.patience import PATIENCE
@@ -186,6 +187,72 @@ def test_socket_that_does_not_read_costs_no_failure(server: Running, http: httpx
         until(lambda: held(http) == 0 and not sockets(server))
     assert consumed(http) == [(0, 4, 0)]
     until(lambda: server.server.memory.used == 0)
+
+
+@pytest.fixture
+def restarts(server: Running, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Deliveries whose ack timeouts started again."""
+    broker, restarted = server.server.runtime.broker(), list[str]()
+    send = broker.send
+
+    async def noted(command: Any) -> Any:
+        answer = await send(command)
+        if isinstance(command, RestartClocks):
+            restarted.extend(command.deliveries)
+        return answer
+
+    monkeypatch.setattr(broker, "send", noted)
+    return restarted
+
+
+def drain(line: socket.socket, end: bytes) -> bytes:
+    data = bytearray()
+    while end not in data[-100_000:]:
+        data += line.recv(1 << 20)
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [*(request(body) for body in POLLS), UPGRADE.format(session="w", batch=1).encode()],
+    ids=["poll", "statement", "socket"],
+)
+def test_ack_timeout_starts_when_the_client_has_the_event(
+    server: Running, http: httpx2.Client, clock: ManualClock, restarts: list[str], sent: bytes
+) -> None:
+    fill(http, 6_000_000)
+    line = slow_client(server, sent)
+    until(lambda: server.server.memory.used > MIB and held(http) == 1)
+    clock.advance(20)
+    until(lambda: len(restarts) == 1)
+    clock.advance(20)  # together longer than the timeout of 30 s
+    until(lambda: len(restarts) == 2)
+    clock.advance(9)
+    with line:
+        drain(line, b"tick")
+        until(lambda: len(restarts) == 3)
+        assert len(set(restarts)) == 1
+        clock.advance(29.999)
+        assert post(http, "ACK $id", params={"id": restarts[0]})[0]["outcome"] == "acked"
+
+
+def test_client_that_never_reads_loses_the_event(
+    server: Running, http: httpx2.Client, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undelivered_events, "KEPT_ALIVE", 0.0)
+    fill(http, 6_000_000)
+    line = slow_client(server, request(POLLS[0]))
+    until(lambda: server.server.memory.used > MIB and held(http) == 1)
+    clock.advance(30)
+    assert consumed(http) == [(0, 2, 1)]
+    reset(line)
+
+
+def test_prompt_answer_needs_no_restart(http: httpx2.Client, restarts: list[str]) -> None:
+    fill(http, 10)
+    assert post(http, session="w", events=10)
+    assert held(http) == 1
+    assert restarts == []
 
 
 def test_half_sent_batch_is_released_from_there(server: Running, http: httpx2.Client) -> None:

@@ -170,6 +170,26 @@ def test_old_graph_tables_become_version_one_of_the_graph(url: str, clock: Manua
         assert "mew" in store.extensions
 
 
+def test_old_group_member_takes_turns_with_a_new_one(url: str, clock: ManualClock) -> None:
+    """Version 2 of the graph's tables adds the turns of members."""
+    with Session(url, session=SESSION, clock=clock) as old, Session(url, clock=clock) as new:
+        new.run("""
+            new = WATCH j: Job WHERE j.status = "pending" [mode: consume, group: "workers", initial: none]
+              RETURN j.payload
+        """)
+        while any(list(map(ask, (old, new)))):
+            pass
+        shares = []
+        for payload in "wxyz":
+            new.run("SPAWN j: Job { payload = $payload }", payload=payload)
+            shares.append((ask(old), ask(new)))
+        assert sorted(shares) == [(0, 1), (0, 1), (1, 0), (1, 0)]
+
+
+def ask(session: Session) -> int:
+    return sum(event.delivery_id is not None for event in session.events())
+
+
 def test_old_graph_answers_and_changes(url: str, clock: ManualClock) -> None:
     with Session(url, clock=clock) as graph:
         jobs = graph.query("MATCH j: Job RETURN j.payload, j.size, j.status")

@@ -21,6 +21,10 @@ from ackwise.graph.watch_options import MOST_WATCHES
 FETCH_BYTES = 8 << 20
 """Bytes of events after which a fetch ends."""
 
+GROUP_ROWS = 1000
+GROUP_BYTES = 256 << 10
+"""Rows and bytes that a group of statements returns. Beyond them the group is split."""
+
 
 class Step(msgspec.Struct, frozen=True):
     """One statement of a command. Only names that earlier steps define are still open.
@@ -76,6 +80,12 @@ class RunGraph(GraphCommand["StepResults"], tag="run_graph"):
     found: tuple[ReaderMatches, ...] | None = None
     """The reader's matches for the only step. None: the turn matches the pattern, and raises `MatchFirst` if that takes
     long."""
+    group: bool = False
+    """The steps are consecutive statements outside a transaction. If one fails, those before it are committed."""
+    cut: bool = False
+    """Further statements of the group follow in another command: a minimum that is not met yet is `MinimumPending`."""
+    whole: bool = False
+    """The group must not be split: its minimums are met only at its end."""
 
 
 class OpenGraphSession(GraphCommand["OpenedSession"], tag="open_graph_session"):
@@ -97,6 +107,13 @@ class EndGraphSession(GraphCommand["Done"], tag="end_graph_session"):
 
 class ReleaseGraph(GraphCommand["Done"], tag="release_graph"):
     """Release deliveries that did not reach a client. They cost no failure."""
+
+    session: str
+    deliveries: tuple[str, ...]
+
+
+class RestartClocks(GraphCommand["Done"], tag="restart_graph_clocks"):
+    """Start the ack timeout of deliveries again: their client gets them only now. Ignores settled and expired ones."""
 
     session: str
     deliveries: tuple[str, ...]
@@ -198,7 +215,10 @@ class StepResults(msgspec.Struct):
 
     done: list[Done]
     refused: GraphError | None = None
-    """The error of the first step of a dry run that failed."""
+    """The error of the first step of a dry run or of a group that failed."""
+    undone: GraphError | None = None
+    """Why `steps` statements of a group were rolled back: a minimum was not met."""
+    steps: int = 0
 
 
 class WatchEvent(msgspec.Struct):
@@ -214,6 +234,8 @@ class WatchEvent(msgspec.Struct):
     attempt: int | None = None
     failures: int | None = None
     limit: int | None = None
+    ack_timeout: int | None = None
+    """Microseconds until an unsettled delivery expires."""
     code: str | None = None
     name: str | None = None
     message: str | None = None

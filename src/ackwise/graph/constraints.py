@@ -21,6 +21,7 @@ _FORMATS = {
     "email": re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+"),
     "uuid": re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
     "url": re.compile(r"https?://\S+"),
+    "slug": re.compile(r"[a-z0-9]+(-[a-z0-9]+)*"),
     "date": re.compile(r"\d{4}-\d{2}-\d{2}"),
 }
 

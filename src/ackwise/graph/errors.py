@@ -89,6 +89,30 @@ class Postponed(GraphError):
         super().__init__("postponed", self.__doc__ or "")
 
 
+class SplitGroup(GraphError):
+    """The turn has no time for a whole group of statements: send the first `steps` of them on their own."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__("split_group", self.__doc__ or "")
+        self.steps = steps
+
+
+class MinimumUnmet(GraphError):
+    """A node has fewer edges than the minimum of its type when its statements commit. They changed nothing."""
+
+
+class MinimumPending(GraphError):
+    """A minimum is not met, but further statements of the text may meet it: send more of them together."""
+
+    def __init__(self) -> None:
+        super().__init__("minimum_pending", self.__doc__ or "")
+
+
+def minimum_unmet(node: str, least: int, edge: str, at: At) -> MinimumUnmet:
+    message = f"cardinality: '{node}' needs at least {least} '{edge}' edge(s) when its statement commits"
+    return MinimumUnmet("constraint", message, at=at)
+
+
 def watch_too_large(shown: str) -> GraphError:
     """The error of a watch that was cancelled because one change exceeded the limits."""
     message = f"watch '{shown}' was cancelled because one change exceeded the limits; narrow the pattern of the watch"

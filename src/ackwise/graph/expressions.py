@@ -184,6 +184,8 @@ def _strict(op: str, left: Any, right: Any, at: At, scope: Scope) -> Any:
         return _contained(left, right, at)
     if op in _ORDERING:
         return _compared(op, left, right, at)
+    if op in _TEXT_TESTS:
+        return _tested(op, left, right, at)
     if left is None or right is None:
         return None
     if op == "++":
@@ -207,6 +209,15 @@ def _compared(op: str, left: Any, right: Any, at: At) -> bool:
     return _ORDERING[op](left, right)
 
 
+def _tested(op: str, left: Any, right: Any, at: At) -> bool:
+    """STARTS WITH, ENDS WITH and CONTAINS. They are false for null, as comparisons are."""
+    if left is None or right is None:
+        return False
+    if not isinstance(left, str) or not isinstance(right, str):
+        raise errors.wrong_type(f"{op.upper()} compares strings, not {kind_of(left)} and {kind_of(right)}", at)
+    return _TEXT_TESTS[op](left, right)
+
+
 def _joined(left: Any, right: Any, at: At) -> str:
     if not isinstance(left, str) or not isinstance(right, str):
         raise errors.wrong_type(f"++ joins strings, not {kind_of(left)} and {kind_of(right)}", at)
@@ -220,6 +231,11 @@ _ORDERING: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
+}
+_TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
+    "starts with": str.startswith,
+    "ends with": str.endswith,
+    "contains": operator.contains,
 }
 
 

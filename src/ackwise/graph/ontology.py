@@ -16,7 +16,7 @@ FIRST_USER_TYPE = 100
 MOST_ATTRIBUTES = 250
 Action = Literal["cascade", "unlink", "prevent"]
 _NUMERIC = ("Int", "Float", "Timestamp", "Duration")
-_FORMATS = ("email", "uuid", "url", "date")
+_FORMATS = ("email", "uuid", "url", "slug", "date")
 
 
 class Attribute(msgspec.Struct, frozen=True):
@@ -296,6 +296,9 @@ def _check_modifiers(name: str, scalar: str, modifiers: tuple[s.Modifier, ...]) 
                 pass
             case "format", (str() as word,) if scalar == "String" and word in _FORMATS:
                 pass
+            case "format", (str() as word,) if scalar == "String":
+                known = ", ".join(_FORMATS)
+                raise errors.constraint(f"'{name}': there is no format '{word}'; use one of {known}", modifier.at)
             case _:
                 raise errors.constraint(f"'{name}': modifier '{modifier.name}' does not fit {scalar}", modifier.at)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import msgspec
@@ -135,6 +136,10 @@ def conjuncts(expr: s.Expr | None) -> Iterator[s.Expr]:
         yield expr
 
 
+PREFIX = 128
+"""The index has this many leading characters of a string."""
+
+
 class Bound(msgspec.Struct, frozen=True):
     """`variable.attribute op constant`."""
 
@@ -156,6 +161,18 @@ def bounds(expr: s.Expr | None) -> Iterator[Bound]:
                 _bound(condition.right, _MIRRORED[condition.op], condition.left),
             )
             yield from (bound for bound in sides if bound is not None)
+        elif isinstance(condition, s.Binary) and condition.op == "starts with":
+            yield from _prefix_bounds(condition)
+
+
+def _prefix_bounds(condition: s.Binary) -> Iterator[Bound]:
+    """The range of strings that begin with a constant."""
+    least = _bound(condition.left, ">=", condition.right)
+    if least is not None and isinstance(least.value, str):
+        yield least
+        # No string with that prefix is greater: the index has `PREFIX` characters of a string.
+        greatest = least.value + chr(sys.maxunicode) * max(0, PREFIX - len(least.value))
+        yield Bound(least.variable, least.attribute, "<=", greatest)
 
 
 def _bound(side: s.Expr, op: str, other: s.Expr) -> Bound | None:

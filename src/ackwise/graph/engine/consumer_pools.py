@@ -148,19 +148,19 @@ def first_match(graph: Graph, pool: StandingQuery, entity: int) -> MatchRow | No
     return next(iter(pattern_sql.standing_match(graph, pool.plan, pool.spec.where, search)), None)
 
 
-def scan(graph: Graph, pool: StandingQuery) -> bool:
-    """Add one chunk of entities that existed before the pool. Returns False when none are left."""
+def scan(graph: Graph, pool: StandingQuery) -> int | None:
+    """Add one chunk of entities that existed before the pool. Returns where it began, or None when none are left."""
     row = graph.session.row("mew_pool_get", {"id": pool.no})
     if row is None or row[3] >= BEYOND:
-        return False
+        return None
     last = graph.session.row("mew_entity_last")
     newest = (last[0] or 0) if last else 0
     if row[3] >= newest:
-        return False
+        return None
     last_scanned = _scan_page(graph, pool, row[3], CHUNK)
     scanned = last_scanned if last_scanned is not None else newest
     graph.session.run("mew_pool_scanned", {"id": pool.no, "scanned": scanned})
-    return True
+    return int(row[3])
 
 
 def _scan_page(graph: Graph, pool: StandingQuery, after: int | None, limit: int | None) -> int | None:

@@ -47,8 +47,8 @@ class Graph(Reader):
         """Watches that this statement leaves out, because they cost too much."""
         self.costs = WatchCosts()
         self.changed = False
-        self.to_check: set[int] = set()
-        """Nodes whose minimum number of edges is checked at the end."""
+        self.to_check: dict[int, At] = {}
+        """Nodes whose minimum number of edges is checked at the end, and where the first statement changed them."""
         self.trackers = [Tracker(self, self.watches.committed)]
         if background:
             # Nothing happens between this change and its commit: immediate watches see both at once.

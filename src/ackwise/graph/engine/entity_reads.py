@@ -82,7 +82,7 @@ class Reader:
         row = self.session.row("mew_watch_get", {"no": no})
         if row is None:
             return {}
-        _, _, _, pool, status, spec, head, sent, delivered, held, last = row
+        _, _, _, pool, status, spec, head, sent, delivered, held, last, *_ = row
         options = msgspec.json.decode(spec)
         return {
             "status": status,

@@ -32,6 +32,10 @@ class WatchRow(msgspec.Struct):
     delivered: int
     held: int
     last_event_at: int | None
+    served: int = 0
+    """The number of its latest turn among the members of its group."""
+    waits_from: int | None = None
+    """When it last asked for an item and got none. None: it does not wait."""
 
     @property
     def handle(self) -> str:
@@ -43,8 +47,8 @@ class WatchRow(msgspec.Struct):
 
 
 def watch_from(row: Row) -> WatchRow:
-    no, watch_id, session, pool, status, spec, head, sent, delivered, held, last = row
-    return WatchRow(no, watch_id, session, pool, status, spec_from(spec), head, sent, delivered, held, last)
+    no, watch_id, session, pool, status, spec, *counts = row
+    return WatchRow(no, watch_id, session, pool, status, spec_from(spec), *counts)
 
 
 def watch_of(graph: Graph, no: int) -> WatchRow | None:
@@ -102,6 +106,8 @@ def save(graph: Graph, row: WatchRow) -> None:
             "delivered": row.delivered,
             "held": row.held,
             "last_event_at": row.last_event_at,
+            "served": row.served,
+            "waits_from": row.waits_from,
         },
     )
 

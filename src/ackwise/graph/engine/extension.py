@@ -5,7 +5,14 @@ from __future__ import annotations
 import ackwise.graph.engine.queries  # noqa: F401  registers the graph's queries
 from ackwise.engine.extensions import Extension, Phase
 from ackwise.engine.ports import Session
-from ackwise.graph.commands import EndGraphSession, FetchGraph, OpenGraphSession, ReleaseGraph, RunGraph
+from ackwise.graph.commands import (
+    EndGraphSession,
+    FetchGraph,
+    OpenGraphSession,
+    ReleaseGraph,
+    RestartClocks,
+    RunGraph,
+)
 from ackwise.graph.engine import session_commands
 
 _INVARIANTS = {
@@ -30,13 +37,14 @@ def _has_sessions(session: Session, instance: str) -> bool:
 GRAPH = Extension(
     name="mew",
     tables="ackwise.graph.engine.tables",
-    schema_version=1,
+    schema_version=2,
     lock="mew_lock",
     commands={
         RunGraph: (Phase.SETTLE, session_commands.run),
         OpenGraphSession: (Phase.SETTLE, session_commands.open_session),
         EndGraphSession: (Phase.SETTLE, session_commands.end_session),
         ReleaseGraph: (Phase.SETTLE, session_commands.release),
+        RestartClocks: (Phase.SETTLE, session_commands.restart_clocks),
         FetchGraph: (Phase.AFTER_CLAIMS, session_commands.fetch),
     },
     duties={"graph": session_commands.sweep},

@@ -74,7 +74,7 @@ class Mutator:
         if kind.abstract:
             raise errors.constraint(f"'{kind.name}' is abstract and cannot be spawned", item.at)
         entity = self.graph.insert(kind, self._values(kind, item.values, names, item.at))
-        self.graph.to_check.add(entity.no)
+        self.graph.to_check.setdefault(entity.no, item.at)
         self.done.created += 1
         return entity
 
@@ -213,7 +213,7 @@ class Mutator:
         others = [no for edge in cascading for no in edge.targets if no != entity.no]
         for edge, _ in edges:
             if self.graph.by_no(edge.no) is not None:
-                self._drop_edge(edge)
+                self._drop_edge(edge, at)
         self.graph.remove(entity)
         entity_removal.forget_entity(self.graph, entity.no)
         self.done.deleted += 1
@@ -241,11 +241,12 @@ class Mutator:
             raise errors.wrong_type(f"'{edge.id}' is a node: KILL it", at)
         if edge.type.id != system_types.DEAD_LETTER_ITEM:
             _refuse_protected(edge, "unlinked", at)
-        self._drop_edge(edge)
+        self._drop_edge(edge, at)
 
-    def _drop_edge(self, edge: Entity) -> None:
+    def _drop_edge(self, edge: Entity, at: At) -> None:
         targets = edge.targets
-        self.graph.to_check.update(targets)
+        for target in targets:
+            self.graph.to_check.setdefault(target, at)
         self.graph.remove(edge)
         entity_removal.forget_entity(self.graph, edge.no)
         if edge.type.id == system_types.DEAD_LETTER_ITEM:
@@ -319,18 +320,18 @@ class Mutator:
         kinds = [kind for kind in self.graph.ontology.edges.values() if kind.cards]
         if not kinds:
             return
-        for no in self.graph.to_check:
+        for no, at in self.graph.to_check.items():
             node = self.graph.by_no(no)
             if node is not None and not isinstance(node.type, EdgeType):
                 for kind in kinds:
-                    self._check_least_edges(node, kind)
+                    self._check_least_edges(node, kind, at)
 
-    def _check_least_edges(self, node: Entity, kind: EdgeType) -> None:
+    def _check_least_edges(self, node: Entity, kind: EdgeType, at: At) -> None:
         for slot, (least, _) in kind.cards.items():
             if not least or not self.graph.ontology.accepts(kind, slot, node.type):
                 continue
             if self._edges_in_slot(node.no, kind, slot) < least:
-                raise errors.constraint(f"cardinality: '{node.id}' needs at least {least} '{kind.name}' edge(s)")
+                raise errors.minimum_unmet(node.id, least, kind.name, at)
 
 
 def _returned_value(path: tuple[str, ...], entity: Entity, names: Names, created: bool) -> Any:

@@ -11,11 +11,9 @@ from ackwise.graph import ast as s
 from ackwise.graph import system_types
 from ackwise.graph.engine.entity_reads import Reader
 from ackwise.graph.expressions import Scope, holds, surely_holds
-from ackwise.graph.patterns import Bound, EdgePart, PatternPlan, bounds, conjuncts, declared, plan_pattern
+from ackwise.graph.patterns import PREFIX, Bound, EdgePart, PatternPlan, bounds, conjuncts, declared, plan_pattern
 from ackwise.graph.values import Entity
 
-PREFIX = 128
-"""The index has this many leading characters of a string."""
 _EVENTS = frozenset({system_types.EVENT, system_types.WATCH_EVENT})
 MOST_BOUNDS = 8
 """Bounds that join an index. Further ones are checked row by row: SQLite joins at most 64 tables."""

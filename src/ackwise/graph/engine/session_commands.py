@@ -12,11 +12,14 @@ import msgspec
 from ackwise.core import validation
 from ackwise.core.validation import MICROS
 from ackwise.engine.ports import Session
-from ackwise.engine.statement_meter import WRITER_SECONDS, Meter, Overrun
+from ackwise.engine.statement_limits import weight
+from ackwise.engine.statement_meter import WRITER_SECONDS, Cancelled, Meter, Overrun
 from ackwise.engine.turn import Turn, lease_from
 from ackwise.graph import ast as s
 from ackwise.graph import declarations, errors
 from ackwise.graph.commands import (
+    GROUP_BYTES,
+    GROUP_ROWS,
     Done,
     EndGraphSession,
     FetchedEvents,
@@ -25,6 +28,7 @@ from ackwise.graph.commands import (
     OpenedSession,
     OpenGraphSession,
     ReleaseGraph,
+    RestartClocks,
     RunGraph,
     Step,
     StepResults,
@@ -49,7 +53,7 @@ from ackwise.graph.engine.mutations import Mutator
 from ackwise.graph.engine.pattern_sql import Search
 from ackwise.graph.engine.watch_budget import WatchBudgetExceeded
 from ackwise.graph.engine.watch_index import StandingQuery
-from ackwise.graph.errors import GraphError, MatchFirst, Postponed
+from ackwise.graph.errors import GraphError, MatchFirst, MinimumPending, MinimumUnmet, Outrun, Postponed, SplitGroup
 from ackwise.graph.ontology import FIRST_USER_TYPE, Ontology
 from ackwise.graph.parameters import Bindings, closed
 from ackwise.graph.patterns import PatternPlan, check_names, plan_pattern
@@ -57,13 +61,15 @@ from ackwise.graph.projection import Count, count_column, limit_of, plain, proje
 from ackwise.graph.values import Entity
 
 ORPHANED_AFTER = 60 * MICROS
-EVENTS_KEPT_FOR = 7 * 24 * 3600 * MICROS
-"""How long the events of a cancelled watch stay. Its node stays for ever."""
+EVENTS_KEPT_FOR = WATCHES_KEPT_FOR = 7 * 24 * 3600 * MICROS
+"""How long the events and the node of a cancelled watch stay."""
 _AT_ONCE = 200
-"""Deliveries that one turn expires."""
+"""Deliveries that one turn expires, and entities of old watches that it removes."""
 _UNMETERED = _UNTRACKED = nullcontext()
 FIRST_SECONDS = 0.05
 """Seconds of one SQL statement in a turn that may still leave the pattern to a reader."""
+GROUP_SECONDS = 0.05
+"""Seconds of one statement in a group. Beyond them the group is split."""
 TURN_SECONDS = 0.02
 """Seconds of all graph statements in one turn. Further ones are refused with `Postponed` and come back later."""
 LAST_TICK = 1 << 62
@@ -95,7 +101,7 @@ def run(turn: Turn, command: RunGraph) -> StepResults:
 
 def _run(turn: Turn, command: RunGraph) -> StepResults:
     may_wait = early_matches.may_wait(command)
-    turn.savepoint(FIRST_SECONDS if may_wait else WRITER_SECONDS)
+    turn.savepoint(FIRST_SECONDS if may_wait else GROUP_SECONDS if _may_split(command) else WRITER_SECONDS)
     ran = StepResults([])
     immediate: list[Difference] = []
     try:
@@ -109,6 +115,8 @@ def _run(turn: Turn, command: RunGraph) -> StepResults:
     except BaseException as problem:
         turn.undo()
         watch_index.forget(turn.session)
+        if command.group and (ended := _end_group(turn, command, problem, len(ran.done))) is not None:
+            return ended
         refusal = _limit_error(turn.session, problem, may_wait=may_wait)
         if refusal is None:
             raise
@@ -120,14 +128,73 @@ def _run(turn: Turn, command: RunGraph) -> StepResults:
     if ran.refused is not None:
         watch_index.forget(turn.session)
     if any(difference.events for difference in immediate):
-        turn.savepoint()
-        try:
-            _publish_immediate(Graph(turn), immediate)
-        except BaseException:
-            turn.undo()
-            raise
-        turn.keep()
+        _publish_dry(turn, immediate)
     return ran
+
+
+def _publish_dry(turn: Turn, immediate: list[Difference]) -> None:
+    """Publish what a dry run changed for immediate watches, after the turn undid the changes."""
+    turn.savepoint()
+    try:
+        _publish_immediate(Graph(turn), immediate)
+    except BaseException:
+        turn.undo()
+        raise
+    turn.keep()
+
+
+# groups: consecutive statements outside a transaction
+
+
+def _may_split(command: RunGraph) -> bool:
+    """Whether the session may send the steps of a group in several commands."""
+    return command.group and not command.whole and len(command.steps) > 1
+
+
+def _end_group(turn: Turn, command: RunGraph, problem: BaseException, done: int) -> StepResults | None:
+    """What becomes of a group after a problem, when `done` of its steps had run. None: the problem is raised.
+
+    The statements before one that fails keep their effect. A minimum that is not met at the end undoes them all.
+    """
+    if isinstance(problem, WatchBudgetExceeded | SplitGroup | MatchFirst | Outrun):
+        return None
+    if isinstance(problem, MinimumUnmet):
+        if command.cut:
+            raise MinimumPending from None
+        return StepResults([], undone=problem, steps=len(command.steps))
+    is_limit = isinstance(problem, Overrun) and not isinstance(problem, Cancelled)
+    if _may_split(command) and (is_limit or turn.session.stopped(problem)):
+        raise SplitGroup(max(1, done if done < len(command.steps) else done // 2)) from None
+    return None if done == len(command.steps) else _commit_before(turn, command, problem, done)
+
+
+def _commit_before(turn: Turn, command: RunGraph, problem: BaseException, done: int) -> StepResults | None:
+    """Commit the first `done` steps of a group: the next one failed. None: the problem is raised."""
+    if not done:
+        return StepResults([], refused=problem) if isinstance(problem, GraphError) else None
+    refusal = problem if isinstance(problem, GraphError) else _limit_error(turn.session, problem)
+    if refusal is None:
+        return None
+    ran = _run(turn, msgspec.structs.replace(command, steps=command.steps[:done], cut=False))
+    ran.refused = refusal
+    return ran
+
+
+def _step_meter(graph: Graph, command: RunGraph) -> Meter | None:
+    """The budget of one step: the command's, or in a group that may be split, as much as a turn may match itself."""
+    if not command.group or graph.meter is None:
+        return graph.meter
+    if command.whole or len(command.steps) == 1:
+        return Meter(command.limits, seconds=max(0.0, graph.meter.left), name="writer")
+    seconds = max(0.0, min(GROUP_SECONDS, graph.meter.left))
+    return Meter(command.limits, seconds=seconds, rows=GROUP_ROWS, name="writer")
+
+
+def _refuse_large(command: RunGraph, ran: StepResults) -> None:
+    """Split a group whose statements return more than a few rows: each of them has its own limits."""
+    rows = [done.rows for done in ran.done if done.rows]
+    if rows and _may_split(command) and (sum(map(len, rows)) > GROUP_ROWS or weight(rows) > GROUP_BYTES):
+        raise SplitGroup(max(1, len(ran.done) - 1))
 
 
 def _limit_error(session: Session, problem: BaseException, *, may_wait: bool = False) -> GraphError | None:
@@ -148,8 +215,10 @@ def _run_steps(graph: Graph, command: RunGraph, ran: StepResults, immediate: lis
     A dry run ends at the first step that fails, and `ran` gets the error.
     """
     names: dict[str, str] = {}
+    meter = graph.meter
     for number, step in enumerate(command.steps):
         tracker = Tracker(graph, graph.watches.immediate)
+        graph.meter = _step_meter(graph, command)
         try:
             with _tracked(graph, tracker) if number >= command.tried else _UNTRACKED:
                 done = _step(graph, command, step, closed(step.statement, Bindings(names)) if names else step.statement)
@@ -161,8 +230,11 @@ def _run_steps(graph: Graph, command: RunGraph, ran: StepResults, immediate: lis
                 raise
             ran.refused = problem
             return
+        finally:
+            graph.meter = meter
         names |= done.bindings
         ran.done.append(done)
+        _refuse_large(command, ran)
 
 
 @contextmanager
@@ -424,6 +496,14 @@ def release(turn: Turn, command: ReleaseGraph) -> Done:
     return Done()
 
 
+def restart_clocks(turn: Turn, command: RestartClocks) -> Done:
+    expire_due(turn)
+    graph = Graph(turn, background=True)
+    for delivery_id in command.deliveries:
+        settlements.restart_clock(graph, delivery_id)
+    return Done()
+
+
 def fetch(turn: Turn, command: FetchGraph) -> FetchedEvents:
     """Fetch events of a session's watches. A search for items that may take long runs under the writer's limits."""
     expire_due(turn)
@@ -486,7 +566,10 @@ def expire_due(turn: Turn, limit: int = _AT_ONCE) -> int:
 
 
 def sweep(turn: Turn, limit: int) -> int:
-    """Time-driven duties of the graph: expire deliveries, end sessions of dead brokers, remove old events."""
+    """Time-driven duties of the graph.
+
+    Expire deliveries, end sessions of dead brokers, remove old events and watches.
+    """
     done = expire_due(turn, limit)
     where = {"own": turn.instance, "before": turn.now - ORPHANED_AFTER, "limit": limit}
     for no, _ in turn.session.rows("mew_sessions_orphaned", where):
@@ -497,4 +580,17 @@ def sweep(turn: Turn, limit: int) -> int:
     for (no,) in turn.session.rows("mew_watches_over", {"before": turn.now - EVENTS_KEPT_FOR, "limit": limit}):
         done += turn.session.run("mew_events_expire", {"watch": no})
         turn.session.run("mew_watch_quiet", {"no": no})
-    return done
+    return done + _remove_old_watches(turn, min(limit, _AT_ONCE))
+
+
+def _remove_old_watches(turn: Turn, limit: int) -> int:
+    """Remove about `limit` entities of watches that were cancelled long ago, for a few milliseconds."""
+    turn.session.run("mew_watches_dated", {"now": turn.now, "limit": limit})
+    left, end = limit, time.monotonic() + TURN_SECONDS
+    for no, session in turn.session.rows("mew_watches_old", {"before": turn.now - WATCHES_KEPT_FOR, "limit": limit}):
+        if left <= 0 or time.monotonic() > end:
+            break
+        graph = Graph(turn, background=True)
+        left -= watches.remove_cancelled(graph, no, session, left)
+        finish(graph)
+    return limit - left

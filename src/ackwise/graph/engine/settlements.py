@@ -142,6 +142,19 @@ def release_delivery(graph: Graph, delivery_id: str) -> None:
     _apply(graph, held, on_release(held.watch.spec.policy, held.attempt, graph.turn.now), Done(), NOWHERE)
 
 
+def restart_clock(graph: Graph, delivery_id: str) -> None:
+    """Start the ack timeout of a delivery again. Ignores one that is settled or expired."""
+    try:
+        held = find(graph, delivery_id)
+    except GraphError:
+        return
+    deadline = graph.turn.now + held.watch.spec.ack_timeout * 1000
+    if deadline > held.lease.deadline:
+        held.lease.deadline = deadline
+        graph.turn.session.run("lease_deadline", {"no": held.lease.no, "deadline": deadline})
+        graph.session.run("mew_delivery_put", held.delivery._replace(due_at=deadline)._asdict())
+
+
 def release(graph: Graph, row: WatchRow, *, lost: bool = False) -> None:
     """Release all deliveries of a watch. After a lost connection each counts as a failure."""
     for values in graph.session.rows("mew_deliveries_of_watch", {"watch": row.no}):

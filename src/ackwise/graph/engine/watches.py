@@ -225,7 +225,7 @@ def owned(graph: Graph, session: str, ref: s.IdRef, at: At = NOWHERE) -> WatchRo
 
 
 def cancel(graph: Graph, row: WatchRow, *, lost: bool = False) -> None:
-    """Cancel a watch: release its deliveries and drop its unsent events. Its node stays."""
+    """Cancel a watch: release its deliveries and drop its unsent events. Its node stays for a while."""
     settlements.release(graph, row, lost=lost)
     _stop(graph, row)
     graph.session.run("mew_events_forget", {"watch": row.no, "sent": row.sent})
@@ -256,12 +256,35 @@ def lose(graph: Graph, watch: StandingQuery) -> None:
 
 def _stop(graph: Graph, row: WatchRow) -> None:
     graph.changing(_node(graph, row.no))
-    graph.session.run("mew_watch_status", {"no": row.no, "status": "cancelled"})
+    graph.session.run("mew_watch_cancel", {"no": row.no, "now": graph.turn.now})
     graph.watches.remove(row.no)
     if row.pool is not None:
         consumer_pools.leave(graph, row.pool)
     graph.watches_changed()
     events.wake(graph, row)  # a waiting fetch must see that the watch is over
+
+
+def remove_cancelled(graph: Graph, no: int, session: int, limit: int) -> int:
+    """Remove up to `limit` entities of a cancelled watch: its edges, then its node, then the node of its session.
+
+    The session's node goes with its last watch if the session has ended. Dead letters stay. Returns the number.
+    """
+    edges = graph.session.rows("mew_edges_some", {"node": no, "limit": limit})
+    for (number,) in edges:
+        edge = graph.by_no(number)
+        if edge is not None:
+            graph.remove(edge)
+    if len(edges) == limit:
+        return limit
+    node = graph.by_no(no)
+    if node is not None:
+        graph.remove(node)
+    graph.session.run("mew_events_expire", {"watch": no})
+    graph.session.run("mew_watch_delete", {"no": no})
+    owner = graph.session.row("mew_session_by_no", {"no": session})
+    if owner is not None and owner[3] is not None and graph.session.row("mew_watch_any", {"session": session}) is None:
+        _forget(graph, session)
+    return len(edges) + 1
 
 
 def resolve_dead_letters(graph: Graph, session: str, names: dict[str, str]) -> None:

@@ -109,6 +109,9 @@ class Builder:
     def _contained(self, tree: Tree[Token], c: Children) -> s.Binary:
         return s.Binary("in", c[0], c[2], _at(tree))
 
+    def _text_test(self, tree: Tree[Token], c: Children) -> s.Binary:
+        return s.Binary(" ".join(str(c[1]).lower().split()), c[0], c[2], _at(tree))
+
     def _null_check(self, tree: Tree[Token], c: Children) -> s.IsNull:
         return s.IsNull(c[0], any(isinstance(child, Token) and child.type == "NOT" for child in c))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ackwise.engine.statement_limits import StatementLimits, weight
 from ackwise.graph import errors
+from ackwise.graph.commands import GROUP_BYTES, GROUP_ROWS
 from ackwise.protocols.http_response import encode
 from ackwise.protocols.mew.output_records import Line, Object, Result
 
@@ -50,6 +51,12 @@ class CollectedAnswer:
             raise errors.answers_full()
         self._rows += len(rows)
         self._bytes = size
+
+    def has_room(self) -> bool:
+        """Whether the rows of a group of statements are sure to be admitted. Takes the memory for them."""
+        size = self._bytes + 2 * GROUP_BYTES  # the rows, and the lines
+        fits = self._rows + GROUP_ROWS <= self._limits.rows and size <= self._limits.bytes
+        return fits and self._grow(size)
 
     def emit(self, line: Line) -> None:
         record = line.as_object(full=self._full)

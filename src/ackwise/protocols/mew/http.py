@@ -168,6 +168,7 @@ class MewServer:
                 events=0 if active.sockets else body.events,
                 limits=body.limits,
                 admit=collected.admit,
+                has_room=collected.has_room,
                 caller=caller,
             )
             return await driver.drive(flow, collected.emit)

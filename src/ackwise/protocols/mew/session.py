@@ -37,7 +37,7 @@ from ackwise.graph.commands import (
     TypeRow,
     minted,
 )
-from ackwise.graph.errors import GraphError
+from ackwise.graph.errors import GraphError, MinimumPending, MinimumUnmet, SplitGroup
 from ackwise.graph.language import Parsed, check_params, is_quick, parse
 from ackwise.graph.language.parser import pointed
 from ackwise.graph.parameters import Bindings, closed
@@ -45,6 +45,7 @@ from ackwise.graph.watch_options import MOST_WATCHES
 from ackwise.protocols.mew.output_records import EventRecord, Note, Result, TextLine, error_line, event_line
 from ackwise.protocols.mew.session_flow import Flow, Parse, send_run
 from ackwise.protocols.mew.session_transaction import OUTSIDE_TRANSACTION, SessionTransaction, is_read, mint, total_of
+from ackwise.protocols.mew.statement_group import StatementGroup, is_mutation
 from ackwise.protocols.mew.transaction_memory import TransactionMemory
 
 Admit = Callable[[list[list[Any]]], None]
@@ -53,6 +54,14 @@ MOST_ERRORS = 100
 """The session stops after this many parse errors in one text: each error costs one more pass over the text."""
 BLOCKED_FOR = 10.0
 """Seconds that a statement waits for room in the buffer of a watch with `on_full: block`."""
+
+
+def _admit_all(rows: list[list[Any]]) -> None:
+    """Accept any rows: for callers that bound their own memory."""
+
+
+def _has_always_room() -> bool:
+    return True
 
 
 class Source(NamedTuple):
@@ -91,6 +100,7 @@ class MewSession:
         self._most_watches, self._blocked_for = most_watches, blocked_for
         self._most = self._limits = limits
         self._admit: Admit = _admit_all
+        self._has_room: Callable[[], bool] = _has_always_room
         self._caller = self.id
         self._has_run = False
         """Whether a statement of the text has run."""
@@ -148,17 +158,19 @@ class MewSession:
         keep_going: bool = False,
         events: int = 0,
         limits: LowerLimits | None = None,
-        admit: Admit | None = None,
+        admit: Admit = _admit_all,
+        has_room: Callable[[], bool] = _has_always_room,
         caller: str | None = None,
     ) -> Flow[bool]:
         """Run a text. After each statement up to `events` events follow. Returns False after any error.
 
         `admit` bounds the answer of the whole text. If it refuses even no rows, the remaining statements do not run.
+        `has_room` tells whether it admits the rows of a group of statements.
         The text uses the share of `caller` of the waiting places. The default is the session itself.
         """
         self._caller, self._has_run = caller or self.id, False
         self._limits = self._most.lowered(limits)
-        self._admit = admit or _admit_all
+        self._admit, self._has_room = admit, has_room
         params = params or {}
         yield from self.open()
         try:
@@ -235,8 +247,16 @@ class MewSession:
         return outcome
 
     def _run_next(self, ahead: deque[s.Statement], params: Mapping[str, Any], source: Source) -> Flow[bool]:
-        """Run the next statement. In a transaction, run all statements up to its end or the end of the text."""
+        """Run the next statement, or all statements that commit together with it.
+
+        In a transaction, run all statements up to its end or the end of the text.
+        """
         transaction = self._transaction
+        if transaction is None and is_mutation(ahead[0]) and len(ahead) > 1:
+            group = StatementGroup(ahead, self._bindings(params), rows=self._has_room())
+            if len(group.candidates) > 1:
+                return (yield from self._run_group(group, ahead, source))
+            group.give_back(0)
         if transaction is None or transaction.failed or isinstance(ahead[0], OUTSIDE_TRANSACTION):
             return (yield from self._run_one(ahead.popleft(), params, source))
         problem = yield from self._try_steps(transaction, ahead, params, source)
@@ -275,6 +295,53 @@ class MewSession:
             transaction.add(candidate.step)
         ahead.extendleft(candidate.statement for candidate in reversed(candidates[accepted:]))
         return problem
+
+    def _run_group(self, group: StatementGroup, ahead: deque[s.Statement], source: Source) -> Flow[bool]:
+        """Commit statements together. If one fails, those before it are committed. Those behind it stay ahead."""
+        ran = yield from self._commit_group(group)
+        if ran.undone is not None:
+            first = group.candidates[0].statement
+            if ran.refused is not None:
+                yield self._failure(ahead.popleft(), ran.refused, source)
+            yield self._failure(first, ran.undone, source)
+            return False
+        succeeded = True
+        for candidate, done in zip(group.candidates, ran.done, strict=True):
+            try:
+                if done.rows:
+                    self._admit(done.rows)
+            except GraphError as problem:
+                yield self._failure(candidate.statement, problem, source)
+                succeeded = False
+            else:
+                yield from self._result(candidate.statement, done, source)
+        if ran.refused is not None:
+            yield self._failure(ahead.popleft(), ran.refused, source)
+        return succeeded and ran.refused is None
+
+    def _commit_group(self, group: StatementGroup) -> Flow[StepResults]:
+        """Send a group. Splits it if a turn has no time for all of it, and extends it while a minimum needs more."""
+        whole = False
+        is_cut = group.is_cut
+        while True:
+            command = self._command(group.steps, group=True, cut=is_cut, whole=whole)
+            try:
+                ran: StepResults = yield from send_run(command, self._blocked_for, self._caller)
+            except SplitGroup as split:
+                group.give_back(split.steps)
+                is_cut = True
+            except MinimumPending:
+                whole = True
+                try:
+                    group.extend()
+                except GraphError as problem:
+                    return StepResults([], undone=problem)
+                is_cut = group.is_cut
+            except GraphError as problem:
+                return StepResults([], undone=problem)
+            else:
+                group.give_back(len(ran.done) if ran.undone is None else ran.steps)
+                return ran
 
     def _run_one(self, statement: s.Statement, params: Mapping[str, Any], source: Source) -> Flow[bool]:
         try:
@@ -341,8 +408,10 @@ class MewSession:
             ran: StepResults = yield from send_run(
                 self._command(steps, tried=len(steps)), self._blocked_for, self._caller
             )
-        except GraphError:
+        except GraphError as problem:
             self._restore_names(transaction)
+            if isinstance(problem, MinimumUnmet):
+                problem.at = statement.at  # the steps may be from other texts
             raise
         except Overloaded:
             # Nothing has run: the session may commit again.
@@ -398,12 +467,24 @@ class MewSession:
     def _bindings(self, params: Mapping[str, Any]) -> Bindings:
         return Bindings(self.names, params, self.id, self.actor)
 
-    def _command(self, steps: tuple[Step, ...], *, dry: bool = False, tried: int = 0) -> RunGraph:
+    def _command(
+        self,
+        steps: tuple[Step, ...],
+        *,
+        dry: bool = False,
+        tried: int = 0,
+        group: bool = False,
+        cut: bool = False,
+        whole: bool = False,
+    ) -> RunGraph:
         return RunGraph(
             session=self.id,
             steps=steps,
             dry=dry,
             tried=tried,
+            group=group,
+            cut=cut,
+            whole=whole,
             most_watches=self._most_watches,
             awaited=frozenset(self._awaited),
             limits=self._limits,
@@ -466,10 +547,6 @@ class MewSession:
             total.until, total.more, total.needs = fetched.until, fetched.more, fetched.needs
             if fetched.needs or not fetched.cut or len(total.events) >= most or total.bytes >= FETCH_BYTES:
                 return total
-
-
-def _admit_all(rows: list[list[Any]]) -> None:
-    """Accept any rows: for callers that bound their own memory."""
 
 
 def word_of(statement: s.Statement) -> str:

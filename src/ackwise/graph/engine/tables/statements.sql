@@ -49,6 +49,9 @@ SELECT e.node, n.id FROM mew_end AS e JOIN mew_entity AS n ON n.no = e.node WHER
 -- name: mew_edges_of_node: edges with a node at one end
 SELECT edge, slot, type FROM mew_end WHERE node = :node ORDER BY edge, slot;
 
+-- name: mew_edges_some: some of the edges with a node at one end
+SELECT edge FROM mew_end WHERE node = :node ORDER BY edge LIMIT :limit;
+
 -- name: mew_edges_in_slot: how many edges of a type have a node in a slot
 SELECT count(*) FROM mew_end WHERE node = :node AND type = :type AND slot = :slot;
 
@@ -79,6 +82,9 @@ WHERE v.attr = :attr AND v.value = :value LIMIT 100;
 SELECT n.no, n.id, n.type, n.attrs, n.tick FROM mew_txt AS v JOIN mew_entity AS n ON n.no = v.entity
 WHERE v.attr = :attr AND v.value = :value LIMIT 1000;
 
+-- name: mew_session_by_no: a session by number
+SELECT no, id, instance, ended_at FROM mew_session WHERE no = :no;
+
 -- name: mew_session_insert: inserts the session of a new connection
 INSERT INTO mew_session (no, id, instance) VALUES (:no, :id, :instance);
 
@@ -107,19 +113,19 @@ INSERT INTO mew_watch (no, id, session, pool, status, spec, head, sent, delivere
 VALUES (:no, :id, :session, :pool, 'active', :spec, 0, 0, 0, 0);
 
 -- name: mew_watch_get: a watch
-SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
+SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at, served, waits_from
 FROM mew_watch WHERE no = :no;
 
 -- name: mew_watches_standing: all watches that are not cancelled
-SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
+SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at, served, waits_from
 FROM mew_watch WHERE status <> 'cancelled' ORDER BY no;
 
 -- name: mew_watches_of_session: watches of a session that are active or have unsent events
-SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
+SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at, served, waits_from
 FROM mew_watch WHERE session = :session AND (status <> 'cancelled' OR sent < head) ORDER BY no;
 
 -- name: mew_watches_of_pool: the watches of a consumer group
-SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at
+SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at, served, waits_from
 FROM mew_watch WHERE pool = :pool AND status <> 'cancelled' ORDER BY no;
 
 -- name: mew_watch_pool_left: whether a pool has a watch that is not cancelled
@@ -128,17 +134,47 @@ SELECT 1 FROM mew_watch WHERE pool = :pool AND status <> 'cancelled' LIMIT 1;
 -- name: mew_watch_others: whether another watch of a pool can receive items
 SELECT 1 FROM mew_watch WHERE pool = :pool AND no <> :no AND status = 'active' LIMIT 1;
 
+-- name: mew_watches_waiting: members of a group that wait for an item, in the order of their turns
+SELECT no, id, session, pool, status, spec, head, sent, delivered, held, last_event_at, served, waits_from
+FROM mew_watch WHERE pool = :pool AND status <> 'cancelled' AND status = 'active' AND waits_from > :since
+ORDER BY served, no LIMIT :limit;
+
+-- name: mew_watch_last_served: the number of the group's latest turn
+SELECT max(served) FROM mew_watch WHERE pool = :pool AND status <> 'cancelled';
+
+-- name: mew_watch_turn: gives a member its turn, or notes since when it waits
+UPDATE mew_watch SET served = :served, waits_from = :waits_from WHERE no = :no;
+
+-- name: mew_watch_absent: notes that a member missed its turn
+UPDATE mew_watch SET waits_from = NULL WHERE no = :no;
+
 -- name: mew_watches_count: number of active watches
 SELECT count(*) FROM mew_watch WHERE status <> 'cancelled';
 
 -- name: mew_watch_status: sets the status of a watch: paused, active or cancelled
 UPDATE mew_watch SET status = :status WHERE no = :no;
 
+-- name: mew_watch_cancel: cancels a watch
+UPDATE mew_watch SET status = 'cancelled', cancelled_at = :now, waits_from = NULL WHERE no = :no;
+
+-- name: mew_watches_dated: dates the cancelled watches of older versions
+UPDATE mew_watch SET cancelled_at = :now WHERE no IN (
+  SELECT no FROM mew_watch WHERE status = 'cancelled' AND cancelled_at IS NULL LIMIT :limit);
+
+-- name: mew_watches_old: watches that were cancelled long ago and hold no delivery
+SELECT no, session FROM mew_watch AS w WHERE status = 'cancelled' AND cancelled_at < :before
+  AND NOT EXISTS (SELECT 1 FROM mew_delivery AS d WHERE d.watch = w.no AND d.lease IS NOT NULL)
+ORDER BY cancelled_at LIMIT :limit;
+
+-- name: mew_watch_delete: deletes a watch
+DELETE FROM mew_watch WHERE no = :no;
+
 -- name: mew_watch_spec: sets the options of a watch after ALTER
 UPDATE mew_watch SET spec = :spec WHERE no = :no;
 
 -- name: mew_watch_count: updates the event counts of a watch
-UPDATE mew_watch SET head = :head, sent = :sent, delivered = :delivered, held = :held, last_event_at = :last_event_at
+UPDATE mew_watch SET head = :head, sent = :sent, delivered = :delivered, held = :held, last_event_at = :last_event_at,
+  served = :served, waits_from = :waits_from
 WHERE no = :no;
 
 -- name: mew_watch_emptied: notes that a watch has no unsent events
@@ -210,13 +246,16 @@ DELETE FROM mew_item WHERE pool = :pool AND entity = :entity;
 DELETE FROM mew_item WHERE entity = :entity;
 
 -- name: mew_items_next: items of a pool that may be delivered, in order
-SELECT i.entity, i.rank, d.fails, d.delivs, d.watch, d.due_at FROM mew_item AS i
+SELECT i.entity, i.rank, i.kept_for, i.kept_until, d.fails, d.delivs, d.watch, d.due_at FROM mew_item AS i
 LEFT JOIN mew_delivery AS d ON d.entity = i.entity
 WHERE i.pool = :pool AND i.held = 0 AND (i.rank > :rank OR (i.rank = :rank AND i.entity > :entity))
 ORDER BY i.rank, i.entity LIMIT :limit;
 
+-- name: mew_item_keep: keeps an item for the member whose turn it is
+UPDATE mew_item SET kept_for = :watch, kept_until = :until WHERE pool = :pool AND entity = :entity;
+
 -- name: mew_items_hold: marks an entity as not deliverable now
-UPDATE mew_item SET held = 1 WHERE entity = :entity;
+UPDATE mew_item SET held = 1, kept_for = NULL, kept_until = NULL WHERE entity = :entity;
 
 -- name: mew_items_free: marks an entity as deliverable again
 UPDATE mew_item SET held = 0 WHERE entity = :entity;
