@@ -241,8 +241,8 @@ class ListStats(Query[list[rows.QueueSummary]], tag="list_stats"):
 class ListAvailable(Query[rows.AvailablePage], tag="list_available"):
     """Messages that a claim of a group could take now, up to `limit`. Nothing is delivered.
 
-    For each lane the answer has the returned messages, newest first, and the messages behind the place of `seen` in the
-    order of the lane. `seen` has the generation and the seq up to which you know a lane.
+    For each lane the answer has the returned messages, and the messages behind the place of `seen` in the order of the
+    lane. `seen` has the generation and the seq up to which you know a lane.
     """
 
     LARGEST_LIMIT: ClassVar[int] = 10_000

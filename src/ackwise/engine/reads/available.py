@@ -58,13 +58,13 @@ class LaneVisit:
         self.ranges: list[AvailableRange] = []
 
     def returned(self) -> list[AvailableRange]:
-        """Messages that came back from a delivery, the newest first."""
+        """Messages that came back from a delivery, those that came back last if there are many."""
         if not self._cursor.held:
             return []
         rows = self._session.rows("spans_returned", {**self._where, "limit": MOST_RETURNED})
+        spans = sorted((Span(*row) for row in rows), key=lambda span: span.lo)
         return [
-            AvailableRange(span.lane, span.lo, span.hi, self._generation, span.due_at, span.delivs)
-            for span in (Span(*row) for row in rows)
+            AvailableRange(span.lane, span.lo, span.hi, self._generation, span.due_at, span.delivs) for span in spans
         ]
 
     def in_order(self, seen: tuple[int, int, int] | None, room: int) -> tuple[int, bool]:

@@ -9,7 +9,7 @@ from typing import NoReturn
 from ackwise.core.errors import BadInput
 from ackwise.core.regular_expressions import compiled
 from ackwise.protocols.amps import filters
-from ackwise.protocols.amps.filters import Condition, ContentFilter, Constant, FieldPath, ValueTest
+from ackwise.protocols.amps.filters import Condition, Constant, ContentFilter, FieldPath, ValueTest
 
 LONGEST_TEXT = 4096
 MOST_TOKENS = 500

@@ -34,7 +34,7 @@ _NOT_JSON = object()
 
 
 class FieldPath(tuple[str, ...]):
-    """Path of a field: `/order/total`. A segment of an array is the number of an element, or a field of every element."""
+    """Path of a field: `/order/total`. In an array, a segment is the number of an element or a field of each."""
 
     __slots__ = ()
 
