@@ -1,4 +1,4 @@
-"""Subscribers with filters share a queue: each gets what it wants, and what no subscriber wants stays. On each store."""
+"""Subscribers with filters share a queue: each gets what it wants, and what none of them wants stays. On each store."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import ackwise
 from ackwise.clock import ManualClock
 from ackwise.core.policy import Backoff
 from ackwise.protocols.amps import lookahead
+from ackwise.protocols.amps.filters import ContentFilter
 from tests.patience import PATIENCE
 from tests.server.amps.conftest import Meet
 from tests.server.amps.peer import Frame, Peer, share
@@ -197,9 +198,7 @@ def test_filter_on_a_strict_queue_is_refused(meet: Meet, http: ackwise.Connectio
     assert peer.nothing_comes()
 
 
-def test_expired_message_is_not_delivered_to_a_filter(
-    meet: Meet, http: ackwise.Connection, clock: ManualClock
-) -> None:
+def test_expired_message_is_not_delivered_to_a_filter(meet: Meet, http: ackwise.Connection, clock: ManualClock) -> None:
     publisher = meet()
     publisher.say({"c": "p", "t": Q, "e": "5"}, order(0, "us"))
     publisher.publish(Q, order(1, "us"))
@@ -233,3 +232,24 @@ def test_many_subscribers_of_one_filter_share(meet: Meet) -> None:
     got = sorted(json.loads(body)["n"] for mine in shares for body in mine)
     assert got == list(range(1, 60, 2))
     assert all(shares)
+
+
+def test_filter_judges_each_message_once(meet: Meet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subscriber of rare messages does not read the unwanted ones again for each of them."""
+    judged: list[bytes] = []
+    takes = ContentFilter.takes
+
+    def count(self: ContentFilter, payload: bytes) -> bool:
+        judged.append(payload)
+        return takes(self, payload)
+
+    monkeypatch.setattr(ContentFilter, "takes", count)
+    publisher, peer = meet(), meet()
+    peer.subscribe(Q, 5, filter="/region = 'us'")
+    publisher.publish(Q, *(order(n) for n in range(1500)))
+    for number in range(10):
+        publisher.publish(Q, order(1500 + 2 * number, "us"), order(1501 + 2 * number))
+        (held,) = peer.deliveries(1)
+        assert peer.ack(Q, held["bm"]) == 1
+    assert peer.nothing_comes()
+    assert len(judged) == len(set(judged)) <= 1520
