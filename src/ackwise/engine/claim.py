@@ -177,8 +177,9 @@ class _QueueClaim:
         self.solo = False
         self.named: dict[int, list[tuple[int, int]]] = {}
         self.gone: list[LaneRange] = []
-        for lane, lo, hi in merge_ranges(command.only or (), len(command.only or ()) + 1):
-            self.named.setdefault(lane, []).append((lo, hi))
+        if command.only:
+            for lane, lo, hi in merge_ranges(command.only, len(command.only) + 1):
+                self.named.setdefault(lane, []).append((lo, hi))
         self.blocked: EmptyReason | None = None
         self.until: int | None = None
 
@@ -199,7 +200,8 @@ class _QueueClaim:
             self._visit(part, lanes)
             if self.room == 0 or self.solo or len(self.parts) == (self.command.most_partitions or -1):
                 break
-        self.gone += [LaneRange(LaneId(lane), lo, hi) for lane in finder.unknown for lo, hi in self.named[lane]]
+        if finder.unknown:
+            self.gone += [LaneRange(LaneId(lane), lo, hi) for lane in finder.unknown for lo, hi in self.named[lane]]
         if not self.picked:
             return self._empty()
         claimed = self._writer().grant(self.picked, self.exclusivity, self.budget.taken - self.taken_before)
@@ -351,7 +353,9 @@ class _QueueClaim:
         if self.command.pushed_by is not None and cursor.next < fresh_hi:
             after = self.command.pushed_by + 1
             fresh_hi = engine_cursors.seq_at(self.session, cursor.lane, cursor.next, fresh_hi, after)
-        spans = filter(self._may_take, self._spans(cursor)) if cursor.held else iter(())
+        spans = self._spans(cursor) if cursor.held else iter(())
+        if self.command.pushed_by is not None:
+            spans = filter(self._may_take, spans)
         return plan_lane(
             LaneView(spans, cursor.next, fresh_hi, cursor.head, due_at),
             strict=self.strict,
@@ -365,7 +369,7 @@ class _QueueClaim:
     def _may_take(self, span: Span) -> bool:
         """Whether `pushed_by` allows the span: it was delivered before, or its first message is old enough."""
         if self.command.pushed_by is None or not span.bypassed:
-            return True
+            return True  # delivered before
         after = self.command.pushed_by + 1
         return engine_cursors.seq_at(self.session, span.lane, span.lo, span.lo + 1, after) > span.lo
 
