@@ -200,8 +200,8 @@ class _QueueClaim:
             self._visit(part, lanes)
             if self.room == 0 or self.solo or len(self.parts) == (self.command.most_partitions or -1):
                 break
-        if finder.unknown:
-            self.gone += [LaneRange(LaneId(lane), lo, hi) for lane in finder.unknown for lo, hi in self.named[lane]]
+        for lane in finder.unknown:
+            self.gone += [LaneRange(LaneId(lane), lo, hi) for lo, hi in self.named[lane]]
         if not self.picked:
             return self._empty()
         claimed = self._writer().grant(self.picked, self.exclusivity, self.budget.taken - self.taken_before)

@@ -6,7 +6,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -66,6 +66,41 @@ def so_far(peer: Peer) -> list[Frame]:
     return frames
 
 
+def _filter_field(text: str | None) -> dict[str, Any]:
+    return {} if text is None else {"filter": text}
+
+
+def subscriber(peer: Peer, topic: str, want: Want, backlog: int) -> tuple[Peer, Want]:
+    peer.subscribe(topic, backlog, **_filter_field(want.text))
+    return peer, want
+
+
+def receive(peer: Peer, topic: str, want: Want) -> list[int]:
+    """Ack the deliveries of a subscriber up to now and return their numbers. The subscriber wants each of them."""
+    frames = so_far(peer)
+    if frames:
+        peer.say({"c": "ack", "t": topic, "bm": ",".join(frame["bm"] for frame in frames)})
+    messages = [json.loads(frame.body) for frame in frames]
+    assert all(want.takes(message) for message in messages), (want.text, messages)
+    return [message["n"] for message in messages]
+
+
+def receive_all(peers: list[tuple[Peer, Want]], topic: str, count: int) -> list[int]:
+    """Ack deliveries until the subscribers have received `count` messages together."""
+    received: list[int] = []
+    end = time.monotonic() + PATIENCE
+    while len(received) < count:
+        received += [number for peer, want in peers for number in receive(peer, topic, want)]
+        assert time.monotonic() < end, sorted(received)
+    return received
+
+
+def unclaimed(http: ackwise.Connection, queue: str) -> list[tuple[int, int, int]]:
+    """Number, attempt and failures of the messages that the subscribers left. Looking costs nothing."""
+    rest = http.claim(queue, max=100)
+    return sorted((delivery.json()["n"], delivery.attempt, delivery.failures) for delivery in rest)
+
+
 @settings(
     max_examples=20,
     deadline=None,
@@ -81,33 +116,14 @@ def test_each_message_is_received_exactly_once(
     bodies = [json.dumps(message).encode() for message in messages]
     publisher = meet()
     publisher.publish(topic, *bodies[:early])
-    peers = []
-    for kind, backlog in wants:
-        peer = meet()
-        filters = {} if WANTS[kind].text is None else {"filter": WANTS[kind].text}
-        peer.subscribe(topic, backlog, **filters)
-        peers.append((peer, WANTS[kind]))
+    peers = [subscriber(meet(), topic, WANTS[kind], backlog) for kind, backlog in wants]
     publisher.publish(topic, *bodies[early:])
     wanted = {_number(message) for message in messages if any(want.takes(message) for _, want in peers)}
-    received: list[int] = []
-    end = time.monotonic() + PATIENCE
-    while len(received) < len(wanted):
-        for peer, want in peers:
-            frames = so_far(peer)
-            for frame in frames:
-                message = json.loads(frame.body)
-                assert want.takes(message), (want.text, message)
-                received.append(message["n"])
-            if frames:
-                peer.say({"c": "ack", "t": topic, "bm": ",".join(frame["bm"] for frame in frames)})
-        assert time.monotonic() < end, (sorted(wanted), sorted(received))
+    received = receive_all(peers, topic, len(wanted))
     assert sorted(received) == sorted(wanted), "each exactly once"
     assert all(so_far(peer) == [] for peer, _ in peers)
-    if wanted:
-        assert http.groups(queue)[0].lag == len(messages) - len(wanted), "each is acked"
-    rest = http.claim(queue, max=100)
-    assert sorted(delivery.json()["n"] for delivery in rest) == sorted(set(range(len(messages))) - wanted)
-    assert all((delivery.attempt, delivery.failures) == (1, 0) for delivery in rest), "looking costs nothing"
-    for peer, _ in peers:
+    lags = [group.lag for group in http.groups(queue)] or [len(messages)]
+    assert lags == [len(messages) - len(wanted)], "each is acked"
+    assert unclaimed(http, queue) == [(number, 1, 0) for number in range(len(messages)) if number not in wanted]
+    for peer in (publisher, *(peer for peer, _ in peers)):
         peer.goodbye()
-    publisher.goodbye()

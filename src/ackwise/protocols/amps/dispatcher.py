@@ -1,7 +1,7 @@
 """Dispatcher: claims messages for the subscriptions of one queue and group in fair turns.
 
-While a subscription with a filter has room, the dispatcher first looks for the messages that its filter wants. Then the
-claim of that subscription names them. Subscriptions without a filter claim any message.
+While a subscription with a filter has room, the dispatcher first looks for the messages that each subscription wants.
+Then the claim of a subscription names them. Subscriptions without a filter want all messages.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ackwise.broker import AsyncBroker
-from ackwise.core.answers import Handed
+from ackwise.core.answers import Claimed, Handed
 from ackwise.core.commands import Claim, release_command
 from ackwise.core.errors import AckwiseError, Draining, UnknownGroup, UnknownQueue
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.validation import MICROS
-from ackwise.protocols.amps.lookahead import Lookahead, Lookaheads
+from ackwise.protocols.amps.lookahead import Lookaheads
 from ackwise.protocols.answer_memory import AnswerMemory
 
 if TYPE_CHECKING:
@@ -174,27 +174,30 @@ class Dispatcher:
             # A claim creates the group. This one names no message, so it takes none.
             await self._broker.send(Claim(queue=self._queue, group=self._group, only=()))
             return True
-        ready = self._ready()  # a subscription may have left meanwhile
-        most = self._most(ready) if ready else 1
-        claims: list[tuple[QueueSubscription, Claim]] = []
-        taken: list[Lookahead | None] = []
-        for member in ready:
-            lookahead = self._lookaheads.of(member)
-            room = min(member.room, most)
-            only = None if lookahead is None else lookahead.take(room)
-            if only != ():
-                claims.append((member, self._claim(member, room, only)))
-                taken.append(lookahead)
+        claims = self._named_claims(self._ready())  # a subscription may have left meanwhile
         if not claims:
             return more
-        batches: list[Handed] = []
+        answers: list[Claimed | None] = [None] * len(claims)
         try:
-            batches = await self._claim_each(claims)
+            answers = [batch.claimed for batch in await self._claim_each(claims)]
         finally:
-            for number, ((_, claim), lookahead) in enumerate(zip(claims, taken, strict=True)):
-                if lookahead is not None and claim.only is not None:
-                    lookahead.put_back(claim.only, batches[number].claimed if batches else None)
-        return more or any(batch.claimed.grants or batch.claimed.gone for batch in batches)
+            for (member, claim), answer in zip(claims, answers, strict=True):
+                self._put_back(member, claim, answer)
+        return more or any(answer.grants or answer.gone for answer in answers if answer is not None)
+
+    def _named_claims(self, ready: list[QueueSubscription]) -> list[tuple[QueueSubscription, Claim]]:
+        """One claim for each subscription that wants messages. The claim names them."""
+        claims: list[tuple[QueueSubscription, Claim]] = []
+        most = self._most(ready) if ready else 1
+        for member in ready:
+            if only := self._lookaheads.of(member).take(min(member.room, most)):
+                claims.append((member, self._claim(member, sum(named.size for named in only), only)))
+        return claims
+
+    def _put_back(self, member: QueueSubscription, claim: Claim, answer: Claimed | None) -> None:
+        """Keeps wanted messages that a claim did not get, for a later claim."""
+        if claim.only is not None:
+            self._lookaheads.of(member).put_back(claim.only, answer)
 
     async def _wait_for_commit(self) -> None:
         """Waits for a commit to the queue, for room, or until a message is due."""
@@ -228,8 +231,6 @@ class Dispatcher:
 
     def _claim(self, member: QueueSubscription, most: int, only: tuple[LaneRange, ...] | None = None) -> Claim:
         most_bytes = min(MOST_BYTES, self._memory.each)
-        if only is not None:
-            most = sum(named.size for named in only)
         return Claim(
             queue=self._queue, group=self._group, most=most, most_bytes=most_bytes, owner=member.owner, only=only
         )

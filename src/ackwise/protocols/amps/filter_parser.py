@@ -64,19 +64,23 @@ def _tokens(text: str) -> list[Token]:
     while not tokens or tokens[-1][0] != "end":
         match = _TOKEN.match(text, at)
         assert match is not None  # `other` takes any character
-        assert match.lastgroup is not None
-        kind, found = match.lastgroup, match[match.lastgroup]
-        if kind == "malformed" or (kind == "number" and len(found) > LONGEST_NUMBER):
-            raise _unsupported("number", found)
-        if kind == "other":
-            raise _unsupported("operator" if found in OPERATORS else "character", found)
-        if kind == "word" and found.upper() in _KEYWORDS:
-            kind, found = "keyword", found.upper()
-        tokens.append((kind, _SPELLINGS.get(found, found) if kind == "symbol" else found))
+        tokens.append(_token(match))
         if len(tokens) > MOST_TOKENS:
             raise BadInput(f"the filter has more than {MOST_TOKENS} words and symbols")
         at = match.end()
     return tokens
+
+
+def _token(match: re.Match[str]) -> Token:
+    assert match.lastgroup is not None
+    kind, found = match.lastgroup, match[match.lastgroup]
+    if kind == "malformed" or (kind == "number" and len(found) > LONGEST_NUMBER):
+        raise _unsupported("number", found)
+    if kind == "other":
+        raise _unsupported("operator" if found in OPERATORS else "character", found)
+    if kind == "word" and found.upper() in _KEYWORDS:
+        return "keyword", found.upper()
+    return kind, _SPELLINGS.get(found, found) if kind == "symbol" else found
 
 
 def _unsupported(what: str, name: str) -> BadInput:

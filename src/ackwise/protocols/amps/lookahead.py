@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -34,14 +34,14 @@ Place = tuple[int, int]
 
 
 class Lookahead:
-    """Wanted messages of one filter, in the order in which a claim would take them.
+    """Wanted messages of one filter, in the order in which a claim would take them. Without a filter all are wanted.
 
     A message never changes, so the lookahead judges it once. `_seen` has the place of each lane up to which all
     messages are judged. A message that was delivered returns below that place. The store lists returned messages apart,
     and `_returned` has those that are judged.
     """
 
-    def __init__(self, store: Store, queue: str, group: str, content_filter: ContentFilter) -> None:
+    def __init__(self, store: Store, queue: str, group: str, content_filter: ContentFilter | None) -> None:
         self._store, self._queue, self._group, self._filter = store, queue, group, content_filter
         self._wanted: dict[Place, None] = {}
         self._seen: dict[int, tuple[int, int, int]] = {}
@@ -94,6 +94,10 @@ class Lookahead:
 
     def _judge(self, messages: LaneRange) -> int:
         """Judge messages until the step is full. Returns the seq behind the last one. Skips removed messages."""
+        if self._filter is None:
+            end = min(messages.hi, messages.lo + MOST_WANTED - len(self._wanted))
+            self._wanted.update(dict.fromkeys((messages.lane, seq) for seq in range(messages.lo, end)))
+            return end
         segments, end = self._read(messages)
         for segment in segments:
             lo, hi = max(messages.lo, segment.first), min(messages.hi, segment.last + 1)
@@ -139,21 +143,18 @@ def _places(ranges: Iterable[LaneRange]) -> Iterator[Place]:
 
 
 class Lookaheads:
-    """The lookaheads of one queue and group, one for each filter text."""
+    """The lookaheads of one queue and group, one for each filter text. None is the text of no filter."""
 
     def __init__(self, broker: AsyncBroker, queue: str, group: str) -> None:
         self._broker, self._queue, self._group = broker, queue, group
-        self._by_text: dict[str, Lookahead] = {}
+        self._by_text: dict[str | None, Lookahead] = {}
 
-    def of(self, member: QueueSubscription) -> Lookahead | None:
-        """The lookahead of a subscription. None if the subscription takes every message."""
+    def of(self, member: QueueSubscription) -> Lookahead:
         content_filter = member.content_filter
-        if content_filter is None:
-            return None
-        known = self._by_text.get(content_filter.text)
+        text = None if content_filter is None else content_filter.text
+        known = self._by_text.get(text)
         if known is None:
-            known = Lookahead(self._broker.store, self._queue, self._group, content_filter)
-            self._by_text[content_filter.text] = known
+            known = self._by_text[text] = Lookahead(self._broker.store, self._queue, self._group, content_filter)
         return known
 
     def keep(self, members: Iterable[QueueSubscription]) -> None:
@@ -161,17 +162,18 @@ class Lookaheads:
         used = {member.content_filter.text for member in members if member.content_filter is not None}
         self._by_text = {text: known for text, known in self._by_text.items() if text in used}
 
-    async def look(self, members: Iterable[QueueSubscription]) -> bool:
+    async def look(self, members: Sequence[QueueSubscription]) -> bool:
         """Make one step for each filter whose subscriptions have more room than it knows wanted messages.
 
-        Returns whether a filter has more messages to judge.
+        Returns whether a filter has more messages to judge. The filter of the first subscription looks last, so it
+        knows every message that the others know, and the first subscription gets its turn.
         """
         needs: dict[Lookahead, int] = {}
         for member in members:
-            if (lookahead := self.of(member)) is not None:
-                needs[lookahead] = needs.get(lookahead, 0) + member.room
+            lookahead = self.of(member)
+            needs[lookahead] = needs.get(lookahead, 0) + member.room
         more = False
-        for lookahead, room in needs.items():
+        for lookahead, room in reversed(needs.items()):
             if len(lookahead) < min(room, MOST_WANTED):
                 more |= await self._broker.in_thread(lookahead.look)
         return more
