@@ -272,3 +272,27 @@ def until_so(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < end
         time.sleep(0.005)
+
+
+def test_filter_is_sent_and_outlives_a_reconnect(tap: Tap, client: Client) -> None:
+    inbox = Inbox()
+    client.set_auto_ack(True)
+    client.subscribe(ORDERS, inbox, filter="/total > 5")
+    for total in (3, 7):
+        client.publish(ORDERS, {"total": total})
+    inbox.until(1)
+    client.flush_acks()
+    tap.cut()
+    assert client.wait_connected(PATIENCE)
+    tap.until(lambda: sum(one.command == "subscribe" for one in tap.said) == 2)
+    with Client("publisher").connect(tap.uri).logon() as publisher:
+        for total in (4, 8):
+            publisher.publish(ORDERS, {"total": total})
+        inbox.until_so(lambda: b'{"total":8}' in [message.data for message in inbox.messages])
+    assert {message.data for message in inbox.messages} == {b'{"total":7}', b'{"total":8}'}
+    assert [one.filter for one in tap.said if one.command == "subscribe"] == ["/total > 5"] * 2
+
+
+def test_refused_filter_is_raised_with_its_name(client: Client) -> None:
+    with pytest.raises(CommandFailed, match="'INSTR'"):
+        client.subscribe(ORDERS, Inbox(), filter="INSTR(/a, 'x') > 0")

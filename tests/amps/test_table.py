@@ -14,6 +14,7 @@ from ackwise.amps import Client, CommandFailed, Disconnected, Message, NoAnswer
 from ackwise.amps.sync import ack_batches
 from ackwise.clock import ManualClock
 from ackwise.core.errors import AckwiseError
+from ackwise.protocols.amps.server_state import QueueOptions
 from ackwise.wire.amps import LONGEST_HEADER, Header
 from tests.amps.inbox import Inbox
 from tests.amps.orders import ORDERS, lag, until_pending
@@ -430,14 +431,14 @@ def test_a_subscription_whose_answer_did_not_come_is_taken_back(
     orders.push("orders", "a")
     assert server.server.amps is not None
     service, late = server.server.amps._service, threading.Event()
-    limits = service.subscription_limits
+    options = service.queue_options
 
-    async def slow(queue: str) -> tuple[int, bool]:
+    async def slow(topic: str, queue: str) -> QueueOptions:
         while not late.is_set():
             await asyncio.sleep(0.01)
-        return await limits(queue)
+        return await options(topic, queue)
 
-    monkeypatch.setattr(service, "subscription_limits", slow)
+    monkeypatch.setattr(service, "queue_options", slow)
     with Client("tested", timeout=0.5).connect(tap.uri).logon() as client:
         with pytest.raises(NoAnswer):
             client.subscribe(ORDERS, Inbox())

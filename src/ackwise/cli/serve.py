@@ -19,7 +19,7 @@ from ackwise.connect import open_store
 from ackwise.core.errors import BadInput
 from ackwise.core.extras import needed
 from ackwise.engine.statement_limits import DEFAULT_LIMITS, StatementLimits
-from ackwise.protocols.amps.server_state import MAX_BACKLOG
+from ackwise.protocols.amps.server_state import DEFAULT_BACKLOG, MAX_BACKLOG
 from ackwise.server.settings import QueenDefaults, Settings, Start
 from ackwise.wire.store_url import Durability
 
@@ -70,6 +70,14 @@ def serve(
         int,
         typer.Option(envvar="ACKWISE_AMPS_MAX_BACKLOG", min=1, help="Maximum messages per AMPS subscription."),
     ] = MAX_BACKLOG,
+    amps_default_backlog: Annotated[
+        int,
+        typer.Option(
+            envvar="ACKWISE_AMPS_DEFAULT_BACKLOG",
+            min=1,
+            help="Messages per AMPS subscription that names no max_backlog.",
+        ),
+    ] = DEFAULT_BACKLOG,
     amps_max_frame: Annotated[
         str, typer.Option(envvar="ACKWISE_AMPS_MAX_FRAME", help="Largest AMPS frame that the server accepts.")
     ] = "16MiB",
@@ -152,6 +160,7 @@ def serve(
         amps_port=amps_port,
         amps_queues=tuple(amps_queue or ()),
         amps_max_backlog=amps_max_backlog,
+        amps_default_backlog=amps_default_backlog,
         amps_max_frame=size(amps_max_frame),
         queen_defaults=queen_defaults,
         default_subscription=default_subscription,

@@ -144,6 +144,8 @@ class Claimed(msgspec.Struct):
     """Upper bound of the bytes of the messages."""
     more: ClaimProgress | None = None
     """The turn ended before the claim was complete. Continue the claim with `core.commands.next_command`."""
+    gone: list[LaneRange] = []
+    """Of the messages that the claim names in `only`: those that are finished, leased or wait for their retry."""
 
     @property
     def lease_id(self) -> str:

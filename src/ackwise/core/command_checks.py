@@ -28,6 +28,7 @@ from ackwise.core.commands import (
 )
 from ackwise.core.errors import AckwiseError, BadInput, PayloadTooLarge
 from ackwise.core.events import EventStream, RequestsRefused
+from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import NewMessage, PlainBatch
 from ackwise.core.policy import QueuePolicy, checked
 from ackwise.core.settlement import Outcome
@@ -36,6 +37,7 @@ A = TypeVar("A")
 
 LAST_SEQ = 1 << 40
 """Largest position that a range may name."""
+MOST_NAMED_RANGES = 1000
 
 
 class CheckedCommands:
@@ -202,6 +204,22 @@ def _check_claim_options(command: Claim) -> None:
         validation.instant(command.pushed_by, "pushed_by")
     if command.key is not None and command.auto_ack:
         raise BadInput("a claim with a key cannot auto-ack: a repeated call would find no messages")
+    if command.only is not None:
+        _check_only(command, command.only)
+
+
+def _check_only(command: Claim, only: tuple[LaneRange, ...]) -> None:
+    """Check the messages that a claim names."""
+    if command.queue is None or command.key is not None or command.auto_ack:
+        raise BadInput("a claim of named messages names their queue and has no key and no auto-ack")
+    if command.partitions is not None or command.priorities is not None:
+        raise BadInput("a claim of named messages selects no partitions and no priorities")
+    if len(only) > MOST_NAMED_RANGES:
+        raise BadInput(f"a claim names at most {MOST_NAMED_RANGES} ranges of messages")
+    for lane, lo, hi in only:
+        validation.count(lane, "lane", least=0, most=LAST_SEQ)
+        validation.count(lo, "lo", least=0, most=LAST_SEQ)
+        validation.count(hi, "hi", least=lo + 1, most=LAST_SEQ)
 
 
 def check_settle(command: Settle) -> None:

@@ -20,6 +20,7 @@ from ackwise.core.answers import (
     Swept,
     TransactionDone,
 )
+from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import QUEUE_MODE, NewMessage, PlainBatch
 from ackwise.core.policy import Exclusivity, GroupPolicy, Order, QueuePolicy
 from ackwise.core.settlement import Outcome
@@ -71,6 +72,9 @@ class Claim(Command[Claimed], tag="claim"):
     """A failure releases the messages that the lease still holds in the same partition. They cost no failure."""
     pushed_by: int | None = None
     """Skip messages stored after this instant, unless they were delivered before."""
+    only: tuple[LaneRange, ...] | None = None
+    """Named messages: the claim takes those of them that are available, and no others. Fewer may be available. The
+    claim passes over the unread messages before them, which stay available. None names nothing: the claim takes any."""
     start: Literal["all", "new"] | int = "all"
     create: QueuePolicy | None = None
     progress: ClaimProgress | None = None

@@ -55,3 +55,21 @@ def join_near(ranges: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, in
         else:
             joined.append((lo, hi))
     return joined
+
+
+def overlaps(ranges: Sequence[tuple[int, int]], lo: int, hi: int) -> list[tuple[int, int]]:
+    """The parts of sorted, disjoint ranges [lo, hi) of one lane that lie in [lo, hi)."""
+    return [(max(lo, first), min(hi, end)) for first, end in ranges if first < hi and end > lo]
+
+
+def without(ranges: Sequence[tuple[int, int]], removed: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The parts of sorted, disjoint ranges of one lane that no removed range covers. `removed` is sorted as well."""
+    left: list[tuple[int, int]] = []
+    for lo, hi in ranges:
+        for first, end in overlaps(removed, lo, hi):
+            if first > lo:
+                left.append((lo, first))
+            lo = end
+        if lo < hi:
+            left.append((lo, hi))
+    return left

@@ -236,3 +236,20 @@ class ListStats(Query[list[rows.QueueSummary]], tag="list_stats"):
     task: str | None = None
     after: str = ""
     limit: int | None = None
+
+
+class ListAvailable(Query[rows.AvailablePage], tag="list_available"):
+    """Messages that a claim of a group could take now, up to `limit`. Nothing is delivered.
+
+    For each lane the answer has the returned messages, and the messages behind the place of `seen` in the order of the
+    lane. `seen` has the generation and the seq up to which you know a lane.
+    """
+
+    LARGEST_LIMIT: ClassVar[int] = 10_000
+
+    queue: str
+    group: str = QUEUE_MODE
+    seen: dict[int, tuple[int, int, int]] = {}
+    after: tuple[int, int, int] = (-1, -1, -1)
+    """Priority, instant and number of the lane behind which the page starts."""
+    limit: int = 1000

@@ -311,3 +311,30 @@ class Stats(msgspec.Struct):
 class QueueSummary(msgspec.Struct):
     info: QueueInfo
     stats: Stats
+
+
+class AvailableRange(msgspec.Struct, frozen=True):
+    """Messages [lo, hi) of a lane that a claim of a group could take now."""
+
+    lane: int
+    lo: int
+    hi: int
+    generation: tuple[int, int]
+    """Number of the group and epoch of its cursor. A seek begins a new generation: the group reads messages again."""
+    due_at: int = 0
+    """When returned messages became available. 0: the range is next in the order of the lane."""
+    deliveries: int = 0
+
+    @property
+    def range(self) -> LaneRange:
+        return LaneRange(LaneId(self.lane), self.lo, self.hi)
+
+
+class AvailablePage(msgspec.Struct):
+    """Some available messages. `more`: continue with the same query, from `next` on."""
+
+    ranges: list[AvailableRange]
+    next: tuple[int, int, int]
+    more: bool = False
+    until: int | None = None
+    """When the next message of the visited lanes becomes available."""

@@ -119,6 +119,11 @@ class Span(msgspec.Struct):
     def range(self) -> LaneRange:
         return LaneRange(self.lane, self.lo, self.hi)
 
+    @property
+    def bypassed(self) -> bool:
+        """Whether the messages are unread: a claim of named messages left them behind. A returned span is due later."""
+        return self.lease is None and self.due_at == 0
+
     def state(self, now: int) -> State:
         """State of the messages."""
         if self.lease is not None:

@@ -9,6 +9,7 @@ from ackwise.core.answers import Claimed, ClaimProgress
 from ackwise.core.commands import Claim
 from ackwise.core.errors import ClaimConflict
 from ackwise.core.ids import LaneId
+from ackwise.core.lane_range import LaneRange, merge_ranges
 from ackwise.core.lane_selection import EmptyReason, LanePlan, LaneView, Take, may_enter, plan_lane
 from ackwise.core.policy import Exclusivity, order_for
 from ackwise.core.spans import Cursor, Span
@@ -19,6 +20,7 @@ from ackwise.engine.claim_bytes import ByteBudget
 from ackwise.engine.expiry import expire, expire_group
 from ackwise.engine.grant import GrantWriter, fingerprint
 from ackwise.engine.lane_finder import Finder
+from ackwise.engine.named_claim import NamedMessages
 from ackwise.engine.ports import Outdated
 from ackwise.engine.tagged_queues import TagBudget
 from ackwise.engine.turn import Turn
@@ -173,6 +175,11 @@ class _QueueClaim:
         self.cursors_by_part: dict[int, dict[int, Cursor] | None] = {}
         self.passed_over = 0
         self.solo = False
+        self.named: dict[int, list[tuple[int, int]]] = {}
+        self.gone: list[LaneRange] = []
+        if command.only:
+            for lane, lo, hi in merge_ranges(command.only, len(command.only) + 1):
+                self.named.setdefault(lane, []).append((lo, hi))
         self.blocked: EmptyReason | None = None
         self.until: int | None = None
 
@@ -193,9 +200,13 @@ class _QueueClaim:
             self._visit(part, lanes)
             if self.room == 0 or self.solo or len(self.parts) == (self.command.most_partitions or -1):
                 break
+        for lane in finder.unknown:
+            self.gone += [LaneRange(LaneId(lane), lo, hi) for lo, hi in self.named[lane]]
         if not self.picked:
             return self._empty()
-        return self._writer().grant(self.picked, self.exclusivity, self.budget.taken - self.taken_before)
+        claimed = self._writer().grant(self.picked, self.exclusivity, self.budget.taken - self.taken_before)
+        claimed.gone = self.gone
+        return claimed
 
     def _writer(self) -> GrantWriter:
         return GrantWriter(self.turn, self.command, self.queue, self.group, self.policy)
@@ -307,11 +318,35 @@ class _QueueClaim:
 
     def _take(self, cursor: Cursor) -> None:
         """Take the messages of a lane that core selects, or note why there are none."""
+        if self.command.only is not None:
+            self._take_named(cursor)
+            return
         plan = self._plan(cursor)
         if plan.takes:
             self._pick(cursor, plan)
         else:
             self._note_blocked(cursor, plan)
+
+    def _take_named(self, cursor: Cursor) -> None:
+        """Take named messages of a lane that are available. In a strict lane they must be the next ones."""
+        if (ranges := self.named.pop(cursor.lane, None)) is None:
+            return
+        named = NamedMessages(self.turn, cursor, ranges)
+        named.load()
+        if self.strict:
+            plan = named.in_order(self._plan(cursor), self.room)
+        else:
+            room = max(self.room, ranges[-1][1] - cursor.next)
+            fresh_hi, _ = engine_cursors.fresh_limit(self.session, cursor, self.policy, self.turn.now, room)
+            plan = named.plan(fresh_hi, room=self.room, owner=self.owner, alone=not self.picked, bulk=self.command.bulk)
+        self.gone += [LaneRange(cursor.lane, lo, hi) for lo, hi in named.gone]
+        if plan.takes:
+            before = len(self.picked)
+            self._pick(cursor, plan)
+            if not self.strict and len(self.picked) > before:
+                named.cut_stored(self.picked[-1][1])
+        elif plan.blocked is not None:
+            self.blocked = plan.blocked
 
     def _plan(self, cursor: Cursor) -> LanePlan:
         fresh_hi, due_at = engine_cursors.fresh_limit(self.session, cursor, self.policy, self.turn.now, self.room)
@@ -319,6 +354,8 @@ class _QueueClaim:
             after = self.command.pushed_by + 1
             fresh_hi = engine_cursors.seq_at(self.session, cursor.lane, cursor.next, fresh_hi, after)
         spans = self._spans(cursor) if cursor.held else iter(())
+        if self.command.pushed_by is not None:
+            spans = filter(self._may_take, spans)
         return plan_lane(
             LaneView(spans, cursor.next, fresh_hi, cursor.head, due_at),
             strict=self.strict,
@@ -328,6 +365,13 @@ class _QueueClaim:
             alone=not self.picked,
             bulk=self.command.bulk,
         )
+
+    def _may_take(self, span: Span) -> bool:
+        """Whether `pushed_by` allows the span: it was delivered before, or its first message is old enough."""
+        if self.command.pushed_by is None or not span.bypassed:
+            return True  # delivered before
+        after = self.command.pushed_by + 1
+        return engine_cursors.seq_at(self.session, span.lane, span.lo, span.lo + 1, after) > span.lo
 
     def _pick(self, cursor: Cursor, plan: LanePlan) -> None:
         """Pick the planned messages that fit the byte budget. A full budget ends the claim."""
@@ -380,6 +424,8 @@ class _QueueClaim:
     def _empty(self) -> Claimed:
         """The answer without messages: the reason, and when to ask again."""
         reason, until = self.blocked, self.until
+        if self.command.only is not None:
+            return Claimed(self.group.name, [], empty=reason or EmptyReason.EMPTY, gone=self.gone)
         if reason is None and self.command.partitions is None:
             row = self.session.row("cursors_next_ready", {"grp": self.group.id})
             if row and row[0] is not None and row[0] > self.turn.now:

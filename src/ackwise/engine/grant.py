@@ -16,6 +16,7 @@ from ackwise.core.spans import Cursor, Lease, Span
 from ackwise.engine import catalog, segment_reads
 from ackwise.engine import cursors as engine_cursors
 from ackwise.engine.catalog import GroupRow, QueueRow
+from ackwise.engine.named_claim import bypass
 from ackwise.engine.turn import Turn
 
 _CLAIMED = target(State.READY, LifecycleEvent.CLAIM)
@@ -95,6 +96,8 @@ class GrantWriter:
     def _deliver(self, cursor: Cursor, take: Take) -> Span:
         """Put messages under the lease, or ack them with auto-ack."""
         size = take.hi - take.lo
+        if take.span is None and take.lo > cursor.next:
+            bypass(self.turn, cursor, take.lo)
         base = take.span or Span(cursor.lane, cursor.grp, take.lo, take.hi)
         handed = msgspec.structs.replace(base, lo=take.lo, hi=take.hi, lease=self.no, delivs=base.delivs + 1, due_at=0)
         rest = [take.span.part(take.hi, take.span.hi)] if take.span is not None and take.hi < take.span.hi else []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ackwise.core.commands import Claim
 from ackwise.core.ids import GroupId
+from ackwise.core.lane_range import LaneRange
 from ackwise.engine import catalog
 from ackwise.engine.catalog import QueueRow
 from ackwise.engine.turn import Turn
@@ -22,12 +23,17 @@ class Finder:
     def __init__(self, turn: Turn, command: Claim, queue: QueueRow, grp: GroupId, owner: str, *, strict: bool) -> None:
         self._turn, self._session, self._now = turn, turn.session, turn.now
         self._command, self._queue, self._grp, self._owner, self._strict = command, queue, grp, owner, strict
+        self.unknown: set[int] = set()
+        """Lanes that the claim names and the queue does not have."""
 
     def candidates(self, satisfied: Callable[[], bool]) -> Iterator[tuple[int, set[int] | None]]:
         """Locked partitions with their candidate lanes (None: all lanes), until the claim is satisfied.
 
         Partitions that another turn holds come last. The finder waits for them only if the claim has no messages yet.
         """
+        if self._command.only is not None:
+            yield from self._named(self._command.only)
+            return
         if self._command.partitions is not None:
             parts = [catalog.find_part(self._session, self._queue, name) for name in self._command.partitions]
             known = [part for part in parts if part is not None]
@@ -40,6 +46,18 @@ class Finder:
             yield from ((part, None) for part in dict.fromkeys(row[1] for row in rows) if part in locked)
         for statement, where in self._searches():
             yield from self._ready(statement, where, satisfied)
+
+    def _named(self, only: Iterable[LaneRange]) -> Iterator[tuple[int, set[int] | None]]:
+        """The lanes of a claim of named messages by partition."""
+        lanes: dict[int, set[int] | None] = {}
+        for lane in sorted({named.lane for named in only}):
+            row = self._session.row("lane_by_id", {"id": lane})
+            if row is None or row[2] != self._queue.id:
+                self.unknown.add(lane)
+            else:
+                lanes[row[1]] = (lanes.get(row[1]) or set()) | {lane}
+        self._session.lock_parts(sorted(lanes))
+        yield from lanes.items()
 
     def _searches(self) -> list[tuple[str, dict[str, int]]]:
         """Statements that find ready lanes: one for all lanes, or one per requested priority."""

@@ -57,10 +57,12 @@ def prune(turn: Turn, command: PruneQueue) -> int:
 
 
 def _prune(turn: Turn, queue: QueueRow, lane: Lane, limit: int) -> int:
-    free, done, cursors = _finished(turn, lane)
+    _, done, cursors = _finished(turn, lane)
     bounds = []
     if queue.policy.retention_seconds is not None:
-        bounds.append((free, turn.now - round(queue.policy.retention_seconds * MICROS)))
+        row = turn.session.row("span_lowest_read", {"lane": lane.id})
+        unread = row[0] if row and row[0] is not None else lane.head
+        bounds.append((unread, turn.now - round(queue.policy.retention_seconds * MICROS)))
     if queue.policy.completed_retention_seconds is not None and cursors:
         bounds.append((done, turn.now - round(queue.policy.completed_retention_seconds * MICROS)))
     return len(_remove(turn, queue, lane, cursors, bounds=bounds, limit=limit))
@@ -121,12 +123,26 @@ def _move_start(turn: Turn, queue: QueueRow, lane: Lane, start: int, cursors: li
     turn.note(MessagesPruned, queue.name, start - lane.start)
     turn.session.run("dropped_forget_lane", {"lane": lane.id, "below": start})
     for cursor in cursors:
+        expired = _expire_bypassed(turn, cursor, start) if cursor.held else 0
+        cursor.held -= expired
         if cursor.next < start:
-            group = turn.session.row("group_by_id", {"id": cursor.grp})
-            turn.count(queue.name, group[2] if group else "", _PRUNED.value, start - cursor.next)
-            cursor.finish(_PRUNED, start - cursor.next)
+            expired += start - cursor.next
             cursor.next, cursor.start = start, start
+        if expired:
+            group = turn.session.row("group_by_id", {"id": cursor.grp})
+            turn.count(queue.name, group[2] if group else "", _PRUNED.value, expired)
+            cursor.finish(_PRUNED, expired)
             engine_cursors.refresh(turn, cursor, queue.policy, queue.name)
+
+
+def _expire_bypassed(turn: Turn, cursor: Cursor, start: int) -> int:
+    """Remove bypassed messages below `start` from their spans. Returns their number. They count as unread."""
+    expired = 0
+    for span in turn.spans("spans_bypassed", lane=cursor.lane, grp=cursor.grp, below=start):
+        rest = [span.part(start, span.hi)] if span.hi > start else []
+        turn.replace_span(span, rest)
+        expired += min(start, span.hi) - span.lo
+    return expired
 
 
 def forget(turn: Turn, limit: int) -> int:

@@ -32,6 +32,7 @@ class AmpsListener:
             broker,
             queues=settings.amps_queues,
             max_backlog=settings.amps_max_backlog,
+            default_backlog=settings.amps_default_backlog,
             max_frame=settings.amps_max_frame,
             peers=Peers(settings.max_connections, settings.peer_share),
             memory=memory,

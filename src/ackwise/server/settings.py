@@ -10,7 +10,7 @@ from ackwise.core import validation
 from ackwise.core.errors import BadInput
 from ackwise.core.validation import is_loopback
 from ackwise.engine.statement_limits import DEFAULT_LIMITS, StatementLimits
-from ackwise.protocols.amps.server_state import MAX_BACKLOG
+from ackwise.protocols.amps.server_state import DEFAULT_BACKLOG, MAX_BACKLOG
 from ackwise.protocols.answer_memory import DEFAULT_MEMORY
 from ackwise.server import gates
 from ackwise.server.app import DEFAULT_MAX_BODY
@@ -33,6 +33,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     amps_queues: tuple[str, ...] = ()
     """Topics that are queues, in addition to those that begin with `queue://`."""
     amps_max_backlog: int = MAX_BACKLOG
+    amps_default_backlog: int = DEFAULT_BACKLOG
+    """Backlog of AMPS subscriptions that name none. `amps_max_backlog` is the cap."""
     amps_max_frame: int = LARGEST
     queen_defaults: QueenDefaults = "seed"
     default_subscription: Start = "all"
@@ -63,6 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         validation.count(
             self.pushpop_default_priority, "--pushpop-default-priority", least=0, most=validation.MAX_PRIORITY
         )
+        validation.count(self.amps_default_backlog, "--amps-default-backlog", most=validation.MAX_BATCH)
         if not 0 < self.peer_share <= 1:
             raise BadInput(f"--peer-share must be above 0 and at most 1, not {self.peer_share}")
         gates.check_origins(self.cors, insecure=self.insecure)

@@ -31,6 +31,8 @@ class Header(msgspec.Struct, omit_defaults=True):
     lp: Scalar = None
     s: Scalar = None
     e: Scalar = None
+    f: Scalar = None
+    filter: Scalar = None
     o: Scalar = None
     opts: Scalar = None
     status: Scalar = None
@@ -60,6 +62,14 @@ class Header(msgspec.Struct, omit_defaults=True):
     @property
     def bookmarks(self) -> list[str]:
         return [bookmark.strip() for bookmark in (text(self.bm) or text(self.bookmark)).split(",") if bookmark.strip()]
+
+    @property
+    def content_filter(self) -> str:
+        """The filter, from `filter` or `f`. "" if there is none."""
+        raw = self.f if self.filter is None else self.filter
+        if isinstance(raw, bool):
+            raise BadInput("the filter must be a text")
+        return text(raw).strip()
 
     @property
     def subscription(self) -> str:

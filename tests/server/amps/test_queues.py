@@ -57,7 +57,7 @@ def test_never_more_than_the_backlog_and_more_as_acks_free_it(meet: Meet) -> Non
     assert peer.nothing_comes()
 
 
-@pytest.mark.parametrize(("asked", "granted"), [(None, 1), (20, 20), (51, 50)])
+@pytest.mark.parametrize(("asked", "granted"), [(None, 50), (20, 20), (51, 50)])
 def test_what_is_granted(asked: int | None, granted: int, meet: Meet) -> None:
     meet().publish(Q, *numbered(60))
     peer = meet()

@@ -65,12 +65,14 @@ class AsyncClient(AsyncReconnectingClient):
         sub_id: str | None = None,
         on_error: OnError = "wait",
         options: str = "",
+        filter: str | None = None,
     ) -> AsyncSubscription:
         """Subscribe to a topic. The topic of a queue is `queue://name`.
 
         With a `handler` the client calls it for each message. Without one, iterate over the returned subscription. The
         server delivers at most `max_backlog` messages ahead of their acks, by default twice the ack batch size. If the
-        handler raises, the message comes back when its lease expires, or at once with `on_error="cancel"`.
+        handler raises, the message comes back when its lease expires, or at once with `on_error="cancel"`. With a
+        `filter` such as `/order/total > 5` the server delivers only messages that match.
         """
         if not topic:
             raise CommandFailed("topic is required for subscribe")
@@ -80,7 +82,9 @@ class AsyncClient(AsyncReconnectingClient):
         backlog = 2 * self.ack_batch_size if max_backlog is None else max_backlog
         parts = [f"max_backlog={backlog}", *([f"group={group}"] if group else []), *([options] if options else [])]
         name = self._name(sub_id)
-        subscription = AsyncSubscription(self, topic, name, options=",".join(parts), handler=handler, on_error=on_error)
+        subscription = AsyncSubscription(
+            self, topic, name, options=",".join(parts), handler=handler, on_error=on_error, content_filter=filter
+        )
         self._subscriptions[name] = subscription
         try:
             self.note_backlog(subscription, await connection.command(subscription.command(), self._timeout))

@@ -35,9 +35,10 @@ class AsyncSubscription:
         options: str,
         handler: Handler | None,
         on_error: OnError,
+        content_filter: str | None = None,
     ) -> None:
         self._client, self.topic, self.sub_id, self._options = client, topic, sub_id, options
-        self._handler, self._on_error = handler, on_error
+        self._handler, self._on_error, self._filter = handler, on_error, content_filter
         self._messages: deque[Message] = deque()
         self._arrived = AsyncSignal()
         self._ended = False
@@ -49,7 +50,8 @@ class AsyncSubscription:
 
     def command(self) -> Header:
         """The subscribe command."""
-        return Header(c="subscribe", t=self.topic, sub_id=self.sub_id, opts=self._options or None)
+        options, content_filter = self._options or None, self._filter or None
+        return Header(c="subscribe", t=self.topic, sub_id=self.sub_id, opts=options, filter=content_filter)
 
     # messages from the server
 

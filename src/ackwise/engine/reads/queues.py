@@ -149,8 +149,8 @@ def states_of(session: Session, group: GroupRow, lane: LaneId, lo: int, hi: int)
     spans = [Span(*r) for r in session.rows("spans_inside", {**where, "lo": lo, "hi": hi})]
     spans += [Span(*r) for r in session.rows("span_across", {**where, "hi": hi})]
     for span in spans:
-        for seq in range(max(lo, span.lo), min(hi, span.hi)):
-            states[seq] = "waiting" if span.lease is None else "leased"
+        state = "ready" if span.bypassed else "waiting" if span.lease is None else "leased"
+        states |= dict.fromkeys(range(max(lo, span.lo), min(hi, span.hi)), state)
     return states
 
 

@@ -103,12 +103,16 @@ def _queue_and_bookmarks(session: AmpsSession, header: Header) -> tuple[str, lis
     topic = header.subject
     if not topic:
         raise BadInput("topic is required for ack")
-    texts = header.bookmarks
-    if not texts:
-        raise BadInput("bookmark is required for ack")
     queue = session.service.queue_of(topic)
     if queue is None:
-        raise BadInput(f"{topic[:255]!r} is not a queue")
+        raise BadInput(f"{header.command}: {topic[:255]!r} is not a queue, so it keeps no messages to settle or delete")
+    texts = header.bookmarks
+    if not texts and header.command == "sow_delete":
+        raise BadInput("sow_delete deletes by bookmark only: bookmark is required for ack")
+    if not texts:
+        raise BadInput("bookmark is required for ack")
+    if header.content_filter:
+        raise BadInput(f"{header.command} takes bookmarks and no filter")
     return queue, texts
 
 

@@ -1,18 +1,26 @@
-"""Dispatcher: claims messages for the subscriptions of one queue and group in fair turns."""
+"""Dispatcher: claims messages for the subscriptions of one queue and group in fair turns.
+
+While a subscription with a filter has room, the dispatcher first looks for the messages that each subscription wants.
+Then the claim of a subscription names them. Subscriptions without a filter want all messages.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ackwise.broker import AsyncBroker
-from ackwise.core.answers import Handed
+from ackwise.core.answers import Claimed, Handed
 from ackwise.core.commands import Claim, release_command
-from ackwise.core.errors import AckwiseError, Draining, UnknownQueue
+from ackwise.core.errors import AckwiseError, Draining, UnknownGroup, UnknownQueue
+from ackwise.core.lane_range import LaneRange
 from ackwise.core.lane_selection import EmptyReason
+from ackwise.core.validation import MICROS
+from ackwise.protocols.amps.lookahead import Lookaheads
 from ackwise.protocols.answer_memory import AnswerMemory
 
 if TYPE_CHECKING:
@@ -21,6 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ackwise.amps")
 
 LONGEST_WAIT = 600.0
+LOOK_EVERY = 30.0
+"""Seconds after which the dispatcher looks again for wanted messages without a commit."""
 MOST_BYTES = 4 << 20
 """Bytes that one claim takes for all subscribers together."""
 MOST = 256
@@ -37,6 +47,8 @@ class Dispatcher:
     ) -> None:
         self._broker, self._queue, self._group, self._on_empty = broker, queue, group, on_empty
         self._memory = memory
+        self._lookaheads = Lookaheads(broker, queue, group)
+        self._listens = False
         self._members: deque[QueueSubscription] = deque()
         self._changed = asyncio.Event()
         self._idle = asyncio.Event()
@@ -50,6 +62,7 @@ class Dispatcher:
 
     def join(self, member: QueueSubscription) -> None:
         self._members.append(member)
+        self._members_changed()
         if self._task is None or self._task.done():
             self._task = self._broker.loop.create_task(self._run())
         self.wake()
@@ -58,15 +71,27 @@ class Dispatcher:
         """Removes a subscription. After the return, the dispatcher claims nothing more for it."""
         if member in self._members:
             self._members.remove(member)
+            self._members_changed()
             if not self._members:
                 self._on_empty()
         self.wake()
         await self._idle.wait()
 
+    def _members_changed(self) -> None:
+        """Follow the commits to the queue while a subscription has a filter: no parked claim waits for its messages."""
+        self._lookaheads.keep(self._members)
+        listens = any(member.content_filter is not None for member in self._members)
+        if listens and not self._listens:
+            self._broker.listeners.add(self._queue, self._changed.set)
+        elif self._listens and not listens:
+            self._broker.listeners.remove(self._queue, self._changed.set)
+        self._listens = listens
+
     def wake(self) -> None:
         """Tells the dispatcher that the room of a subscription may have changed."""
         self._changed.set()
-        if self._waits_for is not None and not self._waits_for.room:
+        filtered = self._listens and _any_filtered(self._ready())
+        if self._waits_for is not None and (filtered or not self._waits_for.room):
             self._stop_waiting()
 
     async def yield_turn(self, member: QueueSubscription) -> None:
@@ -108,6 +133,9 @@ class Dispatcher:
         self._changed.clear()
         if not (ready := self._ready()):
             await self._changed.wait()
+        elif _any_filtered(ready):
+            if not await self._filtered_round(ready):
+                await self._wait_for_commit()
         elif not await self._round(ready):
             await self._wait()
 
@@ -117,21 +145,67 @@ class Dispatcher:
     async def _round(self, ready: list[QueueSubscription]) -> bool:
         """Claims once for each subscription, in one turn. Returns whether the queue had messages."""
         most = self._most(ready)
-        claims = [self._claim(member, min(member.room, most)) for member in ready]
+        batches = await self._claim_each([(member, self._claim(member, min(member.room, most))) for member in ready])
+        return any(batch.claimed.grants for batch in batches)
+
+    async def _claim_each(self, claims: list[tuple[QueueSubscription, Claim]]) -> list[Handed]:
+        """Runs claims in one turn and delivers their messages. The caller has not waited since it built the claims."""
         self._idle.clear()
         try:
-            batches = await self._broker.claim_each(claims)
-            problems = [await self._try_deliver(member, batch) for member, batch in zip(ready, batches, strict=True)]
+            batches = await self._broker.claim_each([claim for _, claim in claims])
+            problems = [
+                await self._try_deliver(member, batch) for (member, _), batch in zip(claims, batches, strict=True)
+            ]
             if (problem := next(filter(None, problems), None)) is not None:
                 raise problem
         finally:
             self._idle.set()
-        full = all(batch.claimed.count == claim.most for claim, batch in zip(claims, batches, strict=True))
+        full = all(batch.claimed.count == claim.most for (_, claim), batch in zip(claims, batches, strict=True))
         self._each = min(MOST, 2 * self._each) if full else 1
-        claimed_any = any(batch.claimed.grants for batch in batches)
-        if claimed_any:
+        if any(batch.claimed.grants for batch in batches):
             self._members.rotate(-1)
-        return claimed_any
+        return batches
+
+    async def _filtered_round(self, ready: list[QueueSubscription]) -> bool:
+        """Looks for wanted messages and claims for each subscription. Returns whether the next round may find more."""
+        try:
+            more = await self._lookaheads.look(ready)
+        except UnknownGroup:
+            # A claim creates the group. This one names no message, so it takes none.
+            await self._broker.send(Claim(queue=self._queue, group=self._group, only=()))
+            return True
+        claims = self._named_claims(self._ready())  # a subscription may have left meanwhile
+        if not claims:
+            return more
+        answers: list[Claimed | None] = [None] * len(claims)
+        try:
+            answers = [batch.claimed for batch in await self._claim_each(claims)]
+        finally:
+            for (member, claim), answer in zip(claims, answers, strict=True):
+                self._put_back(member, claim, answer)
+        return more or any(answer.grants or answer.gone for answer in answers if answer is not None)
+
+    def _named_claims(self, ready: list[QueueSubscription]) -> list[tuple[QueueSubscription, Claim]]:
+        """One claim for each subscription that wants messages. The claim names them."""
+        claims: list[tuple[QueueSubscription, Claim]] = []
+        most = self._most(ready) if ready else 1
+        for member in ready:
+            if only := self._lookaheads.of(member).take(min(member.room, most)):
+                claims.append((member, self._claim(member, sum(named.size for named in only), only)))
+        return claims
+
+    def _put_back(self, member: QueueSubscription, claim: Claim, answer: Claimed | None) -> None:
+        """Keeps wanted messages that a claim did not get, for a later claim."""
+        if claim.only is not None:
+            self._lookaheads.of(member).put_back(claim.only, answer)
+
+    async def _wait_for_commit(self) -> None:
+        """Waits for a commit to the queue, for room, or until a message is due."""
+        seconds, until = LOOK_EVERY, self._lookaheads.until
+        if until is not None:
+            seconds = min(seconds, max(0.001, (until - self._broker.now()) / MICROS))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), seconds)
 
     def _most(self, ready: list[QueueSubscription]) -> int:
         """Messages per claim. Starts small, so that all subscriptions get a part, and doubles while claims are full."""
@@ -155,9 +229,11 @@ class Dispatcher:
             self._wait_over = self._waits_for = None
             self._idle.set()
 
-    def _claim(self, member: QueueSubscription, most: int) -> Claim:
+    def _claim(self, member: QueueSubscription, most: int, only: tuple[LaneRange, ...] | None = None) -> Claim:
         most_bytes = min(MOST_BYTES, self._memory.each)
-        return Claim(queue=self._queue, group=self._group, most=most, most_bytes=most_bytes, owner=member.owner)
+        return Claim(
+            queue=self._queue, group=self._group, most=most, most_bytes=most_bytes, owner=member.owner, only=only
+        )
 
     async def _try_deliver(self, member: QueueSubscription, handed: Handed) -> Exception | None:
         """Delivers and returns the error, so that one failure does not stop deliveries to the others."""
@@ -190,3 +266,7 @@ class Dispatcher:
             await self._broker.send(release_command([lease_id]))
         except AckwiseError as problem:
             log.warning("queue %s: a claim could not be released; its lease will expire: %s", self._queue, problem)
+
+
+def _any_filtered(members: Iterable[QueueSubscription]) -> bool:
+    return any(member.content_filter is not None for member in members)

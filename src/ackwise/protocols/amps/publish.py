@@ -12,13 +12,15 @@ from ackwise.core.commands import Push
 from ackwise.core.errors import AckwiseError, BadInput, Overloaded
 from ackwise.core.messages import NewMessage, PlainBatch
 from ackwise.protocols.amps.subscription import EXPIRES_AT
-from ackwise.wire.amps import Header, text
+from ackwise.wire.amps import FAILURE, SUCCESS, Header, text
 
 if TYPE_CHECKING:
     from ackwise.protocols.amps.session import AmpsSession
 
 log = logging.getLogger("ackwise.amps")
 
+DELTA = "delta_publish"
+COMMANDS = ("p", DELTA)
 PATIENCE = 30.0
 """Seconds that a publish retries while the broker is overloaded. Clients that want no answer cannot retry."""
 
@@ -48,11 +50,13 @@ class AmpsPublisher:
 
     def add(self, header: Header, body: bytes, weight: int) -> None:
         try:
+            if header.command == DELTA:
+                raise BadInput(f"{DELTA} is not supported: queues and topics have no state to merge with; use publish")
             topic = validation.name(header.subject, "topic")
             queue = self._session.service.queue_of(topic)
             if queue is None:
                 self._session.service.topics.publish(topic, body)
-                self._session.answer(header, s=header.s)
+                self._confirm(header)
                 self._session.subtract_load(weight)
                 return
             validation.name(queue, "queue")
@@ -127,13 +131,28 @@ class AmpsPublisher:
     def _answer(self, batch: list[PublishedMessage], problem: AckwiseError | None) -> None:
         for published in batch:
             if problem is None:
-                self._session.answer(published.header, s=published.header.s)
+                self._confirm(published.header)
             else:
                 self._refuse(published.header, problem)
 
+    def _confirm(self, header: Header) -> None:
+        """Answers success: the requested acks, and `persisted` for a message of a client's publish store."""
+        for kind in _kinds(header):
+            self._session.send(Header(c="ack", cid=header.cid, a=kind, s=header.s, status=SUCCESS))
+
     def _refuse(self, header: Header, problem: AckwiseError) -> None:
-        """Answers with an error, or logs it if the client requested no answer: the client would misread an answer."""
-        if header.acknowledgements and header.cid is not None:
-            self._session.refuse(header, problem)
-        else:
+        """Answers with an error. Logs it if the client cannot tell the answer from others: it has no name for it."""
+        kinds = _kinds(header)
+        if header.command == DELTA and not kinds:
+            kinds = ["processed"]
+        for kind in kinds:
+            reason = problem.message
+            self._session.send(Header(c="ack", cid=header.cid, a=kind, s=header.s, status=FAILURE, reason=reason))
+        if not kinds:
             log.warning("a message published to %.255s is lost: %s", header.subject, problem)
+
+
+def _kinds(header: Header) -> list[str]:
+    """Kinds of acks to answer a publish with. A sequence number asks for `persisted`: a publish store waits for it."""
+    asked = header.acknowledgements if header.cid is not None else []
+    return asked if header.s is None or "persisted" in asked else [*asked, "persisted"]

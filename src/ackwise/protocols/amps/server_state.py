@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from ackwise.core.queries import GetQueue
 from ackwise.protocols.amps.connection import AmpsConnection
 from ackwise.protocols.amps.dispatcher import Dispatcher
 from ackwise.protocols.amps.subscription import LeaseTable
+from ackwise.protocols.amps.topics import REGULAR, Topics
 from ackwise.protocols.answer_memory import AnswerMemory
 from ackwise.protocols.http_request import IncomingBytes
 from ackwise.protocols.peers import Peers
@@ -26,10 +27,11 @@ from ackwise.wire.amps import LARGEST
 
 if TYPE_CHECKING:
     from ackwise.protocols.amps.session import AmpsSession
-    from ackwise.protocols.amps.subscription import TopicListener
 
 QUEUE = "queue://"
 MAX_BACKLOG = 1000
+DEFAULT_BACKLOG = 100
+"""Backlog of a subscription that names none."""
 TICK = 0.25
 """Seconds between two checks for expired leases. The engine itself expires them at the exact time."""
 
@@ -41,6 +43,15 @@ def admit_all(client: str, user: str, password: str) -> None:
     """Admits every client: the server has no authentication."""
 
 
+class QueueOptions(NamedTuple):
+    """What a queue says about its subscriptions."""
+
+    max_backlog: int
+    only_holder_acks: bool
+    in_order: bool
+    """Whether the queue delivers in strict order."""
+
+
 class AmpsService:
     """State that all AMPS connections share, from the first connection until `drain`."""
 
@@ -50,6 +61,7 @@ class AmpsService:
         *,
         queues: Collection[str] = (),
         max_backlog: int = MAX_BACKLOG,
+        default_backlog: int = DEFAULT_BACKLOG,
         max_frame: int = LARGEST,
         peers: Peers | None = None,
         admit: Admit = admit_all,
@@ -64,7 +76,7 @@ class AmpsService:
         self.topics = Topics()
         self.incoming = incoming or IncomingBytes()
         self.sessions: set[AmpsSession] = set()
-        self._queues, self._max_backlog = frozenset(queues), max_backlog
+        self._queues, self._max_backlog, self.default_backlog = frozenset(queues), max_backlog, default_backlog
         self._dispatchers: dict[tuple[str, str], Dispatcher] = {}
         self._numbers = itertools.count(1)
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
@@ -86,15 +98,24 @@ class AmpsService:
             raise BadInput(f"topic {QUEUE} has no queue name; write {QUEUE}NAME")
         return topic.removeprefix(QUEUE)
 
-    async def subscription_limits(self, queue: str) -> tuple[int, bool]:
-        """(most messages that a subscription may hold, whether only the holder may ack). Creates the queue."""
+    async def queue_options(self, topic: str, queue: str) -> QueueOptions:
+        """What a queue says about its subscriptions. Creates the queue."""
         try:
             info = await self.broker.ask(GetQueue(queue=queue))
         except UnknownQueue:
+            if not REGULAR.isdisjoint(queue):
+                raise BadInput(
+                    f"{topic[:255]!r} is a regular expression, which matches plain topics only; subscribe to each queue"
+                ) from None
             info = await self.broker.send(ConfigureQueue(queue=queue))
-        notes = dict(msgspec.convert(info.policy, QueuePolicy).notes)
+        policy = msgspec.convert(info.policy, QueuePolicy)
+        notes = dict(policy.notes)
         cap = notes.get("amps_max_backlog", self._max_backlog)
-        return (cap if isinstance(cap, int) and cap > 0 else self._max_backlog), notes.get("amps_acks") == "strict"
+        return QueueOptions(
+            cap if isinstance(cap, int) and cap > 0 else self._max_backlog,
+            notes.get("amps_acks") == "strict",
+            policy.effective_order == "strict",
+        )
 
     def dispatcher(self, queue: str, group: str) -> Dispatcher:
         """Dispatcher of a queue and group. Join it at once: a dispatcher without subscriptions is dropped."""
@@ -125,23 +146,3 @@ class AmpsService:
             await asyncio.sleep(0.02)
         self._ticking.cancel()
         await asyncio.gather(*(session.close() for session in list(self.sessions)))
-
-
-class Topics:
-    """Listeners of plain topics, by topic."""
-
-    def __init__(self) -> None:
-        self._listeners: dict[str, dict[TopicListener, None]] = {}
-
-    def join(self, listener: TopicListener) -> None:
-        self._listeners.setdefault(listener.topic, {})[listener] = None
-
-    def leave(self, listener: TopicListener) -> None:
-        listeners = self._listeners.get(listener.topic, {})
-        listeners.pop(listener, None)
-        if not listeners:
-            self._listeners.pop(listener.topic, None)
-
-    def publish(self, topic: str, body: bytes) -> None:
-        for listener in list(self._listeners.get(topic, ())):
-            listener.deliver(body)

@@ -11,7 +11,8 @@ from ackwise.core import validation
 from ackwise.core.commands import Break, ByRange, release_command
 from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.core.messages import QUEUE_MODE
-from ackwise.protocols.amps import ack
+from ackwise.protocols.amps import ack, publish
+from ackwise.protocols.amps.filter_parser import parse_filter
 from ackwise.protocols.amps.heartbeat import Heartbeat
 from ackwise.protocols.amps.publish import AmpsPublisher
 from ackwise.protocols.amps.subscription import QueueSubscription, TopicListener
@@ -32,6 +33,8 @@ FRAME_WEIGHT = 512
 MOST_SUBSCRIPTIONS = 1000
 LONGEST_ID = 255
 _WORLD = ("group_begin", "group_end")
+WITHOUT_WORLD = ("sow", "delta_subscribe", "sow_and_delta_subscribe")
+"""Commands that need a state of the world."""
 
 
 class AmpsSession:
@@ -63,6 +66,7 @@ class AmpsSession:
             "disconnect": self._disconnect,
             "logoff": self._disconnect,
             "logon": self._logon,
+            **dict.fromkeys(WITHOUT_WORLD, self._refuse_world),
         }
         service.sessions.add(self)
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -130,7 +134,7 @@ class AmpsSession:
         for frame, weight in frames:
             if not isinstance(frame, BadFrame) and self._logged_on:
                 header, body = frame
-                if header.command == "p":
+                if header.command in publish.COMMANDS:
                     self._publisher.add(header, body, weight)
                     continue
                 if header.command in ack.COMMANDS:
@@ -251,15 +255,39 @@ class AmpsSession:
             self.send(reply)
 
     async def _subscription(self, header: Header, sub_id: str) -> QueueSubscription | TopicListener:
+        """The subscription that a command describes. Checks the command before it creates anything."""
         topic, options = validation.name(header.subject, "topic"), header.options
-        backlog = _backlog(options)
+        backlog = _backlog(options, self.service.default_backlog)
+        filter_text = header.content_filter
+        content_filter = parse_filter(filter_text) if filter_text else None
         queue = self.service.queue_of(topic)
         if queue is None:
-            return TopicListener(self, topic, sub_id)
+            if header.bookmarks:
+                raise BadInput(f"{header.command}: a plain topic keeps no messages, so a bookmark cannot replay any")
+            return TopicListener(self, topic, sub_id, content_filter)
         validation.name(queue, "queue")
         group = validation.name(options.get("group") or QUEUE_MODE, "group")
-        cap, strict = await self.service.subscription_limits(queue)
-        return QueueSubscription(self, topic, sub_id, queue, group, backlog=min(backlog, cap), strict=strict)
+        about = await self.service.queue_options(topic, queue)
+        if content_filter is not None and about.in_order:
+            raise BadInput(
+                f"queue {queue!r} delivers in strict order, and a filter would skip messages; "
+                "subscribe without a filter, or set order=relaxed"
+            )
+        return QueueSubscription(
+            self,
+            topic,
+            sub_id,
+            queue,
+            group,
+            backlog=min(backlog, about.max_backlog),
+            strict=about.only_holder_acks,
+            content_filter=content_filter,
+        )
+
+    async def _refuse_world(self, header: Header) -> None:
+        raise BadInput(
+            f"{header.command} is not supported: queues and topics have no state of the world; use subscribe"
+        )
 
     async def _unsubscribe(self, header: Header) -> None:
         sub_id = header.subscription or text(header.cid)
@@ -355,8 +383,8 @@ class AmpsSession:
             await self.service.broker.send(Break(lease_ids=leases))
 
 
-def _backlog(options: dict[str, str]) -> int:
-    backlog = options.get("max_backlog", "1")
+def _backlog(options: dict[str, str], default: int) -> int:
+    backlog = options.get("max_backlog", str(default))
     if not backlog.isdecimal() or len(backlog) > 10 or int(backlog) < 1:
         raise BadInput(f"max_backlog must be a whole number from 1, not {backlog[:40]!r}")
     return int(backlog)

@@ -11,6 +11,8 @@ from ackwise.core.answers import Handed
 from ackwise.core.commands import ByRange
 from ackwise.core.messages import Extras
 from ackwise.protocols.amps.dispatcher import Dispatcher
+from ackwise.protocols.amps.filters import ContentFilter
+from ackwise.protocols.amps.topics import topic_pattern
 from ackwise.wire import amps_bookmarks
 from ackwise.wire.amps import pack, quoted
 
@@ -24,17 +26,24 @@ _extras = msgspec.json.Decoder(Extras).decode
 
 
 class TopicListener:
-    """Subscription to a plain topic. Gets messages that are published while it lasts."""
+    """Subscription to a plain topic or to all topics that match a regular expression.
 
-    def __init__(self, session: AmpsSession, topic: str, sub_id: str) -> None:
-        self.session, self.topic, self.sub_id = session, topic, sub_id
+    Gets messages that are published while it lasts and that its filter takes.
+    """
+
+    def __init__(self, session: AmpsSession, topic: str, sub_id: str, content_filter: ContentFilter | None) -> None:
+        self.session, self.topic, self.sub_id, self.content_filter = session, topic, sub_id, content_filter
+        self.pattern = topic_pattern(topic)
+        """None for an exact topic."""
         self._header = b'{"c":"p",%b}' % header_fields(topic, sub_id)
 
     def begin(self) -> None:
         self.session.service.topics.join(self)
 
-    def deliver(self, body: bytes) -> None:
-        self.session.connection.write_published(pack(self._header, body))
+    def deliver(self, topic: str, body: bytes) -> None:
+        if self.content_filter is None or self.content_filter.takes(body):
+            header = self._header if topic == self.topic else b'{"c":"p",%b}' % header_fields(topic, self.sub_id)
+            self.session.connection.write_published(pack(header, body))
 
     async def end(self) -> None:
         self.session.service.topics.leave(self)
@@ -44,10 +53,19 @@ class QueueSubscription:
     """Subscription to a queue. Holds at most `backlog` unsettled messages."""
 
     def __init__(
-        self, session: AmpsSession, topic: str, sub_id: str, queue: str, group: str, *, backlog: int, strict: bool
+        self,
+        session: AmpsSession,
+        topic: str,
+        sub_id: str,
+        queue: str,
+        group: str,
+        *,
+        backlog: int,
+        strict: bool,
+        content_filter: ContentFilter | None = None,
     ) -> None:
         self.session, self.topic, self.sub_id, self.queue, self.group = session, topic, sub_id, queue, group
-        self.backlog, self.strict = backlog, strict
+        self.backlog, self.strict, self.content_filter = backlog, strict, content_filter
         self.dispatcher: Dispatcher | None = None
         """None until `begin`."""
         self.held = 0

@@ -60,6 +60,15 @@ SELECT lane, part, prio, ready_at FROM cursor
 WHERE grp = :grp AND ready_at IS NOT NULL AND ready_at <= :now
 ORDER BY prio, ready_at, lane LIMIT :limit OFFSET :skip;
 
+-- name: cursors_ready_after: claimable lanes behind a place, most urgent and longest waiting first
+SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped, c.expired,
+  c.leased, c.exclusive, c.exclusive_owner, c.ready_at, l.head, l.start, c.floor,
+  c.settled_at, c.last_seq, c.last_at, c.nacked, l.largest
+FROM cursor AS c JOIN lane AS l ON l.id = c.lane
+WHERE c.grp = :grp AND c.ready_at IS NOT NULL AND c.ready_at <= :now
+  AND (c.prio, c.ready_at, c.lane) > (:prio, :ready_at, :lane)
+ORDER BY c.prio, c.ready_at, c.lane LIMIT :limit;
+
 -- name: cursors_ready_prio: claimable lanes of one priority, longest waiting first
 SELECT lane, part, prio, ready_at FROM cursor
 WHERE grp = :grp AND prio = :prio AND ready_at IS NOT NULL AND ready_at <= :now

@@ -19,6 +19,23 @@ WHERE s.lane = :lane AND s.grp = :grp AND s.hi > :after ORDER BY s.hi LIMIT :lim
 SELECT lane, grp, lo, hi, lease, fails, delivs, due_at, probation, history, NULL
 FROM span WHERE lane = :lane AND grp = :grp AND lease IS NULL AND due_at <= :now ORDER BY hi LIMIT :limit;
 
+-- name: spans_returned: spans that came back from a delivery and are due, the newest first
+SELECT lane, grp, lo, hi, lease, fails, delivs, due_at, probation, history, NULL
+FROM span WHERE lane = :lane AND grp = :grp AND lease IS NULL AND due_at > 0 AND due_at <= :now
+ORDER BY due_at DESC, hi DESC LIMIT :limit;
+
+-- name: spans_due_after: due spans without a lease that end after a seq, lowest seq first
+SELECT lane, grp, lo, hi, lease, fails, delivs, due_at, probation, history, NULL
+FROM span WHERE lane = :lane AND grp = :grp AND lease IS NULL AND due_at <= :now AND hi > :after
+ORDER BY hi LIMIT :limit;
+
+-- name: span_due_later: when the next span without a lease becomes due
+SELECT min(due_at) FROM span WHERE lane = :lane AND grp = :grp AND lease IS NULL AND due_at > :now;
+
+-- name: spans_bypassed: bypassed spans that begin below a seq
+SELECT lane, grp, lo, hi, lease, fails, delivs, due_at, probation, history, NULL
+FROM span WHERE lane = :lane AND grp = :grp AND lease IS NULL AND due_at = 0 AND lo < :below ORDER BY hi;
+
 -- name: span_next_due: when the next returned span is due
 SELECT min(due_at) FROM span WHERE lane = :lane AND grp = :grp AND lease IS NULL;
 
@@ -61,6 +78,9 @@ DELETE FROM span WHERE grp = :grp
 
 -- name: span_lowest: the lowest seq of a lane that a group holds
 SELECT min(lo) FROM span WHERE lane = :lane;
+
+-- name: span_lowest_read: the lowest seq of a lane that a group holds, without bypassed messages
+SELECT min(lo) FROM span WHERE lane = :lane AND (lease IS NOT NULL OR due_at > 0);
 
 -- name: span_look: the span that ends after a seq, with its deadline
 SELECT s.lo, s.fails, s.delivs, l.deadline, s.history FROM span AS s LEFT JOIN lease AS l ON l.no = s.lease

@@ -1,0 +1,184 @@
+"""Lookahead: finds the messages that a filter wants before the dispatcher claims them. Looking costs no delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ackwise.broker import AsyncBroker
+from ackwise.core.answers import Claimed
+from ackwise.core.ids import LaneId
+from ackwise.core.lane_range import LaneRange, merge_ranges
+from ackwise.core.queries import ListAvailable
+from ackwise.core.rows import AvailableRange
+from ackwise.engine.segment import Segment
+from ackwise.protocols.amps.filters import ContentFilter
+from ackwise.store.port import Store
+
+if TYPE_CHECKING:
+    from ackwise.protocols.amps.subscription import QueueSubscription
+
+MOST_LOOKED = 1000
+"""Messages that one step reads."""
+MOST_BYTES = 4 << 20
+"""Bytes at which one step stops."""
+MOST_WANTED = 1000
+"""Wanted messages that a filter keeps. The lookahead stops there until subscribers take some."""
+MOST_REMEMBERED = 100_000
+"""Lanes and returned ranges that a filter remembers. Above this bound the lookahead forgets them and looks again."""
+START = (-1, -1, -1)
+
+Place = tuple[int, int]
+"""Lane and seq of a message."""
+
+
+class Lookahead:
+    """Wanted messages of one filter, in the order in which a claim would take them. Without a filter all are wanted.
+
+    A message never changes, so the lookahead judges it once. `_seen` has the place of each lane up to which all
+    messages are judged. A message that was delivered returns below that place. The store lists returned messages apart,
+    and `_returned` has those that are judged.
+    """
+
+    def __init__(self, store: Store, queue: str, group: str, content_filter: ContentFilter | None) -> None:
+        self._store, self._queue, self._group, self._filter = store, queue, group, content_filter
+        self._wanted: dict[Place, None] = {}
+        self._seen: dict[int, tuple[int, int, int]] = {}
+        self._returned: dict[AvailableRange, int] = {}
+        """Seq up to which a returned range is judged."""
+        self._after = START
+        self._segment: Segment | None = None
+        self._bytes = 0
+        self.until: int | None = None
+        """When the next message becomes available without a commit."""
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def look(self) -> bool:
+        """Judge some more messages, in any thread. Returns whether more are left to judge."""
+        if len(self._seen) + len(self._returned) > MOST_REMEMBERED:
+            self._seen.clear()
+            self._returned.clear()
+        query = ListAvailable(
+            queue=self._queue, group=self._group, seen=self._seen, after=self._after, limit=MOST_LOOKED
+        )
+        page = self._store.ask(query)
+        times = [page.until] if self._after == START else [page.until, self.until]
+        self.until = min((at for at in times if at is not None), default=None)
+        self._bytes, self._segment = MOST_BYTES, None
+        complete = all(map(self._judge_range, page.ranges))
+        if not complete:
+            return True
+        self._after = page.next if page.more else START
+        return page.more
+
+    @property
+    def _full(self) -> bool:
+        """Whether the step must stop."""
+        return self._bytes <= 0 or len(self._wanted) >= MOST_WANTED
+
+    def _judge_range(self, found: AvailableRange) -> bool:
+        """Judge a range from the place where the last step stopped. Returns False if the step stops before its end."""
+        place = self._returned.get(found, found.lo) if found.due_at else found.lo
+        while place < found.hi:
+            if self._full:
+                return False
+            place = self._judge(LaneRange(LaneId(found.lane), place, found.hi))
+            if found.due_at:
+                self._returned[found] = place
+            else:
+                self._seen[found.lane] = (*found.generation, place)
+        return True
+
+    def _judge(self, messages: LaneRange) -> int:
+        """Judge messages until the step is full. Returns the seq behind the last one. Skips removed messages."""
+        if self._filter is None:
+            end = min(messages.hi, messages.lo + MOST_WANTED - len(self._wanted))
+            self._wanted.update(dict.fromkeys((messages.lane, seq) for seq in range(messages.lo, end)))
+            return end
+        segments, end = self._read(messages)
+        for segment in segments:
+            lo, hi = max(messages.lo, segment.first), min(messages.hi, segment.last + 1)
+            _, _, payloads, _ = segment.cells(lo, hi)
+            for seq, payload in enumerate(payloads, lo):
+                if self._filter.takes(payload):
+                    self._wanted[messages.lane, seq] = None
+                self._bytes -= len(payload)
+                if self._full:
+                    return seq + 1
+        return end
+
+    def _read(self, messages: LaneRange) -> tuple[list[Segment], int]:
+        """Segments of the first part of a range that fits the step, and the end of that part.
+
+        Neighbouring ranges often lie in one segment. The lookahead reads that segment once.
+        """
+        last = self._segment
+        if last is not None and last.lane == messages.lane and last.first <= messages.lo <= last.last:
+            return [last], min(messages.hi, last.last + 1)
+        end = self._store.fitting_end(messages, self._bytes)
+        segments = self._store.read([messages._replace(hi=end)])[0]
+        self._segment = segments[-1] if segments else None
+        return segments, end
+
+    def take(self, count: int) -> tuple[LaneRange, ...]:
+        """Remove the first `count` wanted messages and return them as ranges for a claim."""
+        places = list(islice(self._wanted, count))
+        for place in places:
+            del self._wanted[place]
+        return tuple(merge_ranges([LaneRange(LaneId(lane), seq, seq + 1) for lane, seq in places], len(places) + 1))
+
+    def put_back(self, taken: Iterable[LaneRange], claimed: Claimed | None = None) -> None:
+        """Keep taken messages that the claim neither granted nor found gone. Without an answer, keep all of them."""
+        ended = set() if claimed is None else set(_places([*claimed.ranges, *claimed.gone]))
+        kept = dict.fromkeys(place for place in _places(taken) if place not in ended)
+        if kept:
+            self._wanted = {**kept, **self._wanted}
+
+
+def _places(ranges: Iterable[LaneRange]) -> Iterator[Place]:
+    return ((lane, seq) for lane, lo, hi in ranges for seq in range(lo, hi))
+
+
+class Lookaheads:
+    """The lookaheads of one queue and group, one for each filter text. None is the text of no filter."""
+
+    def __init__(self, broker: AsyncBroker, queue: str, group: str) -> None:
+        self._broker, self._queue, self._group = broker, queue, group
+        self._by_text: dict[str | None, Lookahead] = {}
+
+    def of(self, member: QueueSubscription) -> Lookahead:
+        content_filter = member.content_filter
+        text = None if content_filter is None else content_filter.text
+        known = self._by_text.get(text)
+        if known is None:
+            known = self._by_text[text] = Lookahead(self._broker.store, self._queue, self._group, content_filter)
+        return known
+
+    def keep(self, members: Iterable[QueueSubscription]) -> None:
+        """Forget the lookaheads of filters that no subscription has."""
+        used = {member.content_filter.text for member in members if member.content_filter is not None}
+        self._by_text = {text: known for text, known in self._by_text.items() if text in used}
+
+    async def look(self, members: Sequence[QueueSubscription]) -> bool:
+        """Make one step for each filter whose subscriptions have more room than it knows wanted messages.
+
+        Returns whether a filter has more messages to judge. The filter of the first subscription looks last, so it
+        knows every message that the others know, and the first subscription gets its turn.
+        """
+        needs: dict[Lookahead, int] = {}
+        for member in members:
+            lookahead = self.of(member)
+            needs[lookahead] = needs.get(lookahead, 0) + member.room
+        more = False
+        for lookahead, room in reversed(needs.items()):
+            if len(lookahead) < min(room, MOST_WANTED):
+                more |= await self._broker.in_thread(lookahead.look)
+        return more
+
+    @property
+    def until(self) -> int | None:
+        """When the next message becomes available without a commit."""
+        return min((known.until for known in self._by_text.values() if known.until is not None), default=None)
