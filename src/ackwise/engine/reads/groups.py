@@ -254,9 +254,7 @@ class _Holders:
         granted = sum(self._granted.get((newest.no, lane), 0) for lane in lanes)
         held = sum(self._held.get((newest.no, lane), 0) for lane in lanes)
         made_at, deadline = self._snapshot.shown(newest.made_at), self._snapshot.shown(newest.deadline)
-        lease = PlaceLease(
-            lease_id(newest.no, newest.tag), newest.owner, made_at, deadline, granted, granted - held
-        )
+        lease = PlaceLease(lease_id(newest.no, newest.tag), newest.owner, made_at, deadline, granted, granted - held)
         return len(holding), lease
 
 

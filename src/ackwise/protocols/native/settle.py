@@ -6,6 +6,7 @@ import msgspec
 
 from ackwise.broker import AsyncBroker
 from ackwise.core import validation
+from ackwise.core.answers import Extended
 from ackwise.core.commands import Extend, release_command
 from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.protocols.http_request import Call, parse
@@ -31,7 +32,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         extended = await broker.send(wire_settle.extend(body))
         if extended.deadline is None:
             raise wire_settle.not_extended(extended)
-        return answer(wire_settle.Deadline(body.lease_id, timestamps.text(extended.deadline)))
+        return answer(wire_settle.Deadline(body.lease_id, timestamps.text(broker.wall_of(extended.deadline))))
 
     async def extend_all(call: Call) -> Answer:
         body = await call.read(_EXTEND_ALL)
@@ -44,6 +45,8 @@ def routes(broker: AsyncBroker) -> list[Route]:
             if isinstance(result, AckwiseError) and not isinstance(result, BadInput):
                 # An error of the store concerns the whole request.
                 raise result
+            if isinstance(result, Extended) and result.deadline is not None:
+                result.deadline = broker.wall_of(result.deadline)
             verdicts.append(wire_settle.extension_verdict(lease_id, result))
         return answer(wire_settle.ExtensionVerdicts(verdicts))
 

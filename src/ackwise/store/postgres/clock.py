@@ -59,7 +59,7 @@ class DatabaseClock:
         return 0 if last is None or last <= measured.anchored + MICROS else measured.anchored - last
 
     def _correct(self, session: PostgresSession, measured: Measurement, jump: int) -> bool:
-        """Take a jump back. False if there is nothing to correct: this machine stood still, not the database's clock."""
+        """Take a jump back. False if this machine stood still: then the database's clock is right."""
         if jump > 0 and self._others_in_line(session, measured):
             return False
         shift = measured.shift - jump

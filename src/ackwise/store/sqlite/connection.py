@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -218,7 +219,7 @@ def anchor_store(connection: apsw.Connection) -> Anchor | None:
 
 
 def _anchor_row(connection: apsw.Connection) -> Anchor | None:
-    rows = connection.execute("SELECT boot, boottime, anchored, shift, seen FROM anchor WHERE id = 1").fetchall()
+    rows: list[Any] = connection.execute("SELECT boot, boottime, anchored, shift, seen FROM anchor").fetchall()
     return Anchor(*rows[0]) if rows else None
 
 
