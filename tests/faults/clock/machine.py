@@ -33,7 +33,8 @@ class PeerProcess:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(PATIENCE if kind is None else 10)
+            if kind is None:
+                self._process.wait(PATIENCE)
         finally:
             self._process.kill()
             self._process.wait()
