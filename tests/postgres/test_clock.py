@@ -1,4 +1,4 @@
-"""The database's clock steps: the brokers correct it once, together. Here the brokers' time since boot steps instead."""
+"""Brokers correct a step of the database's clock once. In these tests the brokers' time since boot steps instead."""
 
 from __future__ import annotations
 
