@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ackwise.clock import wall_now
 from ackwise.core import commands as c
 from ackwise.core import queries as q
+from ackwise.core.rows import Page
 from ackwise.core.validation import MICROS
 from tests.contract.store_harness import StoreHarness
 
@@ -123,6 +126,7 @@ def test_oldest_leases_are_paged_across_a_step(harness: StoreHarness) -> None:
         harness.advance(1)
     first = harness.store.ask(q.ListOldestLeases(limit=1))
     harness.clock.step_wall(-HOUR)
+    assert isinstance(first, Page)
     rest = harness.store.ask(q.ListOldestLeases(limit=5, after=first.next))
     assert [lease.lease_id for lease in (*first, *rest)] == ids
 
@@ -171,7 +175,7 @@ def test_max_wait_after_a_step_follows_the_wall_clock(harness: StoreHarness) -> 
 
 
 @pytest.mark.parametrize("policy", [{"delay_seconds": 60}, {"window_seconds": 60}])
-def test_queue_delay_after_a_step_follows_creation(harness: StoreHarness, policy: dict[str, float]) -> None:
+def test_queue_delay_after_a_step_follows_creation(harness: StoreHarness, policy: dict[str, Any]) -> None:
     harness.configure(**policy)
     harness.push("a")
     harness.clock.step_wall(30)

@@ -166,7 +166,7 @@ def test_file_of_schema_seven_keeps_its_leases(path: Path) -> None:
     assert version(path) == opening.SCHEMA_VERSION
     assert rows(path, "SELECT shift FROM anchor") == [(0,)]
     assert new.ask(q.ListLeases()) == before
-    (empty,) = new.transact([c.Claim(queue="q", partitions=["Default"], exclusivity="partition")])
+    (empty,) = new.transact([c.Claim(queue="q", partitions=("Default",), exclusivity="partition")])
     assert (empty.empty, empty.until) == ("locked", claimed.deadline)
     entry = c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.ACK)
     ((settled,),) = new.transact([c.Settle(entries=[entry])])

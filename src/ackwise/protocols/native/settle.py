@@ -45,9 +45,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
             if isinstance(result, AckwiseError) and not isinstance(result, BadInput):
                 # An error of the store concerns the whole request.
                 raise result
-            if isinstance(result, Extended) and result.deadline is not None:
-                result.deadline = broker.wall_of(result.deadline)
-            verdicts.append(wire_settle.extension_verdict(lease_id, result))
+            verdicts.append(wire_settle.extension_verdict(lease_id, _shown(broker, result)))
         return answer(wire_settle.ExtensionVerdicts(verdicts))
 
     async def release(call: Call) -> Answer:
@@ -75,3 +73,10 @@ def _read_extension(body: msgspec.Raw) -> Extend | BadInput:
         return wire_settle.extend(parse(_EXTEND, bytes(body)))
     except BadInput as problem:
         return problem
+
+
+def _shown(broker: AsyncBroker, result: Extended | BadInput) -> Extended | BadInput:
+    """The answer with an instant of the wall clock."""
+    if isinstance(result, BadInput) or result.deadline is None:
+        return result
+    return msgspec.structs.replace(result, deadline=broker.wall_of(result.deadline))
