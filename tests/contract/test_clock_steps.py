@@ -26,6 +26,7 @@ def wall(harness: StoreHarness) -> int:
 
 @STEPS
 def test_lease_under_a_step_keeps_its_time(harness: StoreHarness, step: int) -> None:
+    harness.clock.step_wall(step)
     harness.push("a")
     held = harness.take(seconds=60)
     harness.clock.step_wall(step)
@@ -39,6 +40,7 @@ def test_lease_under_a_step_keeps_its_time(harness: StoreHarness, step: int) -> 
 
 @STEPS
 def test_retry_delay_under_a_step_keeps_its_time(harness: StoreHarness, step: int) -> None:
+    harness.clock.step_wall(step)
     harness.push("a")
     harness.retry(harness.take(), delay=60)
     harness.clock.step_wall(step)
@@ -51,6 +53,7 @@ def test_retry_delay_under_a_step_keeps_its_time(harness: StoreHarness, step: in
 
 @STEPS
 def test_delayed_push_under_a_step_keeps_its_time(harness: StoreHarness, step: int) -> None:
+    harness.clock.step_wall(step)
     (receipt,) = harness.push("a", delay=60, txid="a")
     harness.clock.step_wall(step)
     found = harness.store.ask(q.FindMessage(partition_id=receipt.partition_id, transaction_id="a"))

@@ -212,9 +212,8 @@ def anchor_store(connection: apsw.Connection) -> Anchor | None:
         anchor, downtime = anchor_for(row, reading)
         if row != anchor:
             list(connection.execute("INSERT OR REPLACE INTO anchor VALUES (1, ?, ?, ?, ?, ?)", anchor))
-        if row is not None and downtime:
-            live = "UPDATE lease SET deadline = deadline + ? WHERE ended_at IS NULL AND deadline > ?"
-            list(connection.execute(live, (downtime, row.seen)))
+        if downtime:
+            list(connection.execute("UPDATE lease SET deadline = deadline + ? WHERE ended_at IS NULL", (downtime,)))
     return anchor
 
 
