@@ -65,7 +65,7 @@ class Timed:
         self.value = peer.ask(*request)
         self.answered_at = time.monotonic()
 
-    def change_until(self, later: Timed) -> tuple[float, float]:
+    def change_until(self, later: Timed, lease: str) -> tuple[float, float]:
         """Least and most that a lease lost beside the time that really passed between the two answers."""
-        lost = float(self.value[0]) - float(later.value[0])
+        lost = float(self.value[lease]) - float(later.value[lease])
         return lost - (later.answered_at - self.sent_at), lost - (later.sent_at - self.answered_at)

@@ -31,14 +31,17 @@ class Peer:
     def retry(self, name: str, delay: float) -> str:
         return str(self._held.pop(name).retry(delay=delay))
 
+    def extend(self, name: str, seconds: float) -> None:
+        self._held[name].extend(seconds)
+
     def ack(self, name: str) -> str:
         return str(self._held.pop(name).ack())
 
-    def left(self) -> list[float]:
+    def left(self) -> dict[str, float]:
         """Seconds that each live lease has left, as people compute it from what they read."""
         transport: Any = self._connection.transport
         leases = transport.ask(ListLeases(live_only=True))
-        return [(lease.deadline - wall_now(transport.store.clock)) / 1e6 for lease in leases]
+        return {lease.lease_id: (lease.deadline - wall_now(transport.store.clock)) / 1e6 for lease in leases}
 
     def shown(self, name: str) -> float:
         """Seconds until the deadline of a delivery, by the machine's wall clock."""
