@@ -33,6 +33,83 @@ class Mutant:
 
 
 MUTANTS = (
+    Mutant(
+        "deadlines follow the wall clock",
+        "engine/grant.py",
+        "deadline=self.turn.now + lease_for",
+        "deadline=self.turn.wall + lease_for",
+        ("tests/contract/test_clock_steps.py",),
+    ),
+    Mutant(
+        "delayed pushes follow the wall clock",
+        "engine/push.py",
+        '"due_at": self._turn.now + message.delay',
+        '"due_at": self._turn.wall + message.delay',
+        ("tests/contract/test_clock_steps.py",),
+    ),
+    Mutant(
+        "messages are dated by the anchored clock",
+        "engine/push.py",
+        '"created_at": turn.wall, "body"',
+        '"created_at": turn.now, "body"',
+        ("tests/contract/test_clock_steps.py",),
+    ),
+    Mutant(
+        "leases are shown by the anchored clock",
+        "engine/reads/registry.py",
+        "return instant - self.shift",
+        "return instant",
+        ("tests/contract/test_clock_steps.py",),
+    ),
+    Mutant(
+        "queue delay forgets the shift",
+        "engine/cursors.py",
+        "row[1] + delay + turn.shift",
+        "row[1] + delay",
+        ("tests/contract/test_clock_steps.py",),
+    ),
+    Mutant(
+        "each process anchors anew",
+        "store/clock_anchor.py",
+        "if row.boot == reading.boot:",
+        "if False:",
+        ("tests/store", "tests/sqlite/test_boots.py"),
+    ),
+    Mutant(
+        "clock goes back at boot",
+        "store/clock_anchor.py",
+        "downtime = max(0, reading.wall",
+        "downtime = min(reading.wall - row.seen, reading.wall",
+        ("tests/store", "tests/sqlite/test_boots.py"),
+    ),
+    Mutant(
+        "leases count the downtime",
+        "store/sqlite/connection.py",
+        "        if downtime:\n",
+        "        if False:\n",
+        ("tests/store", "tests/sqlite/test_boots.py"),
+    ),
+    Mutant(
+        "interrupted readings count as a step",
+        "store/clock_anchor.py",
+        "abs(measured - self._shift) > STEP",
+        "measured != self._shift",
+        ("tests/store", "tests/sqlite/test_boots.py"),
+    ),
+    Mutant(
+        "slow answer hides a step",
+        "store/clock_anchor.py",
+        "low, high = max(self._lowest, measured.lowest), min(self._highest, measured.highest)",
+        "low, high = measured.lowest, measured.highest",
+        ("tests/store", "tests/sqlite/test_boots.py"),
+    ),
+    Mutant(
+        "answers of servers mix two clocks",
+        "client/sync/http_repeats.py",
+        "return instant + self._shift",
+        "return instant",
+        ("tests/client/test_delivery.py",),
+    ),
     Mutant("command is not validated", "core/command_checks.py", "known(command) or command", "command"),
     Mutant(
         "dead broker of an open session is deleted",
@@ -107,7 +184,7 @@ MUTANTS = (
         "if not allows(state, LifecycleEvent.REDRIVE):",
         "if False:",
     ),
-    Mutant("no window", "engine/cursors.py", "if opens_at > now:", "if False:"),
+    Mutant("no window", "engine/cursors.py", "if opens_at > wall:", "if False:"),
     Mutant(
         "late settlement taken",
         "core/refusals.py",
@@ -315,7 +392,7 @@ MUTANTS = (
     Mutant(
         "a claim from new starts at its last turn",
         "engine/catalog.py",
-        "elif created_at < turn.now:",
+        "elif created_at < turn.wall:",
         "elif False:",
         ("tests/contract/test_tags.py",),
     ),

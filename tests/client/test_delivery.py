@@ -8,7 +8,7 @@ import pytest
 
 import ackwise
 from ackwise import Reject, Retry, errors
-from ackwise.clock import ManualClock
+from ackwise.clock import ManualClock, wall_now
 from ackwise.core.settlement import Verdict
 from ackwise.wire.timestamps import moment
 
@@ -173,3 +173,32 @@ def test_a_bad_delay_settles_nothing(queue: ackwise.Connection, delay: float) ->
     with pytest.raises(errors.BadInput):
         delivery.retry(delay=delay)
     assert delivery.ack() is Verdict.ACKED
+
+
+@pytest.mark.parametrize("step", [-3600, 86400])
+def test_deadline_after_a_clock_step_is_by_wall_clock(queue: ackwise.Connection, clock: ManualClock, step: int) -> None:
+    queue.push("q", "a")
+    (delivery,) = queue.claim("q", lease=60)
+    clock.step_wall(step)
+    expected = moment(wall_now(clock)) + timedelta(seconds=60)
+    assert queue.leases("q")[0].deadline == expected  # over HTTP, each answer has both clocks
+    assert delivery.deadline == expected
+    clock.advance(30)
+    assert delivery.extend(60) == delivery.deadline == moment(wall_now(clock)) + timedelta(seconds=60)
+    assert queue.extend(delivery.lease.claimed.lease_id, 90) == moment(wall_now(clock)) + timedelta(seconds=90)
+    clock.advance(59)
+    assert delivery.ack() == "acked"
+
+
+@pytest.mark.parametrize("step", [-3600, 86400])
+def test_lease_keeper_under_a_clock_step_keeps_its_lease(
+    queue: ackwise.Connection, clock: ManualClock, step: int
+) -> None:
+    queue.push("q", "a")
+    batch = queue.claim("q", lease=60)
+    clock.step_wall(step)
+    queue.leases("q")
+    assert batch.lease.remaining(queue.transport.now()) == 60_000_000
+    assert batch.lease.duration == 60_000_000
+    again = queue.claim("q", lease=60)
+    assert (again.empty, again.until) == ("empty", None)

@@ -12,8 +12,8 @@ from ackwise.core.errors import BadInput, UnknownQueue
 from ackwise.core.messages import PlainBatch
 from ackwise.core.rows import Depth
 from ackwise.engine.catalog import QueueRow
-from ackwise.engine.ports import Session
 from ackwise.engine.reads import leases
+from ackwise.engine.reads.registry import Snapshot
 from tests.contract.store_harness import StoreHarness
 
 
@@ -110,9 +110,9 @@ def test_every_queue_page_by_page(harness: StoreHarness, monkeypatch: pytest.Mon
     looked: list[str] = []
     one = leases._depth
 
-    def noted(session: Session, queue: QueueRow, *rest: Any) -> Depth:
+    def noted(snapshot: Snapshot, queue: QueueRow, *rest: Any) -> Depth:
         looked.append(queue.name)
-        return one(session, queue, *rest)
+        return one(snapshot, queue, *rest)
 
     monkeypatch.setattr(leases, "_depth", noted)
 

@@ -50,6 +50,9 @@ class ShiftedClock:
     def now(self) -> int:
         return self._system.now() + self._shift
 
+    def shift(self) -> int:
+        return 0
+
 
 class ActorBroker(Protocol):
     """What an actor needs of a broker, whichever kind it is."""

@@ -6,8 +6,9 @@ import pytest
 
 from ackwise.core.commands import ByLease, Claim, Settle, Settlement
 from ackwise.core.errors import SchemaTooNew, StoreCorrupt
-from ackwise.core.queries import ListQueues
+from ackwise.core.queries import ListLeases, ListQueues
 from ackwise.core.settlement import Outcome
+from ackwise.core.validation import MICROS
 from ackwise.store.postgres import PostgresStore, schema
 from ackwise.store.postgres.vacuum import vacuum
 from ackwise.wire.store_url import parse
@@ -57,6 +58,7 @@ def test_a_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener,
         for (name,) in connection.execute(graph).fetchall():
             connection.execute(f"DROP TABLE {name} CASCADE".encode())
         connection.execute("DROP TABLE dropped")
+        connection.execute("DROP TABLE anchor")
         connection.execute("ALTER TABLE span ADD COLUMN last_owner text")
         for column in ("settled_at", "last_seq", "last_at", "nacked"):
             connection.execute(f"ALTER TABLE cursor DROP COLUMN {column}".encode())
@@ -87,6 +89,7 @@ def test_database_of_schema_six_loses_last_owner_only(opened: Opener, raw: Raw) 
         spans = connection.execute("SELECT * FROM span").fetchall()
         connection.execute("ALTER TABLE span ADD COLUMN last_owner text")
         connection.execute("UPDATE span SET last_owner = 'me'")
+        connection.execute("DROP TABLE anchor")
         connection.execute("UPDATE meta SET value = '6' WHERE key = 'schema'")
     store = opened()
     with raw() as connection:
@@ -97,6 +100,23 @@ def test_database_of_schema_six_loses_last_owner_only(opened: Opener, raw: Raw) 
     ((settled,),) = store.transact([Settle(entries=[entry])])
     assert settled.verdict == "acked"
     assert store.audit() == []
+
+
+def test_database_of_schema_seven_keeps_its_leases(opened: Opener, raw: Raw) -> None:
+    old = opened()
+    push(old, text("x"))
+    (claimed,) = old.transact([Claim(queue="q", lease=60 * MICROS)])
+    before = old.ask(ListLeases())
+    with raw() as connection:
+        connection.execute("DROP TABLE anchor")
+        connection.execute("UPDATE meta SET value = '7' WHERE key = 'schema'")
+    store = opened()
+    with raw() as connection:
+        assert connection.execute("SELECT shift, steps FROM anchor").fetchall() == [(0, 0)]
+    assert store.ask(ListLeases()) == before
+    entry = Settlement(selector=ByLease(claimed.lease_id), outcome=Outcome.ACK)
+    ((settled,),) = store.transact([Settle(entries=[entry])])
+    assert settled.verdict == "acked"
 
 
 def test_foreign_schema_is_left_alone(url: str, raw: Raw) -> None:

@@ -12,6 +12,8 @@ from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import SchemaTooNew, StoreCorrupt
 from ackwise.core.settlement import Outcome
+from ackwise.core.validation import MICROS
+from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.sqlite import connection as opening
 from tests.sqlite.support import open_store, push, rows
 
@@ -28,7 +30,8 @@ UNDO_SIX = (
     "CREATE INDEX scheduled_queue ON scheduled (queue)",
 )
 
-UNDO_SEVEN = ("ALTER TABLE span ADD COLUMN last_owner TEXT",)
+UNDO_EIGHT = ("DROP TABLE anchor",)
+UNDO_SEVEN = (*UNDO_EIGHT, "ALTER TABLE span ADD COLUMN last_owner TEXT")
 
 
 def version(path: Path) -> Any:
@@ -144,6 +147,27 @@ def test_file_of_schema_six_loses_last_owner_only(path: Path) -> None:
     assert version(path) == opening.SCHEMA_VERSION
     assert rows(path, "SELECT name FROM pragma_table_info('span') ORDER BY name") == columns
     assert rows(path, "SELECT lane, grp, lo, hi, lease, fails, delivs, due_at, probation, history FROM span") == spans
+    entry = c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.ACK)
+    ((settled,),) = new.transact([c.Settle(entries=[entry])])
+    assert settled.verdict == "acked"
+    assert new.audit() == []
+    new.close()
+
+
+def test_file_of_schema_seven_keeps_its_leases(path: Path) -> None:
+    old = SQLiteStore(f"sqlite:///{path}")
+    push(old, "a", "b")
+    (claimed,) = old.transact([c.Claim(queue="q", most=1, lease=60 * MICROS)])
+    before = old.ask(q.ListLeases())
+    old.close()
+    for undo in (*UNDO_EIGHT, "PRAGMA user_version = 7"):
+        rows(path, undo)
+    new = SQLiteStore(f"sqlite:///{path}")
+    assert version(path) == opening.SCHEMA_VERSION
+    assert rows(path, "SELECT shift FROM anchor") == [(0,)]
+    assert new.ask(q.ListLeases()) == before
+    (empty,) = new.transact([c.Claim(queue="q", partitions=("Default",), exclusivity="partition")])
+    assert (empty.empty, empty.until) == ("locked", claimed.deadline)
     entry = c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.ACK)
     ((settled,),) = new.transact([c.Settle(entries=[entry])])
     assert settled.verdict == "acked"

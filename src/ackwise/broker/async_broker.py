@@ -25,6 +25,7 @@ from ackwise.broker.metered_reads import LONG_THREADS, TOOK_LONGER, RunningState
 from ackwise.broker.steps import Ask, Background, Flow, Join, Maintain, Park, Read, Release, Sleep, Step, Submit
 from ackwise.broker.turn_queue import Submission, refused, shard_of, with_refusals
 from ackwise.broker.write_health import BEAT_EVERY, SILENT_AFTER, Pulse
+from ackwise.clock import wall_now
 from ackwise.core.answers import Claimed, Handed, Settled
 from ackwise.core.command_checks import CheckedCommands
 from ackwise.core.commands import LONG_COMMANDS, Beat, Claim, Command, Settle, next_command
@@ -287,7 +288,16 @@ class AsyncBroker(BrokerState):
             raise
 
     def now(self) -> int:
+        """The anchored clock, in microseconds: deadlines are instants of it."""
         return self.store.clock.now()
+
+    def wall(self) -> int:
+        """The wall clock, in microseconds."""
+        return wall_now(self.store.clock)
+
+    def wall_of(self, instant: int) -> int:
+        """An instant of the anchored clock as people read it."""
+        return instant - self.store.clock.shift()
 
     # maintenance
 

@@ -16,6 +16,7 @@ from ackwise.broker.metered_reads import TOOK_LONGER, RunningStatements, run_sta
 from ackwise.broker.steps import Ask, Background, Flow, Join, Maintain, Park, Read, Release, Sleep, Step, Submit
 from ackwise.broker.thread_shard import ThreadShard
 from ackwise.broker.turn_queue import Submission, refused, shard_of, with_refusals
+from ackwise.clock import wall_now
 from ackwise.core.answers import Handed, Settled
 from ackwise.core.command_checks import CheckedCommands
 from ackwise.core.commands import LONG_COMMANDS, Claim, Command, Settle, next_command
@@ -169,7 +170,16 @@ class Broker(BrokerState):
         return work(*args)
 
     def now(self) -> int:
+        """The anchored clock, in microseconds: deadlines are instants of it."""
         return self.store.clock.now()
+
+    def wall(self) -> int:
+        """The wall clock, in microseconds."""
+        return wall_now(self.store.clock)
+
+    def wall_of(self, instant: int) -> int:
+        """An instant of the anchored clock as people read it."""
+        return instant - self.store.clock.shift()
 
     def drain(self, grace: float = 0.0) -> int:
         """Stop claims, wait `grace` seconds for leases to end, release the rest. A release costs no failure."""

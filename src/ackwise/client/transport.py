@@ -39,7 +39,13 @@ class AsyncTransport(Protocol):
 
     async def ask(self, query: Query[A]) -> A: ...
 
-    def now(self) -> int: ...
+    def now(self) -> int:
+        """The anchored clock of the store, in microseconds. Deadlines of leases are instants of it."""
+        ...
+
+    def wall_of(self, instant: int) -> int:
+        """An instant of the anchored clock as people read it."""
+        ...
 
     @property
     def repeats(self) -> int:
@@ -80,7 +86,13 @@ class Transport(Protocol):
 
     def ask(self, query: Query[A]) -> A: ...
 
-    def now(self) -> int: ...
+    def now(self) -> int:
+        """The anchored clock of the store, in microseconds. Deadlines of leases are instants of it."""
+        ...
+
+    def wall_of(self, instant: int) -> int:
+        """An instant of the anchored clock as people read it."""
+        ...
 
     def stop_claims(self) -> None:
         """Stop claiming. Waiting claims return at once."""

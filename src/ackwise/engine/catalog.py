@@ -159,7 +159,7 @@ def _insert_queue(turn: Turn, name: str, ns: str, task: str, policy: QueuePolicy
         "ns": ns,
         "task": task,
         "policy": msgspec.json.encode(policy).decode(),
-        "created_at": turn.now,
+        "created_at": turn.wall,
     }
     return turn.session.row("queue_insert", fields) is not None
 
@@ -225,7 +225,7 @@ def delete_queue(turn: Turn, command: DeleteQueue) -> int:
     turn.session.lock_queue(known.id)
     for row in turn.session.rows("groups_of_queue", {"queue": known.id}):
         void_leases(turn, row[0])
-    return turn.session.run("queue_bury", {"id": known.id, "now": turn.now})
+    return turn.session.run("queue_bury", {"id": known.id, "now": turn.wall})
 
 
 def void_leases(turn: Turn, grp: GroupId) -> None:
@@ -319,7 +319,7 @@ def ensure_group(
     session.lock_queue(owner.id)
     if (known := find_group(session, owner, name)) is not None:
         return known
-    created_at = turn.now if since is None or start != "new" else since
+    created_at = turn.wall if since is None or start != "new" else since
     fields = {"queue": owner.id, "name": name, "created_at": created_at, **_start(start)}
     text = msgspec.json.encode(policy or GroupPolicy()).decode()
     session.lock_queue_parts(owner.id)
@@ -335,7 +335,7 @@ def ensure_group(
                 cursors.move_cursor(
                     turn, cursors.cursor_from(row), cursors.seq_at(turn.session, row[0], row[17], row[16], start)
                 )
-        elif created_at < turn.now:
+        elif created_at < turn.wall:
             _include_newer(turn, owner, made[0], created_at)
     return group(session, owner, name)
 

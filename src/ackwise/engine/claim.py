@@ -58,7 +58,7 @@ def _claim_by_tag(turn: Turn, command: Claim) -> Claimed:
     - If the caller leaves or the broker stops before the join is complete, the queues that are left start at the
       next claim.
     """
-    return _TagSearch(turn, command, command.progress or ClaimProgress(turn.now)).run()
+    return _TagSearch(turn, command, command.progress or ClaimProgress(turn.wall)).run()
 
 
 class _TagSearch:
@@ -349,7 +349,7 @@ class _QueueClaim:
             self.blocked = plan.blocked
 
     def _plan(self, cursor: Cursor) -> LanePlan:
-        fresh_hi, due_at = engine_cursors.fresh_limit(self.session, cursor, self.policy, self.turn.now, self.room)
+        fresh_hi, due_at = engine_cursors.fresh_limit(self.turn, cursor, self.policy, self.room)
         if self.command.pushed_by is not None and cursor.next < fresh_hi:
             after = self.command.pushed_by + 1
             fresh_hi = engine_cursors.seq_at(self.session, cursor.lane, cursor.next, fresh_hi, after)

@@ -23,23 +23,27 @@ def cursor_from(row: Row) -> Cursor:
     return Cursor(*row)
 
 
-def fresh_limit(session: Session, cursor: Cursor, policy: QueuePolicy, now: int, room: int) -> tuple[int, int | None]:
-    """The first unread seq that the queue's delay or window still holds back, and when it is due."""
+def fresh_limit(turn: Turn, cursor: Cursor, policy: QueuePolicy, room: int) -> tuple[int, int | None]:
+    """The first unread seq that the queue's delay or window still holds back, and when it is due.
+
+    Both count from the creation of a message, so they follow the wall clock.
+    """
+    session, wall = turn.session, turn.wall
     if cursor.next >= cursor.head:
         return cursor.head, None
     if policy.window_seconds:
         newest = session.row("segment_at", to_end(cursor.lane, cursor.head - 1))
         opens_at = newest[2] + round(policy.window_seconds * MICROS) if newest else 0
-        if opens_at > now:
-            return cursor.next, opens_at
+        if opens_at > wall:
+            return cursor.next, opens_at + turn.shift
     if not policy.delay_seconds:
         return cursor.head, None
     delay = round(policy.delay_seconds * MICROS)
     hi = min(cursor.head, cursor.next + room)
-    row = session.row("segment_newer", {**bounds(cursor.lane, cursor.next, hi), "cutoff": now - delay})
+    row = session.row("segment_newer", {**bounds(cursor.lane, cursor.next, hi), "cutoff": wall - delay})
     if row is None or row[0] >= hi:
         return hi, None
-    return max(cursor.next, row[0]), row[1] + delay
+    return max(cursor.next, row[0]), row[1] + delay + turn.shift
 
 
 def ready_at(turn: Turn, cursor: Cursor, policy: QueuePolicy, *, returned: bool = True) -> int | None:
@@ -59,7 +63,7 @@ def ready_at(turn: Turn, cursor: Cursor, policy: QueuePolicy, *, returned: bool 
         row = turn.session.row("span_next_due", where)
         due = row[0] if row else None
     if cursor.next < cursor.head:
-        _, fresh = fresh_limit(turn.session, cursor, policy, turn.now, 1)
+        _, fresh = fresh_limit(turn, cursor, policy, 1)
         fresh = turn.now if fresh is None else fresh
         due = fresh if due is None else min(due, fresh)
     return None if due is None else max(due, turn.now)
@@ -201,7 +205,7 @@ def _advance_cursor(turn: Turn, cursor: Cursor, seq: int, policy: QueuePolicy) -
         return 0
     cursor.next = seq
     cursor.finish(_READ, count)
-    cursor.note_acked(seq - 1, turn.now)
+    cursor.note_acked(seq - 1, turn.wall)
     if cursor.ready_at is not None:
         cursor.ready_at = ready_at(turn, cursor, policy)
     turn.save_cursor(cursor)

@@ -89,7 +89,7 @@ def bury(turn: Turn, queue: QueueRow, group: GroupRow, cursor: Cursor, burials: 
                     "history": burial.span.history,
                     "snapshot": segment.pack_message(message),
                     "born_at": message.created_at,
-                    "dead_at": turn.now,
+                    "dead_at": turn.wall,
                 }
             )
     turn.session.many("dead_insert", rows)
@@ -147,7 +147,7 @@ def _put_back(turn: Turn, row: Row) -> None:
             "segment_restore", {"pos": segment.place(lane, seq), "first": seq, "created_at": born_at, "body": body}
         )
         turn.session.run("lane_restored", {"id": lane, "born_at": born_at, "largest": len(body)})
-    history = add_history(history, turn.now, "redrive")
+    history = add_history(history, turn.wall, "redrive")
     turn.add_span(Span(lane, grp, seq, seq + 1, due_at=turn.now, history=history))
     turn.session.run("dead_delete", {"id": number})
     cursors.refresh(turn, cursor, catalog.policy_in_force(queue, group), queue.name)
@@ -204,7 +204,7 @@ def purge(turn: Turn, command: PurgeDead) -> Counted:
     """
     if command.ids is not None:
         return Counted(sum(turn.session.run("dead_delete", {"id": row[0]}) for row in _letters(turn, command.ids)))
-    behind = command.behind or PurgePlace(turn.now)
+    behind = command.behind or PurgePlace(turn.wall)
     where = {"until": behind.until, "dead_at": behind.dead_at, "id": behind.id, "limit": MOST_PURGED}
     if command.queue is None:
         rows = turn.session.rows("dead_oldest_all", where)

@@ -115,7 +115,7 @@ class _LeaseExpiry:
         if count:
             _, piece, after = cut(span, span.lo, span.lo + count)
             piece.history = dead_letters.add_history(
-                piece.history, turn.now, LifecycleEvent.LEASE_EXPIRY.value, owner=lease.owner, error=self._note
+                piece.history, turn.wall, LifecycleEvent.LEASE_EXPIRY.value, owner=lease.owner, error=self._note
             )
             rest = [after] if after is not None else []
             turn.replace_span(span, apply_fate(self.cursors[span.lane], piece, rest, fate))

@@ -103,7 +103,7 @@ class GrantWriter:
         rest = [take.span.part(take.hi, take.span.hi)] if take.span is not None and take.hi < take.span.hi else []
         if self.state is not State.LEASED:
             cursor.finish(self.state, size)
-            cursor.note_acked(take.hi - 1, self.turn.now)
+            cursor.note_acked(take.hi - 1, self.turn.wall)
             if take.span is not None:
                 cursor.held -= size
                 self.turn.replace_span(take.span, rest)

@@ -148,7 +148,7 @@ class Appender:
                 "part": lane.part,
                 "prio": message.priority,
                 "due_at": self._turn.now + message.delay,
-                "created_at": self._turn.now,
+                "created_at": self._turn.wall,
                 "body": pack(columns),
             },
         )
@@ -175,7 +175,7 @@ class Appender:
                 continue
             segment, seq = candidate
             if segment.matches(seq, txid) and (
-                window == 0 or segment.message(seq).created_at + window > self._turn.now
+                window == 0 or segment.message(seq).created_at + window > self._turn.wall
             ):
                 return segment.id_int(seq), None if pos < 0 else seq
         return None
@@ -191,7 +191,7 @@ class Appender:
             head = next(ref.head for ref, _ in self._lanes.values() if ref.lane == lane)
             at = seq - (head - len(waiting))
             if at >= 0:
-                return Segment(pos, seq, self._turn.now, pack(waiting.part(at, at + 1))), seq
+                return Segment(pos, seq, self._turn.wall, pack(waiting.part(at, at + 1))), seq
         segment = segment_reads.segment_with(self._turn.session, lane, seq)
         return (segment, seq) if segment is not None else None
 
@@ -209,10 +209,10 @@ class Appender:
             size = len(waiting)
             first = ref.head - size
             for chunk, last in _chunks(waiting, size, first):
-                row = {"pos": place(ref.lane, last), "first": first, "created_at": turn.now, "body": pack(chunk)}
+                row = {"pos": place(ref.lane, last), "first": first, "created_at": turn.wall, "body": pack(chunk)}
                 segments.append(row)
                 first = last + 1
-            heads.append({"id": ref.lane, "head": ref.head, "now": turn.now, "largest": largest(waiting)})
+            heads.append({"id": ref.lane, "head": ref.head, "now": turn.wall, "largest": largest(waiting)})
             ready = turn.now + round(max(owner.policy.delay_seconds, owner.policy.window_seconds) * validation.MICROS)
             wakes.append({"lane": ref.lane, "at": ready, "relaxed": int(owner.order == "relaxed")})
             turn.wake(owner.name, size)

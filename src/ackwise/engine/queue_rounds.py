@@ -30,7 +30,7 @@ def queues_with_old_rows(
     youngest = {queue.id: min(seconds) for queue in queues if (seconds := ages(queue))}
     old: set[int] = set()
     if youngest:
-        cutoff = turn.now - round(min(youngest.values()) * MICROS)
+        cutoff = turn.wall - round(min(youngest.values()) * MICROS)
         ids = msgspec.json.encode(list(youngest)).decode()
         old = {row[0] for row in turn.session.rows(old_rows, {"ids": ids, "cutoff": cutoff})}
     for queue in queues:

@@ -32,7 +32,7 @@ def retain(turn: Turn, limit: int) -> int:
     """Remove whole segments that are too old, or that every group finished long enough ago."""
     removed = 0
     for queue in queues_with_old_rows(turn, "retain", "old_lanes", _retention_ages):
-        newest = turn.now - round(min(_retention_ages(queue)) * MICROS)
+        newest = turn.wall - round(min(_retention_ages(queue)) * MICROS)
         for lane in lanes_with_old_rows(turn, queue, newest):
             removed += _prune(turn, queue, lane, limit - removed)
             if removed >= limit:
@@ -50,7 +50,7 @@ def prune(turn: Turn, command: PruneQueue) -> int:
         _, done, cursors = _finished(turn, lane)
         if cursors and segments < MOST_PRUNED:
             bound = min(done, command.lanes[lane.id])
-            removed = _remove(turn, queue, lane, cursors, bounds=[(bound, turn.now)], limit=MOST_PRUNED - segments)
+            removed = _remove(turn, queue, lane, cursors, bounds=[(bound, turn.wall)], limit=MOST_PRUNED - segments)
             segments += len(removed)
             messages += sum(place_seq(pos) + 1 - first for pos, first in removed)
     return messages
@@ -62,9 +62,9 @@ def _prune(turn: Turn, queue: QueueRow, lane: Lane, limit: int) -> int:
     if queue.policy.retention_seconds is not None:
         row = turn.session.row("span_lowest_read", {"lane": lane.id})
         unread = row[0] if row and row[0] is not None else lane.head
-        bounds.append((unread, turn.now - round(queue.policy.retention_seconds * MICROS)))
+        bounds.append((unread, turn.wall - round(queue.policy.retention_seconds * MICROS)))
     if queue.policy.completed_retention_seconds is not None and cursors:
-        bounds.append((done, turn.now - round(queue.policy.completed_retention_seconds * MICROS)))
+        bounds.append((done, turn.wall - round(queue.policy.completed_retention_seconds * MICROS)))
     return len(_remove(turn, queue, lane, cursors, bounds=bounds, limit=limit))
 
 
@@ -154,13 +154,13 @@ def forget(turn: Turn, limit: int) -> int:
     removed = turn.session.run("leases_forget", {"below": last, "cutoff": cutoff, "floor": floor, "limit": limit})
     for queue in queues_with_old_rows(turn, "forget", "old_husks", _dedupe_ages):
         window = round(queue.policy.dedupe_seconds * MICROS)
-        where = {"queue": queue.id, "cutoff": turn.now - window, "limit": limit}
+        where = {"queue": queue.id, "cutoff": turn.wall - window, "limit": limit}
         removed += turn.session.run("husks_forget", where)
     windows = catalog.dedupe_windows(turn.session)
     if windows is None or windows[0]:
         longest = round(windows[1] * MICROS) if windows is not None else 0
-        removed += turn.dedupe.forget(turn.now - longest - CLOCK_STEP, limit)
-    before = turn.now // (60 * MICROS) - LEDGER_KEPT_MINUTES
+        removed += turn.dedupe.forget(turn.wall - longest - CLOCK_STEP, limit)
+    before = turn.wall // (60 * MICROS) - LEDGER_KEPT_MINUTES
     removed += turn.session.run("ledger_forget", {"before": before, "limit": limit})
     turn.session.run("instance_forget", {"before": turn.now - INSTANCE_KEPT_FOR})
     return removed

@@ -174,7 +174,7 @@ class SpanSettlement:
             cursor = self._cursor(piece)
             cursor.held -= size
             cursor.finish(_ACKED, size)
-            cursor.note_acked(piece.hi - 1, self._turn.now)
+            cursor.note_acked(piece.hi - 1, self._turn.wall)
             self._spans.replace(span, [part for part in (before, after) if part is not None])
             acked += size
         self._count(_ACKED.value, acked)
@@ -206,11 +206,11 @@ class SpanSettlement:
         turn, lease = self._turn, self._lease
         cursor = self._cursor(piece)
         if entry.outcome is not Outcome.RELEASE:
-            cursor.note_nacked(piece.hi - 1, len(piece), turn.now)
+            cursor.note_nacked(piece.hi - 1, len(piece), turn.wall)
         fate = _fate(turn, self._context.policy, attempt_of(lease, piece), entry)
         piece.history = dead_letters.add_history(
             piece.history,
-            turn.now,
+            turn.wall,
             entry.outcome.value,
             owner=lease.owner,
             error=entry.error,

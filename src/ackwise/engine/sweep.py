@@ -72,7 +72,7 @@ def max_wait(turn: Turn, limit: int) -> int:
     for queue in queues_with_old_rows(turn, "max_wait", "old_lanes", _waits, "queues_max_wait"):
         if queue.policy.max_wait_seconds is None:
             continue
-        cutoff = turn.now - round(queue.policy.max_wait_seconds * MICROS)
+        cutoff = turn.wall - round(queue.policy.max_wait_seconds * MICROS)
         if not turn.session.rows("lanes_with_old", {"queue": queue.id, "cutoff": cutoff, "after": 0, "limit": 1}):
             continue
         groups = [catalog.group_from(r) for r in turn.session.rows("groups_of_queue", {"queue": queue.id})]
@@ -127,7 +127,7 @@ def _bury_unread(turn: Turn, context: GroupContext, cursor: Cursor, hi: int) -> 
 def _bury(turn: Turn, context: GroupContext, cursor: Cursor, span: Span, fate: Fate) -> None:
     """Write dead letters, or record the messages as dropped in a queue without dead letters."""
     if fate.state is State.DEAD:
-        span.history = dead_letters.add_history(span.history, turn.now, LifecycleEvent.MAX_WAIT.value)
+        span.history = dead_letters.add_history(span.history, turn.wall, LifecycleEvent.MAX_WAIT.value)
         burial = dead_letters.Burial(span, fate, "waited too long")
         dead_letters.bury(turn, context.queue, context.group, cursor, [burial])
     else:

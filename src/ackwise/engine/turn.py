@@ -87,6 +87,7 @@ class Turn(MessageFinder):
         dedupe: Dedupe,
         *,
         now: int,
+        shift: int = 0,
         dice: random.Random,
         seed: bytes,
         instance: str,
@@ -97,6 +98,11 @@ class Turn(MessageFinder):
         super().__init__(session, dedupe, seed)
         self.dedupe = dedupe
         self.now = Micros(now)
+        """The anchored clock: deadlines and delays."""
+        self.shift = shift
+        """Microseconds that the anchored clock is ahead of the wall clock."""
+        self.wall = Micros(now - shift)
+        """The wall clock: instants that people name and read."""
         self.dice = dice
         self.instance = instance
         self.rounds = rounds
@@ -156,7 +162,7 @@ class Turn(MessageFinder):
 
     def new_ids(self, count: int) -> int:
         """The first of `count` consecutive message ids, all above the earlier ids of this turn."""
-        first = max(uuid7(self.now // 1000, self.dice.getrandbits(73)), self.last_id + 1)
+        first = max(uuid7(self.wall // 1000, self.dice.getrandbits(73)), self.last_id + 1)
         self.last_id = first + count - 1
         return first
 
@@ -166,7 +172,7 @@ class Turn(MessageFinder):
     def count(self, queue: str, group: str, outcome: str, n: int, took: int | None = None) -> None:
         """Note `n` settlements for the ledger."""
         if n:
-            key = (queue, group, outcome, self.now // (60 * MICROS))
+            key = (queue, group, outcome, self.wall // (60 * MICROS))
             total, sketch = self.tally.get(key, (0, {}))
             if took is not None:
                 number = latency.bucket(took)

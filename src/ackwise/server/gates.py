@@ -156,7 +156,7 @@ _CORS = (
     *_VARY,
     (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS"),
     (b"access-control-allow-headers", b"Content-Type, Authorization, Accept, X-Client-Id"),
-    (b"access-control-expose-headers", b"Retry-After, X-Ackwise-Now"),
+    (b"access-control-expose-headers", b"Retry-After, X-Ackwise-Now, X-Ackwise-Clock"),
     (b"access-control-max-age", b"600"),
 )
 

@@ -47,7 +47,8 @@ class QueryRunner(ABC):
             if meter is not None:
                 meter.begin()
             known = self._known_ids(session)
-            snapshot = registry.Snapshot(session, self.clock.now(), self.instance, known, self._seed, meter)
+            now, shift = self.clock.now(), self.clock.shift()
+            snapshot = registry.Snapshot(session, now, shift, self.instance, known, self._seed, meter)
             rows: R = function.answer(snapshot, query)
             return rows
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
-from ackwise.clock import Clock, ManualClock
+from ackwise.clock import Clock, ManualClock, wall_now
 from ackwise.connect import URL
 from ackwise.core.errors import BadInput, Draining
 from ackwise.core.validation import Seconds
@@ -126,7 +126,7 @@ class App(Router):
         )
 
     def _now(self) -> datetime:
-        return datetime.now(UTC) if self.clock is None else moment(self.clock.now())
+        return datetime.now(UTC) if self.clock is None else moment(wall_now(self.clock))
 
     async def start(self) -> None:
         """Connect and start to consume."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ackwise
-from ackwise.clock import ManualClock
+from ackwise.clock import ManualClock, wall_now
 from ackwise.core.answers import Handed
 from ackwise.core.commands import Push
 from ackwise.core.errors import Overloaded, StoreError
@@ -451,3 +451,12 @@ def test_what_one_turn_of_a_large_ack_did_stays_done(
     found = [one.read() for _ in range(11)]
     assert sorted(each["c"] for each in found) == ["ack"] + ["p"] * 10, "ten are acked, so there is room for ten"
     assert next(each for each in found if each["c"] == "ack")["status"] == "failure"
+
+
+def test_lease_after_a_clock_step_is_stamped_by_wall_clock(meet: Meet, clock: ManualClock) -> None:
+    clock.step_wall(-3600)
+    meet().publish(Q, b"a")
+    one = meet()
+    one.subscribe(Q, 1)
+    (delivery,) = one.deliveries(1)
+    assert delivery["lp"] == stamp(wall_now(clock) + 30 * MICROS)

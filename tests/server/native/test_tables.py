@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 
+from ackwise.clock import wall_now
+from ackwise.wire import timestamps
 from tests.server.native.native_api import NativeApi
 
 
@@ -111,3 +114,22 @@ def test_the_server_says_who_it_is_and_what_time_it_has(native: NativeApi) -> No
     native.clock.advance(5)
     refused = native.raw("/v1/claim", b"{")
     assert (refused.status_code, refused.headers["x-ackwise-now"]) == (400, str(native.clock.now()))
+
+
+def test_answers_after_a_step_show_the_wall_clock(native: NativeApi) -> None:
+    native.push("q", 1)
+    native.clock.step_wall(-3600)
+    anchored, wall = native.clock.now(), wall_now(native.clock)
+    claimed = native.claim("q", lease_seconds=60)
+    assert timestamps.parse(claimed["deadline"], "deadline") == wall + 60_000_000
+    answer = native.raw("/v1/extend", json.dumps({"lease_id": claimed["lease_id"], "lease_seconds": 90}).encode())
+    assert timestamps.parse(answer.json()["deadline"], "deadline") == wall + 90_000_000
+    headers = answer.headers
+    assert (headers["x-ackwise-now"], headers["x-ackwise-clock"]) == (str(wall), str(anchored))
+    (row,) = native.rows("leases", queue="q")
+    assert timestamps.parse(row["deadline"], "deadline") == wall + 90_000_000
+    body = {"extensions": [{"lease_id": claimed["lease_id"], "lease_seconds": 120}]}
+    (extended,) = native.ok("/v1/extend-all", body)["extensions"]
+    assert timestamps.parse(extended["deadline"], "deadline") == wall + 120_000_000
+    locked = native.claim("q", exclusivity="queue")
+    assert (locked["empty"], timestamps.parse(locked["until"], "until")) == ("locked", wall + 120_000_000)

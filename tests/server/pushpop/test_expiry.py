@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import httpx2
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from ackwise.broker import maintenance
 from ackwise.clock import ManualClock
 from ackwise.core import queries as q
+from ackwise.protocols.pushpop.vocabulary import LOCKED
 from tests.server.pushpop.pushpop_api import EXPIRED, PushPopApi, taken
 from tests.server.queen.queen_api import eventually
 from tests.server.running import Running
@@ -122,3 +123,26 @@ def test_with_no_request_at_all(
         eventually(lambda: store.ask(q.ListLeases(queue=pushpop.queue)) == [])
         assert pushpop.depth == {"0": 1}
         assert pushpop.look()["expired_locks"] == 1
+
+
+@pytest.fixture(params=[-3600, 86400])
+def step(request: pytest.FixtureRequest, pushpop: PushPopApi) -> Iterator[int]:
+    """A step of the wall clock, taken back for the other tests of this server."""
+    seconds: int = request.param
+    yield seconds
+    pushpop.clock.step_wall(-seconds)
+
+
+def test_lock_under_a_clock_step_keeps_its_time(pushpop: PushPopApi, step: int) -> None:
+    pushpop.push(1)
+    held = pushpop.lock(ttl_seconds=60)
+    assert held["lock_expires_at"] == pushpop.now + 60
+    pushpop.clock.step_wall(step)
+    expires_at = pushpop.now + step + 60
+    assert pushpop.post("pop") == (423, {"message": LOCKED, "lock_expires_at": expires_at})
+    lock = {"lock_id": held["lock_id"], "expires_at": expires_at, "seconds_left": 60.0}
+    assert pushpop.look()["lock"] == lock
+    extended = pushpop.post("extend-lock", {"lock_id": held["lock_id"], "additional_ttl_seconds": 30})
+    assert extended.body["new_expires_at"] == expires_at + 30
+    pushpop.clock.advance(90)
+    assert pushpop.pop() == [1]

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from ackwise.clock import wall_now
+from ackwise.wire import timestamps
 from tests.server.queen.queen_api import Message, QueenApi
 
 NEVER = "0190b1f0-0000-7000-8000-000000000000"
@@ -138,3 +142,19 @@ def test_unknown_message_answers_404_and_bad_path_400(queen: QueenApi) -> None:
         assert (status, set(body)) == (400, {"error", "code"}), path
     queen.call("DELETE", "/api/v1/resources/queues/orders")
     assert queen.call("GET", f"/api/v1/messages/{message['partition_id']}/tx-1").status == 404
+
+
+@pytest.mark.parametrize("step", [-3600, 86400])
+def test_lease_after_a_clock_step_is_shown_by_wall_clock(queen: QueenApi, step: int) -> None:
+    message = pushed(queen)
+    queen.clock.step_wall(step)
+    expires_at = timestamps.text(wall_now(queen.clock) + 300_000_000)
+    _, popped = queen.call("GET", "/api/v1/pop/queue/orders", consumerGroup="g")
+    shown = show(queen, message)
+    assert (popped["leaseExpiresAt"], shown["leaseExpiresAt"]) == (expires_at, expires_at)
+    queen.clock.step_wall(-step)
+    later = timestamps.text(wall_now(queen.clock) + 300_000_000)
+    (place,) = queen.group("g", "orders")
+    assert (place["leaseExpiresAt"], place["leaseActive"]) == (later, True)
+    _, extended = queen.call("POST", f"/api/v1/lease/{popped['leaseId']}/extend", {"seconds": 600})
+    assert extended["newExpiresAt"] == timestamps.text(wall_now(queen.clock) + 600_000_000)

@@ -16,7 +16,6 @@ from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.messages import Message
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.core.validation import Seconds
-from ackwise.wire.timestamps import moment
 
 
 class AsyncBatch(Sequence[AsyncDelivery]):
@@ -77,7 +76,7 @@ class AsyncBatch(Sequence[AsyncDelivery]):
     @property
     def deadline(self) -> datetime:
         """When the lease expires."""
-        return moment(self.lease.deadline)
+        return self.lease.expires_at
 
     @property
     def empty(self) -> EmptyReason | None:
@@ -88,7 +87,7 @@ class AsyncBatch(Sequence[AsyncDelivery]):
     def until(self) -> datetime | None:
         """When the next message may become available. None if the claim's answer has no such time."""
         until = self.lease.claimed.until
-        return None if until is None else moment(until)
+        return None if until is None else self.lease.shown(until)
 
     @property
     def selector(self) -> ByLease:

@@ -155,7 +155,7 @@ class AsyncDelivery:
     @property
     def deadline(self) -> datetime:
         """When the lease expires."""
-        return moment(self.lease.deadline)
+        return self.lease.expires_at
 
     @property
     def selector(self) -> ByDelivery:

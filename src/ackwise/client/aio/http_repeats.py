@@ -51,7 +51,7 @@ class AsyncHTTPCalls:
     ) -> None:
         self._adapter, self._base, self._clock, self._patience = adapter, base, clock, patience
         self._pauses = pauses
-        self._offset = 0
+        self._offset = self._shift = 0
         self._closed = False
         self.repeats = 0
 
@@ -76,12 +76,21 @@ class AsyncHTTPCalls:
         return await self._replied("GET", "/v1", b"", tries, TIMEOUT)
 
     def now(self) -> int:
-        """The server's time in microseconds, extrapolated from its last answer."""
+        """The server's anchored clock in microseconds, extrapolated from its last answer."""
         return self._clock() + self._offset
 
     def _learn(self, reply: Reply) -> None:
         if reply.now is not None:
-            self._offset = reply.now - self._clock()
+            clock = reply.now if reply.clock is None else reply.clock
+            self._offset, self._shift = clock - self._clock(), clock - reply.now
+
+    def wall_of(self, instant: int) -> int:
+        """An instant of the server's anchored clock as people read it."""
+        return instant - self._shift
+
+    def _anchored(self, instant: int) -> int:
+        """An instant of the server's wall clock, by its anchored clock. Answers contain instants of the wall clock."""
+        return instant + self._shift
 
     async def _call(self, path: str, body: bytes, tries: CallRetries, wait: float = 0.0) -> bytes:
         return (await self._replied("POST", path, body, tries, wait + TIMEOUT)).body

@@ -162,7 +162,7 @@ class AsyncMessageVerbs:
         answer = await self._transport.send(Extend(lease_id=lease_id, lease=lease_micros(duration)))
         deadline = client_settlements.deadline_of(answer)
         self._held.extended(lease_id, deadline)
-        return moment(deadline)
+        return moment(self._transport.wall_of(deadline))
 
     async def release(self, lease_id: str) -> Verdict:
         """Release all messages that a lease still holds. A release costs no failure."""

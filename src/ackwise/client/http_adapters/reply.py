@@ -12,12 +12,15 @@ CONNECT_WITHIN = 10.0
 
 
 class Reply(NamedTuple):
-    """An HTTP answer. `now` is the server's time in microseconds, `retry_after` is in seconds. None if not sent."""
+    """An HTTP answer. `retry_after` is in seconds. None if not sent."""
 
     status: int
     body: bytes
     now: int | None = None
+    """The server's wall clock, in microseconds."""
     retry_after: float | None = None
+    clock: int | None = None
+    """The server's anchored clock, in microseconds. An older server does not send it."""
 
 
 class Unsent(Exception):
@@ -63,4 +66,9 @@ class HTTPAdapter(Protocol):
 def reply(status: int, body: bytes, headers: Mapping[str, str]) -> Reply:
     """Build a `Reply` from an answer's status, body and headers."""
     now, later = headers.get("x-ackwise-now", ""), headers.get("retry-after", "")
-    return Reply(status, body, int(now) if now.isdecimal() else None, float(later) if later.isdecimal() else None)
+    pause = float(later) if later.isdecimal() else None
+    return Reply(status, body, _micros(now), pause, _micros(headers.get("x-ackwise-clock", "")))
+
+
+def _micros(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None

@@ -156,7 +156,7 @@ class Delivery:
     @property
     def deadline(self) -> datetime:
         """When the lease expires."""
-        return moment(self.lease.deadline)
+        return self.lease.expires_at
 
     @property
     def selector(self) -> ByDelivery:

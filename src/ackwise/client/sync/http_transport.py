@@ -227,7 +227,7 @@ class HTTPTransport(HTTPCalls):
 
     def _extend_one(self, body: bytes, *, repeatable: bool) -> Extended:
         answer = self._read(_DEADLINE, self._call("/v1/extend", body, self._tries(repeatable=repeatable)))
-        return Extended(None, timestamps.parse(answer.deadline, "deadline"))
+        return Extended(None, self._anchored(timestamps.parse(answer.deadline, "deadline")))
 
     def _extend_together(self, bodies: list[bytes]) -> list[Extended | AckwiseError]:
         """Send many extensions in one request. Each gets its own answer.
@@ -244,8 +244,24 @@ class HTTPTransport(HTTPCalls):
             except BadInput:
                 answers += [self._extend_alone(extension) for extension in part]
             else:
-                answers += map(wire_settle.extended, self._read(_EXTENSIONS, raw).extensions)
+                answers += map(self._extended, self._read(_EXTENSIONS, raw).extensions)
         return answers
+
+    def _extended(self, verdict: wire_settle.ExtensionVerdict) -> Extended | BadInput:
+        answer = wire_settle.extended(verdict)
+        if isinstance(answer, Extended) and answer.deadline is not None:
+            answer.deadline = self._anchored(answer.deadline)
+        return answer
+
+    def _handed(self, columns: wire_claim.Read) -> Handed:
+        """The claim of a server's answer, with instants of the server's anchored clock."""
+        handed = wire_claim.handed(columns)
+        claimed = handed.claimed
+        if claimed.lease_no:
+            claimed.deadline = self._anchored(claimed.deadline)
+        if claimed.until is not None:
+            claimed.until = self._anchored(claimed.until)
+        return handed
 
     def _extend_alone(self, body: bytes) -> Extended | AckwiseError:
         try:
@@ -282,7 +298,7 @@ class HTTPTransport(HTTPCalls):
         body = wire_claim.body(command)
         body.grants_only = True
         raw = self._call("/v1/claim", _encode(body), self._tries(repeatable=command.key is not None))
-        claimed = wire_claim.handed(self._read(_CLAIMED, raw)).claimed
+        claimed = self._handed(self._read(_CLAIMED, raw)).claimed
         if claimed.empty is EmptyReason.DRAINING:
             claimed.empty = EmptyReason.UNAVAILABLE
         return claimed
@@ -363,7 +379,7 @@ class HTTPTransport(HTTPCalls):
 
     def _keep(self, claim: Claim, columns: wire_claim.Read) -> Handed:
         """Keep the lease of a claim's answer. If the transport drains meanwhile, release the lease at once."""
-        handed = wire_claim.handed(columns)
+        handed = self._handed(columns)
         if not handed.claimed.lease_no:
             return handed
         if self._draining:

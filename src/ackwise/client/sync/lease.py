@@ -61,6 +61,15 @@ class Lease:
         """
         return self.ended or self._held.is_being_settled(self.claimed.lease_id)
 
+    @property
+    def expires_at(self) -> datetime:
+        """When the lease expires, by the wall clock."""
+        return self.shown(self.deadline)
+
+    def shown(self, instant: int) -> datetime:
+        """An instant of the anchored clock as people read it."""
+        return moment(self._transport.wall_of(instant))
+
     def remaining(self, now: int) -> int:
         """Microseconds until the deadline."""
         return self.deadline - now
@@ -117,7 +126,7 @@ class Lease:
         except LeaseLost as problem:
             answer = problem
         self.note_extension(answer)
-        return moment(self.deadline)
+        return self.expires_at
 
     def extension(self) -> Extend:
         """The command that extends the lease by its first duration. Never shortens a lease that you extended longer."""

@@ -139,30 +139,30 @@ _PARTITIONS = 1000
 
 @answers(q.ListPlaces)
 def list_places(snapshot: Snapshot, query: q.ListPlaces) -> Page[Place]:
-    return page(islice(_places(snapshot.session, query), query.limit), query.limit, _key_of_place)
+    return page(islice(_places(snapshot, query), query.limit), query.limit, _key_of_place)
 
 
 def _key_of_place(place: Place) -> tuple[str, str, str]:
     return place.queue, place.group, place.partition
 
 
-def _places(session: Session, query: q.ListPlaces) -> Iterator[Place]:
-    after = query.after
+def _places(snapshot: Snapshot, query: q.ListPlaces) -> Iterator[Place]:
+    session, after = snapshot.session, query.after
     if after is not None:
         # The previous page may have ended inside a group.
         owner = catalog.find_queue(session, after[0])
         group = catalog.find_group(session, owner, after[1]) if owner is not None else None
         if owner is not None and group is not None:
-            yield from _places_of_group(session, query, owner, group, after[2])
+            yield from _places_of_group(snapshot, query, owner, group, after[2])
     behind = after[:2] if after is not None else None
     for queue, following in _groups(session, query.queue, query.group, behind, _batch_size(query.limit)):
-        yield from _places_of_group(session, query, queue, following, "")
+        yield from _places_of_group(snapshot, query, queue, following, "")
 
 
 def _places_of_group(
-    session: Session, query: q.ListPlaces, queue: QueueRow, group: GroupRow, after: str
+    snapshot: Snapshot, query: q.ListPlaces, queue: QueueRow, group: GroupRow, after: str
 ) -> Iterator[Place]:
-    holders = _Holders(session, group.id)
+    session, holders = snapshot.session, _Holders(snapshot, group.id)
     for lanes in _by_partition(session, queue, group, after, query.limit):
         place = _place(queue, group, lanes)
         if query.unfinished_since is None or _within(place.oldest_unfinished_at, query.unfinished_since):
@@ -233,7 +233,8 @@ def _id_and_creation(session: Session, lane: LaneId, seq: int) -> tuple[str | No
 class _Holders:
     """The leases of a group by lane."""
 
-    def __init__(self, session: Session, grp: GroupId) -> None:
+    def __init__(self, snapshot: Snapshot, grp: GroupId) -> None:
+        self._snapshot, session = snapshot, snapshot.session
         leases = {row[0]: lease_from(row) for row in session.rows("leases_of_group", {"grp": grp})}
         self._held = _leased(session, grp) if leases else {}
         self._in_lane: dict[int, list[Lease]] = {}
@@ -252,9 +253,8 @@ class _Holders:
         newest = holding[max(holding)]
         granted = sum(self._granted.get((newest.no, lane), 0) for lane in lanes)
         held = sum(self._held.get((newest.no, lane), 0) for lane in lanes)
-        lease = PlaceLease(
-            lease_id(newest.no, newest.tag), newest.owner, newest.made_at, newest.deadline, granted, granted - held
-        )
+        made_at, deadline = self._snapshot.shown(newest.made_at), self._snapshot.shown(newest.deadline)
+        lease = PlaceLease(lease_id(newest.no, newest.tag), newest.owner, made_at, deadline, granted, granted - held)
         return len(holding), lease
 
 

@@ -8,7 +8,6 @@ from ackwise.core.rows import Depth, HeldLease, Page
 from ackwise.core.spans import Cursor, Lease, Span
 from ackwise.engine import catalog
 from ackwise.engine.catalog import QueueRow
-from ackwise.engine.ports import Session
 from ackwise.engine.reads.queues import page
 from ackwise.engine.reads.registry import Snapshot, answers
 from ackwise.engine.turn import lease_from
@@ -16,11 +15,11 @@ from ackwise.engine.turn import lease_from
 
 @answers(q.ListDepths)
 def list_depths(snapshot: Snapshot, query: q.ListDepths) -> Page[Depth]:
-    session, now = snapshot.session, snapshot.now
+    session = snapshot.session
     if query.queue is not None:
-        return Page([_depth(session, catalog.queue(session, query.queue), query.group, now)])
+        return Page([_depth(snapshot, catalog.queue(session, query.queue), query.group)])
     queues = catalog.queues(session, after=query.after, limit=query.limit)
-    return page([_depth(session, queue, query.group, now) for queue in queues], query.limit, lambda row: row.queue)
+    return page([_depth(snapshot, queue, query.group) for queue in queues], query.limit, lambda row: row.queue)
 
 
 @answers(q.IsHeld)
@@ -32,7 +31,8 @@ def is_held(snapshot: Snapshot, query: q.IsHeld) -> bool:
     return session.row("lease_other", {"grp": group.id, "owner": "", "now": snapshot.now}) is not None
 
 
-def _depth(session: Session, queue: QueueRow, name: str, now: int) -> Depth:
+def _depth(snapshot: Snapshot, queue: QueueRow, name: str) -> Depth:
+    session = snapshot.session
     waiting: dict[int, int] = {}
     group = catalog.find_group(session, queue, name)
     if group is None:
@@ -44,8 +44,8 @@ def _depth(session: Session, queue: QueueRow, name: str, now: int) -> Depth:
         prios[cursor.lane] = cursor.prio
         waiting[cursor.prio] = waiting.get(cursor.prio, 0) + cursor.head - cursor.next + cursor.held
     unended = [lease_from(row) for row in session.rows("leases_of_group", {"grp": group.id})]
-    live = sorted((lease for lease in unended if lease.live(now)), key=lambda lease: lease.no)
-    leases = [_held_lease(session, lease, prios) for lease in live]
+    live = sorted((lease for lease in unended if lease.live(snapshot.now)), key=lambda lease: lease.no)
+    leases = [_held_lease(snapshot, lease, prios) for lease in live]
     for lease in leases:
         for _, prio, lo, hi in lease.held:
             waiting[prio] -= hi - lo
@@ -58,14 +58,14 @@ def _nonzero(waiting: dict[int, int]) -> dict[int, int]:
     return {prio: count for prio, count in sorted(waiting.items()) if count}
 
 
-def _held_lease(session: Session, lease: Lease, prios: dict[int, int]) -> HeldLease:
-    spans = [Span(*row) for row in session.rows("spans_of_lease", {"lease": lease.no})]
+def _held_lease(snapshot: Snapshot, lease: Lease, prios: dict[int, int]) -> HeldLease:
+    spans = [Span(*row) for row in snapshot.session.rows("spans_of_lease", {"lease": lease.no})]
     held = sorted((prios[span.lane], span.lane, span.lo, span.hi) for span in spans)
     return HeldLease(
         lease_id(lease.no, lease.tag),
         lease.key,
         lease.owner,
-        lease.made_at,
-        lease.deadline,
+        snapshot.shown(lease.made_at),
+        snapshot.shown(lease.deadline),
         [(lane, prio, lo, hi) for prio, lane, lo, hi in held],
     )

@@ -38,7 +38,7 @@ def find_message(snapshot: Snapshot, query: q.FindMessage) -> FoundMessage:
         raise _missing(query)
     letters = session.rows("dead_of_message", {"part": part[0], "txid": query.transaction_id})
     finder = MessageFinder(session, snapshot.known, snapshot.seed)
-    place = _locate(finder, part[0], query.transaction_id, snapshot.now) or _place_of_letter(letters)
+    place = _locate(finder, part[0], query.transaction_id, snapshot.wall) or _place_of_letter(letters)
     letters = [row for row in letters if place is not None and (row[5], row[6]) == place[:2]]
     message = _message(session, place, letters) if place is not None else None
     if place is None or message is None:
@@ -50,8 +50,8 @@ def find_message(snapshot: Snapshot, query: q.FindMessage) -> FoundMessage:
         partition=part[2],
         partition_id=query.partition_id,
         priority=_priority(session, place),
-        due_at=place.scheduled[4] if place.scheduled else None,
-        groups=[_view(session, group, place, letters) for group in groups],
+        due_at=snapshot.shown(place.scheduled[4]) if place.scheduled else None,
+        groups=[_view(snapshot, group, place, letters) for group in groups],
         dead=[queues.letter_from(row) for row in letters],
     )
 
@@ -129,14 +129,16 @@ def _priority(session: Session, place: _MessagePlace) -> int:
     return int(row[3])
 
 
-def _view(session: Session, group: GroupRow, place: _MessagePlace, letters: list[Row]) -> GroupView:
+def _view(view: Snapshot, group: GroupRow, place: _MessagePlace, letters: list[Row]) -> GroupView:
+    session = view.session
     if place.scheduled is not None:
         return GroupView(group.name, "scheduled")
     state = queues.states_of(session, group, place.lane, place.seq, place.seq + 1).get(place.seq, "skipped")
     if state in ("leased", "waiting"):
         held = session.row("span_look", {"lane": place.lane, "grp": group.id, "seq": place.seq})
         assert held is not None
-        return GroupView(group.name, state, held[3], held[1], held[2], dead_letters.last_error(held[4]))
+        deadline = None if held[3] is None else view.shown(held[3])
+        return GroupView(group.name, state, deadline, held[1], held[2], dead_letters.last_error(held[4]))
     letter = next((row for row in letters if row[4] == group.name), None) if state == "dead" else None
     if letter is not None:
         return GroupView(group.name, state, None, letter[11], letter[12], letter[9] or None)

@@ -263,7 +263,7 @@ def list_cursors(snapshot: Snapshot, query: q.ListCursors) -> list[core_rows.Cur
             rows.append(
                 core_rows.CursorRow(
                     name, uuid, prio, lane, start, head, c.epoch, c.first, c.next, c.held, c.acked, c.dead, c.skipped,
-                    c.expired, c.leased, c.ready_at,
+                    c.expired, c.leased, None if c.ready_at is None else snapshot.shown(c.ready_at),
                 )
             )  # fmt: skip
     return rows
@@ -296,7 +296,7 @@ def list_leases(snapshot: Snapshot, query: q.ListLeases) -> core_rows.Page[core_
         "limit": query.limit,
     }
     rows = session.rows("leases_living" if query.live_only else "leases_list", where)
-    return page(map(_lease_row, rows), query.limit, lambda row: row.lease_id)
+    return page((_lease_row(snapshot, row) for row in rows), query.limit, lambda row: row.lease_id)
 
 
 @answers(q.ListOldestLeases)
@@ -304,8 +304,12 @@ def list_oldest_leases(snapshot: Snapshot, query: q.ListOldestLeases) -> core_ro
     session = snapshot.session
     made_at, no = (-1, -1) if query.after is None else (query.after[0], _lease_number(query.after[1]))
     where = {"queue": query.queue, "now": snapshot.now, "made_at": made_at, "no": no, "limit": query.limit}
-    rows = map(_lease_row, session.rows("leases_oldest", where))
-    return page(rows, query.limit, lambda row: (row.made_at, row.lease_id))
+    rows = session.rows("leases_oldest", where)
+    leases = core_rows.Page(_lease_row(snapshot, row) for row in rows)
+    if len(leases) >= query.limit > 0:
+        # The place is an instant of the anchored clock, so that a step of the wall clock skips no lease.
+        leases.next = (rows[-1][6], leases[-1].lease_id)
+    return leases
 
 
 def _lease_number(after: str) -> int:
@@ -316,10 +320,11 @@ def _lease_number(after: str) -> int:
     return place[0]
 
 
-def _lease_row(row: Row) -> core_rows.LeaseRow:
+def _lease_row(snapshot: Snapshot, row: Row) -> core_rows.LeaseRow:
     no, tag, queue, group, owner, key, made_at, deadline, ended_at, end_kind, granted, held = row
     return core_rows.LeaseRow(
-        lease_id(no, tag), queue, group, owner, key, made_at, deadline, ended_at, end_kind,
+        lease_id(no, tag), queue, group, owner, key, snapshot.shown(made_at), snapshot.shown(deadline),
+        None if ended_at is None else snapshot.shown(ended_at), end_kind,
         sum(hi - lo for _, lo, hi in ranges_from(granted)), int(held or 0),
     )  # fmt: skip
 

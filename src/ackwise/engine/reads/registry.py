@@ -19,6 +19,9 @@ class Snapshot(NamedTuple):
 
     session: Session
     now: int
+    """The anchored clock."""
+    shift: int
+    """Microseconds that the anchored clock is ahead of the wall clock."""
     instance: str
     """Name of the broker that asks."""
     known: Known
@@ -27,6 +30,15 @@ class Snapshot(NamedTuple):
     """Key of the hashes of transaction ids."""
     meter: Meter | None = None
     """Counts what a metered query uses."""
+
+    @property
+    def wall(self) -> int:
+        """The wall clock."""
+        return self.now - self.shift
+
+    def shown(self, instant: int) -> int:
+        """An instant of the anchored clock as people read it: answers contain instants of the wall clock only."""
+        return instant - self.shift
 
 
 class QueryFunction(NamedTuple):

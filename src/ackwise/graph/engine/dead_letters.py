@@ -51,7 +51,7 @@ def _record(graph: Graph, row: WatchRow, item: Entity, delivery: ItemDelivery, d
         "original_match": msgspec.json.encode(_match(graph, row, item)).decode(),
         "failure_reason": done.reason,
         "delivery_attempts": delivery.delivs,
-        "created_at": graph.turn.now // 1000,
+        "created_at": graph.turn.wall // 1000,
     }
     letter = graph.insert(ontology.nodes["_DeadLetter"], values)
     watch = graph.by_no(row.no)

@@ -32,7 +32,7 @@ class Graph(Reader):
     """The graph as one command of a turn sees and changes it."""
 
     def __init__(self, turn: Turn, *, background: bool = False, meter: Meter | None = None) -> None:
-        super().__init__(turn.session, turn.now, meter)
+        super().__init__(turn.session, turn.wall, meter)
         self.turn = turn
         self.background = background
         """Time or the end of a connection runs the command, not a statement: it cannot be refused or blocked."""

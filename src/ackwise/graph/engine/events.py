@@ -82,11 +82,11 @@ def append(
             "tick": graph.tick,
             "delivery_id": delivery_id,
             "lease": lease,
-            "created_at": graph.turn.now,
+            "created_at": graph.turn.wall,
             "body": text.decode(),
         },
     )
-    row.last_event_at = graph.turn.now
+    row.last_event_at = graph.turn.wall
     if row.head > row.spec.buffer and (row.spec.buffer <= _SMALL or row.head % _PRUNE_EVERY == 0):
         upto = row.head - row.spec.buffer
         if row.spec.on_full == "block":

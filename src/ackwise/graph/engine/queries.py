@@ -28,7 +28,7 @@ def find(snapshot: Snapshot, query: FindGraph) -> tuple[ReaderMatches, ...]:
 
 
 def _reader(snapshot: Snapshot) -> Reader:
-    return Reader(snapshot.session, snapshot.now, snapshot.meter)
+    return Reader(snapshot.session, snapshot.wall, snapshot.meter)
 
 
 @answers(DescribeGraph)

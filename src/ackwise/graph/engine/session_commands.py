@@ -246,7 +246,7 @@ def _tracked(graph: Graph, tracker: Tracker) -> Iterator[None]:
 
 
 def _step(graph: Graph, command: RunGraph, step: Step, statement: s.Statement) -> Done:
-    graph.begin_step(step.mint, step.now if step.now is not None else graph.turn.now)
+    graph.begin_step(step.mint, step.now if step.now is not None else graph.turn.wall)
     done = Done()
     match statement:
         case s.Spawn() | s.Link() | s.Set() | s.Kill() | s.Unlink():
@@ -365,7 +365,7 @@ def _tick(graph: Graph, statement: s.Tick) -> Done:
     if statement.amount <= 0 or graph.state.tick + statement.amount > LAST_TICK:
         raise errors.bad_tick(statement.amount, statement.at)
     graph.tick = graph.state.tick + statement.amount
-    graph.session.run("mew_ticked", {"tick": graph.tick, "now": graph.turn.now})
+    graph.session.run("mew_ticked", {"tick": graph.tick, "now": graph.turn.wall})
     for row in graph.session.rows("mew_watches_standing"):
         watch = watch_from(row)
         if watch.spec.deliver_on == "tick":
@@ -577,7 +577,7 @@ def sweep(turn: Turn, limit: int) -> int:
         watches.abandon_session(graph, no)
         finish(graph)
         done += 1
-    for (no,) in turn.session.rows("mew_watches_over", {"before": turn.now - EVENTS_KEPT_FOR, "limit": limit}):
+    for (no,) in turn.session.rows("mew_watches_over", {"before": turn.wall - EVENTS_KEPT_FOR, "limit": limit}):
         done += turn.session.run("mew_events_expire", {"watch": no})
         turn.session.run("mew_watch_quiet", {"no": no})
     return done + _remove_old_watches(turn, min(limit, _AT_ONCE))

@@ -36,7 +36,7 @@ def open_session(graph: Graph, session_id: str) -> SessionRow:
             graph.session.run("mew_session_adopt", {"no": owner.no, "instance": graph.turn.instance})
         return owner
     kind = graph.ontology.nodes["_Session"]
-    node = graph.insert(kind, {"created_at": graph.turn.now // 1000}, entity_id=session_id)
+    node = graph.insert(kind, {"created_at": graph.turn.wall // 1000}, entity_id=session_id)
     graph.session.run("mew_session_insert", {"no": node.no, "id": session_id, "instance": graph.turn.instance})
     return SessionRow(node.no, session_id, graph.turn.instance, None)
 
@@ -91,7 +91,7 @@ def _forget(graph: Graph, no: int) -> None:
     Delete a session that had none.
     """
     if graph.session.row("mew_watch_any", {"session": no}) is not None:
-        graph.session.run("mew_session_end", {"no": no, "now": graph.turn.now})
+        graph.session.run("mew_session_end", {"no": no, "now": graph.turn.wall})
         return
     graph.session.run("mew_session_delete", {"no": no})
     node = graph.by_no(no)
@@ -125,7 +125,7 @@ def create(graph: Graph, session: str, watch: s.Watch, *, most: int, watch_id: s
     row = graph.session.row("mew_watches_count")
     if row is not None and row[0] >= MOST_WATCHES_IN_ALL:
         raise errors.too_many_watches(row[0], MOST_WATCHES_IN_ALL, watch.at)
-    node = graph.insert(graph.ontology.nodes["_Watch"], _node_values(spec, graph.turn.now), entity_id=watch_id)
+    node = graph.insert(graph.ontology.nodes["_Watch"], _node_values(spec, graph.turn.wall), entity_id=watch_id)
     graph.insert(graph.ontology.edges["_session_has_watch"], {}, (_node(graph, owner.no), node))
     pool = consumer_pools.join(graph, node.no, spec) if spec.consumes else None
     text = msgspec.json.encode(spec).decode()

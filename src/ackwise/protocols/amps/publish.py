@@ -76,7 +76,7 @@ class AmpsPublisher:
             seconds = math.nan
         if not 0 <= seconds <= validation.MAX_DELAY_SECONDS:
             raise BadInput(f"e must be a number of seconds, not {expiration[:40]!r}")
-        return self._session.service.broker.now() + round(seconds * validation.MICROS) if seconds else None
+        return self._session.service.broker.wall() + round(seconds * validation.MICROS) if seconds else None
 
     def send(self) -> None:
         """Pushes the gathered messages, with one running push per queue to keep their order.

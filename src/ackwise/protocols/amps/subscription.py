@@ -94,7 +94,7 @@ class QueueSubscription:
             return None
         claimed = handed.claimed
         front = self._front + amps_bookmarks.front(claimed.lease_no, claimed.tag).encode()
-        back = b'|","lp":"%b"}' % amps_bookmarks.stamp(claimed.deadline).encode()
+        back = b'|","lp":"%b"}' % amps_bookmarks.stamp(self.session.service.broker.wall_of(claimed.deadline)).encode()
         frames: list[bytes] = []
         expired: list[ByRange] = []
         for run in segment_slices(handed):
@@ -117,7 +117,7 @@ class QueueSubscription:
 
     def _expired_indexes(self, run: SegmentSlice, packed: list[bytes]) -> frozenset[int]:
         """Indexes of messages whose expiration has passed."""
-        now = self.session.service.broker.now()
+        now = self.session.service.broker.wall()
         limits = [_extras(extra).headers.get(EXPIRES_AT, "") if extra else "" for extra in packed]
         return frozenset(at for at, limit in enumerate(limits) if _instant(limit, now) <= now)
 

@@ -16,7 +16,7 @@ from ackwise.protocols.mew.output_records import Line
 
 
 class Now(msgspec.Struct):
-    """Request for the broker's clock."""
+    """Request for the broker's wall clock."""
 
 
 class Parse(msgspec.Struct):

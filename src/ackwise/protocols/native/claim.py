@@ -47,19 +47,28 @@ class _Claims:
         pending = call.begin_answer()
         if body.grants_only:
             wire_claim.check_grants_only(body)
-            return Answer(claim_json.write_claim(body, (), await self._claim_grants(call, pending, claim)))
+            granted = await self._claim_grants(call, pending, claim)
+            return Answer(claim_json.write_claim(body, (), self._shown(granted)))
         claim.most_bytes = pending.bound(claim.most_bytes)
         settle = None if body.settle is None else Settle(entries=list(map(settlement, body.settle)), atomic=body.atomic)
         if ahead is not None:
             settled, batches = await self._broker.claim_ahead(settle, claim, ahead, pending.gate)
             claims = [batch.claimed for batch in batches]
             self._keep(call, pending, *claims)
-            return Answer(await build(self._broker, claims, claim_json.write_batches, body, settled, batches))
+            shown = list(map(self._shown, batches))
+            return Answer(await build(self._broker, claims, claim_json.write_batches, body, settled, shown))
         settled, handed = await self._settle_and_claim(call, pending, body.poll, settle, claim, wait=wait)
         self._keep(call, pending, handed.claimed)
         write, content_type = (arrow.write_claim, ARROW) if as_arrow else (claim_json.write_claim, JSON)
-        written = await build(self._broker, [handed.claimed], write, body, settled, handed)
+        written = await build(self._broker, [handed.claimed], write, body, settled, self._shown(handed))
         return Answer(written, content_type=content_type)
+
+    def _shown(self, handed: Handed) -> Handed:
+        """The answer with instants of the wall clock."""
+        claimed = handed.claimed
+        until = None if claimed.until is None else self._broker.wall_of(claimed.until)
+        deadline = self._broker.wall_of(claimed.deadline) if claimed.lease_no else 0
+        return Handed(msgspec.structs.replace(claimed, deadline=deadline, until=until), handed.messages)
 
     async def _claim_grants(self, call: Call, pending: PendingAnswer, claim: Claim) -> Handed:
         """Claims without reading messages.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from ackwise.broker import AsyncBroker
@@ -17,6 +15,9 @@ from ackwise.protocols.product_version import VERSION
 from ackwise.wire import admin
 
 NOW = b"x-ackwise-now"
+"""The wall clock. All instants of an answer are instants of this clock."""
+CLOCK = b"x-ackwise-clock"
+"""The anchored clock. A client measures leases with it, because a step of the wall clock does not change it."""
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -30,10 +31,10 @@ def native_routes(broker: AsyncBroker) -> list[Route]:
         *lists.routes(broker),
         *_admin_routes(broker),
     ]
-    return [route._replace(handler=_with_time(route.handler, broker.now)) for route in routes]
+    return [route._replace(handler=_with_time(route.handler, broker)) for route in routes]
 
 
-def _with_time(handler: Handler, now: Callable[[], int]) -> Handler:
+def _with_time(handler: Handler, broker: AsyncBroker) -> Handler:
     """Wraps a handler: adds the server's time to its answers and turns errors into answers."""
 
     async def handle(call: Call) -> Answer:
@@ -41,7 +42,8 @@ def _with_time(handler: Handler, now: Callable[[], int]) -> Handler:
             reply = await handler(call)
         except AckwiseError as problem:
             reply = error_answer(problem)
-        reply.headers = (*reply.headers, (NOW, b"%d" % now()))
+        now = broker.now()
+        reply.headers = (*reply.headers, (NOW, b"%d" % broker.wall_of(now)), (CLOCK, b"%d" % now))
         return reply
 
     return handle

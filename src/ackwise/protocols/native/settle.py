@@ -6,6 +6,7 @@ import msgspec
 
 from ackwise.broker import AsyncBroker
 from ackwise.core import validation
+from ackwise.core.answers import Extended
 from ackwise.core.commands import Extend, release_command
 from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.protocols.http_request import Call, parse
@@ -31,7 +32,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         extended = await broker.send(wire_settle.extend(body))
         if extended.deadline is None:
             raise wire_settle.not_extended(extended)
-        return answer(wire_settle.Deadline(body.lease_id, timestamps.text(extended.deadline)))
+        return answer(wire_settle.Deadline(body.lease_id, timestamps.text(broker.wall_of(extended.deadline))))
 
     async def extend_all(call: Call) -> Answer:
         body = await call.read(_EXTEND_ALL)
@@ -44,7 +45,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
             if isinstance(result, AckwiseError) and not isinstance(result, BadInput):
                 # An error of the store concerns the whole request.
                 raise result
-            verdicts.append(wire_settle.extension_verdict(lease_id, result))
+            verdicts.append(wire_settle.extension_verdict(lease_id, _shown(broker, result)))
         return answer(wire_settle.ExtensionVerdicts(verdicts))
 
     async def release(call: Call) -> Answer:
@@ -72,3 +73,10 @@ def _read_extension(body: msgspec.Raw) -> Extend | BadInput:
         return wire_settle.extend(parse(_EXTEND, bytes(body)))
     except BadInput as problem:
         return problem
+
+
+def _shown(broker: AsyncBroker, result: Extended | BadInput) -> Extended | BadInput:
+    """The answer with an instant of the wall clock."""
+    if isinstance(result, BadInput) or result.deadline is None:
+        return result
+    return msgspec.structs.replace(result, deadline=broker.wall_of(result.deadline))

@@ -73,7 +73,8 @@ class Locks:
             return bad(f"a lock may be held for {MAX_LEASE_SECONDS:g} seconds from now at most", "INVALID_TTL")
         if extended.deadline is None:
             return await self._lock_lost(claim, extended.verdict)
-        return answer({"lock_id": claim.key, "new_expires_at": vocabulary.seconds(extended.deadline)})
+        until = self._broker.wall_of(extended.deadline)
+        return answer({"lock_id": claim.key, "new_expires_at": vocabulary.seconds(until)})
 
     async def _settle(self, claim: ByKey, outcome: Outcome) -> Settled:
         error = BY_REQUEST if outcome is Outcome.REJECT else None

@@ -67,7 +67,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         claimed = handed.claimed
         pending.keep(broker, claimed)
         if claimed.empty is EmptyReason.LOCKED:
-            free_at = broker.now() if claimed.until is None else claimed.until
+            free_at = broker.wall_of(broker.now() if claimed.until is None else claimed.until)
             return answer({"message": vocabulary.LOCKED, "lock_expires_at": vocabulary.seconds(free_at)}, 423)
         if claimed.empty is EmptyReason.DRAINING:
             raise Draining
@@ -77,7 +77,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
             return _NOTHING_LOCKED
         if call.disconnected:
             raise ClientDisconnected
-        until = encode(vocabulary.seconds(claimed.deadline))
+        until = encode(vocabulary.seconds(broker.wall_of(claimed.deadline)))
         rest = b',"locked":true,"lock_id":"%b","lock_expires_at":%b}' % (lock_id.encode(), until)
         return Answer(await build(broker, [claimed], _write_items, handed, rest))
 

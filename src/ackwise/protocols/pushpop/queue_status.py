@@ -82,7 +82,7 @@ class QueueStatus:
 
     def _queue_fields(self, depth: Depth) -> dict[str, Any]:
         lease = depth.leases[0] if depth.leases else None
-        now = self._broker.now()
+        now = self._broker.wall()
         return {
             "queue_id": depth.queue,
             "depth": {str(priority): count for priority, count in depth.waiting.items()},

@@ -82,7 +82,7 @@ class Groups:
 
     def _rows(self, name: str) -> AsyncIterator[bytes]:
         """The group's entries, one per queue."""
-        now = self._broker.now()
+        now = self._broker.wall()
 
         def write_rows(rows: Sequence[GroupStats]) -> bytes:
             return b",".join([encode(self._row(name, row, now)) for row in rows])
@@ -95,7 +95,7 @@ class Groups:
         return {"name": name, "queues": [fields], **totals.fields()}
 
     def _entry(self, name: str) -> AsyncIterator[bytes]:
-        totals, now = _GroupTotals(), self._broker.now()
+        totals, now = _GroupTotals(), self._broker.wall()
 
         def write_rows(rows: Sequence[GroupStats]) -> bytes:
             return b",".join([encode(totals.add(*self._in_queue(row, now))) for row in rows])
@@ -106,7 +106,7 @@ class Groups:
     def _in_queue(self, group: GroupStats, now: int) -> tuple[Fields, set[str]]:
         """A group's fields in one queue, and its consumers there."""
         behind = time_lag(group.oldest_unfinished_at, now)
-        members = self._context.consumers.of(group.queue, group.group, group.members, now)
+        members = self._context.consumers.of(group.queue, group.group, group.members, self._broker.now())
         fields = {
             "queueName": group.queue,
             "members": len(members),
@@ -125,13 +125,13 @@ class Groups:
         return fields, members
 
     async def lagging(self, call: Call) -> Answer:
-        now = self._broker.now()
+        now = self._broker.wall()
         least = number_in(call.query, "minLagSeconds", DEFAULT_MIN_LAG, LONGEST_LAG, lenient=self._context.upstream)
         query = q.ListPlaces(unfinished_since=max(0, now - least * MICROS))
         return await streamed(call, array(pages(self._broker, query, joined(lambda place: _lagging(place, now)))))
 
     async def show(self, call: Call) -> Answer:
-        by_queue = _ByQueue(self._broker.now(), self._context)
+        by_queue = _ByQueue(self._broker.wall(), self._context)
 
         async def pieces() -> AsyncIterator[bytes]:
             async for piece in pages(self._broker, q.ListPlaces(group=call.params[0], last_done=True), by_queue.write):
@@ -183,7 +183,7 @@ class Groups:
         text = (await read_object(call)).get("subscriptionTimestamp")
         if not text:
             raise BadInput("subscriptionTimestamp is required")
-        at = self._broker.now() if text == "now" else parse_time(text, "subscriptionTimestamp")
+        at = self._broker.wall() if text == "now" else parse_time(text, "subscriptionTimestamp")
         rows = await self._stats(group)
         if not rows and not self._context.upstream:
             raise UnknownGroup(f"there is no consumer group {group!r}", group=group)

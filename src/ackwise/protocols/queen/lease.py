@@ -30,7 +30,7 @@ def routes(broker: AsyncBroker, _: QueenContext) -> list[Route]:
         seconds = parse(_decoder, body).seconds if body.strip() else None
         lease = validation.lease_micros(DEFAULT_SECONDS if seconds is None else max(seconds, 1.0))
         done = await broker.send(Extend(lease_id=lease_id, lease=lease, keep_later=True))
-        until = show_time(done.deadline)
+        until = None if done.deadline is None else show_time(broker.wall_of(done.deadline))
         fields = {
             "leaseId": lease_id,
             "success": done.deadline is not None,

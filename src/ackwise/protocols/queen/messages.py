@@ -26,7 +26,7 @@ def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
             result = await broker.ask(FindMessage(partition_id=partition_id, transaction_id=call.params[1]))
         except MessageNotFound:
             raise MessageNotFound("Message not found") from None
-        return answer(_message_fields(result, broker.now(), context))
+        return answer(_message_fields(result, broker.wall(), context))
 
     return [Route("GET", "/api/v1/messages/{partitionId}/{transactionId}", show)]
 

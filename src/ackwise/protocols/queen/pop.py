@@ -165,7 +165,7 @@ class PopRoutes:
             return Answer(encode(body), 400)
         if claim.start == "new" and claim.queue is None:
             # The group also gets all messages of queues that are created later.
-            claim.start = context.first_seen(claim, broker.now())
+            claim.start = context.first_seen(claim, broker.wall())
         pending = call.begin_answer()
         claim.most_bytes = pending.bound(claim.most_bytes)
         if call.disconnected:
@@ -185,7 +185,7 @@ class PopRoutes:
         owner = ids.default_owner(claimed.lease_no) if claimed.lease_no else None
         self._note_poll(claimed.grants[0].queue, claim.group, consumer, owner)
         lease_id = ids.lease_id(claimed.lease_no, claimed.tag) if claimed.lease_no else ""
-        body, written = await build(broker, [claimed], write_claim, handed, lease_id)
+        body, written = await build(broker, [claimed], write_claim, handed, lease_id, broker.wall_of(claimed.deadline))
         if claimed.lease_no:
             for run, txids in written:
                 context.deliveries.note(lease_id, claimed.group, run.grant, run.lo, txids)
@@ -209,7 +209,7 @@ RunIds = list[tuple[SegmentSlice, list[str]]]
 """Runs of messages, each with its transaction ids."""
 
 
-def write_claim(handed: Handed, lease_id: str) -> tuple[bytes, RunIds]:
+def write_claim(handed: Handed, lease_id: str, expires_at: int) -> tuple[bytes, RunIds]:
     """Writes a claim as JSON. Copies payloads as they are and writes fields that a run shares only once."""
     claimed = handed.claimed
     group, first = claimed.group, claimed.grants[0]
@@ -225,7 +225,7 @@ def write_claim(handed: Handed, lease_id: str) -> tuple[bytes, RunIds]:
             lease_id.encode(),
             encode(group),
             len({grant.partition_id for grant in claimed.grants}),
-            encode(timestamps.text(claimed.deadline) if claimed.deadline else None),
+            encode(timestamps.text(expires_at) if claimed.deadline else None),
         )
     )
     return b"%b%b]}" % (head, b",".join(pieces)), run_ids

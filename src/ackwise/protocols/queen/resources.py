@@ -159,7 +159,7 @@ class Resources:
         return answer({"success": True, "refreshed": True, **await self._counted(call)})
 
     async def _counted(self, call: Call) -> Fields:
-        now = self._broker.now()
+        now = self._broker.wall()
         totals = await self._folded(call, QueenTotals(now))
         return {
             **await self._broker.in_thread(totals.fields),

@@ -93,7 +93,7 @@ def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
     async def transact(call: Call) -> Answer:
         body = _read(await call.body())
         plan = TransactionPlan(body, context)
-        transaction_id = body.transactionId or uuid_text(uuid7(broker.now() // 1000, secrets.randbits(73)))
+        transaction_id = body.transactionId or uuid_text(uuid7(broker.wall() // 1000, secrets.randbits(73)))
         pushes, owners = pushes_of(plan.items, context.push_policy)
         command = Transaction(
             settlements=plan.settlements(),

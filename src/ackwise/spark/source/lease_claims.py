@@ -110,7 +110,8 @@ class LeaseClaims:
 
     def freeze(self) -> None:
         """Claim only messages pushed before now, and retries of them."""
-        self._pushed_by = self._connection.transport.now()
+        transport = self._connection.transport
+        self._pushed_by = transport.wall_of(transport.now())
 
     def initial(self) -> Offset:
         """First offset of a query without a checkpoint: the newest claim number under this name.
@@ -246,7 +247,8 @@ class LeaseClaims:
         """Before the first claim, reject a claim name under which another query holds a live lease."""
         if self._checked:
             return
-        leases, now = self._leases(live_only=True), self._connection.transport.now()
+        transport = self._connection.transport
+        leases, now = self._leases(live_only=True), transport.wall_of(transport.now())
         for lease in leases:
             if lease.owner != self._owner and lease.deadline > now:
                 raise self._in_use(str(lease.key))

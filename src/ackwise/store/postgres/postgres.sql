@@ -130,8 +130,17 @@ SELECT h, pos, :now FROM unnest(CAST(:hashes AS bigint[]), CAST(:places AS bigin
 -- name: dedupe_forget: deletes some keys outside all dedupe windows
 DELETE FROM dedupe WHERE ctid = ANY(ARRAY(SELECT ctid FROM dedupe WHERE at <= :before ORDER BY at LIMIT :limit));
 
--- name: clock: the database's clock in microseconds
-SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint);
+-- name: clock: the database's clock in microseconds, what the anchored clock adds, and how many steps were corrected
+SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint), shift, steps FROM anchor WHERE id = 1;
+
+-- name: anchor_step: corrects a step of the database's clock, unless another broker corrected it first
+UPDATE anchor SET shift = :shift, steps = steps + 1 WHERE id = 1 AND steps = :steps;
+
+-- name: instances_since: the last heartbeat of other brokers that were there at an instant
+SELECT max(heartbeat_at) FROM instance WHERE id <> :id AND started_at <= :at;
+
+-- name: instances_last: the last heartbeat of any broker
+SELECT max(heartbeat_at) FROM instance;
 
 -- name: cursors_ready_prio: claimable lanes of one priority; see cursors_ready
 SELECT lane, part, prio, ready_at FROM cursor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
@@ -21,6 +20,7 @@ from ackwise.engine.reads import queues
 from ackwise.engine.segment import Segment
 from ackwise.store import broker_instances
 from ackwise.store.port import PreparedTurn, Result
+from ackwise.store.postgres.clock import DatabaseClock
 from ackwise.store.postgres.connection import Database
 from ackwise.store.postgres.dedupe import TableDedupe
 from ackwise.store.postgres.notify import Notifier
@@ -35,22 +35,6 @@ from ackwise.wire.store_url import StoreURL, parse
 T = TypeVar("T")
 READERS = 4
 LONG_READERS = 2
-
-
-class DatabaseClock:
-    """The database's clock, computed from its value in the last turn."""
-
-    def __init__(self) -> None:
-        self._offset = 0
-
-    def now(self) -> int:
-        return time.monotonic_ns() // 1000 + self._offset
-
-    def read(self, session: PostgresSession) -> int:
-        """The instant of the database itself. It costs a round trip."""
-        now = int(session.rows("clock")[0][0])
-        self._offset = now - time.monotonic_ns() // 1000
-        return now
 
 
 class PostgresStore(QueryRunner):
@@ -71,7 +55,6 @@ class PostgresStore(QueryRunner):
     ) -> None:
         self.url = parse(url) if isinstance(url, str) else url
         self.shards = self.url.shards
-        self.clock: Clock = clock or DatabaseClock()
         self.instance = instance or broker_instances.new_name()
         self.events = events or EventStream()
         self.on_change: Callable[[], None] | None = None
@@ -79,6 +62,7 @@ class PostgresStore(QueryRunner):
         self._changed = False
         self._closed = False
         self._database = Database(self.url, self.events)
+        self.clock: Clock = clock or DatabaseClock(self._database, self.instance)
         self.name = self._database.where
         self._seed = self._open()
         lanes: dict[int, int] = {}
@@ -90,7 +74,7 @@ class PostgresStore(QueryRunner):
                 instance=self.instance,
                 seed=self._seed,
                 dice=random.Random(os.urandom(16) if seed is None else seed + number),  # noqa: S311
-                now=self._turn_now,
+                read_clock=self._read_clock,
                 lanes=lanes,
                 rounds=rounds,
                 announce=self._announce,
@@ -110,7 +94,7 @@ class PostgresStore(QueryRunner):
             if before != SCHEMA_VERSION and self.events.listening:
                 self.events.emit(StoreMigrated(self._database.where, before, SCHEMA_VERSION))
             session = PostgresSession(connection)
-            self._turn_now(session)
+            self._read_clock(session)
             return bytes.fromhex(session.rows("meta_get", {"key": "seed"})[0][0])
 
     def add(self, extension: Extension) -> None:
@@ -144,8 +128,11 @@ class PostgresStore(QueryRunner):
 
     # maintenance
 
-    def _turn_now(self, session: PostgresSession) -> int:
-        return self.clock.read(session) if isinstance(self.clock, DatabaseClock) else self.clock.now()
+    def _read_clock(self, session: PostgresSession) -> tuple[int, int]:
+        """The anchored instant, and how far it is ahead of the wall clock."""
+        if isinstance(self.clock, DatabaseClock):
+            return self.clock.read(session)
+        return self.clock.now(), self.clock.shift()
 
     def flush_ledger(self) -> None:
         for shard, writer in enumerate(self._writers):

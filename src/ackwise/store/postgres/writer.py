@@ -38,7 +38,7 @@ class Writer:
         instance: str,
         seed: bytes,
         dice: random.Random,
-        now: Callable[[PostgresSession], int],
+        read_clock: Callable[[PostgresSession], tuple[int, int]],
         lanes: locks.LaneParts,
         rounds: dict[str, int],
         announce: Callable[[set[str]], None],
@@ -46,7 +46,7 @@ class Writer:
     ) -> None:
         self.lock = threading.Lock()
         self._database, self._instance, self._seed = database, instance, seed
-        self._dice, self._now, self._lanes, self._rounds = dice, now, lanes, rounds
+        self._dice, self._read_clock, self._lanes, self._rounds = dice, read_clock, lanes, rounds
         self.announce, self._extensions = announce, extensions
         self._session: PostgresSession | None = None
         self.counts = LedgerCounts(name)
@@ -79,10 +79,12 @@ class Writer:
         for statement in self._extensions.locks(commands):
             session.rows(statement)  # first, so that no turn waits for an extension while it holds a partition
         leases = locks.lock(session, commands, self._lanes)
+        now, shift = self._read_clock(session)
         turn = Turn(
             session,
             dedupe,
-            now=self._now(session),
+            now=now,
+            shift=shift,
             dice=self._dice,
             seed=self._seed,
             instance=self._instance,
@@ -92,7 +94,7 @@ class Writer:
         turn.last_id = self._last_id
         turn.preload_leases(leases)
         results = runner.run(turn, commands)
-        dedupe.write(turn.now)
+        dedupe.write(turn.wall)
         self.counts.write_if_due(turn)
         return turn, results
 

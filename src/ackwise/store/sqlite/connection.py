@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import apsw
 
 from ackwise.core import errors
 from ackwise.core.events import EventPort, StoreMigrated
 from ackwise.engine.extensions import Extension
+from ackwise.store.clock_anchor import Anchor, anchor_for, read_machine
 from ackwise.wire.store_url import StoreURL
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 INCREMENTAL = 2
 """Value of `auto_vacuum` for a file that can return free pages to the file system."""
 _APPLICATION_ID = 0x41434B57
@@ -191,6 +193,33 @@ def add_tables(connection: apsw.Connection, path: str, extension: Extension) -> 
             _apply(connection, f"sqlite_{number:04d}.sql", extension.tables)
         row = (extension.meta_key, str(extension.schema_version))
         list(connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row))
+
+
+def anchor_store(connection: apsw.Connection) -> Anchor | None:
+    """The store's anchor for this boot. None on a system that does not name its boots.
+
+    The first process of a boot writes the anchor. It also extends the live leases by the downtime: only the wall clock
+    knows the downtime, and a wall clock that is wrong at boot must not end them.
+    """
+    reading = read_machine()
+    if reading is None:
+        return None
+    row = _anchor_row(connection)
+    if row is not None and row.boot == reading.boot:
+        return row
+    with _transaction(connection):
+        row = _anchor_row(connection)  # again: another process may have written it
+        anchor, downtime = anchor_for(row, reading)
+        if row != anchor:
+            list(connection.execute("INSERT OR REPLACE INTO anchor VALUES (1, ?, ?, ?, ?, ?)", anchor))
+        if downtime:
+            list(connection.execute("UPDATE lease SET deadline = deadline + ? WHERE ended_at IS NULL", (downtime,)))
+    return anchor
+
+
+def _anchor_row(connection: apsw.Connection) -> Anchor | None:
+    rows: list[Any] = connection.execute("SELECT boot, boottime, anchored, shift, seen FROM anchor").fetchall()
+    return Anchor(*rows[0]) if rows else None
 
 
 def _extension_version(connection: apsw.Connection, extension: Extension) -> int:

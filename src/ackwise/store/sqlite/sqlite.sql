@@ -1,3 +1,6 @@
+-- name: anchor_seen: records the anchored instant and its distance from the wall clock
+UPDATE anchor SET seen = :seen, shift = :shift WHERE id = 1;
+
 -- name: scheduled_due: scheduled messages that are due
 SELECT no, queue, part, prio, due_at, created_at, body FROM scheduled
 WHERE due_at <= :now ORDER BY due_at, no LIMIT :limit;

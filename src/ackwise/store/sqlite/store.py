@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import apsw
 
-from ackwise.clock import Clock, SystemClock
+from ackwise.clock import Clock
 from ackwise.core.command_checks import CheckedCommands
 from ackwise.core.commands import Command
 from ackwise.core.errors import StoreError
@@ -22,6 +22,7 @@ from ackwise.engine.reads import queues
 from ackwise.engine.segment import Segment
 from ackwise.store import broker_instances
 from ackwise.store.caches import SegmentCache
+from ackwise.store.clock_anchor import AnchoredClock
 from ackwise.store.port import SHORT_READ, PreparedTurn, Result
 from ackwise.store.query_runner import QueryRunner
 from ackwise.store.sqlite import vacuum
@@ -62,7 +63,7 @@ class SQLiteStore(QueryRunner):
         seed: int | None = None,
     ) -> None:
         self.url = parse(url) if isinstance(url, str) else url
-        self.clock: Clock = clock or SystemClock()
+        self.clock: Clock = clock or AnchoredClock()
         self.instance = instance or broker_instances.new_name()
         self.events = events or EventStream()
         self.name = self.url.target

@@ -18,11 +18,13 @@ from ackwise.engine import runner
 from ackwise.engine.extensions import Extension, Extensions
 from ackwise.engine.segment import Segment
 from ackwise.engine.turn import Turn
-from ackwise.engine.writer_memory import WriterMemory
+from ackwise.engine.writer_memory import NEVER, WriterMemory
 from ackwise.store.caches import SegmentCache
+from ackwise.store.clock_anchor import RECORD_EVERY, AnchoredClock
 from ackwise.store.port import Result
 from ackwise.store.sqlite.connection import (
     add_tables,
+    anchor_store,
     busy_handler,
     open_writer,
     translate_error,
@@ -74,9 +76,25 @@ class Writer:
             row = self._session.row("meta_get", {"key": "seed"})
             assert row is not None
             self.seed = bytes.fromhex(row[0])
+            self._anchor()
             self._dedupe = GenerationalDedupe(self._session, self._generation)
             self._data_version = self._watched = self.connection.pragma("data_version")
             self._trusted = True
+
+    def _anchor(self) -> None:
+        """Let the clock follow the store's anchor. The first process of a boot writes the anchor."""
+        self._recorded_at = NEVER
+        if not isinstance(self._clock, AnchoredClock):
+            return
+        anchor = anchor_store(self.connection)
+        if anchor is not None:
+            self._clock.follow(anchor)
+            self._recorded_at = anchor.seen
+
+    def _record_time(self, turn: Turn) -> None:
+        """Record the anchored instant: the clock continues from it after the next boot."""
+        self._session.run("anchor_seen", {"seen": turn.now, "shift": turn.shift})
+        self._recorded_at = turn.now
 
     # turns
 
@@ -86,9 +104,11 @@ class Writer:
         before = self.connection.total_changes()
         results = runner.run(turn, commands)
         if self._dedupe.changed:
-            self._dedupe.write(turn.now)
+            self._dedupe.write(turn.wall)
         self.counts.write_if_due(turn)
         turn.wrote_nothing = self.connection.total_changes() == before
+        if not turn.wrote_nothing and turn.now - self._recorded_at >= RECORD_EVERY:
+            self._record_time(turn)
         return turn, results
 
     def _begin(self) -> Turn:
@@ -109,6 +129,7 @@ class Writer:
             self._session,
             self._dedupe,
             now=self._clock.now(),
+            shift=self._clock.shift(),
             dice=self._dice,
             seed=self.seed,
             instance=self._instance,

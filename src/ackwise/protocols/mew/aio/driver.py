@@ -56,7 +56,7 @@ class AsyncDriver:
             case Query():
                 return await self.broker.ask(request)
             case Now():
-                return self.broker.now()
+                return self.broker.wall()
             case Parse(text=text, caller=caller):
                 return await self.parser.parse(text, caller)
             case Pause(seconds=seconds):

@@ -57,7 +57,7 @@ class Driver:
             case Query():
                 return self.broker.ask(request)
             case Now():
-                return self.broker.now()
+                return self.broker.wall()
             case Parse(text=text, caller=caller):
                 return self.parser.parse(text, caller)
             case Pause(seconds=seconds):

@@ -152,7 +152,7 @@ class SinkWorker:
     async def _post(self, target: SinkTarget, taken: list[tuple[str, Handed]]) -> None:
         """Posts items. After 200 acknowledges them. After 202 the receiver does. Else their locks expire."""
         try:
-            status = await self._answer(target, b"[%b]" % b",".join(_item_json(*locked) for locked in taken))
+            status = await self._answer(target, b"[%b]" % b",".join(map(self._item_json, taken)))
             if status == 200:
                 await self._acknowledge([lock_id for lock_id, _ in taken])
             elif status != 202:
@@ -169,6 +169,10 @@ class SinkWorker:
         except AckwiseError as problem:
             log.warning("the sink of %s could not acknowledge: %s", self._queue, problem)
 
+    def _item_json(self, taken: tuple[str, Handed]) -> bytes:
+        lock_id, handed = taken
+        return _item_json(lock_id, handed, self._broker.wall_of(handed.claimed.deadline))
+
     async def _answer(self, target: SinkTarget, body: bytes) -> int | str:
         headers = {"content-type": "application/json"}
         try:
@@ -178,10 +182,10 @@ class SinkWorker:
             return type(problem).__name__
 
 
-def _item_json(lock_id: str, handed: Handed) -> bytes:
+def _item_json(lock_id: str, handed: Handed, expires_at: int) -> bytes:
     (run,) = segment_slices(handed)
     (text,) = message_columns(run).texts
-    until = encode(vocabulary.seconds(handed.claimed.deadline))
+    until = encode(vocabulary.seconds(expires_at))
     return b'{"item":%b,"priority":%d,"lock_id":"%b","lock_expires_at":%b}' % (
         text,
         run.grant.priority,
