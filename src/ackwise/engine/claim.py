@@ -337,7 +337,7 @@ class _QueueClaim:
             plan = named.in_order(self._plan(cursor), self.room)
         else:
             room = max(self.room, ranges[-1][1] - cursor.next)
-            fresh_hi, _ = engine_cursors.fresh_limit(self.session, cursor, self.policy, self.turn.now, room)
+            fresh_hi, _ = engine_cursors.fresh_limit(self.turn, cursor, self.policy, room)
             plan = named.plan(fresh_hi, room=self.room, owner=self.owner, alone=not self.picked, bulk=self.command.bulk)
         self.gone += [LaneRange(cursor.lane, lo, hi) for lo, hi in named.gone]
         if plan.takes:

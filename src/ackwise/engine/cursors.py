@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from ackwise.core.commands import AdvanceGroup, SeekGroup
 from ackwise.core.ids import LaneId, LeaseNo
 from ackwise.core.lane_range import LaneRange, merge_ranges
@@ -23,19 +25,32 @@ def cursor_from(row: Row) -> Cursor:
     return Cursor(*row)
 
 
-def fresh_limit(turn: Turn, cursor: Cursor, policy: QueuePolicy, room: int) -> tuple[int, int | None]:
+class TimedSession(Protocol):
+    """A session at one instant: a turn, or the snapshot of a query."""
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def wall(self) -> int: ...
+
+    @property
+    def shift(self) -> int: ...
+
+
+def fresh_limit(timed: TimedSession, cursor: Cursor, policy: QueuePolicy, room: int) -> tuple[int, int | None]:
     """The first unread seq that the queue's delay or window still holds back, and when it is due.
 
     Both count from the creation of a message, so they follow the wall clock.
     """
-    session, wall = turn.session, turn.wall
+    session, wall = timed.session, timed.wall
     if cursor.next >= cursor.head:
         return cursor.head, None
     if policy.window_seconds:
         newest = session.row("segment_at", to_end(cursor.lane, cursor.head - 1))
         opens_at = newest[2] + round(policy.window_seconds * MICROS) if newest else 0
         if opens_at > wall:
-            return cursor.next, opens_at + turn.shift
+            return cursor.next, opens_at + timed.shift
     if not policy.delay_seconds:
         return cursor.head, None
     delay = round(policy.delay_seconds * MICROS)
@@ -43,7 +58,7 @@ def fresh_limit(turn: Turn, cursor: Cursor, policy: QueuePolicy, room: int) -> t
     row = session.row("segment_newer", {**bounds(cursor.lane, cursor.next, hi), "cutoff": wall - delay})
     if row is None or row[0] >= hi:
         return hi, None
-    return max(cursor.next, row[0]), row[1] + delay + turn.shift
+    return max(cursor.next, row[0]), row[1] + delay + timed.shift
 
 
 def ready_at(turn: Turn, cursor: Cursor, policy: QueuePolicy, *, returned: bool = True) -> int | None:

@@ -8,7 +8,6 @@ from ackwise.core.rows import AvailablePage, AvailableRange
 from ackwise.core.spans import Cursor, Span
 from ackwise.engine import catalog
 from ackwise.engine import cursors as engine_cursors
-from ackwise.engine.ports import Session
 from ackwise.engine.reads.registry import Snapshot, answers
 
 MOST_LANES = 64
@@ -32,7 +31,7 @@ def list_available(snapshot: Snapshot, query: q.ListAvailable) -> AvailablePage:
     rows = session.rows("cursors_ready_after", where)
     room = query.limit
     for cursor in (Cursor(*row) for row in rows):
-        visit = LaneVisit(session, cursor, policy, now)
+        visit = LaneVisit(snapshot, cursor, policy)
         page.ranges += visit.returned()
         room, page.more = visit.in_order(query.seen.get(cursor.lane), room)
         page.ranges += visit.ranges
@@ -50,9 +49,10 @@ def list_available(snapshot: Snapshot, query: q.ListAvailable) -> AvailablePage:
 class LaneVisit:
     """One lane of a page."""
 
-    def __init__(self, session: Session, cursor: Cursor, policy: QueuePolicy, now: int) -> None:
-        self._session, self._cursor, self._policy, self._now = session, cursor, policy, now
-        self._where = {"lane": cursor.lane, "grp": cursor.grp, "now": now}
+    def __init__(self, snapshot: Snapshot, cursor: Cursor, policy: QueuePolicy) -> None:
+        self._snapshot, self._session = snapshot, snapshot.session
+        self._cursor, self._policy = cursor, policy
+        self._where = {"lane": cursor.lane, "grp": cursor.grp, "now": snapshot.now}
         self._generation = (int(cursor.grp), cursor.epoch)
         self._fresh_due: int | None = None
         self.ranges: list[AvailableRange] = []
@@ -77,7 +77,7 @@ class LaneVisit:
                 return 0, True
         lo = max(cursor.next, place)
         wanted = max(1, room) + lo - cursor.next
-        fresh_hi, self._fresh_due = engine_cursors.fresh_limit(self._session, cursor, self._policy, self._now, wanted)
+        fresh_hi, self._fresh_due = engine_cursors.fresh_limit(self._snapshot, cursor, self._policy, wanted)
         if lo >= fresh_hi:
             return room, False
         lo += self._add(lo, fresh_hi, room)

@@ -17,7 +17,7 @@ FIRST_SIZE = 100
 FIRST_BYTES = 1 << 20
 """Statements of a group, and their bytes. A larger group is committed in parts, where every minimum is met."""
 MUTATIONS = (s.Spawn, s.Link, s.Set, s.Kill, s.Unlink)
-_MEMBERS = (*MUTATIONS, s.Match, s.Inspect, s.Ontology)
+_MEMBERS = (*MUTATIONS, s.Match, s.Inspect, s.OntologyDecl)
 
 
 def is_mutation(statement: s.Statement) -> bool:
