@@ -73,14 +73,14 @@ def _tokens(text: str) -> list[Token]:
 
 def _token(match: re.Match[str]) -> Token:
     assert match.lastgroup is not None
-    kind, found = match.lastgroup, match[match.lastgroup]
-    if kind == "malformed" or (kind == "number" and len(found) > LONGEST_NUMBER):
-        raise _unsupported("number", found)
+    kind, token = match.lastgroup, match[match.lastgroup]
+    if kind == "malformed" or (kind == "number" and len(token) > LONGEST_NUMBER):
+        raise _unsupported("number", token)
     if kind == "other":
-        raise _unsupported("operator" if found in OPERATORS else "character", found)
-    if kind == "word" and found.upper() in _KEYWORDS:
-        return "keyword", found.upper()
-    return kind, _SPELLINGS.get(found, found) if kind == "symbol" else found
+        raise _unsupported("operator" if token in OPERATORS else "character", token)
+    if kind == "word" and token.upper() in _KEYWORDS:
+        return "keyword", token.upper()
+    return kind, _SPELLINGS.get(token, token) if kind == "symbol" else token
 
 
 def _unsupported(what: str, name: str) -> BadInput:
@@ -101,8 +101,8 @@ class _Parser:
         return token
 
     def _next_is(self, kind: str, *texts: str) -> bool:
-        found, text = self._tokens[self._at]
-        return found == kind and (not texts or text in texts)
+        token_kind, text = self._tokens[self._at]
+        return token_kind == kind and (not texts or text in texts)
 
     def _skip(self, kind: str, text: str) -> bool:
         """Skip a token if it is next."""

@@ -45,7 +45,7 @@ class FieldPath(tuple[str, ...]):
         """The values at the path. An array stands for its elements. A null is no value."""
         values = [document]
         for segment in self:
-            values = [found for value in values for found in _step(value, segment)]
+            values = [nested for value in values for nested in _step(value, segment)]
         flat = (element for value in values for element in (value if isinstance(value, list) else (value,)))
         return [value for value in flat if value is not None]
 

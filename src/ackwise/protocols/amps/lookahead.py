@@ -79,17 +79,17 @@ class Lookahead:
         """Whether the step must stop."""
         return self._bytes <= 0 or len(self._wanted) >= MOST_WANTED
 
-    def _judge_range(self, found: AvailableRange) -> bool:
+    def _judge_range(self, available: AvailableRange) -> bool:
         """Judge a range from the place where the last step stopped. Returns False if the step stops before its end."""
-        place = self._returned.get(found, found.lo) if found.due_at else found.lo
-        while place < found.hi:
+        place = self._returned.get(available, available.lo) if available.due_at else available.lo
+        while place < available.hi:
             if self._full:
                 return False
-            place = self._judge(LaneRange(LaneId(found.lane), place, found.hi))
-            if found.due_at:
-                self._returned[found] = place
+            place = self._judge(LaneRange(LaneId(available.lane), place, available.hi))
+            if available.due_at:
+                self._returned[available] = place
             else:
-                self._seen[found.lane] = (*found.generation, place)
+                self._seen[available.lane] = (*available.generation, place)
         return True
 
     def _judge(self, messages: LaneRange) -> int:
