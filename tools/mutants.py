@@ -33,6 +33,20 @@ class Mutant:
 
 
 MUTANTS = (
+    Mutant(
+        "late answer shortens a kept lease",
+        "client/sync/lease.py",
+        "max(self.deadline, deadline) if chosen == self.chosen",
+        "deadline if chosen == self.chosen",
+        ("tests/client/test_lease_deadline.py",),
+    ),
+    Mutant(
+        "late answer replaces the deadline of extend",
+        "client/sync/lease.py",
+        "if chosen == self.chosen else self.deadline",
+        "if True else self.deadline",
+        ("tests/client/test_lease_deadline.py",),
+    ),
     Mutant("command is not validated", "core/command_checks.py", "known(command) or command", "command"),
     Mutant(
         "dead broker of an open session is deleted",

@@ -223,7 +223,7 @@ class HTTPTransport(HTTPCalls):
         if extended.deadline is None:
             self._held.drop(command.lease_id)
         else:
-            self._held.extended(command.lease_id, extended.deadline)
+            self._held.extended(command.lease_id, extended.deadline, keep_later=command.keep_later)
 
     def _extend_one(self, body: bytes, *, repeatable: bool) -> Extended:
         answer = self._read(_DEADLINE, self._call("/v1/extend", body, self._tries(repeatable=repeatable)))
