@@ -34,6 +34,20 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "interrupted follower keeps its grant",
+        "broker/thread_shard.py",
+        "if submission.queued and not waits and",
+        "if False and",
+        ("tests/broker/test_interrupts.py",),
+    ),
+    Mutant(
+        "claim that never parked waits for a turn",
+        "broker/long_polls.py",
+        "return not poll.entered",
+        "return False",
+        ("tests/broker/test_interrupts.py",),
+    ),
+    Mutant(
         "late answer shortens a kept lease",
         "client/sync/lease.py",
         "max(self.deadline, deadline) if chosen == self.chosen",

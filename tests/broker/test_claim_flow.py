@@ -28,6 +28,7 @@ from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.messages import NewMessage
 from ackwise.core.settlement import Verdict
 from ackwise.store.port import Store
+from tests.broker.parked_claims import unparked_after_commit
 from tests.broker.support import claim
 
 SECOND = 1_000_000
@@ -313,7 +314,7 @@ def test_unfinished_rider_leaves_messages_for_other_claims(state: BrokerState) -
     polls.ride([Push(queue="q", messages=[NewMessage(b"1")])], riders)
     assert riders == [rider]
     rider.results = [UNFINISHED]
-    assert polls.unpark_after_commit({"q": 1}, riders) == [rider, other]
+    assert unparked_after_commit(polls, {"q": 1}, riders) == [rider, other]
 
 
 def test_failed_release_is_logged(flows: ClaimFlow, caplog: pytest.LogCaptureFixture) -> None:

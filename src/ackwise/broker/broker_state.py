@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from ackwise.broker import maintenance
 from ackwise.broker.long_polls import LongPoll, LongPolls
 from ackwise.broker.notifications import Listeners
+from ackwise.broker.turn_queue import Submission, assign_results, finish_all, wake_again
 from ackwise.clock import ManualClock
 from ackwise.core.events import BrokerStarted, BrokerStopped
-from ackwise.store.port import Store
+from ackwise.store.port import PreparedTurn, Store
 
 
 class BrokerState:
@@ -41,6 +43,46 @@ class BrokerState:
         """Whether a claim or a listener waits for a commit."""
         return bool(len(self.long_polls) or len(self.listeners))
 
+    def finish_turn(
+        self,
+        taken: Sequence[Submission],
+        riders: Sequence[LongPoll],
+        prepared: PreparedTurn,
+        leader: Submission | None = None,
+    ) -> None:
+        """Wake the callers of a committed turn, listeners, and parked claims that the commit may serve.
+
+        An interrupt is raised after every caller has its answer. The leader is the calling thread and needs no
+        wake-up.
+        """
+        unparked: list[LongPoll] | None = None
+        try:
+            assign_results([*taken, *riders], prepared.results)
+            unparked = []
+            if self.listeners.callbacks:
+                self.listeners.notify(prepared.woken)
+            if riders or (prepared.woken and self.long_polls.watched):
+                self.long_polls.unpark_after_commit(prepared.woken, riders, unparked)
+            finish_all((*taken, *unparked), leader)
+        except BaseException as problem:
+            if unparked is None:
+                assign_results([*taken, *riders], prepared.results)
+            self._finish_interrupted(taken, [*riders, *(unparked or ())], leader)
+            if not isinstance(problem, Exception):
+                raise
+            maintenance.log_failure("waking callers", problem)
+
+    def _finish_interrupted(
+        self, taken: Sequence[Submission], polls: Sequence[LongPoll], leader: Submission | None
+    ) -> None:
+        """Wake every caller of a committed turn and every parked claim. A claim that nothing serves parks again.
+
+        A rider that has parked again may be in another turn. That turn wakes it.
+        """
+        left = [poll for poll in polls if self.long_polls.leave(poll) or poll.done]
+        wake_again([*left, *(submission for submission in taken if submission is not leader)])
+        self.retry_parked()
+
     def retry_parked(self) -> None:
         """Wake every parked claim and every listener, because another process may have committed."""
         wake(self.long_polls.unpark_all())
@@ -58,5 +100,4 @@ class BrokerState:
 
 def wake(polls: Sequence[LongPoll]) -> None:
     """Wake the callers of unparked claims."""
-    for poll in polls:
-        poll.finish()
+    finish_all(polls)

@@ -126,6 +126,9 @@ class ClaimFlow:
             raise
         if poll.error is None and not poll.results:
             return None
+        if poll.error is not None and poll.results:
+            # An interrupt ended the commit of the turn. The commit may have granted the claim.
+            yield Background(self.release_cancelled(poll))
         return poll.seen, poll.answers()[0]
 
     def _deliver(self, claim: Claim, claimed: Claimed, gate: Gate | None = None) -> Flow[Handed]:

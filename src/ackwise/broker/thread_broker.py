@@ -95,6 +95,10 @@ class Broker(BrokerState):
         """
         return self._run_claim(self._claims.claim_ahead(settle, claim, count))
 
+    def release_cancelled(self, submission: Submission) -> None:
+        """Release what a turn granted to a caller that was interrupted. The release costs no failure."""
+        self._drive(self._claims.release_cancelled(submission))
+
     def _run_claim(self, flow: Flow[A]) -> A:
         """Drive the flow of a claim. `close` waits until each running claim has delivered or released its messages."""
         with self._no_claims:
