@@ -17,7 +17,7 @@ from ackwise.broker.steps import Ask, Background, Flow, Join, Park, Read, Releas
 from ackwise.broker.turn_queue import Submission
 from ackwise.core.answers import Claimed, Handed, Settled, empty_answer
 from ackwise.core.commands import Claim, Command, Settle, copies_of, next_command, release_command, share_bytes
-from ackwise.core.errors import AckwiseError, Overloaded, StoreError
+from ackwise.core.errors import AckwiseError, Draining
 from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.queries import ListLeases
 from ackwise.core.rows import LeaseRow
@@ -160,7 +160,9 @@ class ClaimFlow:
         settled, claims = yield from self._run(settle, [claim])
         try:
             return settled, (yield from self.claim(claim, options, (seen, claims[0])))
-        except (StoreError, Overloaded):
+        except Draining:
+            return settled, empty_answer(claim, EmptyReason.DRAINING)
+        except AckwiseError:
             return settled, empty_answer(claim, EmptyReason.UNAVAILABLE)
 
     def claim_ahead(
@@ -177,7 +179,7 @@ class ClaimFlow:
         if answers and answers[0].more is not None and not any(answer.grants for answer in answers):
             try:
                 answers = [(yield from self._complete(claims[0], answers[0]))]
-            except (StoreError, Overloaded):
+            except AckwiseError:
                 return settled, []
         batches = yield from self._deliver_all(claims[: len(answers)], answers, gate)
         return settled, [batch for batch in batches if batch.claimed.grants]
@@ -214,8 +216,13 @@ class ClaimFlow:
         for number, (claim, claimed) in enumerate(zip(claims, answers, strict=True)):
             try:
                 batches.append((yield from self._deliver(claim, claimed, gate)))
-            except (StoreError, Overloaded):
-                yield from self.release(answers[number + 1 :])
+            except AckwiseError:
+                others = [*answers[:number], *answers[number + 1 :]]
+                try:
+                    yield from self.release(answers[number + 1 :])
+                except BaseException:
+                    yield Background(self.release(others))
+                    raise
                 break
             except BaseException:
                 # The caller gets no answer, so all claims are released.
