@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ackwise.broker.long_polls import LongPoll
-from ackwise.broker.turn_queue import Submission, TurnQueue, commands_of, fail
+from ackwise.broker.turn_queue import Submission, TurnQueue, commands_of, fail, finish_turn
 from ackwise.core.commands import Command
 from ackwise.store.port import PreparedTurn
 
@@ -76,7 +76,7 @@ class AsyncShard:
             else:
                 await broker.commit_in_thread(prepared)
             committed = True
-            broker.finish_turn(taken, riders, prepared)
+            finish_turn(broker, taken, riders, prepared)
         except BaseException as problem:
             if not committed:
                 fail((*taken, *(rider for rider in riders if not rider.parked)), problem)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from ackwise.broker import maintenance
 from ackwise.broker.long_polls import LongPoll, LongPolls
 from ackwise.broker.notifications import Listeners
-from ackwise.broker.turn_queue import Submission, assign_results, finish_all, wake_again
+from ackwise.broker.turn_queue import Submission, finish_all, wake_again
 from ackwise.clock import ManualClock
 from ackwise.core.events import BrokerStarted, BrokerStopped
-from ackwise.store.port import PreparedTurn, Store
+from ackwise.store.port import Store
 
 
 class BrokerState:
@@ -43,36 +42,7 @@ class BrokerState:
         """Whether a claim or a listener waits for a commit."""
         return bool(len(self.long_polls) or len(self.listeners))
 
-    def finish_turn(
-        self,
-        taken: Sequence[Submission],
-        riders: Sequence[LongPoll],
-        prepared: PreparedTurn,
-        leader: Submission | None = None,
-    ) -> None:
-        """Wake the callers of a committed turn, listeners, and parked claims that the commit may serve.
-
-        An interrupt is raised after every caller has its answer. The leader is the calling thread and needs no
-        wake-up.
-        """
-        unparked: list[LongPoll] | None = None
-        try:
-            assign_results([*taken, *riders], prepared.results)
-            unparked = []
-            if self.listeners.callbacks:
-                self.listeners.notify(prepared.woken)
-            if riders or (prepared.woken and self.long_polls.watched):
-                self.long_polls.unpark_after_commit(prepared.woken, riders, unparked)
-            finish_all((*taken, *unparked), leader)
-        except BaseException as problem:
-            if unparked is None:
-                assign_results([*taken, *riders], prepared.results)
-            self._finish_interrupted(taken, [*riders, *(unparked or ())], leader)
-            if not isinstance(problem, Exception):
-                raise
-            maintenance.log_failure("waking callers", problem)
-
-    def _finish_interrupted(
+    def finish_interrupted(
         self, taken: Sequence[Submission], polls: Sequence[LongPoll], leader: Submission | None
     ) -> None:
         """Wake every caller of a committed turn and every parked claim. A claim that nothing serves parks again.

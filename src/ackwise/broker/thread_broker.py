@@ -67,14 +67,17 @@ class Broker(BrokerState):
 
     def _submit(self, commands: Sequence[Command]) -> Submission:
         """Validate commands and run the valid ones in a turn."""
-        if self.closed:
-            raise Draining("the broker is closed")
         checked = CheckedCommands(commands, self.store.events)
         if not checked.valid:
             return refused(checked)
-        shard = self._shards[shard_of(checked.valid, len(self._shards))]
-        submission = shard.submit(checked.valid)
+        submission = self._run_turn(checked.valid)
         return with_refusals(submission, checked) if checked.refusals else submission
+
+    def _run_turn(self, commands: Sequence[Command]) -> Submission:
+        """Run valid commands in a turn."""
+        if self.closed:
+            raise Draining("the broker is closed")
+        return self._shards[shard_of(commands, len(self._shards))].submit(commands)
 
     def claim(self, command: Claim, wait: float = 0.0) -> Handed:
         """Claim messages and wait up to `wait` seconds for them."""
@@ -128,7 +131,7 @@ class Broker(BrokerState):
     def _execute(self, step: Step) -> Any:
         match step:
             case Submit(commands):
-                return self._submit(commands)
+                return self._run_turn(commands)
             case Read(claimed):
                 return deliver(self.store, claimed)
             case Park():

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ackwise.broker.long_polls import LongPoll
-from ackwise.broker.turn_queue import Submission, TurnQueue, assign_results, commands_of, fail
+from ackwise.broker.turn_queue import Submission, TurnQueue, assign_results, commands_of, fail, finish_turn
 from ackwise.core.commands import Claim, Command
 from ackwise.store.port import PreparedTurn
 
@@ -100,7 +100,7 @@ class ThreadShard:
             prepared = broker.store.prepare(commands, self._number)
             self._queue.record_duration(len(commands), started)
             prepared.commit()
-            broker.finish_turn(taken, riders, prepared, own)
+            finish_turn(broker, taken, riders, prepared, own)
         except BaseException as problem:
             if all(submission.results is None for submission in taken):
                 self._fail(taken, riders, prepared, problem, own)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from ackwise.core.command_checks import CheckedCommands
 from ackwise.core.commands import Break, Command, Extend, Push, Settle, Transaction
 from ackwise.core.errors import AckwiseError, OutcomeUnknown, Overloaded
 from ackwise.core.messages import PlainBatch
+
+if TYPE_CHECKING:
+    from ackwise.broker.broker_state import BrokerState
+    from ackwise.broker.long_polls import LongPoll
+    from ackwise.store.port import PreparedTurn
+
+log = logging.getLogger("ackwise")
 
 TURN_SECONDS = 0.005
 TURN_BYTES = 4 << 20
@@ -171,6 +179,35 @@ def assign_results(submissions: Sequence[Submission], results: Sequence[Any]) ->
     for submission in submissions:
         submission.results = list(results[start : start + len(submission.commands)])
         start += len(submission.commands)
+
+
+def finish_turn(
+    state: BrokerState,
+    taken: Sequence[Submission],
+    riders: Sequence[LongPoll],
+    prepared: PreparedTurn,
+    leader: Submission | None = None,
+) -> None:
+    """Wake the callers of a committed turn, listeners, and parked claims that the commit may serve.
+
+    An interrupt is raised after every caller has its answer. The leader is the calling thread and needs no wake-up.
+    """
+    unparked: list[LongPoll] | None = None
+    try:
+        assign_results([*taken, *riders], prepared.results)
+        unparked = []
+        if state.listeners.callbacks:
+            state.listeners.notify(prepared.woken)
+        if riders or (prepared.woken and state.long_polls.watched):
+            state.long_polls.unpark_after_commit(prepared.woken, riders, unparked)
+        finish_all((*taken, *unparked), leader)
+    except BaseException as problem:
+        if unparked is None:
+            assign_results([*taken, *riders], prepared.results)
+        state.finish_interrupted(taken, [*riders, *(unparked or ())], leader)
+        if not isinstance(problem, Exception):
+            raise
+        log.exception("a caller of a committed turn could not be woken")
 
 
 def fail(submissions: Sequence[Submission], problem: BaseException, leader: Submission | None = None) -> None:
