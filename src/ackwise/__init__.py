@@ -3,7 +3,7 @@
 from ackwise.client import AsyncConnection, Batch, Connection, Delivery
 from ackwise.client.payloads import Item
 from ackwise.connect import connect, connect_async
-from ackwise.core import errors
+from ackwise.core import errors, events
 from ackwise.core.policy import Backoff, QueuePolicy
 from ackwise.core.settlement import Reject, Retry
 
@@ -20,4 +20,5 @@ __all__ = [
     "connect",
     "connect_async",
     "errors",
+    "events",
 ]

@@ -15,6 +15,7 @@ from ackwise.clock import ManualClock
 from ackwise.connect import open_store
 from ackwise.core.commands import Beat, Claim, Command, Push, Sweep
 from ackwise.core.errors import BadInput, SchemaTooNew
+from ackwise.core.events import EventStream, StoreMigrated
 from ackwise.core.messages import NewMessage
 from ackwise.engine.extensions import Extensions
 from ackwise.graph.commands import EndGraphSession, FetchGraph, OpenGraphSession, ReleaseGraph, RunGraph
@@ -23,6 +24,7 @@ from ackwise.store.port import Store
 from ackwise.wire.store_url import parse
 from tests.contract.sample_extension import AddWord, ListWords, sample
 from tests.contract.store_harness import StoreHarness
+from tests.event_log import EventLog
 from tests.patience import PATIENCE
 from tests.pg import FACTORIES
 
@@ -165,6 +167,17 @@ def test_tables_of_an_older_version_are_migrated(url: str) -> None:
         assert store.transact([AddWord(word="new"), ListWords()])[1] == ["new", "old"]
     assert rows(url, "SELECT word, language FROM sample_word ORDER BY word") == [("new", "en"), ("old", "en")]
     assert rows(url, "SELECT value FROM meta WHERE key = 'schema:sample'") == [("2",)]
+
+
+def test_new_and_migrated_tables_of_an_extension_are_heard(url: str) -> None:
+    migrated = []
+    for version in (1, 2, 2):
+        stream = EventStream()
+        with EventLog(stream) as log, closing(open_store(url, events=stream)) as store:
+            store.add(sample(version))
+            migrated.append([(event.before, event.after) for event in log.of(StoreMigrated) if event.extension])
+            assert {event.store for event in log.of(StoreMigrated)} <= {store.name}
+    assert migrated == [[(0, 1)], [(1, 2)], []]
 
 
 def test_newer_tables_of_an_extension_are_refused(url: str) -> None:

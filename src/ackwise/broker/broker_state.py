@@ -9,7 +9,7 @@ from ackwise.broker.long_polls import LongPoll, LongPolls
 from ackwise.broker.notifications import Listeners
 from ackwise.broker.turn_queue import Submission, finish_all, wake_again
 from ackwise.clock import ManualClock
-from ackwise.core.events import BrokerStarted, BrokerStopped
+from ackwise.core.events import BrokerStarted, BrokerStopped, EventStream
 from ackwise.store.port import Store
 
 
@@ -36,6 +36,11 @@ class BrokerState:
         if isinstance(self.store.clock, ManualClock):
             self.store.clock.on_move(retry)
         self.store.on_change = retry
+
+    @property
+    def events(self) -> EventStream:
+        """The events of the store and of this broker."""
+        return self.store.events
 
     @property
     def has_waiters(self) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ackwise.clock import Clock
+from ackwise.core.events import EventStream, StoreMigrated
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.queries import Query
-from ackwise.engine.extensions import Extensions, meta_key
+from ackwise.engine.extensions import Extension, Extensions, meta_key
 from ackwise.engine.ports import Known, Session
 from ackwise.engine.reads import invariants, queues, registry
 from ackwise.engine.statement_meter import Meter
@@ -21,6 +22,8 @@ class QueryRunner(ABC):
     """The part of a store that reads."""
 
     clock: Clock
+    name: str
+    events: EventStream
     instance: str
     extensions: Extensions
     _seed: bytes
@@ -33,6 +36,12 @@ class QueryRunner(ABC):
     @abstractmethod
     def _known_ids(self, session: Session) -> Known:
         """The transaction ids that a reader can look up."""
+
+    def _note_migrated(self, extension: Extension, before: int) -> None:
+        """Emit an event if the tables of an extension were created or migrated. `before` is their old version."""
+        after = extension.schema_version
+        if before != after and self.events.listening:
+            self.events.emit(StoreMigrated(self.name, before, after, extension.name))
 
     @abstractmethod
     def flush_ledger(self) -> None:

@@ -79,6 +79,9 @@ class HTTPTransport(HTTPCalls):
       answer is lost stay leased until the lease expires.
     """
 
+    events = None
+    """Only the process of the server hears the events of its store."""
+
     def __init__(
         self,
         adapter: HTTPAdapter,

@@ -117,7 +117,8 @@ class PostgresStore(QueryRunner):
         if extension.name not in self.extensions:
             add_statements(extension)
             with self._database.translated_errors(), self._database.connect() as connection:
-                add_tables(connection, self._database.where, extension)
+                before = add_tables(connection, self._database.where, extension)
+            self._note_migrated(extension, before)
             self.extensions.add(extension)
 
     # writing

@@ -101,7 +101,8 @@ class Writer:
         if self._session is not None:
             try:
                 self._session.begin()
-            except psycopg.Error:
+            except psycopg.Error as problem:
+                self._database.health.note_lost(problem)
                 self.drop()
         if self._session is None:
             self._session = PostgresSession(self._database.connect())
@@ -119,6 +120,7 @@ class Writer:
             self.drop()
             if not is_connection_lost(problem):
                 raise self._database.translate_error(problem) from problem
+            self._database.health.note_lost(problem)
             raise OutcomeUnknown(f"{OutcomeUnknown.__doc__} ({self._database.where}: {problem})") from problem
         if status != "COMMIT":
             raise StoreError(f"{self._database.where} rolled the turn back; nothing was changed")
@@ -140,7 +142,8 @@ class Writer:
         if self._session is not None:
             try:
                 self._session.end(b"ROLLBACK")
-            except psycopg.Error:
+            except psycopg.Error as problem:
+                self._database.health.note_lost(problem)
                 self.drop()
 
     def drop(self) -> None:

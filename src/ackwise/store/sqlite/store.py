@@ -91,7 +91,7 @@ class SQLiteStore(QueryRunner):
     def add(self, extension: Extension) -> None:
         if extension.name not in self.extensions:
             add_statements(extension)
-            self._writer.add_tables(extension)
+            self._note_migrated(extension, self._writer.add_tables(extension))
             self.extensions.add(extension)
 
     # writing
