@@ -234,7 +234,7 @@ def finish_all(submissions: Sequence[Submission], leader: Submission | None = No
 
 
 def wake_again(submissions: Iterable[Submission]) -> None:
-    """Wake callers of which some may be awake already. A second wake-up does nothing."""
+    """Wake callers. Some of them may be awake already: a second wake-up does nothing."""
     for submission in submissions:
         submission.finished = True
         # A lock that is released twice raises RuntimeError.
