@@ -7,15 +7,19 @@ from io import BytesIO
 from typing import NamedTuple, Protocol
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from ackwise.arrow import text_columns
-from ackwise.arrow.text_columns import Numbers
+from ackwise.core.extras import needed
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import JSON, Extras
 from ackwise.wire import payloads
+
+with needed("arrow", "ackwise.arrow"):
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from ackwise.arrow import text_columns
+    from ackwise.arrow.text_columns import Numbers
 
 PAGE = 8192
 """Messages per page: a page is a few megabytes, and a task starts its work with the first page."""
