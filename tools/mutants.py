@@ -34,6 +34,13 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "page of large messages comes from the cache whole",
+        "store/sqlite/store.py",
+        "if room is None:",
+        "if True:",
+        ("tests/arrow/test_pages.py",),
+    ),
+    Mutant(
         "interrupted follower keeps its grant",
         "broker/thread_shard.py",
         "if submission.queued and not waits and",

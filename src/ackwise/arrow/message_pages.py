@@ -88,9 +88,7 @@ class PageReader(Protocol):
 class SegmentStore(Protocol):
     """The part of a store's interface that the pages need."""
 
-    def read(self, ranges: Sequence[LaneRange]) -> Sequence[Sequence[PackedMessages]]: ...
-
-    def fitting_end(self, lane_range: LaneRange, room: int) -> int: ...
+    def read(self, ranges: Sequence[LaneRange], room: int | None = None) -> Sequence[Sequence[PackedMessages]]: ...
 
 
 class StorePageReader:
@@ -102,14 +100,14 @@ class StorePageReader:
     def pages(self, ranges: Iterable[LaneRange], wanted: Sequence[str]) -> Iterator[MessagePage]:
         for lane, at, hi in ranges:
             while at < hi:
-                end = self._store.fitting_end(LaneRange(lane, at, min(hi, at + PAGE)), PAGE_BYTES)
-                (segments,) = self._store.read([LaneRange(lane, at, end)])
+                end = min(hi, at + PAGE)
+                (segments,) = self._store.read([LaneRange(lane, at, end)], PAGE_BYTES)
                 pieces = [
                     SegmentRange(segment, max(at, segment.first), min(end, segment.last + 1)) for segment in segments
                 ]
                 if pieces:
                     yield build_page(lane, pieces, wanted)
-                at = end
+                at = min(end, segments[-1].last + 1) if segments else end
 
 
 def stream(pages: Iterable[MessagePage], wanted: Sequence[str]) -> Iterator[bytes]:
