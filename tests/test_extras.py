@@ -67,8 +67,24 @@ def test_embedded_queue_runs_without_any_extra(tmp_path: Path) -> None:
         ("nats", "import asyncio; from ackwise.subscriber.links import _open; asyncio.run(_open('nats://x', None))"),
         ("spark", "import ackwise.spark; ackwise.spark.pipeline"),
         ("spark", "import ackwise.spark.jobs"),
+        ("spark", "import ackwise.spark.reports"),
+        ("spark", "import ackwise.spark.types"),
+        ("server", "import ackwise.server.server"),
+        ("arrow", "import ackwise.arrow.message_pages"),
     ],
-    ids=["client", "async client", "postgres", "mew", "nats", "spark", "jobs"],
+    ids=[
+        "client",
+        "async client",
+        "postgres",
+        "mew",
+        "nats",
+        "spark",
+        "jobs",
+        "reports",
+        "types",
+        "server",
+        "arrow",
+    ],
 )
 def test_part_names_its_extra(extra: str, code: str, tmp_path: Path) -> None:
     done = run_without(OPTIONAL, code, tmp_path)
@@ -89,6 +105,14 @@ def test_command_names_its_extra_in_one_line(extra: str, arguments: str, tmp_pat
     done = run_without(hidden, code, tmp_path)
     assert done.returncode == 1
     assert re.fullmatch(rf"ackwise: .+ needs \w+; install it with: pip install 'ackwise\[{extra}\]'\n", done.stderr)
+
+
+@pytest.mark.parametrize("hidden", [OPTIONAL, ["pyspark"], ["jinja2"]], ids=["all", "spark", "templates"])
+def test_demo_names_its_extra_in_one_line(hidden: list[str], tmp_path: Path) -> None:
+    code = "import runpy\nrunpy.run_module('ackwise.demo', run_name='__main__')"
+    done = run_without(hidden, code, tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"ackwise: .+ needs \w+; install it with: pip install 'ackwise\[spark\]'\n", done.stderr)
 
 
 def test_commands_on_a_store_need_only_the_command_line(tmp_path: Path) -> None:

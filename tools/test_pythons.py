@@ -1,4 +1,6 @@
-"""Install the wheel into a fresh environment of each Python on this machine, and try its main parts.
+"""Install the wheel and each extra into a fresh environment of each Python on this machine, and try the main parts.
+
+The output names an extra that cannot be installed on a Python, with pip's reason.
 
 Usage: tools/test_pythons.py [python3.12 ...]. Without arguments: every python3.11 to python3.14 on the PATH or
 installed by pyenv.
@@ -14,7 +16,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SUPPORTED = [f"python3.{minor}" for minor in range(11, 15)]
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-EXTRAS = "cli,client,mew,postgres,server"
+IMPORTS = {
+    "arrow": "import ackwise.arrow.message_pages",
+    "cli": "import ackwise.cli.app",
+    "client": "import ackwise.client.http_adapters.aio, ackwise.client.http_adapters.threads",
+    "mew": "import ackwise.graph.language",
+    "nats": "import ackwise.subscriber.feeds.jetstream",
+    "otel": "import opentelemetry.sdk.trace",
+    "postgres": "import ackwise.store.postgres",
+    "server": "import ackwise.server.server",
+    "spark": "import ackwise.spark.jobs, ackwise.spark.reports, ackwise.spark.types",
+}
+"""What each extra must make importable."""
+USED = ("cli", "client", "mew", "server")
+"""Extras that `PARTS` uses."""
 SMOKE = """
 import ackwise
 with ackwise.connect("sqlite:///queue.db") as queue:
@@ -64,16 +79,35 @@ def try_python(name: str, wheel: Path, folder: Path) -> str:
     if made.returncode:
         return f"FAILED: no environment: {made.stderr.strip() or made.stdout.strip()}"
     python = str(folder / "env" / "bin" / "python")
-    counts = []
-    for requirement, script in ((str(wheel), SMOKE), (f"{wheel}[{EXTRAS}]", PARTS)):
-        installed = run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", requirement, folder=folder)
-        if installed.returncode:
-            return f"FAILED: {installed.stderr.strip().splitlines()[-1]}"
-        counts.append(packages(python, folder))
-        tried = run(python, "-c", script, folder=folder)
-        if tried.returncode:
-            return f"FAILED: {tried.stderr.strip().splitlines()[-1]}"
-    return f"ok: {counts[0]} packages for embedded queues, {counts[1]} with {EXTRAS}"
+    problem = install(python, str(wheel), folder) or try_script(python, SMOKE, folder)
+    if problem:
+        return f"FAILED: {problem}"
+    outcome = f"ok: {packages(python, folder)} packages for embedded queues"
+    refused = {}
+    for extra, imports in IMPORTS.items():
+        if why := install(python, f"{wheel}[{extra}]", folder):
+            refused[extra] = why
+        elif problem := try_script(python, imports, folder):
+            return f"FAILED: extra {extra}: {problem}"
+    if refused.keys().isdisjoint(USED) and (problem := try_script(python, PARTS, folder)):
+        return f"FAILED: {problem}"
+    outcome += f", {packages(python, folder)} with {','.join(extra for extra in IMPORTS if extra not in refused)}"
+    return outcome + "".join(f"; extra {extra} cannot be installed: {why}" for extra, why in refused.items())
+
+
+def install(python: str, requirement: str, folder: Path) -> str:
+    """Install a requirement. Returns the reason of a failure, or nothing."""
+    command = (python, "-m", "pip", "install", "-q", "--disable-pip-version-check", requirement)
+    return problem_of(run(*command, folder=folder))
+
+
+def try_script(python: str, script: str, folder: Path) -> str:
+    """Run a script. Returns the reason of a failure, or nothing."""
+    return problem_of(run(python, "-c", script, folder=folder))
+
+
+def problem_of(done: subprocess.CompletedProcess[str]) -> str:
+    return (done.stderr.strip().splitlines() or ["no reason given"])[-1] if done.returncode else ""
 
 
 def find(name: str) -> str | None:

@@ -4,7 +4,7 @@ from ackwise import old_paths
 from ackwise.client import AsyncConnection, Batch, Connection, Delivery
 from ackwise.client.payloads import Item
 from ackwise.connect import connect, connect_async
-from ackwise.core import errors
+from ackwise.core import errors, events
 from ackwise.core.policy import Backoff, QueuePolicy
 from ackwise.core.settlement import Reject, Retry
 
@@ -21,6 +21,7 @@ __all__ = [
     "connect",
     "connect_async",
     "errors",
+    "events",
 ]
 
 old_paths.install()

@@ -20,7 +20,7 @@ from ackwise.core.errors import BadStoreURL
 from ackwise.core.events import EventStream
 from ackwise.core.extras import is_installed
 from ackwise.core.validation import Seconds
-from ackwise.store.port import Store
+from ackwise.store.database_store import DatabaseStore
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.wire.store_url import Durability, StoreURL, parse
 from ackwise.wire.timestamps import seconds
@@ -228,7 +228,7 @@ def open_store(
     durability: Durability | None = None,
     events: EventStream | None = None,
     graph: bool = False,
-) -> Store:
+) -> DatabaseStore:
     """Open the store of a URL, without a broker. Pass `events` to hear what happens while it opens.
 
     With `graph` the store gets the tables and commands of MEW. A store that has the tables gets the commands too, so
@@ -252,7 +252,7 @@ def open_store(
     return store
 
 
-def _opened(target: StoreURL, clock: Clock | None, events: EventStream | None) -> Store:
+def _opened(target: StoreURL, clock: Clock | None, events: EventStream | None) -> DatabaseStore:
     if target.scheme == "sqlite":
         return SQLiteStore(target, clock=clock, events=events)
     # Imported here, so that a program that uses SQLite does not load a PostgreSQL driver.

@@ -21,13 +21,14 @@ from ackwise.broker.turn_queue import Submission
 from ackwise.clock import ManualClock
 from ackwise.core.answers import Claimed, ClaimProgress, Grant, Handed, Settled, Swept
 from ackwise.core.commands import ByLease, Claim, Command, Push, Settle, Sweep
-from ackwise.core.errors import AckwiseError, Overloaded, StoreUnavailable, UnknownQueue
+from ackwise.core.errors import AckwiseError, BadInput, Draining, Overloaded, StoreUnavailable, UnknownQueue
 from ackwise.core.events import EventStream
 from ackwise.core.ids import LaneId
 from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.messages import NewMessage
 from ackwise.core.settlement import Verdict
 from ackwise.store.port import Store
+from tests.broker.parked_claims import unparked_after_commit
 from tests.broker.support import claim
 
 SECOND = 1_000_000
@@ -313,7 +314,7 @@ def test_unfinished_rider_leaves_messages_for_other_claims(state: BrokerState) -
     polls.ride([Push(queue="q", messages=[NewMessage(b"1")])], riders)
     assert riders == [rider]
     rider.results = [UNFINISHED]
-    assert polls.unpark_after_commit({"q": 1}, riders) == [rider, other]
+    assert unparked_after_commit(polls, {"q": 1}, riders) == [rider, other]
 
 
 def test_failed_release_is_logged(flows: ClaimFlow, caplog: pytest.LogCaptureFixture) -> None:
@@ -324,7 +325,7 @@ def test_failed_release_is_logged(flows: ClaimFlow, caplog: pytest.LogCaptureFix
     assert "releasing a claim failed" in caplog.text
 
 
-@pytest.mark.parametrize("problem", [StoreUnavailable("gone"), Overloaded("full")])
+@pytest.mark.parametrize("problem", [StoreUnavailable("gone"), Overloaded("full"), BadInput("no")])
 def test_settlement_is_answered_when_the_claim_fails(flows: ClaimFlow, problem: AckwiseError) -> None:
     flow = flows.settle_and_claim(SETTLE, claim(), NOT_WAITING)
     assert next(flow) == Submit([SETTLE, claim()])
@@ -332,6 +333,25 @@ def test_settlement_is_answered_when_the_claim_fails(flows: ClaimFlow, problem: 
     assert isinstance(flow.throw(problem), Background)
     settled, handed = result(flow)
     assert (settled, handed.claimed.empty) == (SETTLED, EmptyReason.UNAVAILABLE)
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [(UnknownQueue("deleted"), EmptyReason.UNAVAILABLE), (Draining("closed"), EmptyReason.DRAINING)],
+)
+def test_settlement_is_answered_when_a_retry_is_refused(
+    flows: ClaimFlow, state: BrokerState, problem: AckwiseError, reason: EmptyReason
+) -> None:
+    flow = flows.settle_and_claim(SETTLE, claim(), waiting())
+    next(flow)
+    step = flow.send(answered(SETTLED, NOTHING))
+    assert isinstance(step, Park)
+    step.poll.results = []
+    assert isinstance(flow.send(None), Submit)
+    with pytest.raises(StopIteration) as stop:
+        flow.send(answered(problem))
+    settled, handed = stop.value.value
+    assert (settled, handed.claimed.empty) == (SETTLED, reason)
 
 
 def test_refusal_releases_the_claims_of_its_turn(flows: ClaimFlow) -> None:
@@ -356,6 +376,21 @@ def test_claims_after_an_unreadable_one_are_released(flows: ClaimFlow) -> None:
     assert released(flow.send(None)) == [third.lease_id]
     answers = result(flow, answered(SETTLED))
     assert [one.claimed.empty for one in answers] == [None, EmptyReason.UNAVAILABLE, EmptyReason.UNAVAILABLE]
+
+
+def test_cancelled_release_still_releases_the_other_claims(flows: ClaimFlow) -> None:
+    flow = flows.claim_each([claim()] * 3)
+    next(flow)
+    first, second, third = granted(1), granted(2), granted(3)
+    flow.send(answered(first, second, third))
+    flow.send(Handed(first, ()))
+    flow.throw(StoreUnavailable("gone"))
+    assert released(flow.send(None)) == [third.lease_id]
+    background = flow.throw(CancelledError())
+    assert isinstance(background, Background)
+    assert released(next(background.flow)) == [first.lease_id, third.lease_id]
+    with pytest.raises(CancelledError):
+        flow.send(None)
 
 
 def test_drain_releases_the_leases_that_are_left(flows: ClaimFlow, state: BrokerState) -> None:

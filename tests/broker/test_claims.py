@@ -15,6 +15,7 @@ import pytest
 from ackwise.broker import turn_queue
 from ackwise.broker.deliveries import deliver
 from ackwise.clock import ManualClock
+from ackwise.core import command_checks
 from ackwise.core.answers import Claimed, Handed
 from ackwise.core.commands import ByLease, Claim, Command, ConfigureQueue, Push, Settle, Settlement
 from ackwise.core.errors import BadInput, Draining, Overloaded, StoreError, StoreUnavailable
@@ -295,3 +296,28 @@ def test_repeated_claim_gets_grant_of_parked_claim(broker: AnyBroker) -> None:
     assert payloads(given) == payloads(again) == [b"1"]
     (stale,), (held,) = broker.send(ack(given)), broker.send(ack(again))
     assert (stale.verdict, held.verdict) == (Verdict.STALE, Verdict.ACKED)
+
+
+def test_waiting_claim_is_validated_once(broker: AnyBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    validated: list[Claim] = []
+    check = command_checks._CHECKS[Claim]
+
+    def counted(command: Claim) -> object:
+        validated.append(command)
+        return check(command)
+
+    checks: dict[Any, Any] = {**command_checks._CHECKS, Claim: counted}
+    monkeypatch.setattr(command_checks, "_CHECKS", checks)
+    waiter = Errand(lambda: broker.claim(claim(), PATIENCE))
+    parked(broker)
+    broker.retry_parked()
+    until(lambda: len(broker.long_polls) == 1)
+    broker.send(push(b"a"))
+    assert payloads(waiter.result()) == [b"a"]
+    assert validated == [claim()]
+
+
+def test_invalid_claim_is_refused_even_while_draining(broker: AnyBroker) -> None:
+    broker.stop_claims()
+    with pytest.raises(BadInput):
+        broker.claim(claim(most=0))

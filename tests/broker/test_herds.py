@@ -19,6 +19,7 @@ from ackwise.core.messages import NewMessage
 from ackwise.store.sqlite import SQLiteStore
 from tests.broker.both_brokers import AnyBroker, waiting
 from tests.broker.parked_claims import parked as asleep
+from tests.broker.parked_claims import unparked_after_commit
 from tests.broker.tally import TallyStore
 from tests.broker.watched import SECOND, Errand, bodies, claim, push, settle, until
 from tests.patience import PATIENCE
@@ -143,7 +144,7 @@ def test_a_rider_is_told_when_it_has_to_look_earlier() -> None:
     long_polls.ride([push("a", "b")], riders)
     for poll in riders:
         poll.results = [Claimed("g", [], empty=EmptyReason.DELAYED, until=100)]
-    assert long_polls.unpark_after_commit({"q": 1}, riders) == [late]
+    assert unparked_after_commit(long_polls, {"q": 1}, riders) == [late]
     assert (early.parked, late.seen) == (True, long_polls.version("q"))
 
 
@@ -151,9 +152,9 @@ def test_queue_is_watched_until_its_version_changes() -> None:
     long_polls = LongPolls()
     seen = long_polls.version("q")
     long_polls.version("other")
-    long_polls.unpark_after_commit({"other": 1}, [])
+    unparked_after_commit(long_polls, {"other": 1}, [])
     assert long_polls.watched == {"q"}
-    long_polls.unpark_after_commit({"q": 1}, [])
+    unparked_after_commit(long_polls, {"q": 1}, [])
     assert long_polls.watched == set()
     assert not long_polls.park(rider(), seen)
 
@@ -162,7 +163,7 @@ def test_queue_with_parked_claims_stays_watched() -> None:
     long_polls = LongPolls()
     for _ in range(2):
         assert long_polls.park(rider(), long_polls.version("q"))
-    assert len(long_polls.unpark_after_commit({"q": 1}, [])) == 1
+    assert len(unparked_after_commit(long_polls, {"q": 1}, [])) == 1
     assert long_polls.watched == {"q"}
 
 
@@ -175,9 +176,9 @@ def test_watched_names_are_bounded_and_none_is_missed(monkeypatch: pytest.Monkey
     assert len(long_polls.watched) == 4
     seen = long_polls.version("q9")
     for number in range(9):
-        long_polls.unpark_after_commit({f"q{number}": 1}, [])
+        unparked_after_commit(long_polls, {f"q{number}": 1}, [])
     assert long_polls.watched, "a commit to q9 still changes its version"
-    long_polls.unpark_after_commit({"q9": 1}, [])
+    unparked_after_commit(long_polls, {"q9": 1}, [])
     assert not long_polls.park(rider("q9"), seen)
 
 
@@ -200,9 +201,9 @@ def test_a_rider_that_missed_a_wake_up_tries_again() -> None:
     assert long_polls.park(poll, long_polls.version("q"))
     riders: list[LongPoll] = []
     long_polls.ride([push("a")], riders)
-    long_polls.unpark_after_commit({"q": 1}, [])
+    unparked_after_commit(long_polls, {"q": 1}, [])
     poll.results = [Claimed("g", [], empty=EmptyReason.EMPTY)]
-    assert long_polls.unpark_after_commit({}, riders) == [poll]
+    assert unparked_after_commit(long_polls, {}, riders) == [poll]
     assert poll.results == []
 
 

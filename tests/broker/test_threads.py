@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from ackwise.broker import Broker
 from ackwise.broker.long_polls import LongPoll, QueueVersion
-from tests.broker.watched import Errand, WatchedStore, bodies, claim, push, until
+from tests.broker.watched import Errand, WatchedStore, bodies, claim, interrupt, push, until
 from tests.patience import PATIENCE
-
-
-@pytest.fixture
-def interrupts() -> Iterator[None]:
-    """SIGINT raises `KeyboardInterrupt` in the main thread, also in a test process that ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def interrupt() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_a_push_between_the_try_and_the_sleep_is_not_missed(

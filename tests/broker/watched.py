@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -95,6 +97,11 @@ class Errand(threading.Thread):
         if self._problem is not None:
             raise self._problem
         return self._answer
+
+
+def interrupt() -> None:
+    """Raise `KeyboardInterrupt` in the main thread. The test uses the fixture `interrupts`."""
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def until(what: Callable[[], bool]) -> None:

@@ -12,6 +12,9 @@ import ackwise
 from ackwise import errors
 from ackwise.clock import ManualClock
 from ackwise.connect import open_store
+from ackwise.core.events import MessagesPushed
+from tests.event_log import EventLog
+from tests.server.running import Running
 
 
 @pytest.mark.parametrize(
@@ -129,3 +132,28 @@ def test_a_bad_url_is_raised_when_awaited() -> None:
 
     with pytest.raises(errors.BadStoreURL):
         asyncio.run(bad())
+
+
+def test_embedded_connection_has_the_events_of_its_store(store_url: str) -> None:
+    with ackwise.connect(store_url) as queue, EventLog(queue.events) as log:
+        queue.push("q", 1)
+        assert log.wait_for(MessagesPushed) == MessagesPushed("q", 1)
+
+
+def test_async_connection_has_the_events_of_its_store(store_url: str) -> None:
+    async def run() -> None:
+        async with ackwise.connect_async(store_url) as queue:
+            with EventLog(queue.events) as log:
+                await queue.push("q", 1)
+                assert log.of(MessagesPushed) == [MessagesPushed("q", 1)]
+
+    asyncio.run(run())
+
+
+def test_connection_to_a_server_refuses_its_events(store_url: str) -> None:
+    with (
+        Running(store_url) as server,
+        ackwise.connect(server.url) as queue,
+        pytest.raises(errors.BadInput, match="has no events; listen in the server's process"),
+    ):
+        _ = queue.events

@@ -47,3 +47,13 @@ def test_leases_that_ran_out_are_tidied_away() -> None:
     held.add(claimed(5000, deadline=10_000), now=5000)
     held.extended("L1-00000001", 99)
     held.extended("Lzz-00000001", 99)
+
+
+def test_late_extension_keeps_the_later_deadline() -> None:
+    held = HeldLeases()
+    held.add(claimed(1), now=0)
+    held.extended("L1-00000001", 20, keep_later=True)
+    held.extended("L1-00000001", 15, keep_later=True)
+    assert held.live(now=19) == 1
+    held.extended("L1-00000001", 15)
+    assert held.live(now=19) == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackwise.clock import ManualClock
-from ackwise.store.port import Store
+from ackwise.store.database_store import DatabaseStore
 from ackwise.store.postgres import PostgresStore
 from ackwise.store.sqlite import SQLiteStore
 from tests.contract.store_harness import StoreHarness
@@ -21,8 +21,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(params=["sqlite", *FACTORIES], ids=lambda name: name.replace("pg_url_factory", "postgres"))
-def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Store]:
-    made: Store
+def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[DatabaseStore]:
+    made: DatabaseStore
     if request.param == "sqlite":
         made = SQLiteStore(f"sqlite:///{tmp_path}/queues.db?durability=normal", clock=clock, seed=1)
     else:
@@ -35,5 +35,5 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) ->
 
 
 @pytest.fixture
-def harness(store: Store, clock: ManualClock) -> StoreHarness:
+def harness(store: DatabaseStore, clock: ManualClock) -> StoreHarness:
     return StoreHarness(store, clock)

@@ -16,7 +16,7 @@ from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE, Message, NewMes
 from ackwise.core.rows import DeadLetter, GroupStats
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
-from ackwise.store.port import Store
+from ackwise.store.database_store import DatabaseStore
 
 A = TypeVar("A")
 
@@ -68,7 +68,7 @@ class Hand:
         return None if self.claimed.empty is None else self.claimed.empty.value
 
 
-def deliveries(store: Store, claimed: Claimed) -> list[Delivery]:
+def deliveries(store: DatabaseStore, claimed: Claimed) -> list[Delivery]:
     found = []
     read = claimed.prefetched or store.read(claimed.ranges)
     for grant, segments in zip(claimed.grants, read, strict=True):
@@ -118,7 +118,7 @@ def entry(
 class StoreHarness:
     """Talks to one store with one clock. Everything goes to queue `q` unless told otherwise."""
 
-    def __init__(self, store: Store, clock: ManualClock) -> None:
+    def __init__(self, store: DatabaseStore, clock: ManualClock) -> None:
         self.store, self.clock = store, clock
 
     def do(self, command: c.Command[A]) -> A:

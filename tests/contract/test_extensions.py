@@ -15,14 +15,16 @@ from ackwise.clock import ManualClock
 from ackwise.connect import open_store
 from ackwise.core.commands import Beat, Claim, Command, Push, Sweep
 from ackwise.core.errors import BadInput, SchemaTooNew
+from ackwise.core.events import EventStream, StoreMigrated
 from ackwise.core.messages import NewMessage
 from ackwise.engine.extensions import Extensions
 from ackwise.graph.commands import EndGraphSession, FetchGraph, OpenGraphSession, ReleaseGraph, RunGraph
 from ackwise.graph.engine.extension import GRAPH
-from ackwise.store.port import Store
+from ackwise.store.database_store import DatabaseStore
 from ackwise.wire.store_url import parse
 from tests.contract.sample_extension import AddWord, ListWords, sample
 from tests.contract.store_harness import StoreHarness
+from tests.event_log import EventLog
 from tests.patience import PATIENCE
 from tests.pg import FACTORIES
 
@@ -95,7 +97,7 @@ def test_store_with_graph_tables_always_loads_the_graph(url: str) -> None:
     ],
     ids=lambda command: type(command).__name__,
 )
-def test_command_of_a_missing_extension_is_refused(store: Store, command: Command) -> None:
+def test_command_of_a_missing_extension_is_refused(store: DatabaseStore, command: Command) -> None:
     """The other commands of the turn run."""
     pushed, refusal, claimed = store.transact([PUSH, command, Claim(queue="q")])
     assert pushed[0].status == "queued"
@@ -109,7 +111,7 @@ def test_duty_of_a_missing_extension_is_refused(harness: StoreHarness) -> None:
         harness.do(Sweep(duties=("graph",)))
 
 
-def test_commands_of_an_extension_run_in_their_phases(store: Store) -> None:
+def test_commands_of_an_extension_run_in_their_phases(store: DatabaseStore) -> None:
     store.add(sample(1))
     listed, first, refusal, second = store.transact(
         [ListWords(), AddWord(word="b"), AddWord(word="refused"), AddWord(word="a")]
@@ -139,7 +141,7 @@ def test_command_needs_the_lock_of_its_extension(command: Command, locks: list[s
     assert extensions.locks([Beat(instance="x"), command]) == locks
 
 
-def test_audit_checks_the_invariants_of_an_extension(store: Store) -> None:
+def test_audit_checks_the_invariants_of_an_extension(store: DatabaseStore) -> None:
     store.add(sample(1))
     store.transact([AddWord(word="")])
     assert store.audit() == ["a word is empty"]
@@ -165,6 +167,17 @@ def test_tables_of_an_older_version_are_migrated(url: str) -> None:
         assert store.transact([AddWord(word="new"), ListWords()])[1] == ["new", "old"]
     assert rows(url, "SELECT word, language FROM sample_word ORDER BY word") == [("new", "en"), ("old", "en")]
     assert rows(url, "SELECT value FROM meta WHERE key = 'schema:sample'") == [("2",)]
+
+
+def test_new_and_migrated_tables_of_an_extension_are_heard(url: str) -> None:
+    migrated = []
+    for version in (1, 2, 2):
+        stream = EventStream()
+        with EventLog(stream) as log, closing(open_store(url, events=stream)) as store:
+            store.add(sample(version))
+            migrated.append([(event.before, event.after) for event in log.of(StoreMigrated) if event.extension])
+            assert {event.store for event in log.of(StoreMigrated)} <= {store.name}
+    assert migrated == [[(0, 1)], [(1, 2)], []]
 
 
 def test_newer_tables_of_an_extension_are_refused(url: str) -> None:

@@ -13,12 +13,12 @@ from ackwise.core import ids
 from ackwise.core import queries as q
 from ackwise.core.errors import BadInput
 from ackwise.store import broker_instances
-from ackwise.store.port import Store
+from ackwise.store.database_store import DatabaseStore
 from ackwise.store.postgres import PostgresStore
 from tests.contract.store_harness import StoreHarness, counts
 
 
-def own(store: Store, number: int = 1, instance: str | None = None) -> str:
+def own(store: DatabaseStore, number: int = 1, instance: str | None = None) -> str:
     return ids.connection_owner(instance or store.instance, number)
 
 
@@ -80,7 +80,7 @@ def test_the_next_holder_gets_it_in_the_same_turn(harness: StoreHarness) -> None
     assert claimed.count == 1
 
 
-def test_silent_broker_loses_its_connections_only(harness: StoreHarness, store: Store) -> None:
+def test_silent_broker_loses_its_connections_only(harness: StoreHarness, store: DatabaseStore) -> None:
     harness.number(3)
     harness.do(c.Beat(instance="other"))
     me = store.instance
@@ -98,7 +98,7 @@ def test_silent_broker_loses_its_connections_only(harness: StoreHarness, store: 
     assert harness.take().failures == 1
 
 
-def test_known_dead_broker_is_not_waited_for(harness: StoreHarness, store: Store) -> None:
+def test_known_dead_broker_is_not_waited_for(harness: StoreHarness, store: DatabaseStore) -> None:
     harness.push("a")
     former = type(store)(store.url, clock=harness.clock)  # type: ignore[call-arg, attr-defined]
     if isinstance(former, PostgresStore):

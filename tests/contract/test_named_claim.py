@@ -14,7 +14,7 @@ from ackwise.core import queries as q
 from ackwise.core.errors import BadInput, UnknownGroup
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.rows import AvailablePage
-from ackwise.store.port import Store
+from ackwise.store.database_store import DatabaseStore
 from tests.contract.store_harness import Hand, StoreHarness, counts
 
 FREE: dict[str, Any] = {"exclusivity": "none", "order": "relaxed"}
@@ -257,7 +257,7 @@ def test_claim_with_pushed_by_skips_newer_bypassed_messages(harness: StoreHarnes
     assert harness.claim(10, **FREE).bodies == ["late"]
 
 
-def test_random_named_claims_deliver_each_message_once(store: Store, harness: StoreHarness) -> None:
+def test_random_named_claims_deliver_each_message_once(store: DatabaseStore, harness: StoreHarness) -> None:
     """Named and plain claims with random outcomes: conservation holds and each message ends in one ack."""
     dice = random.Random(7)
     acked: list[str] = []

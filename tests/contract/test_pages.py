@@ -16,8 +16,8 @@ from ackwise.core.messages import NewMessage
 from ackwise.core.rows import DeadPage
 from ackwise.engine import ports as sessions
 from ackwise.engine import queue_removal, queue_rounds
+from ackwise.store.database_store import DatabaseStore
 from ackwise.store.port import Store
-from ackwise.store.query_runner import QueryRunner
 from tests.contract.store_harness import StoreHarness
 
 _NONE: sessions.Params = {}
@@ -46,7 +46,7 @@ class Counted:
 
 def counting(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
     """The sessions of every read from now on."""
-    assert isinstance(store, QueryRunner)
+    assert isinstance(store, DatabaseStore)
     seen: list[Counted] = []
     run_read = store._run_read
 
@@ -291,7 +291,7 @@ def test_purge_leaves_no_row_of_a_queue(harness: StoreHarness) -> None:
     harness.do(c.DeleteQueue(queue="q"))
     while harness.do(c.Sweep(duties=("purge",), limit=3)).more:
         pass
-    assert isinstance(harness.store, QueryRunner)
+    assert isinstance(harness.store, DatabaseStore)
     counts = harness.store._run_read(
         lambda session: {
             table: session.look(f"SELECT count(*) FROM {table}", {}, lambda row: int(row[0]), None)[0]

@@ -82,6 +82,11 @@ def test_refused_commands_are_counted_by_code(harness: StoreHarness, heard: list
     assert heard == [e.RequestsRefused("unknown_queue", 1)]
 
 
+def test_refused_extension_is_counted_by_verdict(harness: StoreHarness, heard: list[e.Event]) -> None:
+    harness.do(c.Extend(lease_id="L1-00000001", lease=1000))
+    assert heard == [e.RequestsRefused("unknown", 1)]
+
+
 def test_undone_settlements_are_not_heard(harness: StoreHarness, heard: list[e.Event]) -> None:
     harness.push("a")
     delivery = harness.take()

@@ -52,6 +52,20 @@ def test_failing_listener_disturbs_neither_emitter_nor_others() -> None:
     assert heard == [MessagesPushed("q", 1)]
 
 
+@pytest.mark.filterwarnings("error")
+def test_failing_listener_raises_nothing_if_warnings_raise() -> None:
+    stream = EventStream()
+    heard: list[Event] = []
+
+    def fail(_: Event) -> None:
+        raise ValueError("no")
+
+    stream.subscribe(fail)
+    stream.subscribe(heard.append)
+    stream.emit(MessagesPushed("q", 1))
+    assert heard == [MessagesPushed("q", 1)]
+
+
 def test_listener_may_unsubscribe_while_it_is_called() -> None:
     stream = EventStream()
     heard: list[Event] = []

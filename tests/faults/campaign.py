@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ackwise.connect import open_store
-from ackwise.store.port import Store
+from ackwise.store.database_store import DatabaseStore
 from tests.faults.actors import SECOND
 from tests.faults.checking import Book, check, prepare
 from tests.faults.ledger import Life
@@ -147,7 +147,7 @@ class Campaign:
         finally:
             store.close()
 
-    def _open(self) -> Store:
+    def _open(self) -> DatabaseStore:
         return open_store(self._url, clock=ShiftedClock(self._shift))
 
     def _check(self, lives: list[Life]) -> None:

@@ -13,7 +13,7 @@ from ackwise.core.errors import AckwiseError
 from ackwise.core.messages import NewMessage
 from ackwise.core.queries import ListDead, ListGroups, QueueStats
 from ackwise.core.settlement import Outcome
-from ackwise.store.port import Store
+from ackwise.store.database_store import DatabaseStore
 from tests.faults.actors import GROUPS, SECOND, body, home
 from tests.faults.ledger import Life
 
@@ -31,7 +31,7 @@ class Book:
     dead: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
-def prepare(store: Store) -> None:
+def prepare(store: DatabaseStore) -> None:
     """The queues and groups that the actors work on."""
     for command in (
         ConfigureQueue(queue="orders"),
@@ -43,7 +43,7 @@ def prepare(store: Store) -> None:
             raise answer
 
 
-def check(store: Store, lives: Sequence[Life], book: Book, dice: random.Random) -> list[str]:
+def check(store: DatabaseStore, lives: Sequence[Life], book: Book, dice: random.Random) -> list[str]:
     """What is wrong with the store after these lives; afterwards every message in it is finished."""
     problems = [f"audit: {p}" for p in store.audit()]
     answered: dict[Name, str] = {}
@@ -74,13 +74,13 @@ def check(store: Store, lives: Sequence[Life], book: Book, dice: random.Random) 
     return problems
 
 
-def _old_are_known(store: Store, book: Book, dice: random.Random) -> list[str]:
+def _old_are_known(store: DatabaseStore, book: Book, dice: random.Random) -> list[str]:
     sample = dice.sample(sorted(book.ids), min(100, len(book.ids)))
     known, late = _push_again(store, sample)
     return [f"forgotten: {name}" for name in sample if name in late or known[name] != book.ids[name]]
 
 
-def _push_again(store: Store, names: Sequence[Name]) -> tuple[dict[Name, str], set[Name]]:
+def _push_again(store: DatabaseStore, names: Sequence[Name]) -> tuple[dict[Name, str], set[Name]]:
     """Message ids by name, and which of them were not there before."""
     known: dict[Name, str] = {}
     late: set[Name] = set()
@@ -99,7 +99,7 @@ def _push_again(store: Store, names: Sequence[Name]) -> tuple[dict[Name, str], s
     return known, late
 
 
-def _do(store: Store, command: Push | Claim | Settle | Sweep) -> object:
+def _do(store: DatabaseStore, command: Push | Claim | Settle | Sweep) -> object:
     (answer,) = store.transact([command])
     if isinstance(answer, AckwiseError):
         raise answer
@@ -109,7 +109,7 @@ def _do(store: Store, command: Push | Claim | Settle | Sweep) -> object:
 class _Group:
     """One group's messages, drained and accounted for."""
 
-    def __init__(self, store: Store, key: str, lives: Sequence[Life], book: Book) -> None:
+    def __init__(self, store: DatabaseStore, key: str, lives: Sequence[Life], book: Book) -> None:
         self._store, self._key, self._lives, self._book = store, key, lives, book
         self._queue, self._group = key.split("/")
         self._problems: list[str] = []

@@ -18,6 +18,7 @@ from ackwise.core.errors import OutcomeUnknown, StoreUnavailable
 from ackwise.core.messages import NewMessage
 from ackwise.core.queries import Browse
 from ackwise.core.settlement import Outcome
+from ackwise.store.database_store import DatabaseStore
 from ackwise.store.postgres import PostgresStore
 from tests.faults.proxy import CuttingProxy
 
@@ -98,6 +99,7 @@ class _Cutter:
 
     def _check(self) -> None:
         store = self._broker.store
+        assert isinstance(store, DatabaseStore)
         for queue, expected in (("in", self._pushed), ("out", [f"{t}>" for t in self._moved])):
             page = store.ask(Browse(queue=queue, limit=100_000)) if expected else []
             there = Counter(b.message.transaction_id for b in page)

@@ -32,10 +32,11 @@ def brokers(
     if request.param != "sqlite":
         where = pg_url_factory()
         where += "&durability=normal" if "?" in where else "?durability=normal"
-    made = [Broker(open_store(where), background=False) for _ in range(1 if request.param == "sqlite" else 2)]
+    stores = [open_store(where) for _ in range(1 if request.param == "sqlite" else 2)]
+    made = [Broker(store, background=False) for store in stores]
     yield made
     try:
-        assert made[0].store.audit() == []
+        assert stores[0].audit() == []
     finally:
         for broker in made:
             broker.close()

@@ -6,13 +6,13 @@ from collections import Counter
 
 from ackwise.core import queries as q
 from ackwise.core.rows import GroupStats
-from ackwise.store.port import Store
+from ackwise.store.database_store import DatabaseStore
 from tests.properties.model import Model
 
 QUEUE = "q"
 
 
-def check_everything(store: Store, model: Model) -> None:
+def check_everything(store: DatabaseStore, model: Model) -> None:
     assert store.audit() == []
     stats = store.ask(q.QueueStats(queue=QUEUE))
     assert stats.scheduled == len(model.scheduled)
@@ -24,7 +24,7 @@ def check_everything(store: Store, model: Model) -> None:
     check_dead(store, model)
 
 
-def check_group(store: Store, model: Model, stats: GroupStats) -> None:
+def check_group(store: DatabaseStore, model: Model, stats: GroupStats) -> None:
     """Conservation per lane: every message is in exactly one state, and the counts say which."""
     rows = {(r.partition, r.priority): r for r in store.ask(q.ListCursors(queue=QUEUE, group=stats.group))}
     lag = 0
@@ -49,7 +49,7 @@ def check_group(store: Store, model: Model, stats: GroupStats) -> None:
     check_states(store, model, stats.group)
 
 
-def check_states(store: Store, model: Model, group: str) -> None:
+def check_states(store: DatabaseStore, model: Model, group: str) -> None:
     """What browsing shows of each message."""
     for shown in store.ask(q.Browse(queue=QUEUE, group=group, limit=1000)):
         lane = (shown.partition, shown.priority)
@@ -66,7 +66,7 @@ def check_states(store: Store, model: Model, group: str) -> None:
             assert shown.state == "acked", (lane, seq, cell)
 
 
-def check_leases(store: Store, model: Model) -> None:
+def check_leases(store: DatabaseStore, model: Model) -> None:
     """Who holds what: no message under two leases, and none under a lease that ended."""
     rows = {row.lease_id: row for row in store.ask(q.ListLeases())}
     living = {lease.lease_id: lease for lease in model.leases.values() if lease.ended is None}
@@ -77,7 +77,7 @@ def check_leases(store: Store, model: Model) -> None:
     check_held(store, model)
 
 
-def check_held(store: Store, model: Model) -> None:
+def check_held(store: DatabaseStore, model: Model) -> None:
     lanes = {row.lane: (row.partition, row.priority) for row in store.ask(q.ListLanes(queue=QUEUE))}
     for lease in model.leases.values():
         rows = store.ask(q.ListHeld(lease_id=lease.lease_id))
@@ -87,7 +87,7 @@ def check_held(store: Store, model: Model) -> None:
         assert found == {(lane, seq, cell.failures, cell.deliveries) for lane, seq, cell in held}
 
 
-def check_dead(store: Store, model: Model) -> None:
+def check_dead(store: DatabaseStore, model: Model) -> None:
     page = store.ask(q.ListDead(queue=QUEUE, limit=1000))
     bodies = Counter((letter.payload, letter.group) for letter in page.letters)
     assert bodies == Counter((model.lanes[lane][seq].body, group) for lane, seq, group in model.dead)

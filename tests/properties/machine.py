@@ -17,7 +17,7 @@ from ackwise.core.messages import NewMessage
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
-from ackwise.store.port import Store
+from ackwise.store.database_store import DatabaseStore
 from tests.contract.store_harness import deliveries
 from tests.properties.checks import QUEUE, check_everything
 from tests.properties.claims import Judge
@@ -51,11 +51,11 @@ policies = st.fixed_dictionaries(
 class Disk(Protocol):
     """Where a machine's stores live."""
 
-    def open(self, clock: ManualClock) -> Store:
+    def open(self, clock: ManualClock) -> DatabaseStore:
         """One more broker on the same data."""
         ...
 
-    def crash(self, store: Store) -> None:
+    def crash(self, store: DatabaseStore) -> None:
         """Drop a broker without letting it finish anything."""
         ...
 
@@ -90,7 +90,7 @@ class Machine(RuleBasedStateMachine):
         return self.clock.now()
 
     @property
-    def store(self) -> Store:
+    def store(self) -> DatabaseStore:
         """The brokers take turns."""
         self.turn += 1
         return self.stores[self.turn % 2]
@@ -188,7 +188,7 @@ class Machine(RuleBasedStateMachine):
         relaxed_in_strict = self.model.policy.effective_order == "strict" and not judge.strict
         return command.partitions is not None or (self.now >= self.latest and not relaxed_in_strict)
 
-    def _repeated(self, store: Store, command: c.Claim, old: Lease, answer: Any) -> None:
+    def _repeated(self, store: DatabaseStore, command: c.Claim, old: Lease, answer: Any) -> None:
         if old.filter != (command.partitions, command.owner):
             assert isinstance(answer, ClaimConflict)
             return
@@ -217,7 +217,7 @@ class Machine(RuleBasedStateMachine):
             command.key, (command.partitions, command.owner),
         )  # fmt: skip
 
-    def _note(self, store: Store, answer: Claimed) -> None:
+    def _note(self, store: DatabaseStore, answer: Claimed) -> None:
         """Payloads are the right ones, and every delivery may be settled later."""
         for delivery in deliveries(store, answer):
             lane = (delivery.partition, delivery.priority)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from ackwise.clock import ManualClock
-from ackwise.store.port import Store
+from ackwise.store.database_store import DatabaseStore
 from ackwise.store.postgres import PostgresStore
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.turn_runner import LedgerCounts
@@ -42,12 +42,12 @@ class SQLiteDisk:
     def __init__(self, folder: Path) -> None:
         self._folder, self._files, self._opened = folder, 0, 0
 
-    def open(self, clock: ManualClock) -> Store:
+    def open(self, clock: ManualClock) -> DatabaseStore:
         self._opened += 1
         url = f"sqlite:///{self._folder}/{self._files}.db?durability=normal"
         return SQLiteStore(url, clock=clock, seed=self._opened, dedupe_generation=6, instance=f"broker {self._opened}")
 
-    def crash(self, store: Store) -> None:
+    def crash(self, store: DatabaseStore) -> None:
         """Its connections go, and with them what it kept in memory."""
         assert isinstance(store, SQLiteStore)
         store._writer.counts = LedgerCounts("crashed")
@@ -65,11 +65,11 @@ class PostgresDisk:
     def __init__(self, url: str) -> None:
         self._url, self._opened = url, 0
 
-    def open(self, clock: ManualClock) -> Store:
+    def open(self, clock: ManualClock) -> DatabaseStore:
         self._opened += 1
         return PostgresStore(self._url, clock=clock, seed=self._opened * 100)
 
-    def crash(self, store: Store) -> None:
+    def crash(self, store: DatabaseStore) -> None:
         """Its connections go, and with them what it kept in memory."""
         assert isinstance(store, PostgresStore)
         for writer in store._writers:

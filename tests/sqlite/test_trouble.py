@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -15,12 +16,14 @@ import pytest
 from ackwise.core import commands as c
 from ackwise.core import errors
 from ackwise.core import queries as q
+from ackwise.core.events import ConnectionLost, ConnectionRestored
 from ackwise.core.messages import NewMessage
 from ackwise.engine.turn import Turn
 from ackwise.store.sqlite import SQLiteStore, writer
 from ackwise.store.sqlite import store as storing
-from ackwise.store.sqlite.connection import translate_error
+from ackwise.store.sqlite.connection import open_writer, translate_error
 from tests.broker.watched import until
+from tests.event_log import EventLog
 from tests.patience import PATIENCE
 from tests.sqlite.support import open_store, push, rows
 
@@ -210,11 +213,33 @@ def test_a_store_that_could_not_be_reopened_tries_again(store: SQLiteStore, monk
 
     with monkeypatch.context() as patch:
         patch.setattr(writer, "open_writer", down)
-        store._writer._reopen()
+        store._writer._reopen(apsw.IOError("away"))
         with pytest.raises(errors.StoreUnavailable):
             push(store, "second")
     assert push(store, "second") == ["queued"]
     assert push(store, "first") == ["duplicate"]
+
+
+def test_connection_that_is_opened_again_is_heard(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = store.prepare([c.Push(queue="q", messages=[NewMessage(b"x")])])
+    opened: list[None] = []
+
+    def fail_once(*arguments: Any) -> apsw.Connection:
+        opened.append(None)
+        if len(opened) == 1:
+            raise errors.StoreUnavailable("gone")
+        return open_writer(*arguments)
+
+    monkeypatch.setattr(writer, "open_writer", fail_once)
+    store._writer.connection.close(True)
+    with EventLog(store.events) as log:
+        with pytest.raises(errors.OutcomeUnknown):
+            prepared.commit()
+        (lost,) = log.of(ConnectionLost)
+        assert (lost.where, log.of(ConnectionRestored)) == (store.name, [])
+        push(store, "later")
+        (restored,) = log.of(ConnectionRestored)
+        assert restored.where == store.name
 
 
 def test_a_closed_store_says_so(path: Path) -> None:

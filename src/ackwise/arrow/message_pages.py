@@ -7,15 +7,19 @@ from io import BytesIO
 from typing import NamedTuple, Protocol
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from ackwise.arrow import text_columns
-from ackwise.arrow.text_columns import Numbers
+from ackwise.core.extras import needed
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import JSON, Extras
 from ackwise.wire import payloads
+
+with needed("arrow", "ackwise.arrow"):
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from ackwise.arrow import text_columns
+    from ackwise.arrow.text_columns import Numbers
 
 PAGE = 8192
 """Messages per page: a page is a few megabytes, and a task starts its work with the first page."""
@@ -84,9 +88,7 @@ class PageReader(Protocol):
 class SegmentStore(Protocol):
     """The part of a store's interface that the pages need."""
 
-    def read(self, ranges: Sequence[LaneRange]) -> Sequence[Sequence[PackedMessages]]: ...
-
-    def fitting_end(self, lane_range: LaneRange, room: int) -> int: ...
+    def read(self, ranges: Sequence[LaneRange], room: int | None = None) -> Sequence[Sequence[PackedMessages]]: ...
 
 
 class StorePageReader:
@@ -98,14 +100,14 @@ class StorePageReader:
     def pages(self, ranges: Iterable[LaneRange], wanted: Sequence[str]) -> Iterator[MessagePage]:
         for lane, at, hi in ranges:
             while at < hi:
-                end = self._store.fitting_end(LaneRange(lane, at, min(hi, at + PAGE)), PAGE_BYTES)
-                (segments,) = self._store.read([LaneRange(lane, at, end)])
+                end = min(hi, at + PAGE)
+                (segments,) = self._store.read([LaneRange(lane, at, end)], PAGE_BYTES)
                 pieces = [
                     SegmentRange(segment, max(at, segment.first), min(end, segment.last + 1)) for segment in segments
                 ]
                 if pieces:
                     yield build_page(lane, pieces, wanted)
-                at = end
+                at = min(end, segments[-1].last + 1) if segments else end
 
 
 def stream(pages: Iterable[MessagePage], wanted: Sequence[str]) -> Iterator[bytes]:

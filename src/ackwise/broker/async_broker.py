@@ -111,14 +111,17 @@ class AsyncBroker(BrokerState):
 
     async def _submit(self, commands: Sequence[Command]) -> Submission:
         """Validate commands and run the valid ones in a turn."""
-        if self.closed:
-            raise Draining("the broker is closed")
         checked = CheckedCommands(commands, self.store.events)
         if not checked.valid:
             return refused(checked)
-        shard = self._shards[shard_of(checked.valid, len(self._shards))]
-        submission = await shard.submit(checked.valid)
+        submission = await self._run_turn(checked.valid)
         return with_refusals(submission, checked) if checked.refusals else submission
+
+    def _run_turn(self, commands: Sequence[Command]) -> Awaitable[Submission]:
+        """Run valid commands in a turn."""
+        if self.closed:
+            raise Draining("the broker is closed")
+        return self._shards[shard_of(commands, len(self._shards))].submit(commands)
 
     async def claim(
         self,
@@ -203,7 +206,7 @@ class AsyncBroker(BrokerState):
     def _execute(self, step: Step) -> Awaitable[Any]:
         match step:
             case Submit(commands):
-                return self._submit(commands)
+                return self._run_turn(commands)
             case Read(claimed, gate):
                 return self._read(claimed, gate)
             case Park():

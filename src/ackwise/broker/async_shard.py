@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ackwise.broker.long_polls import LongPoll
-from ackwise.broker.turn_queue import Submission, TurnQueue, assign_results, commands_of, fail
+from ackwise.broker.turn_queue import Submission, TurnQueue, commands_of, fail, finish_turn
 from ackwise.core.commands import Command
 from ackwise.store.port import PreparedTurn
 
@@ -48,16 +48,19 @@ class AsyncShard:
             while len(self._queue):
                 # Callers that are ready on the loop submit first, so that they share the turn.
                 await asyncio.sleep(0)
-                await self._turn(self._queue.take())
+                await self._turn()
         finally:
             self._running = False
 
-    async def _turn(self, taken: list[Submission]) -> None:
+    async def _turn(self) -> None:
         """Run one turn and wake its callers. Parked claims that the turn may serve ride in it."""
         broker, long_polls = self._broker, self._broker.long_polls
+        taken: list[Submission] = []
         riders: list[LongPoll] = []
         prepared: PreparedTurn | None = None
+        committed = False
         try:
+            self._queue.take(taken)
             commands = commands_of(taken)
             if long_polls.parked:
                 long_polls.ride(commands, riders)
@@ -72,25 +75,15 @@ class AsyncShard:
                 prepared.commit()
             else:
                 await broker.commit_in_thread(prepared)
-            self._finish(taken, riders, prepared)
+            committed = True
+            finish_turn(broker, taken, riders, prepared)
         except BaseException as problem:
-            fail((*taken, *(rider for rider in riders if not rider.parked)), problem)
-            if prepared is not None:
-                prepared.abandon()
+            if not committed:
+                fail((*taken, *(rider for rider in riders if not rider.parked)), problem)
+                if prepared is not None:
+                    prepared.abandon()
             if not isinstance(problem, Exception):
                 raise
-
-    def _finish(self, taken: list[Submission], riders: list[LongPoll], prepared: PreparedTurn) -> None:
-        """Wake the callers of a committed turn, listeners, and parked claims that the commit may serve."""
-        listeners, long_polls = self._broker.listeners, self._broker.long_polls
-        assign_results([*taken, *riders], prepared.results)
-        if listeners.callbacks:
-            listeners.notify(prepared.woken)
-        unparked: Sequence[LongPoll] = ()
-        if riders or (prepared.woken and long_polls.watched):
-            unparked = long_polls.unpark_after_commit(prepared.woken, riders)
-        for submission in (*taken, *unparked):
-            submission.finish()
 
 
 def finish_future(submission: Submission, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
@@ -99,5 +92,5 @@ def finish_future(submission: Submission, loop: asyncio.AbstractEventLoop) -> as
     if submission.finished:
         finished.set_result(None)
     else:
-        submission.wake = lambda: finished.set_result(None)
+        submission.wake = lambda: None if finished.done() else finished.set_result(None)
     return finished

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 from ackwise.broker.long_polls import LongPoll, LongPolls
 from ackwise.broker.notifications import Listeners
+from ackwise.broker.turn_queue import Submission, finish_all, wake_again
 from ackwise.clock import ManualClock
-from ackwise.core.events import BrokerStarted, BrokerStopped
+from ackwise.core.events import BrokerStarted, BrokerStopped, EventStream
 from ackwise.store.port import Store
 
 
@@ -37,9 +38,25 @@ class BrokerState:
         self.store.on_change = retry
 
     @property
+    def events(self) -> EventStream:
+        """The events of the store and of this broker."""
+        return self.store.events
+
+    @property
     def has_waiters(self) -> bool:
         """Whether a claim or a listener waits for a commit."""
         return bool(len(self.long_polls) or len(self.listeners))
+
+    def finish_interrupted(
+        self, taken: Sequence[Submission], polls: Sequence[LongPoll], leader: Submission | None
+    ) -> None:
+        """Wake every caller of a committed turn and every parked claim. A claim that nothing serves parks again.
+
+        A rider that has parked again may be in another turn. That turn wakes it.
+        """
+        left = [poll for poll in polls if self.long_polls.leave(poll) or poll.done]
+        wake_again([*left, *(submission for submission in taken if submission is not leader)])
+        self.retry_parked()
 
     def retry_parked(self) -> None:
         """Wake every parked claim and every listener, because another process may have committed."""
@@ -58,5 +75,4 @@ class BrokerState:
 
 def wake(polls: Sequence[LongPoll]) -> None:
     """Wake the callers of unparked claims."""
-    for poll in polls:
-        poll.finish()
+    finish_all(polls)

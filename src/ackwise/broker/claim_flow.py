@@ -14,10 +14,11 @@ from ackwise.broker.broker_state import BrokerState, wake
 from ackwise.broker.deliveries import Gate, release_claims, split_answers, without_takeover
 from ackwise.broker.long_polls import LongPoll, QueueVersion
 from ackwise.broker.steps import Ask, Background, Flow, Join, Park, Read, Release, Sleep, Submit
-from ackwise.broker.turn_queue import Submission
+from ackwise.broker.turn_queue import Submission, refused, with_refusals
 from ackwise.core.answers import Claimed, Handed, Settled, empty_answer
+from ackwise.core.command_checks import CheckedCommands
 from ackwise.core.commands import Claim, Command, Settle, copies_of, next_command, release_command, share_bytes
-from ackwise.core.errors import AckwiseError, Overloaded, StoreError
+from ackwise.core.errors import AckwiseError, Draining
 from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.queries import ListLeases
 from ackwise.core.rows import LeaseRow
@@ -67,8 +68,15 @@ class ClaimFlow:
         self._long_polls = state.long_polls
         self._calls = itertools.count(1)
 
-    def claim(self, claim: Claim, options: ClaimOptions, tried: Try | None = None) -> Flow[Handed]:
-        """Try to claim, park and try again, until the options end the wait. `tried` is the result of a first try."""
+    def claim(self, claim: Claim, options: ClaimOptions) -> Flow[Handed]:
+        """Validate a claim, try it, park and try again, until the options end the wait."""
+        checked = CheckedCommands([claim], self._state.store.events)
+        for refusal in checked.refusals.values():
+            raise refusal
+        return (yield from self._wait(claim, options))
+
+    def _wait(self, claim: Claim, options: ClaimOptions, tried: Try | None = None) -> Flow[Handed]:
+        """Try a valid claim until it has messages or the wait ends. `tried` is the result of a first try."""
         poll: LongPoll | None = None
         while True:
             seen, claimed = tried or (yield from self._try(claim, options, poll))
@@ -126,6 +134,9 @@ class ClaimFlow:
             raise
         if poll.error is None and not poll.results:
             return None
+        if poll.error is not None and poll.results:
+            # An interrupt ended the commit of the turn. The commit may have granted the claim.
+            yield Background(self.release_cancelled(poll))
         return poll.seen, poll.answers()[0]
 
     def _deliver(self, claim: Claim, claimed: Claimed, gate: Gate | None = None) -> Flow[Handed]:
@@ -156,8 +167,10 @@ class ClaimFlow:
             return (yield from self._settle(settle)), empty_answer(claim, EmptyReason.DRAINING)
         settled, claims = yield from self._run(settle, [claim])
         try:
-            return settled, (yield from self.claim(claim, options, (seen, claims[0])))
-        except (StoreError, Overloaded):
+            return settled, (yield from self._wait(claim, options, (seen, claims[0])))
+        except Draining:
+            return settled, empty_answer(claim, EmptyReason.DRAINING)
+        except AckwiseError:
             return settled, empty_answer(claim, EmptyReason.UNAVAILABLE)
 
     def claim_ahead(
@@ -174,7 +187,7 @@ class ClaimFlow:
         if answers and answers[0].more is not None and not any(answer.grants for answer in answers):
             try:
                 answers = [(yield from self._complete(claims[0], answers[0]))]
-            except (StoreError, Overloaded):
+            except AckwiseError:
                 return settled, []
         batches = yield from self._deliver_all(claims[: len(answers)], answers, gate)
         return settled, [batch for batch in batches if batch.claimed.grants]
@@ -190,14 +203,21 @@ class ClaimFlow:
     def _settle(self, settle: Settle | None) -> Flow[list[Settled]]:
         if settle is None:
             return []
-        submission: Submission = yield Submit([settle])
+        submission = yield from self._submit([settle])
         settled: list[Settled] = submission.answers()[0]
         return settled
+
+    def _submit(self, commands: Sequence[Command]) -> Flow[Submission]:
+        """Validate commands and run the valid ones in a turn."""
+        checked = CheckedCommands(commands, self._state.store.events)
+        if not checked.valid:
+            return refused(checked)
+        return with_refusals((yield Submit(checked.valid)), checked)
 
     def _run(self, settle: Settle | None, claims: Sequence[Claim]) -> Flow[tuple[list[Settled], list[Claimed]]]:
         """Settle and claim in one turn. After a refusal all claims of the turn are released."""
         commands: list[Command] = [*claims] if settle is None else [settle, *claims]
-        settled, answers, refusal = split_answers((yield Submit(commands)), settle)
+        settled, answers, refusal = split_answers((yield from self._submit(commands)), settle)
         if refusal is not None:
             yield from self.release(answers)
             raise refusal
@@ -211,8 +231,13 @@ class ClaimFlow:
         for number, (claim, claimed) in enumerate(zip(claims, answers, strict=True)):
             try:
                 batches.append((yield from self._deliver(claim, claimed, gate)))
-            except (StoreError, Overloaded):
-                yield from self.release(answers[number + 1 :])
+            except AckwiseError:
+                others = [*answers[:number], *answers[number + 1 :]]
+                try:
+                    yield from self.release(answers[number + 1 :])
+                except BaseException:
+                    yield Background(self.release(others))
+                    raise
                 break
             except BaseException:
                 # The caller gets no answer, so all claims are released.

@@ -42,7 +42,19 @@ MOST_AT_ONCE = 4
 class LongPoll(Submission):
     """A claim that waits for messages."""
 
-    __slots__ = ("kind", "leaving", "more", "parked", "queue", "scout", "seen", "selection", "tried", "until")
+    __slots__ = (
+        "entered",
+        "kind",
+        "leaving",
+        "more",
+        "parked",
+        "queue",
+        "scout",
+        "seen",
+        "selection",
+        "tried",
+        "until",
+    )
 
     def __init__(self, claim: Claim, wake: Callable[[], None], until: int | None = None) -> None:
         super().__init__([claim], wake)
@@ -59,6 +71,8 @@ class LongPoll(Submission):
         """Instant of the store at which the claim tries again without a wake-up."""
         self.seen: QueueVersion = (0, 0)
         self.parked = False
+        self.entered = False
+        """Whether the claim has ever parked. A turn can have only such a claim."""
         self.leaving = False
         """The caller's time is up, but a turn has the claim: the caller waits for that turn only."""
         self.scout = False
@@ -116,11 +130,11 @@ class LongPolls:
     def leave(self, poll: LongPoll) -> bool:
         """Remove a claim whose time is up. Returns False if a turn has the claim: that turn wakes it."""
         with self._lock:
-            if not poll.parked:
-                poll.leaving = True
-                return False
-            self._remove([poll])
-            return True
+            if poll.parked:
+                self._remove([poll])
+                return True
+            poll.leaving = True
+            return not poll.entered
 
     def ride(self, commands: Iterable[Command], riders: list[LongPoll]) -> None:
         """Add the parked claims that these commands may serve to `riders`: their claims run in the same turn."""
@@ -135,17 +149,20 @@ class LongPolls:
                             for poll in taken:
                                 poll.seen = self._read_version(queue)
 
-    def unpark_after_commit(self, queues: Mapping[str, int], riders: Sequence[LongPoll]) -> list[LongPoll]:
-        """Riders with an answer, and parked claims that the commit may serve. Parks the other riders again.
+    def unpark_after_commit(
+        self, queues: Mapping[str, int], riders: Sequence[LongPoll], unparked: list[LongPoll]
+    ) -> None:
+        """Add riders with an answer and parked claims that the commit may serve to `unparked`.
 
+        Parks the other riders again.
         `queues` has the number of messages that became claimable. Of each selection, at most as many claims are
         unparked as messages are left. None are unparked if a rider found that there is nothing to claim.
         """
         if not queues and not riders:
-            return []
+            return
         with self._lock:
             outcomes = _RiderOutcomes(riders)
-            unparked = [poll for poll in riders if not self._park_again(poll)]
+            unparked += [poll for poll in riders if not self._park_again(poll)]
             woken = [*queues.items(), (ANY_QUEUE, sum(queues.values()))] if queues else []
             for queue, _ in woken:
                 self._versions[queue] = self._versions.get(queue, 0) + 1
@@ -157,8 +174,7 @@ class LongPolls:
             for queue, count in woken:
                 for selection in list(self.parked.get(queue, ())):
                     left = outcomes.left(count, queue, selection)
-                    unparked += self._unpark(queue, selection, left, outcomes.tried(queue, selection))
-            return unparked
+                    self._unpark(queue, selection, left, outcomes.tried(queue, selection), unparked)
 
     def unpark_after_try(self, poll: LongPoll, claimed: Claimed) -> list[LongPoll]:
         """Unpark the claims to wake after a woken claim tried.
@@ -176,10 +192,13 @@ class LongPolls:
                 return others
         if poll.tried is None or (not claimed.grants and claimed.empty not in _HOLDS_FOR_KIND):
             return []
+        unparked: list[LongPoll] = []
         with self._lock:
             if claimed.grants:
-                return self._unpark(poll.queue, poll.selection, poll.more, poll.tried)
-            return self._unpark(poll.queue, poll.selection, max(1, poll.more), poll.tried | {poll.kind})
+                self._unpark(poll.queue, poll.selection, poll.more, poll.tried, unparked)
+            else:
+                self._unpark(poll.queue, poll.selection, max(1, poll.more), poll.tried | {poll.kind}, unparked)
+        return unparked
 
     def unpark_successor(self, poll: LongPoll) -> list[LongPoll]:
         """Unpark one claim with the same selection, after a claim left. That claim knew when a message becomes due.
@@ -240,27 +259,32 @@ class LongPolls:
             return False
         if answer.until is not None and (poll.until is None or answer.until < poll.until):
             return False
-        poll.results = None
         self._add(poll)
+        poll.results = None
         return True
 
-    def _unpark(self, queue: str, selection: Selection, most: int, tried: frozenset[Kind]) -> list[LongPoll]:
-        """Unpark up to `most` claims of kinds that have not tried. `more` of the first is the rest of `most`."""
+    def _unpark(
+        self, queue: str, selection: Selection, most: int, tried: frozenset[Kind], unparked: list[LongPoll]
+    ) -> None:
+        """Unpark up to `most` claims of kinds that have not tried. `more` of the first is the rest of `most`.
+
+        The claims are in `unparked` before they are removed, so that an interrupt loses none.
+        """
         parked = self.parked.get(queue, {}).get(selection, ())
         polls = list(islice((poll for poll in parked if poll.kind not in tried), min(max(0, most), MOST_AT_ONCE)))
-        self._remove(polls)
+        unparked += polls
         for poll in polls:
             poll.tried, poll.results = tried, []
+        self._remove(polls)
         if polls:
             polls[0].more = most - len(polls)
-        return polls
 
     def _polls(self) -> Iterator[LongPoll]:
         return (poll for by_selection in self.parked.values() for polls in by_selection.values() for poll in polls)
 
     def _add(self, poll: LongPoll) -> None:
         self.parked.setdefault(poll.queue, {}).setdefault(poll.selection, []).append(poll)
-        poll.parked = True
+        poll.parked = poll.entered = True
         self._count += 1
 
     def _remove(self, polls: Sequence[LongPoll]) -> None:

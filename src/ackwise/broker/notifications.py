@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
+
+log = logging.getLogger("ackwise")
 
 
 class Listeners:
@@ -25,9 +28,13 @@ class Listeners:
             self.callbacks.pop(name, None)
 
     def notify(self, names: Iterable[str]) -> None:
+        """Call the callbacks of these names. A callback that fails does not disturb the others."""
         for name in names:
             for callback in list(self.callbacks.get(name, ())):
-                callback()
+                try:
+                    callback()
+                except Exception:
+                    log.exception("a listener of %r failed", name)
 
     def notify_all(self) -> None:
         """Call every callback, because another process may have committed to any queue."""

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Submit(msgspec.Struct, gc=False):
-    """Run commands in one turn. The result is their `Submission`. A closed broker raises `Draining`."""
+    """Run valid commands in one turn. The result is their `Submission`. A closed broker raises `Draining`."""
 
     commands: Sequence[Command]
 

@@ -68,14 +68,17 @@ class Broker(BrokerState):
 
     def _submit(self, commands: Sequence[Command]) -> Submission:
         """Validate commands and run the valid ones in a turn."""
-        if self.closed:
-            raise Draining("the broker is closed")
         checked = CheckedCommands(commands, self.store.events)
         if not checked.valid:
             return refused(checked)
-        shard = self._shards[shard_of(checked.valid, len(self._shards))]
-        submission = shard.submit(checked.valid)
+        submission = self._run_turn(checked.valid)
         return with_refusals(submission, checked) if checked.refusals else submission
+
+    def _run_turn(self, commands: Sequence[Command]) -> Submission:
+        """Run valid commands in a turn."""
+        if self.closed:
+            raise Draining("the broker is closed")
+        return self._shards[shard_of(commands, len(self._shards))].submit(commands)
 
     def claim(self, command: Claim, wait: float = 0.0) -> Handed:
         """Claim messages and wait up to `wait` seconds for them."""
@@ -95,6 +98,10 @@ class Broker(BrokerState):
         The batches share the claim's `most_bytes`.
         """
         return self._run_claim(self._claims.claim_ahead(settle, claim, count))
+
+    def release_cancelled(self, submission: Submission) -> None:
+        """Release what a turn granted to a caller that was interrupted. The release costs no failure."""
+        self._drive(self._claims.release_cancelled(submission))
 
     def _run_claim(self, flow: Flow[A]) -> A:
         """Drive the flow of a claim. `close` waits until each running claim has delivered or released its messages."""
@@ -125,7 +132,7 @@ class Broker(BrokerState):
     def _execute(self, step: Step) -> Any:
         match step:
             case Submit(commands):
-                return self._submit(commands)
+                return self._run_turn(commands)
             case Read(claimed):
                 return deliver(self.store, claimed)
             case Park():

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from ackwise.core.command_checks import CheckedCommands
 from ackwise.core.commands import Break, Command, Extend, Push, Settle, Transaction
 from ackwise.core.errors import AckwiseError, OutcomeUnknown, Overloaded
 from ackwise.core.messages import PlainBatch
+
+if TYPE_CHECKING:
+    from ackwise.broker.broker_state import BrokerState
+    from ackwise.broker.long_polls import LongPoll
+    from ackwise.store.port import PreparedTurn
+
+log = logging.getLogger("ackwise")
 
 TURN_SECONDS = 0.005
 TURN_BYTES = 4 << 20
@@ -27,7 +36,7 @@ class Submission:
     The turn sets `results` or `error`. Then `finish` wakes the caller.
     """
 
-    __slots__ = ("commands", "error", "finished", "leads", "results", "size", "urgent", "wake")
+    __slots__ = ("commands", "error", "finished", "leads", "queued", "results", "size", "urgent", "wake")
 
     def __init__(self, commands: Sequence[Command], wake: Callable[[], None]) -> None:
         self.commands = commands
@@ -36,6 +45,8 @@ class Submission:
         self.error: BaseException | None = None
         self.leads = False
         """Whether the caller's thread runs the next turn of its shard."""
+        self.queued = False
+        """Whether the submission is or was in the queue of its shard."""
         self.finished = False
         self.size = sum(map(payload_bytes, commands))
         self.urgent = any(isinstance(command, _NEVER_DEFERRED) for command in commands)
@@ -88,39 +99,42 @@ class TurnQueue:
             raise Overloaded(f"{self._bytes >> 20} MiB wait to be written; try again in a second", retry_after=1)
         self._submissions.append(submission)
         self._bytes += submission.size
+        submission.queued = True
 
     def first(self) -> Submission:
         return self._submissions[0]
 
-    def remove(self, submission: Submission) -> None:
-        """Remove a submission whose caller left. Does nothing if a turn has already taken the submission."""
-        if submission in self._submissions:
-            self._submissions.remove(submission)
-            self._bytes -= submission.size
+    def remove(self, submission: Submission) -> bool:
+        """Remove a submission whose caller left. Returns False if the queue does not have it: a turn took it."""
+        if submission not in self._submissions:
+            return False
+        self._submissions.remove(submission)
+        self._bytes -= submission.size
+        return True
 
-    def take(self) -> list[Submission]:
-        """Remove and return the submissions of the next turn.
+    def take(self, taken: list[Submission]) -> None:
+        """Move the submissions of the next turn to `taken`.
 
         The bounds on commands and bytes leave the rest for a later turn. Settlements are never left for later.
+        An interrupt loses no submission: the queue and `taken` change in the same statement.
         """
         most = TURN_COMMANDS
         if self._seconds_per_command:
             # The lower bound keeps group commit working after a single slow turn.
             most = max(LEAST_COMMANDS, min(most, int(TURN_SECONDS / self._seconds_per_command)))
-        taken: list[Submission] = []
+        chosen: list[Submission] = []
         later: deque[Submission] = deque()
         commands = size = 0
         for submission in self._submissions:
-            fits = not taken or (commands < most and size + submission.size <= TURN_BYTES)
+            fits = not chosen or (commands < most and size + submission.size <= TURN_BYTES)
             if fits or (submission.urgent and not submission.size):
-                taken.append(submission)
+                chosen.append(submission)
                 commands += len(submission.commands)
                 size += submission.size
             else:
                 later.append(submission)
-        self._submissions = later
-        self._bytes = sum(submission.size for submission in later)
-        return taken
+        size = sum(submission.size for submission in later)
+        taken[:], self._submissions, self._bytes = chosen, later, size
 
     def record_duration(self, commands: int, started: float) -> None:
         """Update the moving average of seconds per command, which bounds the next turn."""
@@ -167,18 +181,65 @@ def assign_results(submissions: Sequence[Submission], results: Sequence[Any]) ->
         start += len(submission.commands)
 
 
-def fail(submissions: Iterable[Submission], problem: BaseException, leader: Submission | None = None) -> None:
-    """Finish the submissions of a failed turn. A submission without results gets the error.
+def finish_turn(
+    state: BrokerState,
+    taken: Sequence[Submission],
+    riders: Sequence[LongPoll],
+    prepared: PreparedTurn,
+    leader: Submission | None = None,
+) -> None:
+    """Wake the callers of a committed turn, listeners, and parked claims that the commit may serve.
+
+    An interrupt is raised after every caller has its answer. The leader is the calling thread and needs no wake-up.
+    """
+    unparked: list[LongPoll] | None = None
+    try:
+        assign_results([*taken, *riders], prepared.results)
+        unparked = []
+        if state.listeners.callbacks:
+            state.listeners.notify(prepared.woken)
+        if riders or (prepared.woken and state.long_polls.watched):
+            state.long_polls.unpark_after_commit(prepared.woken, riders, unparked)
+        finish_all((*taken, *unparked), leader)
+    except BaseException as problem:
+        if unparked is None:
+            assign_results([*taken, *riders], prepared.results)
+        state.finish_interrupted(taken, [*riders, *(unparked or ())], leader)
+        if not isinstance(problem, Exception):
+            raise
+        log.exception("a caller of a committed turn could not be woken")
+
+
+def fail(submissions: Sequence[Submission], problem: BaseException, leader: Submission | None = None) -> None:
+    """Finish the submissions of a failed turn. Each gets the error.
 
     The leader gets `problem` itself and needs no wake-up. If `problem` is an interrupt, the other callers get
     `OutcomeUnknown`.
     """
     for submission in submissions:
-        if submission.results is None:
-            interrupted = submission is not leader and not isinstance(problem, Exception)
-            submission.error = _interruption() if interrupted else problem
-        if submission is not leader:
-            submission.finish()
+        interrupted = submission is not leader and not isinstance(problem, Exception)
+        submission.error = _interruption() if interrupted else problem
+    finish_all(submissions, leader)
+
+
+def finish_all(submissions: Sequence[Submission], leader: Submission | None = None) -> None:
+    """Wake all callers but the leader. If one wake-up fails or is interrupted, the others wake nevertheless."""
+    try:
+        for submission in submissions:
+            if submission is not leader:
+                submission.finish()
+    except BaseException:
+        wake_again(submissions)
+        raise
+
+
+def wake_again(submissions: Iterable[Submission]) -> None:
+    """Wake callers. Some of them may be awake already: a second wake-up does nothing."""
+    for submission in submissions:
+        submission.finished = True
+        # A lock that is released twice raises RuntimeError.
+        with suppress(RuntimeError):
+            submission.wake()
 
 
 def _interruption() -> OutcomeUnknown:

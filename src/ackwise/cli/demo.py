@@ -11,7 +11,8 @@ from rich.table import Table
 from ackwise.bench import pushpop as measuring
 from ackwise.cli.arguments import AsJSON
 from ackwise.cli.output import show_json, wide
-from ackwise.demo.run import MESSAGES, run
+from ackwise.demo.orders import MESSAGES
+from ackwise.demo.run import run
 
 
 def demo(

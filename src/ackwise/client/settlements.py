@@ -209,9 +209,11 @@ class HeldLeases:
         """Count the leases that have not expired."""
         return sum(deadline > now for deadline in list(self._deadlines.values()))
 
-    def extended(self, lease_id: str, deadline: int) -> None:
-        if lease_id in self._deadlines:
-            self._deadlines[lease_id] = deadline
+    def extended(self, lease_id: str, deadline: int, *, keep_later: bool = False) -> None:
+        """Note a new deadline. With `keep_later` a late answer does not replace a later deadline."""
+        known = self._deadlines.get(lease_id)
+        if known is not None:
+            self._deadlines[lease_id] = max(known, deadline) if keep_later else deadline
 
     def drop(self, lease_id: str) -> None:
         self._deadlines.pop(lease_id, None)

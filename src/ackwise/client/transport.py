@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from ackwise.core.answers import Extended, Handed, Settled
 from ackwise.core.commands import Claim, Command, Extend, Settle
 from ackwise.core.errors import AckwiseError
+from ackwise.core.events import EventStream
 from ackwise.core.queries import Query
 
 A = TypeVar("A")
@@ -52,6 +53,11 @@ class AsyncTransport(Protocol):
         """Number of answered calls that were repeated: a verdict `already` may come from an earlier try."""
         ...
 
+    @property
+    def events(self) -> EventStream | None:
+        """The events of a store in this process. None if the store is behind a server."""
+        ...
+
     def stop_claims(self) -> Awaitable[None] | None:
         """Stop claiming. Waiting claims return at once."""
         ...
@@ -92,6 +98,11 @@ class Transport(Protocol):
 
     def wall_of(self, instant: int) -> int:
         """An instant of the anchored clock as people read it."""
+        ...
+
+    @property
+    def events(self) -> EventStream | None:
+        """The events of a store in this process. None if the store is behind a server."""
         ...
 
     def stop_claims(self) -> None:

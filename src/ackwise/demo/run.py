@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ackwise.spark.jobs.dead_letter_report import DeadLetterSummary
     from ackwise.spark.pipelines import Totals
 
-MESSAGES = 20_000
 QUEUE, RESULTS, GROUP = "orders", "invoices", "billing"
 PUSH = 500
 

@@ -76,6 +76,8 @@ def _add_refused(results: Sequence[Any], emitted: list[Event]) -> None:
 def _refusals(answer: Any) -> Iterable[str]:
     if isinstance(answer, AckwiseError):
         return (answer.code,)
+    if isinstance(answer, answers.Extended):
+        return () if answer.verdict is None else (answer.verdict.value,)
     if isinstance(answer, answers.TransactionDone):
         answer = answer.settled
     if isinstance(answer, list) and answer and isinstance(answer[0], answers.Settled):

@@ -11,9 +11,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
-import uvicorn
-from starlette.applications import Starlette
-
 from ackwise.broker import AsyncBroker
 from ackwise.core import extras
 from ackwise.core.errors import AckwiseError
@@ -24,17 +21,22 @@ from ackwise.protocols.http_response import Answer, Route
 from ackwise.protocols.native import native_routes
 from ackwise.protocols.peers import Peers
 from ackwise.protocols.pushpop import pushpop_routes
-from ackwise.protocols.pushpop.sinks import Sinks, supervisor
 from ackwise.protocols.queen import queen_routes
 from ackwise.server import gates
 from ackwise.server.amps_listener import AmpsListener
 from ackwise.server.app import Application
 from ackwise.server.gates import Gate
-from ackwise.server.health import make_pages
 from ackwise.server.home import home_routes
-from ackwise.server.http_protocol import GuardedProtocol, GuardedSocket
 from ackwise.server.settings import Settings
 from ackwise.store.port import Store
+
+with extras.needed("server", "the server"):
+    import uvicorn
+    from starlette.applications import Starlette
+
+    from ackwise.protocols.pushpop.sinks import Sinks, supervisor
+    from ackwise.server.health import make_pages
+    from ackwise.server.http_protocol import GuardedProtocol, GuardedSocket
 
 if TYPE_CHECKING:
     from ackwise.protocols.mew.http import MewServer

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ackwise.core.errors import MissingExtra
-from ackwise.core.extras import EXTRAS, missing
+from ackwise.core.extras import missing, missing_package
 
 if TYPE_CHECKING:
     from ackwise.spark.pipelines import expect, pipeline
@@ -35,8 +35,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         return getattr(import_module(_HOMES[name]), name)
-    except ModuleNotFoundError as problem:
-        package = (problem.name or "").partition(".")[0]
-        if package not in EXTRAS["spark"]:
+    except ImportError as problem:
+        package = missing_package(problem, "spark")
+        if package is None:
             raise
         raise SparkMissing(str(missing("spark", f"ackwise.spark.{name}", package))) from None

@@ -9,12 +9,16 @@ from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
-import pyarrow as pa
-from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from ackwise.core.errors import BadInput
-from ackwise.spark.ddl_parser import DdlParser
+from ackwise.core.extras import needed
+
+with needed("spark", "ackwise.spark.types"):
+    import pyarrow as pa
+    from pyspark.sql import types as t
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from ackwise.spark.ddl_parser import DdlParser
 
 Converter = Callable[[Any], Any]
 

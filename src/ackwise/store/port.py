@@ -1,4 +1,4 @@
-"""The store port: `prepare` and `transact` run commands, `ask` answers queries, `read` returns segments."""
+"""The store port: `prepare` runs commands, `ask` answers queries, `read` returns segments."""
 
 from __future__ import annotations
 
@@ -75,32 +75,20 @@ class Store(Protocol):
         """Add the commands of an extension, and its tables if the database lacks them, before the first turn."""
         ...
 
-    def has_tables(self, extension: str) -> bool:
-        """Whether the database has the tables of the extension with this name."""
-        ...
-
     @property
     def busy(self) -> bool:
         """Whether another thread holds the writer. An event loop must not wait for it: its fsync may be slow."""
-        ...
-
-    def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Result]:
-        """Validate commands, run them in a turn and commit it: for callers without a broker.
-
-        A refusal is a result. If the store fails, it raises and changes nothing.
-        """
         ...
 
     def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
         """Run the statements of a turn. The broker has validated the commands (`core.command_checks`)."""
         ...
 
-    def read(self, ranges: Sequence[LaneRange]) -> list[list[Segment]]:
-        """The segments of each range (lane, lo, hi), without pruned segments."""
-        ...
+    def read(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]:
+        """The segments of each range (lane, lo, hi), without pruned segments.
 
-    def fitting_end(self, lane_range: LaneRange, room: int) -> int:
-        """The end of the part of a range whose segments fit `room` bytes. At least one segment fits."""
+        With `room` only the first segments of each range that fit this many bytes. At least one fits.
+        """
         ...
 
     def ask(self, query: Query[R], meter: Meter | None = None, *, long: bool = False) -> R:
@@ -109,14 +97,6 @@ class Store(Protocol):
         A `meter` bounds the query: `Overrun` names the exceeded limit. A `long` query has separate
         connections.
         """
-        ...
-
-    def audit(self) -> list[str]:
-        """Violated invariants of the stored state. Empty if all invariants hold."""
-        ...
-
-    def notes(self) -> list[str]:
-        """Hints for the operator about maintenance of the store. A hint is not an error."""
         ...
 
     def changed(self) -> bool:

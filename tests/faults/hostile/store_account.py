@@ -11,8 +11,8 @@ from ackwise.core.spans import Span
 from ackwise.engine import catalog
 from ackwise.engine.ports import Row, Session
 from ackwise.engine.turn import lease_from
+from ackwise.store.database_store import DatabaseStore
 from ackwise.store.port import Store
-from ackwise.store.query_runner import QueryRunner
 
 MOST_SPANS = 1_000_000
 
@@ -42,14 +42,14 @@ def places_of_claims(store: Store, queue: str, group: str, keys: Iterable[str]) 
                     places.update((lane, seq) for seq in range(lo, hi))
         return places
 
-    return cast(QueryRunner, store)._run_read(read)
+    return cast(DatabaseStore, store)._run_read(read)
 
 
 def stolen_by(store: Store, queue: str, prefix: str) -> Stolen:
     """Deliveries and failures of all groups with this prefix. These groups settle nothing, so every span is left."""
     groups = [row.group for row in store.ask(q.ListGroups(queue=queue)) if row.group.startswith(prefix)]
 
-    spans = cast(QueryRunner, store)._run_read(lambda session: _spans(session, queue, groups))
+    spans = cast(DatabaseStore, store)._run_read(lambda session: _spans(session, queue, groups))
     dead = sum(len(store.ask(q.ListDead(queue=queue, group=name)).letters) for name in groups)
     return Stolen(
         messages=sum(map(len, spans)),

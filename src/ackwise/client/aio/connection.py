@@ -8,7 +8,8 @@ from types import TracebackType
 from ackwise.client.aio.admin import AsyncDeadLetterVerbs, AsyncGroupVerbs, AsyncQueueVerbs
 from ackwise.client.aio.consume_loops import AsyncConsumeVerbs
 from ackwise.client.concurrency.aio import call
-from ackwise.core.errors import AckwiseError
+from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.core.events import EventStream
 from ackwise.core.validation import Seconds
 from ackwise.wire.timestamps import seconds
 
@@ -18,6 +19,17 @@ class AsyncConnection(AsyncConsumeVerbs, AsyncQueueVerbs, AsyncGroupVerbs, Async
 
     Open one with `ackwise.connect_async`. Any number of tasks of one event loop may share it.
     """
+
+    @property
+    def events(self) -> EventStream:
+        """The events of the store that this connection opened. A connection to a server has none and raises."""
+        events = self._transport.events
+        if events is None:
+            raise BadInput(
+                "a connection to a server has no events; listen in the server's process, "
+                "or read dead letters and the ledger with a cursor"
+            )
+        return events
 
     async def stop_claims(self) -> None:
         """Stop claiming: waiting claims return at once, new claims return nothing. You can still settle and push."""

@@ -78,6 +78,9 @@ class AsyncHTTPTransport(AsyncHTTPCalls):
       answer is lost stay leased until the lease expires.
     """
 
+    events = None
+    """Only the process of the server hears the events of its store."""
+
     def __init__(
         self,
         adapter: AsyncHTTPAdapter,
@@ -222,7 +225,7 @@ class AsyncHTTPTransport(AsyncHTTPCalls):
         if extended.deadline is None:
             self._held.drop(command.lease_id)
         else:
-            self._held.extended(command.lease_id, extended.deadline)
+            self._held.extended(command.lease_id, extended.deadline, keep_later=command.keep_later)
 
     async def _extend_one(self, body: bytes, *, repeatable: bool) -> Extended:
         answer = self._read(_DEADLINE, await self._call("/v1/extend", body, self._tries(repeatable=repeatable)))

@@ -26,7 +26,7 @@ class LeaseExtensions(Protocol):
 class AsyncLease:
     """The lease of one claim: settles and extends it, and tracks whether it is still held."""
 
-    __slots__ = ("_held", "_transport", "_working", "claimed", "deadline", "duration", "ended", "in_doubt")
+    __slots__ = ("_held", "_transport", "_working", "chosen", "claimed", "deadline", "duration", "ended", "in_doubt")
 
     def __init__(
         self,
@@ -42,6 +42,8 @@ class AsyncLease:
         """Whether nothing is left to settle: all messages are settled, or the claim had no lease."""
         self.in_doubt = False
         """Whether a settlement was refused: the lease may be lost."""
+        self.chosen = 0
+        """How many deadlines `extend` has set. A keeper's answer to an earlier request does not replace them."""
         now = transport.now() if claimed.lease_no else 0
         self.duration = max(claimed.deadline - now, 1000)
         """Microseconds that the lease lasted at first. An extension lasts as long."""
@@ -124,23 +126,37 @@ class AsyncLease:
             answer = await self._transport.send(Extend(lease_id=self.claimed.lease_id, lease=micros))
         except LeaseLost as problem:
             answer = problem
-        self.note_extension(answer)
+        deadline = self._deadline_from(answer)
+        self.chosen += 1
+        self._set_deadline(deadline)
         return self.expires_at
 
     def extension(self) -> Extend:
         """The command that extends the lease by its first duration. Never shortens a lease that you extended longer."""
         return Extend(lease_id=self.claimed.lease_id, lease=self.duration, keep_later=True)
 
-    def note_extension(self, answer: Extended | AckwiseError) -> None:
-        """Update the lease's state from the answer to an extension. Raises if the lease is not extended."""
+    def note_extension(self, answer: Extended | AckwiseError, chosen: int) -> None:
+        """Update the lease's state from the answer to `extension`. Raises if the lease is not extended.
+
+        `chosen` is the lease's `chosen` when the request was sent. Answers may arrive in another order than their
+        requests, so the later deadline stays. After a call of `extend` only that call's deadline counts.
+        """
+        deadline = self._deadline_from(answer)
+        self._set_deadline(max(self.deadline, deadline) if chosen == self.chosen else self.deadline)
+
+    def _deadline_from(self, answer: Extended | AckwiseError) -> int:
+        """The deadline that an extension got. Raises if the lease is not extended."""
         try:
             if isinstance(answer, AckwiseError):
                 raise answer
-            self.deadline = deadline_of(answer)
+            return deadline_of(answer)
         except LeaseLost as problem:
             if is_settled(problem):
                 self.ended = True
                 self._held.drop(self.claimed.lease_id)
             raise
+
+    def _set_deadline(self, deadline: int) -> None:
+        self.deadline = deadline
         self.in_doubt = False
-        self._held.extended(self.claimed.lease_id, self.deadline)
+        self._held.extended(self.claimed.lease_id, deadline)

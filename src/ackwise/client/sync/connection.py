@@ -9,7 +9,8 @@ from types import TracebackType
 from ackwise.client.concurrency.threads import call
 from ackwise.client.sync.admin import DeadLetterVerbs, GroupVerbs, QueueVerbs
 from ackwise.client.sync.consume_loops import ConsumeVerbs
-from ackwise.core.errors import AckwiseError
+from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.core.events import EventStream
 from ackwise.core.validation import Seconds
 from ackwise.wire.timestamps import seconds
 
@@ -19,6 +20,17 @@ class Connection(ConsumeVerbs, QueueVerbs, GroupVerbs, DeadLetterVerbs):
 
     Open one with `ackwise.connect`. Any number of threads may share it.
     """
+
+    @property
+    def events(self) -> EventStream:
+        """The events of the store that this connection opened. A connection to a server has none and raises."""
+        events = self._transport.events
+        if events is None:
+            raise BadInput(
+                "a connection to a server has no events; listen in the server's process, "
+                "or read dead letters and the ledger with a cursor"
+            )
+        return events
 
     def stop_claims(self) -> None:
         """Stop claiming: waiting claims return at once, new claims return nothing. You can still settle and push."""

@@ -79,6 +79,9 @@ class HTTPTransport(HTTPCalls):
       answer is lost stay leased until the lease expires.
     """
 
+    events = None
+    """Only the process of the server hears the events of its store."""
+
     def __init__(
         self,
         adapter: HTTPAdapter,
@@ -223,7 +226,7 @@ class HTTPTransport(HTTPCalls):
         if extended.deadline is None:
             self._held.drop(command.lease_id)
         else:
-            self._held.extended(command.lease_id, extended.deadline)
+            self._held.extended(command.lease_id, extended.deadline, keep_later=command.keep_later)
 
     def _extend_one(self, body: bytes, *, repeatable: bool) -> Extended:
         answer = self._read(_DEADLINE, self._call("/v1/extend", body, self._tries(repeatable=repeatable)))

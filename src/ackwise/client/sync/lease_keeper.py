@@ -43,10 +43,11 @@ class Extender(Protocol[L_in]):
 def extend_all(transport: Transport, leases: Sequence[Lease]) -> list[AckwiseError | None]:
     """Extend leases in one request. Returns the error of each lease, or None if the lease is extended."""
     problems: list[AckwiseError | None] = []
+    chosen = [lease.chosen for lease in leases]
     answers = transport.send_all([lease.extension() for lease in leases])
-    for lease, answer in zip(leases, answers, strict=True):
+    for lease, answer, before in zip(leases, answers, chosen, strict=True):
         try:
-            lease.note_extension(answer)
+            lease.note_extension(answer, before)
             problems.append(None)
         except AckwiseError as problem:
             problems.append(problem)

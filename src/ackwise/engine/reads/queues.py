@@ -27,7 +27,10 @@ _ALWAYS = (-(1 << 62), 1 << 62)
 _MINUTE = 60_000_000
 
 
-def read(session: Session, ranges: Sequence[LaneRange]) -> list[list[segment.Segment]]:
+def read(session: Session, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[segment.Segment]]:
+    """The segments of each range. With `room` only the first segments of each range that fit this many bytes."""
+    if room is not None:
+        ranges = [LaneRange(lane, lo, _fitting_end(session, lane, lo, hi, room)) for lane, lo, hi in ranges]
     return [segment_reads.segments(session, lane, lo, hi) for lane, lo, hi in ranges]
 
 
@@ -80,7 +83,7 @@ def browse(snapshot: Snapshot, query: q.Browse) -> core_rows.Page[core_rows.Brow
         if len(messages) >= limit or room <= 0:
             break
         hi = min(head, lo + limit - len(messages))
-        end = fitting_end(session, lane, lo, hi, room)
+        end = _fitting_end(session, lane, lo, hi, room)
         states = states_of(session, group, lane, lo, end) if group is not None else {}
         for message in segment_reads.messages(session, lane, [(lo, end)]):
             if room <= 0:
@@ -117,7 +120,7 @@ def _filled_lanes(session: Session, queue: QueueRow, query: q.Browse) -> Iterato
         where["lane"] = rows[-1][0] + 1
 
 
-def fitting_end(session: Session, lane: LaneId, lo: int, hi: int, room: int) -> int:
+def _fitting_end(session: Session, lane: LaneId, lo: int, hi: int, room: int) -> int:
     """The end of the part of [lo, hi) whose segments fit `room` bytes. At least one segment fits."""
     for first, last, size in segment_reads.sizes(session, lane, lo, hi):
         if room <= 0:

@@ -118,10 +118,9 @@ class Lookahead:
         last = self._segment
         if last is not None and last.lane == messages.lane and last.first <= messages.lo <= last.last:
             return [last], min(messages.hi, last.last + 1)
-        end = self._store.fitting_end(messages, self._bytes)
-        segments = self._store.read([messages._replace(hi=end)])[0]
+        (segments,) = self._store.read([messages], self._bytes)
         self._segment = segments[-1] if segments else None
-        return segments, end
+        return segments, messages.hi if not segments else min(messages.hi, segments[-1].last + 1)
 
     def take(self, count: int) -> tuple[LaneRange, ...]:
         """Remove the first `count` wanted messages and return them as ranges for a claim."""

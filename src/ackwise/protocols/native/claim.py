@@ -11,7 +11,7 @@ import msgspec
 from ackwise.broker import AsyncBroker
 from ackwise.core.answers import Claimed, Handed, Settled, empty_answer
 from ackwise.core.commands import Claim, Settle
-from ackwise.core.errors import AnswersFull, BadInput, StoreError
+from ackwise.core.errors import AckwiseError, BadInput, Draining
 from ackwise.core.lane_selection import EmptyReason
 from ackwise.protocols.answer_memory import PendingAnswer, build
 from ackwise.protocols.http_request import Call, ClientDisconnected
@@ -100,10 +100,11 @@ class _Claims:
                 return settled, handed
         try:
             return settled, await self._wait(call, pending, poll, claim, wait)
-        except (StoreError, AnswersFull):
+        except AckwiseError as problem:
             if settle is None:
                 raise
-            return settled, empty_answer(claim, EmptyReason.UNAVAILABLE)
+            draining = isinstance(problem, Draining)
+            return settled, empty_answer(claim, EmptyReason.DRAINING if draining else EmptyReason.UNAVAILABLE)
 
     async def _wait(self, call: Call, pending: PendingAnswer, poll: str | None, claim: Claim, wait: float) -> Handed:
         if poll is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +12,8 @@ from psycopg import errors as pg
 from psycopg.types.numeric import Int8Dumper
 
 from ackwise.core import errors
-from ackwise.core.events import ConnectionLost, ConnectionRestored, EventPort, EventStream
+from ackwise.core.events import EventPort, EventStream
+from ackwise.store.connection_health import ConnectionHealth
 from ackwise.wire.store_url import StoreURL
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -37,8 +37,7 @@ class Database:
     """One database: opens its connections and translates its errors. `where` names it without the password."""
 
     def __init__(self, url: StoreURL, events: EventPort | None = None) -> None:
-        self.url, self._events = url, events or EventStream()
-        self._lost_at: float | None = None
+        self.url = url
         try:
             self._options = conninfo.conninfo_to_dict(url.target)
         except psycopg.ProgrammingError as problem:
@@ -51,13 +50,14 @@ class Database:
         self.database = str(self._options.get("dbname") or self.user)
         host, port = self._options.get("host") or "localhost", self._options.get("port") or 5432
         self.where = f"{host}:{port}/{self.database}"
+        self.health = ConnectionHealth(self.where, events or EventStream())
 
     def connect(self) -> Connection:
         """Open a connection in autocommit mode, with all settings that the store relies on."""
         try:
             connection = psycopg.connect(**self._options, autocommit=True)  # type: ignore[arg-type]
         except psycopg.Error as problem:
-            self.note_lost(problem)
+            self.health.note_lost(problem)
             raise self._unreachable(problem) from problem
         try:
             with self.translated_errors():
@@ -65,20 +65,8 @@ class Database:
         except BaseException:
             connection.close()
             raise
-        self._note_connected()
+        self.health.note_connected()
         return connection
-
-    def note_lost(self, problem: Exception) -> None:
-        """Emit an event for the first of the connections that break together."""
-        if self._lost_at is None:
-            self._lost_at = time.monotonic()
-            if self._events.listening:
-                self._events.emit(ConnectionLost(self.where, " ".join(str(problem).split())))
-
-    def _note_connected(self) -> None:
-        lost_at, self._lost_at = self._lost_at, None
-        if lost_at is not None and self._events.listening:
-            self._events.emit(ConnectionRestored(self.where, time.monotonic() - lost_at))
 
     def _configure(self, connection: Connection) -> None:
         """Set the session's parameters. Every int is sent as bigint, so that all values of a statement share a plan."""
@@ -151,7 +139,7 @@ class Database:
         if is_conflict(problem):
             return errors.StoreUnavailable(f"{CONFLICT} ({self.where}: {words})")
         if is_connection_lost(problem):
-            self.note_lost(problem)
+            self.health.note_lost(problem)
             return errors.StoreUnavailable(
                 f"PostgreSQL at {self.where} disconnected; nothing was changed, try again. Is it running? ({words})"
             )

@@ -75,7 +75,7 @@ class Notifier:
                 with connection:
                     self._exchange(connection)
             except psycopg.Error as problem:
-                self._database.note_lost(problem)
+                self._database.health.note_lost(problem)
             self._ready.clear()
 
     def _exchange(self, connection: Connection) -> None:

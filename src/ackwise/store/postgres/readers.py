@@ -38,6 +38,7 @@ class ReaderPool:
             except psycopg.Error as problem:
                 if not is_connection_lost(problem):
                     raise
+                self._database.health.note_lost(problem)
             self._close_idle()
             return self._run(job, snapshot)
 

@@ -44,10 +44,13 @@ def migrate(connection: Connection, where: str) -> int:
     return version
 
 
-def add_tables(connection: Connection, where: str, extension: Extension) -> None:
-    """Create the tables of an extension or migrate them. One broker migrates while the others wait."""
+def add_tables(connection: Connection, where: str, extension: Extension) -> int:
+    """Create the tables of an extension or migrate them. One broker migrates while the others wait.
+
+    Returns the version before. 0 means that the database had none of the tables.
+    """
     if _version(connection, extension.meta_key) == extension.schema_version:
-        return
+        return extension.schema_version
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         version = _version(connection, extension.meta_key)
@@ -55,6 +58,7 @@ def add_tables(connection: Connection, where: str, extension: Extension) -> None
         for number in range(version + 1, extension.schema_version + 1):
             connection.execute(resources.files(extension.tables).joinpath(f"postgres_{number:04d}.sql").read_bytes())
         _set_version(connection, extension.meta_key, extension.schema_version)
+    return version
 
 
 def script(number: int) -> bytes:

@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import TypeVar
 
 from ackwise.clock import Clock
-from ackwise.core.command_checks import CheckedCommands
 from ackwise.core.commands import Command
 from ackwise.core.errors import StoreError
 from ackwise.core.events import EventStream, StoreMigrated
@@ -19,7 +18,8 @@ from ackwise.engine.ports import Known, Session
 from ackwise.engine.reads import queues
 from ackwise.engine.segment import Segment
 from ackwise.store import broker_instances
-from ackwise.store.port import PreparedTurn, Result
+from ackwise.store.database_store import DatabaseStore
+from ackwise.store.port import PreparedTurn
 from ackwise.store.postgres.clock import DatabaseClock
 from ackwise.store.postgres.connection import Database
 from ackwise.store.postgres.dedupe import TableDedupe
@@ -28,7 +28,6 @@ from ackwise.store.postgres.readers import ReaderPool
 from ackwise.store.postgres.schema import SCHEMA_VERSION, add_tables, migrate
 from ackwise.store.postgres.session import PostgresSession, add_statements
 from ackwise.store.postgres.writer import Writer
-from ackwise.store.query_runner import QueryRunner
 from ackwise.store.turn_runner import TurnRunner
 from ackwise.wire.store_url import StoreURL, parse
 
@@ -37,7 +36,7 @@ READERS = 4
 LONG_READERS = 2
 
 
-class PostgresStore(QueryRunner):
+class PostgresStore(DatabaseStore):
     """Queues in one database that several brokers share."""
 
     local = False
@@ -101,16 +100,11 @@ class PostgresStore(QueryRunner):
         if extension.name not in self.extensions:
             add_statements(extension)
             with self._database.translated_errors(), self._database.connect() as connection:
-                add_tables(connection, self._database.where, extension)
+                before = add_tables(connection, self._database.where, extension)
+            self._note_migrated(extension, before)
             self.extensions.add(extension)
 
     # writing
-
-    def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Result]:
-        checked = CheckedCommands(commands, self.events)
-        prepared = self.prepare(checked.valid, shard)
-        prepared.commit()
-        return checked.answers(prepared.results)
 
     def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
         return self._turns[shard % self.shards].prepare(commands)
@@ -123,8 +117,8 @@ class PostgresStore(QueryRunner):
     def _known_ids(self, session: Session) -> Known:
         return TableDedupe(session)
 
-    def read(self, ranges: Sequence[LaneRange]) -> list[list[Segment]]:
-        return self._readers.run(lambda session: queues.read(session, ranges), snapshot=False)
+    def read(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]:
+        return self._readers.run(lambda session: queues.read(session, ranges, room), snapshot=False)
 
     # maintenance
 
@@ -156,10 +150,6 @@ class PostgresStore(QueryRunner):
         """Whether another broker announced claimable messages since the last call."""
         changed, self._changed = self._changed, False
         return changed
-
-    def notes(self) -> list[str]:
-        """No hints: autovacuum frees space."""
-        return []
 
     def maintain(self) -> None:
         """Does nothing: autovacuum maintains the tables."""

@@ -103,7 +103,8 @@ class Writer:
         if self._session is not None:
             try:
                 self._session.begin()
-            except psycopg.Error:
+            except psycopg.Error as problem:
+                self._database.health.note_lost(problem)
                 self.drop()
         if self._session is None:
             self._session = PostgresSession(self._database.connect())
@@ -121,6 +122,7 @@ class Writer:
             self.drop()
             if not is_connection_lost(problem):
                 raise self._database.translate_error(problem) from problem
+            self._database.health.note_lost(problem)
             raise OutcomeUnknown(f"{OutcomeUnknown.__doc__} ({self._database.where}: {problem})") from problem
         if status != "COMMIT":
             raise StoreError(f"{self._database.where} rolled the turn back; nothing was changed")
@@ -142,7 +144,8 @@ class Writer:
         if self._session is not None:
             try:
                 self._session.end(b"ROLLBACK")
-            except psycopg.Error:
+            except psycopg.Error as problem:
+                self._database.health.note_lost(problem)
                 self.drop()
 
     def drop(self) -> None:

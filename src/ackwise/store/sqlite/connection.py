@@ -182,10 +182,13 @@ def _migrate(connection: apsw.Connection, path: str) -> int:
     return int(version)
 
 
-def add_tables(connection: apsw.Connection, path: str, extension: Extension) -> None:
-    """Create the tables of an extension or migrate them. Refuses a newer schema of the extension."""
+def add_tables(connection: apsw.Connection, path: str, extension: Extension) -> int:
+    """Create the tables of an extension or migrate them. Refuses a newer schema of the extension.
+
+    Returns the version before. 0 means that the file had none of the tables.
+    """
     if _extension_version(connection, extension) == extension.schema_version:
-        return
+        return extension.schema_version
     with _transaction(connection):
         version = _extension_version(connection, extension)
         extension.check_version(version, path)
@@ -193,6 +196,7 @@ def add_tables(connection: apsw.Connection, path: str, extension: Extension) -> 
             _apply(connection, f"sqlite_{number:04d}.sql", extension.tables)
         row = (extension.meta_key, str(extension.schema_version))
         list(connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row))
+    return version
 
 
 def anchor_store(connection: apsw.Connection) -> Anchor | None:

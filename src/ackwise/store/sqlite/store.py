@@ -11,7 +11,6 @@ from typing import TypeVar
 import apsw
 
 from ackwise.clock import Clock
-from ackwise.core.command_checks import CheckedCommands
 from ackwise.core.commands import Command
 from ackwise.core.errors import StoreError
 from ackwise.core.events import EventStream
@@ -23,8 +22,8 @@ from ackwise.engine.segment import Segment
 from ackwise.store import broker_instances
 from ackwise.store.caches import SegmentCache
 from ackwise.store.clock_anchor import AnchoredClock
-from ackwise.store.port import SHORT_READ, PreparedTurn, Result
-from ackwise.store.query_runner import QueryRunner
+from ackwise.store.database_store import DatabaseStore
+from ackwise.store.port import SHORT_READ, PreparedTurn
 from ackwise.store.sqlite import vacuum
 from ackwise.store.sqlite.connection import open_reader, translated_errors
 from ackwise.store.sqlite.dedupe import GENERATION, StoredKeys
@@ -43,7 +42,7 @@ PAUSE_SECONDS = 10.0
 CACHE_BYTES = 8 << 20
 
 
-class SQLiteStore(QueryRunner):
+class SQLiteStore(DatabaseStore):
     """Queues in one file. Several processes may open it. Each turn is one transaction."""
 
     shards = 1
@@ -92,7 +91,7 @@ class SQLiteStore(QueryRunner):
     def add(self, extension: Extension) -> None:
         if extension.name not in self.extensions:
             add_statements(extension)
-            self._writer.add_tables(extension)
+            self._note_migrated(extension, self._writer.add_tables(extension))
             self.extensions.add(extension)
 
     # writing
@@ -100,12 +99,6 @@ class SQLiteStore(QueryRunner):
     @property
     def busy(self) -> bool:
         return self._writer.lock.locked()
-
-    def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Result]:
-        checked = CheckedCommands(commands, self.events)
-        prepared = self.prepare(checked.valid, shard)
-        prepared.commit()
-        return checked.answers(prepared.results)
 
     def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
         return self._turns.prepare(commands)
@@ -119,13 +112,14 @@ class SQLiteStore(QueryRunner):
     def _known_ids(self, session: Session) -> Known:
         return StoredKeys(session)
 
-    def read(self, ranges: Sequence[LaneRange]) -> list[list[Segment]]:
-        cached = [self._cache.get(lane, lo, hi) for lane, lo, hi in ranges]
-        if all(segments is not None for segments in cached):
-            return [segments for segments in cached if segments is not None]
+    def read(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]:
+        if room is None:
+            cached = [self._cache.get(lane, lo, hi) for lane, lo, hi in ranges]
+            if all(segments is not None for segments in cached):
+                return [segments for segments in cached if segments is not None]
         size = sum(hi - lo for _, lo, hi in ranges)
         with (self._claim_reader if size <= SHORT_READ else self._readers).use() as session:
-            read = queues.read(session, ranges)
+            read = queues.read(session, ranges, room)
         for (_, _, hi), segments in zip(ranges, read, strict=True):
             if segments and hi <= segments[-1].last:
                 self._cache.put_last_read(segments[-1])

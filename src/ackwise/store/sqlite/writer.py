@@ -21,6 +21,7 @@ from ackwise.engine.turn import Turn
 from ackwise.engine.writer_memory import NEVER, WriterMemory
 from ackwise.store.caches import SegmentCache
 from ackwise.store.clock_anchor import RECORD_EVERY, AnchoredClock
+from ackwise.store.connection_health import ConnectionHealth
 from ackwise.store.port import Result
 from ackwise.store.sqlite.connection import (
     add_tables,
@@ -66,6 +67,7 @@ class Writer:
         self._rounds: dict[str, int] = {}
         self._closed = False
         self._others_wrote = False
+        self._health = ConnectionHealth(url.target, events)
         self._open()
 
     def _open(self) -> None:
@@ -80,6 +82,7 @@ class Writer:
             self._dedupe = GenerationalDedupe(self._session, self._generation)
             self._data_version = self._watched = self.connection.pragma("data_version")
             self._trusted = True
+        self._health.note_connected()
 
     def _anchor(self) -> None:
         """Let the clock follow the store's anchor. The first process of a boot writes the anchor."""
@@ -150,10 +153,10 @@ class Writer:
         try:
             self.connection.execute("COMMIT").fetchall()
         except apsw.FullError as problem:
-            self._reopen()
+            self._reopen(problem)
             raise StoreFull(f"{StoreFull.__doc__} ({self._url.target})") from problem
         except Exception as problem:
-            self._reopen()
+            self._reopen(problem)
             raise OutcomeUnknown(f"{OutcomeUnknown.__doc__} ({self._url.target}: {problem})") from problem
         if self._dedupe.changed:
             self._dedupe.committed()
@@ -172,12 +175,13 @@ class Writer:
         if self.connection.in_transaction:
             try:
                 self.connection.execute("ROLLBACK").fetchall()
-            except apsw.Error:
-                self._reopen()
+            except apsw.Error as problem:
+                self._reopen(problem)
 
-    def _reopen(self) -> None:
+    def _reopen(self, problem: Exception) -> None:
         """Open a new connection: the state of the old one is unknown. If that fails, the next turn tries again."""
         self._trusted = False
+        self._health.note_lost(problem)
         try:
             self.connection.close(True)
             self._open()
@@ -208,9 +212,10 @@ class Writer:
         changed, self._others_wrote = self._others_wrote, False
         return changed
 
-    def add_tables(self, extension: Extension) -> None:
+    def add_tables(self, extension: Extension) -> int:
+        """Create or migrate the tables of an extension. Returns the version before."""
         with self.lock, translated_errors(self._url.target):
-            add_tables(self.connection, self._url.target, extension)
+            return add_tables(self.connection, self._url.target, extension)
 
     def truncate_log(self) -> None:
         """Empty the write-ahead log. Raises `BusyError` at once if a reader uses the log: turns must not wait."""

@@ -1,28 +1,27 @@
-"""Answers queries for both databases: each query is a function of a registry and reads one snapshot."""
+"""Base of the stores: what both databases do in the same way."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ackwise.clock import Clock
-from ackwise.core.lane_range import LaneRange
+from ackwise.core.command_checks import CheckedCommands
+from ackwise.core.commands import Command
+from ackwise.core.events import StoreMigrated
 from ackwise.core.queries import Query
-from ackwise.engine.extensions import Extensions, meta_key
+from ackwise.engine.extensions import Extension, meta_key
 from ackwise.engine.ports import Known, Session
-from ackwise.engine.reads import invariants, queues, registry
+from ackwise.engine.reads import invariants, registry
 from ackwise.engine.statement_meter import Meter
+from ackwise.store.port import Result, Store
 
 R = TypeVar("R")
 
 
-class QueryRunner(ABC):
-    """The part of a store that reads."""
+class DatabaseStore(Store, ABC):
+    """A store on one database. Besides the port it has calls for programs that use a store without a broker."""
 
-    clock: Clock
-    instance: str
-    extensions: Extensions
     _seed: bytes
     """Key of the hashes of transaction ids."""
 
@@ -33,6 +32,12 @@ class QueryRunner(ABC):
     @abstractmethod
     def _known_ids(self, session: Session) -> Known:
         """The transaction ids that a reader can look up."""
+
+    def _note_migrated(self, extension: Extension, before: int) -> None:
+        """Emit an event if the tables of an extension were created or migrated. `before` is their old version."""
+        after = extension.schema_version
+        if before != after and self.events.listening:
+            self.events.emit(StoreMigrated(self.name, before, after, extension.name))
 
     @abstractmethod
     def flush_ledger(self) -> None:
@@ -54,12 +59,25 @@ class QueryRunner(ABC):
 
         return self._run_read(answer, long=long)
 
-    def fitting_end(self, lane_range: LaneRange, room: int) -> int:
-        return self._run_read(lambda session: queues.fitting_end(session, *lane_range, room))
+    def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Result]:
+        """Validate commands, run them in a turn and commit it.
+
+        A refusal is a result. If the store fails, it raises and changes nothing.
+        """
+        checked = CheckedCommands(commands, self.events)
+        prepared = self.prepare(checked.valid, shard)
+        prepared.commit()
+        return checked.answers(prepared.results)
 
     def has_tables(self, extension: str) -> bool:
+        """Whether the database has the tables of the extension with this name."""
         key = {"key": meta_key(extension)}
         return self._run_read(lambda session: session.row("meta_get", key)) is not None
 
     def audit(self) -> list[str]:
+        """Violated invariants of the stored state. Empty if all invariants hold."""
         return self._run_read(lambda session: invariants.audit(session) + self.extensions.audit(session))
+
+    def notes(self) -> list[str]:
+        """Hints for the operator about maintenance of the store. A hint is not an error."""
+        return []
