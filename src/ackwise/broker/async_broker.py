@@ -285,6 +285,8 @@ class AsyncBroker(BrokerState):
             with suppress(RuntimeError):  # a closed broker has already cancelled the statement
                 self._helpers.submit(meter.cancel)  # in a thread: the cancellation may wait for the database
             raise
+        finally:
+            del future  # its error refers to this frame
 
     def now(self) -> int:
         return self.store.clock.now()

@@ -12,7 +12,7 @@ import msgspec
 from ackwise.core import validation
 from ackwise.core.validation import MICROS
 from ackwise.engine.ports import Session
-from ackwise.engine.statement_meter import WRITER_SECONDS, Meter, Overrun
+from ackwise.engine.statement_meter import WRITER_SECONDS, Meter, Overrun, free_values
 from ackwise.engine.turn import Turn, lease_from
 from ackwise.graph import ast as s
 from ackwise.graph import declarations, errors
@@ -110,6 +110,7 @@ def _run(turn: Turn, command: RunGraph) -> StepResults:
         turn.undo()
         watch_index.forget(turn.session)
         refusal = _limit_error(turn.session, problem, may_wait=may_wait)
+        free_values(problem)
         if refusal is None:
             raise
         raise refusal from None
@@ -159,7 +160,7 @@ def _run_steps(graph: Graph, command: RunGraph, ran: StepResults, immediate: lis
         except GraphError as problem:
             if not command.dry:
                 raise
-            ran.refused = problem
+            ran.refused = problem.detached()
             return
         names |= done.bindings
         ran.done.append(done)
@@ -439,6 +440,7 @@ def fetch(turn: Turn, command: FetchGraph) -> FetchedEvents:
     except BaseException as problem:
         turn.undo()
         refusal = _limit_error(turn.session, problem)
+        free_values(problem)
         if refusal is None:
             raise
         raise refusal from None
