@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import httpx2
 import pytest
 
 from ackwise.engine.statement_limits import StatementLimits
+from ackwise.graph.errors import GraphError
 from ackwise.mew import MewError, Session
 from tests.patience import PATIENCE
 from tests.server.running import Running
@@ -96,3 +98,28 @@ def test_refused_statements_of_a_session_keep_nothing(graph_url: str) -> None:
                 session.run("ROLLBACK")
 
         check(refuse, TEXTS)
+
+
+@pytest.mark.usefixtures("without_collector")
+def test_errors_that_stay_alive_keep_no_rows(graph_url: str) -> None:
+    kept: list[GraphError] = []
+    with Session(graph_url, limits={"rows": 1000, "bytes": MOST_BYTES}) as session:
+        fill(session)
+        opened: Any = session._opened()
+        ask = opened.broker.ask
+
+        def keep_error(query: Any) -> Any:
+            try:
+                return ask(query)
+            except GraphError as problem:
+                kept.append(problem)
+                raise
+
+        opened.broker.ask = keep_error
+
+        def refuse(text: str) -> None:
+            with pytest.raises(MewError):
+                session.run(text)
+
+        check(refuse, {name: text for name, text in TEXTS.items() if text.startswith("MATCH")})
+        assert len(kept) == 5 * (TIMES + 1)
