@@ -39,9 +39,9 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("catalogue") / "queues.db"
-    fill(path, QUEUES)
-    return f"sqlite:///{path}?durability=normal"
+    url = f"sqlite:///{tmp_path_factory.mktemp('catalogue')}/queues.db?durability=normal"
+    fill(url, QUEUES)
+    return url
 
 
 @pytest.fixture
@@ -108,6 +108,34 @@ def test_native_list_is_followed_by_its_cursor(http: httpx2.Client, path: str, c
         page = http.get(f"/v1/{path}", params={"cursor": cursor, "limit": 1000}).json()
         rows, cursor = rows + page[path], page["next"]
     assert [row["queue"] for row in rows] == NAMES[:: QUEUES // count]
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "count"), [("queues", "queues", QUEUES), ("tables/groups", "rows", QUEUES // 2)]
+)
+def test_native_page_ends_at_its_bytes(
+    http: httpx2.Client, path: str, key: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "PAGE_BYTES", 60_000)
+    rows: list[dict[str, Any]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        reply = http.get(f"/v1/{path}", params={"limit": 10_000} | ({"cursor": cursor} if cursor else {}))
+        assert len(reply.content) < 60_000 + 100 * 1000  # one more read of a hundred rows
+        page = reply.json()
+        rows, cursor = rows + page[key], page["next"]
+    assert [row["queue"] for row in rows] == NAMES[:: QUEUES // count]
+    assert len(http.get(f"/v1/{path}?limit=7").json()[key]) == 7
+
+
+def test_arrow_page_ends_at_its_bytes(http: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "PAGE_BYTES", 60_000)
+    reply = http.get("/v1/tables/groups?limit=10000", headers={"accept": ARROW})
+    first = pa.ipc.open_stream(reply.content).read_all().column("queue").to_pylist()
+    assert first == NAMES[::2][: len(first)]
+    assert len(first) < QUEUES // 2
+    options = {"limit": "10000", "cursor": reply.headers["x-ackwise-next"]}
+    assert http.get("/v1/tables/groups", params=options).json()["rows"][0]["queue"] == NAMES[2 * len(first)]
 
 
 def test_native_cursor_that_is_none_is_refused(http: httpx2.Client) -> None:
@@ -202,7 +230,7 @@ def steps_to_open(url: str, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_store_opens_without_reading_the_catalogue(
     filled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(tmp_path / "small.db", 20)
+    fill(f"sqlite:///{tmp_path}/small.db", 20)
     few = steps_to_open(f"sqlite:///{tmp_path}/small.db", monkeypatch)
     assert few > 100
     assert steps_to_open(filled, monkeypatch) < 2 * few
@@ -307,10 +335,10 @@ def test_client_follows_pages_that_end_at_their_bytes(letters: Running) -> None:
 
 
 @pytest.mark.long
-def test_catalogue_of_fifty_thousand_queues_is_served(tmp_path: Path) -> None:
-    fill(tmp_path / "large.db", 50_000)
+def test_catalogue_of_fifty_thousand_queues_is_served(any_store: str) -> None:
+    fill(any_store, 50_000)
     started = time.monotonic()
-    with ServerProcess(f"sqlite:///{tmp_path}/large.db") as server:
+    with ServerProcess(any_store) as server:
         assert time.monotonic() - started < 50
         with httpx2.Client(base_url=server.url, timeout=120) as http:
             started = time.monotonic()
