@@ -13,6 +13,7 @@ from pathlib import Path
 
 import apsw
 
+from ackwise.connect import open_store
 from ackwise.core.commands import ByLease, Claim, ConfigureGroup, Push, Settle, Settlement
 from ackwise.core.messages import NewMessage
 from ackwise.core.settlement import Outcome
@@ -29,14 +30,14 @@ PURGE_PATIENCE = 300.0
 def everything(report: Report, folder: Path, queues: int, messages: int) -> None:
     """Measures `queues` queues of two partitions, then a queue of `messages` and a tenth as many dead letters."""
     path = folder / "catalogue.db"
-    fill(path, queues)
+    fill(f"sqlite:///{path}?durability=normal", queues)
     _open_and_list(report, folder, path, queues)
     _purge(report, folder, messages)
 
 
-def fill(path: Path, queues: int) -> None:
+def fill(url: str, queues: int) -> None:
     """Creates queues in turns of a thousand commands. Every second queue has a group."""
-    store = SQLiteStore(f"sqlite:///{path}?durability=normal")
+    store = open_store(url)
     batch = [NewMessage(b'{"n":1}', "a"), NewMessage(b'{"n":2}', "b")]
     for at in range(0, queues, STEP):
         names = [f"queue-{number:06d}" for number in range(at, min(queues, at + STEP))]

@@ -670,6 +670,27 @@ MUTANTS = (
         ("tests/server/test_gates.py",),
     ),
     Mutant(
+        "a caller with a long statement gets the next turn, too",
+        "broker/fair_turns.py",
+        "min(self._waiting, key=self._working.__getitem__)",
+        "next(iter(self._waiting))",
+        ("tests/broker/test_fair_turns.py",),
+    ),
+    Mutant(
+        "a refused statement keeps its rows",
+        "broker/metered_reads.py",
+        "        free_values(problem)\n        if",
+        "        if",
+        ("tests/mew/test_refused_memory.py",),
+    ),
+    Mutant(
+        "a native route keeps the connection after a 408",
+        "protocols/http_response.py",
+        ", close=problem.code in CLOSING_CODES)",
+        ")",
+        ("tests/server/test_limits.py",),
+    ),
+    Mutant(
         "one caller takes every waiting place",
         "broker/room.py",
         "if self._taken[caller] >= self._each:",

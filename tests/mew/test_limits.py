@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -448,6 +451,56 @@ def test_one_caller_leaves_places_to_others(server: Running) -> None:
         assert "1 of your long statements" in refused.json()["error"]
         assert another.post("/mew", json=asked).json()["lines"][-1]["code"] == "statement_limit"
     assert ended.wait(30)
+
+
+def in_background(client: httpx2.Client, text: str) -> Future[httpx2.Response]:
+    """The answer to a statement, asked in a thread."""
+    answer: Future[httpx2.Response] = Future()
+    threading.Thread(target=lambda: answer.set_result(client.post("/mew", json={"text": text}))).start()
+    return answer
+
+
+@pytest.mark.parametrize("share", [0.5, 1])
+def test_addresses_take_turns_with_long_statements(tmp_path: Path, share: float) -> None:
+    """With any share the address counts: a call without a session is not a new caller."""
+    limits = StatementLimits(seconds=0.3)
+    with Running(f"sqlite:///{tmp_path}/turns.db", peer_share=share, statement=limits) as running, ExitStack() as stack:
+        clients = {
+            host: stack.enter_context(
+                httpx2.Client(
+                    base_url=running.url, timeout=PATIENCE, transport=httpx2.HTTPTransport(local_address=host)
+                )
+            )
+            for host in ("127.0.0.2", "127.0.0.3")
+        }
+        broker: Any = running.server.runtime.broker()
+        callers: list[str] = []
+        go_on = threading.Event()
+        ask = broker.store.ask
+
+        def held(query: Any, meter: Any = None, *, long: bool = False) -> Any:
+            if long:
+                callers.append(query.caller)
+                assert go_on.wait(PATIENCE)
+            return ask(query, meter, long=long)
+
+        def until(count: int) -> None:
+            end = time.monotonic() + PATIENCE
+            while len(callers) + len(broker._long_turns) < count:
+                assert time.monotonic() < end
+                time.sleep(0.005)
+
+        clients["127.0.0.2"].post("/mew", json={"text": GRAPH + ", ".join(["SPAWN t: T"] * 40)})
+        broker.store.ask = held
+        text = "MATCH a: T, b: T, c: T, d: T WHERE a.n + b.n + c.n + d.n = 1 RETURN COUNT(a)"
+        answers = [in_background(clients["127.0.0.2"], text) for _ in range(5)]
+        until(5)
+        answers.append(in_background(clients["127.0.0.3"], text))
+        until(6)
+        go_on.set()
+        assert {answer.result(PATIENCE).json()["lines"][0]["code"] for answer in answers} == {"statement_limit"}
+        assert callers[:2] == ["127.0.0.2"] * 2
+        assert callers[2] == "127.0.0.3"
 
 
 def test_server_says_its_limits_and_a_call_lowers_them(server: Running) -> None:

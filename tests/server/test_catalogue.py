@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from ackwise.protocols.native import lists
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.sqlite import connection as opening
 from ackwise.store.sqlite import writer as sqlite_writer
+from ackwise.store.sqlite.session import SQLiteSession
 from ackwise.wire.store_url import StoreURL
 from benchmarks.catalogue import fill
 from tests.patience import PATIENCE
@@ -39,9 +41,9 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("catalogue") / "queues.db"
-    fill(path, QUEUES)
-    return f"sqlite:///{path}?durability=normal"
+    url = f"sqlite:///{tmp_path_factory.mktemp('catalogue')}/queues.db?durability=normal"
+    fill(url, QUEUES)
+    return url
 
 
 @pytest.fixture
@@ -108,6 +110,34 @@ def test_native_list_is_followed_by_its_cursor(http: httpx2.Client, path: str, c
         page = http.get(f"/v1/{path}", params={"cursor": cursor, "limit": 1000}).json()
         rows, cursor = rows + page[path], page["next"]
     assert [row["queue"] for row in rows] == NAMES[:: QUEUES // count]
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "count"), [("queues", "queues", QUEUES), ("tables/groups", "rows", QUEUES // 2)]
+)
+def test_native_page_ends_at_its_bytes(
+    http: httpx2.Client, path: str, key: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "PAGE_BYTES", 60_000)
+    rows: list[dict[str, Any]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        reply = http.get(f"/v1/{path}", params={"limit": 10_000} | ({"cursor": cursor} if cursor else {}))
+        assert len(reply.content) < 60_000 + 100 * 1000  # one more read of a hundred rows
+        page = reply.json()
+        rows, cursor = rows + page[key], page["next"]
+    assert [row["queue"] for row in rows] == NAMES[:: QUEUES // count]
+    assert len(http.get(f"/v1/{path}?limit=7").json()[key]) == 7
+
+
+def test_arrow_page_ends_at_its_bytes(http: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "PAGE_BYTES", 60_000)
+    reply = http.get("/v1/tables/groups?limit=10000", headers={"accept": ARROW})
+    first = pa.ipc.open_stream(reply.content).read_all().column("queue").to_pylist()
+    assert first == NAMES[::2][: len(first)]
+    assert len(first) < QUEUES // 2
+    options = {"limit": "10000", "cursor": reply.headers["x-ackwise-next"]}
+    assert http.get("/v1/tables/groups", params=options).json()["rows"][0]["queue"] == NAMES[2 * len(first)]
 
 
 def test_native_cursor_that_is_none_is_refused(http: httpx2.Client) -> None:
@@ -202,7 +232,7 @@ def steps_to_open(url: str, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_store_opens_without_reading_the_catalogue(
     filled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(tmp_path / "small.db", 20)
+    fill(f"sqlite:///{tmp_path}/small.db", 20)
     few = steps_to_open(f"sqlite:///{tmp_path}/small.db", monkeypatch)
     assert few > 100
     assert steps_to_open(filled, monkeypatch) < 2 * few
@@ -303,14 +333,43 @@ def test_client_follows_pages_that_end_at_their_bytes(letters: Running) -> None:
     assert (len(messages["messages"]), messages["next"]) == (1, "1.0")
 
 
+# statements for a page
+
+
+def test_places_of_groups_without_lag_are_not_read(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search for lagging groups counts many groups at once. It reads the partitions of lagging groups only."""
+    asked: Counter[str] = Counter()
+    rows = SQLiteSession.rows
+
+    def counted(session: SQLiteSession, name: str, params: Any = None) -> Any:
+        asked[name] += 1
+        return rows(session, name, params or {})
+
+    monkeypatch.setattr(SQLiteSession, "rows", counted)
+    store = SQLiteStore(filled)
+    try:
+        assert store.ask(q.ListPlaces(unfinished_since=1, limit=100)) == []
+        assert sum(asked.values()) < 100
+        asked.clear()
+        assert len(store.ask(q.ListPlaces(unfinished_since=10**17, limit=100))) == 100
+        assert asked["places_of_group"] == 50
+        asked.clear()
+        assert len(store.ask(q.ListPartitions(limit=100))) == 100
+        assert asked["partition_lanes"] == 50
+        assert asked["spans_leased"] < 5  # other tests hold a lease of few queues
+    finally:
+        store.close()
+
+
 # the whole size
 
 
 @pytest.mark.long
 def test_catalogue_of_fifty_thousand_queues_is_served(tmp_path: Path) -> None:
-    fill(tmp_path / "large.db", 50_000)
+    url = f"sqlite:///{tmp_path}/large.db"
+    fill(f"{url}?durability=normal", 50_000)
     started = time.monotonic()
-    with ServerProcess(f"sqlite:///{tmp_path}/large.db") as server:
+    with ServerProcess(url) as server:
         assert time.monotonic() - started < 50
         with httpx2.Client(base_url=server.url, timeout=120) as http:
             started = time.monotonic()

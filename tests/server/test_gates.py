@@ -218,6 +218,8 @@ def test_navigation_reaches_pages_and_never_a_pop(server: Running) -> None:
     assert page.headers["content-type"].startswith("text/html")
     assert ask(server, "GET", "/api/v1/pop/queue/q?autoAck=true", *navigation).status == 403
     assert ask(server, "GET", "/api/v1/resources/queues", *navigation).status == 403
+    for origin in ("http://evil.example", "null"):
+        assert ask(server, "GET", "/", *navigation, f"origin: {origin}").status == 403
     framed = ("sec-fetch-site: cross-site", "sec-fetch-mode: navigate", "sec-fetch-dest: iframe")
     assert ask(server, "GET", "/", *framed).status == 403
     assert depth(server) == 1

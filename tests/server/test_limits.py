@@ -215,6 +215,21 @@ def test_trickling_bodies_lose_their_connections(store_url: str, monkeypatch: py
         assert pushed(server) == []
 
 
+BODIES = ("/api/v1/push", "/v1/push", "/v1/claim", "/v1/settle", "/v1/ask", "/v1/admin", "/mew", "/queue/q/push")
+
+
+def test_connection_is_closed_after_408(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_request, "BODY_PATIENCE", SHORT)
+    with Running(store_url) as server:
+        for path in BODIES:
+            with Wire(server.address) as wire:
+                wire.send(request("POST", path, None, "content-length: 100") + b"[")
+                answer = wire.reply()
+                assert answer is not None
+                assert (path, answer.status, answer.headers.get("connection")) == (path, 408, "close")
+                assert wire.closed()
+
+
 def test_a_body_that_trickles_after_its_answer_is_cut(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol, "REST_PATIENCE", SHORT)
     with Running(store_url, max_body=1000) as server:

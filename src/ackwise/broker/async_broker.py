@@ -20,6 +20,7 @@ from ackwise.broker.background_flows import run_duties, watch_store
 from ackwise.broker.broker_state import BrokerState
 from ackwise.broker.claim_flow import ClaimFlow, ClaimOptions
 from ackwise.broker.deliveries import Gate, deliver, is_short
+from ackwise.broker.fair_turns import FairTurns
 from ackwise.broker.long_polls import LongPoll
 from ackwise.broker.metered_reads import LONG_THREADS, TOOK_LONGER, RunningStatements, run_statement, short_meter
 from ackwise.broker.steps import Ask, Background, Flow, Join, Maintain, Park, Read, Release, Sleep, Step, Submit
@@ -55,6 +56,7 @@ class AsyncBroker(BrokerState):
         self._turns = ThreadPoolExecutor(max_workers=store.shards, thread_name_prefix="ackwise-turn")
         self._helpers = ThreadPoolExecutor(max_workers=store.shards + 2, thread_name_prefix="ackwise")
         self._long = ThreadPoolExecutor(max_workers=LONG_THREADS, thread_name_prefix="ackwise-long")
+        self._long_turns = FairTurns(LONG_THREADS, "long statements")
         self._statements = RunningStatements()
         self._running_claims = 0
         self._no_claims = asyncio.Event()
@@ -275,8 +277,9 @@ class AsyncBroker(BrokerState):
                 return answer
         meter = Meter(query.limits)
         with self._statements.long(meter, query.caller):
-            answer = await self._run_statement(query, meter, long=True)
-            return answer
+            async with self._long_turns.turn(query.caller):
+                answer = await self._run_statement(query, meter, long=True)
+                return answer
 
     async def _run_statement(self, query: MeteredQuery, meter: Meter, *, long: bool) -> Any:
         """Run a statement in a thread. Cancelling the caller stops the statement."""
@@ -289,6 +292,8 @@ class AsyncBroker(BrokerState):
             with suppress(RuntimeError):  # a closed broker has already cancelled the statement
                 self._helpers.submit(meter.cancel)  # in a thread: the cancellation may wait for the database
             raise
+        finally:
+            del future  # its error refers to this frame
 
     def now(self) -> int:
         """The anchored clock, in microseconds: deadlines are instants of it."""
@@ -353,6 +358,7 @@ class AsyncBroker(BrokerState):
         for pause in self._pauses:
             _set_done(pause)
         self.stop_claims()
+        self._long_turns.close()
         await self.in_thread(self._statements.close)
         end = time.monotonic() + maintenance.CLOSE_PATIENCE
         with suppress(TimeoutError):

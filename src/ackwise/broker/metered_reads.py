@@ -14,7 +14,7 @@ from typing import Any
 from ackwise.broker.room import WaitingRoom
 from ackwise.core.errors import Draining
 from ackwise.engine.metered_query import MeteredQuery
-from ackwise.engine.statement_meter import Meter, Overrun
+from ackwise.engine.statement_meter import Meter, Overrun, free_values
 from ackwise.store.port import Store
 
 SHORT_SECONDS = 0.05
@@ -29,13 +29,21 @@ def short_meter(query: MeteredQuery) -> Meter:
 
 
 def run_statement(store: Store, query: MeteredQuery, meter: Meter, *, long: bool) -> Any:
-    """Run a statement in the store. An exceeded limit raises the statement's error."""
+    """Run a statement in the store. An exceeded limit raises the statement's error.
+
+    An error keeps no rows of its statement. The caller's frames may refer to the error, so that only a full garbage
+    collection would free the rows.
+    """
     try:
         return store.ask(query, meter, long=long)
     except Overrun as problem:
+        free_values(problem)
         if problem.limit == "short":
             return TOOK_LONGER
         raise query.limit_error(problem) from None
+    except Exception as problem:
+        free_values(problem)
+        raise
 
 
 class RunningStatements:

@@ -63,13 +63,17 @@ class Submission:
 
     def answers(self) -> list[Any]:
         """Return the answers. Raises the error of the turn, or the first command's refusal."""
-        if self.error is not None:
-            raise self.error
-        assert self.results is not None
-        for result in self.results:
-            if isinstance(result, AckwiseError):
-                raise result
-        return self.results
+        results, problem = self.results, self.error
+        try:
+            if problem is not None:
+                raise problem
+            assert results is not None
+            for problem in results:
+                if isinstance(problem, AckwiseError):
+                    raise problem
+            return results
+        finally:
+            del self, results, problem  # the raised error refers to this frame
 
 
 def payload_bytes(command: Command) -> int:

@@ -21,6 +21,11 @@ class AckwiseError(Exception):
     def message(self) -> str:
         return str(self.args[0])
 
+    def detached(self) -> Self:
+        """The error as a value of its own: without the frames that raised it, which may refer to the error."""
+        self.__traceback__ = self.__context__ = None
+        return self
+
     def again(self) -> Self:
         """A copy for another caller, because raising an error adds a traceback and notes to it."""
         twin = type(self)(self.message)

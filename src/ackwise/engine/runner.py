@@ -110,7 +110,7 @@ def _run_command(turn: Turn, command: Command) -> Result:
         handler = _HANDLERS.get(type(command)) or turn.extensions.handler(type(command))
         return handler(turn, command)
     except AckwiseError as refusal:
-        return refusal
+        return refusal.detached()
     finally:
         if not isinstance(command, Settle | Extend | Claim):
             turn.loaded.clear()
@@ -126,7 +126,7 @@ def _push(turn: Turn, commands: list[tuple[int, Command]], results: list[Result]
         try:
             results[index] = appender.push(push)
         except AckwiseError as refusal:
-            results[index] = refusal
+            results[index] = refusal.detached()
     appender.flush()
 
 

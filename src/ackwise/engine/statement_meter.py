@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -27,6 +28,14 @@ class Cancelled(Overrun):
 
     def __init__(self) -> None:
         super().__init__("cancelled", 0)
+
+
+def free_values(problem: BaseException) -> None:
+    """Clear the local values of the frames that an error came through. They hold the rows that a statement has read."""
+    chain: BaseException | None = problem
+    while chain is not None:
+        traceback.clear_frames(chain.__traceback__)
+        chain = chain.__context__
 
 
 class Meter:

@@ -129,4 +129,4 @@ def error_answer(problem: errors.AckwiseError | None) -> Answer:
         return answer({"error": "internal error; the server's log has more", "code": "internal"}, 500)
     status = status_of(problem)
     body = encode({"error": problem.message, "code": problem.code})
-    return Answer(body, status, headers=retry_headers(problem, status))
+    return Answer(body, status, headers=retry_headers(problem, status), close=problem.code in CLOSING_CODES)

@@ -183,10 +183,13 @@ def _single(previous: bytes | None, value: bytes, repeated: bytes) -> bytes:
 
 
 def is_navigation(scope: Scope) -> bool:
-    """Whether a browser follows a link. A page may answer such a request even if another site has the link."""
-    if scope.get("method") != "GET":
-        return False
+    """Whether a browser follows a link. A page may answer such a request even if another site has the link.
+
+    A browser that follows a link sends no Origin, so a foreign Origin is refused here, too.
+    """
     headers = dict(scope["headers"])
+    if scope.get("method") != "GET" or b"origin" in headers:
+        return False
     mode, dest = headers.get(b"sec-fetch-mode"), headers.get(b"sec-fetch-dest")
     return (mode, dest) == (b"navigate", b"document")
 

@@ -72,7 +72,6 @@ class ServerRuntime:
             self._mew = MewServer(
                 self.broker(),
                 limits=self._settings.statement,
-                by_address=self._settings.peer_share < 1,
                 answers=self._memory,
             )
         return self._mew

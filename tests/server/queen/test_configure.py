@@ -135,9 +135,14 @@ def test_namespace_and_task_count_only_as_text(queen: QueenApi) -> None:
 
 @in_both_modes
 def test_encryption_is_refused_and_makes_no_queue(queen: QueenApi) -> None:
-    asked = {"queue": "secrets", "options": {"encryptionEnabled": True}}
-    status, answer = queen.call("POST", "/api/v1/configure", asked)
-    assert (status, answer["code"]) == (409, "encryption_not_configured")
+    for asked in (
+        {"options": {"encryptionEnabled": True}},
+        {"encryptionEnabled": True},
+        {"encryptionEnabled": True, "options": {}},
+        {"encryptionEnabled": True, "options": {"encryptionEnabled": False, "leaseTime": 5}},
+    ):
+        status, answer = queen.call("POST", "/api/v1/configure", {"queue": "secrets", **asked})
+        assert (status, answer["code"]) == (409, "encryption_not_configured"), asked
     assert queen.get("/api/v1/resources/queues")["queues"] == []
     assert queen.configure("secrets", encryptionEnabled=False)["options"]["encryptionEnabled"] is False
 

@@ -58,10 +58,24 @@ def test_last_failure_without_dead_letters_is_dropped(queen: QueenApi) -> None:
     assert queen.dead("q") == []
     found = shown(queen, message)
     assert [group["state"] for group in found["consumerGroups"]] == ["dropped"]
-    assert found["status"] == ("dropped" if queen.seed else "completed")
+    assert (found["status"], found["queueStatus"]) == ("dropped", "dropped")
     rows = queen.get("/v1/tables/messages", queue="q", group="__QUEUE_MODE__")["rows"]
     assert [row["state"] for row in rows] == ["dropped"]
     assert queen.pop("q", batch=1) == []
+
+
+@in_both_modes
+def test_message_dropped_in_a_named_group_is_shown_so(queen: QueenApi) -> None:
+    queen.configure("q", retryLimit=0, deadLetterQueue=False, dlqAfterMaxRetries=False)
+    queen.push("q", 1, 2)
+    others = queen.pop("q", "h", batch=2)
+    (first,) = queen.pop("q", "g", batch=1)
+    queen.nack(first)
+    assert shown(queen, first)["status"] == "pending"  # for the other group
+    (second,) = queen.pop("q", "g", batch=1)
+    for message in (second, *others):
+        queen.ack(message)
+    assert [shown(queen, message)["status"] for message in (first, second)] == ["dropped", "completed"]
 
 
 def test_expired_lease_without_dead_letters_is_dropped(queen: QueenApi) -> None:

@@ -155,8 +155,22 @@ def _places(snapshot: Snapshot, query: q.ListPlaces) -> Iterator[Place]:
         if owner is not None and group is not None:
             yield from _places_of_group(snapshot, query, owner, group, after[2])
     behind = after[:2] if after is not None else None
-    for queue, following in _groups(session, query.queue, query.group, behind, _batch_size(query.limit)):
+    groups = _groups(session, query.queue, query.group, behind, _batch_size(query.limit))
+    for queue, following in _unfinished(snapshot, groups, query.unfinished_since):
         yield from _places_of_group(snapshot, query, queue, following, "")
+
+
+def _unfinished(
+    snapshot: Snapshot, groups: Iterable[tuple[QueueRow, GroupRow]], since: int | None
+) -> Iterator[tuple[QueueRow, GroupRow]]:
+    """The groups that may have a place with a message that is unfinished since then. All groups if `since` is None."""
+    if since is None:
+        yield from groups
+        return
+    for batch in _batches(groups):
+        for pair, counted in zip(batch, group_stats(snapshot.session, batch), strict=True):
+            if _within(counted.oldest_unfinished_at, since):
+                yield pair
 
 
 def _places_of_group(
@@ -286,18 +300,17 @@ def _after(after: tuple[str, str] | None) -> str:
     return after[1] if after is not None else ""
 
 
-def _furthest(session: Session, queues: list[QueueRow]) -> list[str | None]:
-    """The name of the group with the largest lag of each queue."""
-    behind = [stats.furthest_behind for stats in queue_stats(session, queues)]
-    return [group.group if group is not None else None for group in behind]
+def _furthest(session: Session, queues: list[QueueRow]) -> list[GroupStats | None]:
+    """The group with the largest lag of each queue."""
+    return [stats.furthest_behind for stats in queue_stats(session, queues)]
 
 
 def _partitions(
-    session: Session, queue: QueueRow, furthest: str | None, after: str, limit: int | None
+    session: Session, queue: QueueRow, furthest: GroupStats | None, after: str, limit: int | None
 ) -> Iterator[PartitionRow]:
-    group = catalog.find_group(session, queue, furthest) if furthest is not None else None
+    group = catalog.find_group(session, queue, furthest.group) if furthest is not None else None
     leased: dict[int, int] = {}
-    if group is not None:
+    if group is not None and furthest is not None and furthest.leases:
         for (_, lane), held in _leased(session, group.id).items():
             leased[lane] = leased.get(lane, 0) + held
     size = min(_PARTITIONS, limit or _PARTITIONS)

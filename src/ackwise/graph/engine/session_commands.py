@@ -13,7 +13,7 @@ from ackwise.core import validation
 from ackwise.core.validation import MICROS
 from ackwise.engine.ports import Session
 from ackwise.engine.statement_limits import weight
-from ackwise.engine.statement_meter import WRITER_SECONDS, Cancelled, Meter, Overrun
+from ackwise.engine.statement_meter import WRITER_SECONDS, Cancelled, Meter, Overrun, free_values
 from ackwise.engine.turn import Turn, lease_from
 from ackwise.graph import ast as s
 from ackwise.graph import declarations, errors
@@ -118,6 +118,7 @@ def _run(turn: Turn, command: RunGraph) -> StepResults:
         if command.group and (ended := _end_group(turn, command, problem, len(ran.done))) is not None:
             return ended
         refusal = _limit_error(turn.session, problem, may_wait=may_wait)
+        free_values(problem)
         if refusal is None:
             raise
         raise refusal from None
@@ -228,7 +229,7 @@ def _run_steps(graph: Graph, command: RunGraph, ran: StepResults, immediate: lis
         except GraphError as problem:
             if not command.dry:
                 raise
-            ran.refused = problem
+            ran.refused = problem.detached()
             return
         finally:
             graph.meter = meter
@@ -519,6 +520,7 @@ def fetch(turn: Turn, command: FetchGraph) -> FetchedEvents:
     except BaseException as problem:
         turn.undo()
         refusal = _limit_error(turn.session, problem)
+        free_values(problem)
         if refusal is None:
             raise
         raise refusal from None

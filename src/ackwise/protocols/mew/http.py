@@ -97,18 +97,12 @@ class MewServer:
         *,
         most_watches: int = MOST_WATCHES,
         limits: StatementLimits = DEFAULT_LIMITS,
-        by_address: bool = True,
         answers: AnswerMemory | None = None,
     ) -> None:
-        """`by_address` counts waiting statements per address of the caller.
-
-        Without `by_address` the server counts per session, because a proxy has one address for all callers.
-
-        `answers` is the server's memory for answers, which also bounds the events of WebSockets.
-        """
+        """`answers` is the server's memory for answers, which also bounds the events of WebSockets."""
         self._broker, self._driver = broker, AsyncDriver(broker)
         self._sessions: dict[str, ActiveSession] = {}
-        self._most_watches, self._limits, self._by_address = most_watches, limits, by_address
+        self._most_watches, self._limits = most_watches, limits
         self.memory = TransactionMemory()
         self._answers = answers or AnswerMemory()
         self._tidying: asyncio.Task[None] | None = None
@@ -133,8 +127,7 @@ class MewServer:
         call.pending = PendingEvents(call.memory, call.address, undelivered)
         try:
             if body.text.strip():
-                caller = call.address if self._by_address else active.session.id
-                collected.fine = await call.unless_gone(self._run(active, body, collected, caller, driver))
+                collected.fine = await call.unless_gone(self._run(active, body, collected, call.address, driver))
             else:
                 await call.unless_gone(self._fetch(active, body, collected.emit, driver))
         except GraphError as problem:

@@ -281,14 +281,14 @@ class MewSession:
                 self._command(steps, dry=True, tried=before), self._blocked_for, self._caller
             )
         except GraphError as refusal:
-            ran = StepResults([], refusal)
+            ran = StepResults([], refusal.detached())
         problem = ran.refused or problem
         accepted = 0
         for candidate, done in zip(candidates, ran.done[before:], strict=False):
             try:
                 self._admit(done.rows)
             except GraphError as refusal:
-                problem = refusal
+                problem = refusal.detached()
                 break
             accepted += 1
             yield from self._result(candidate.statement, done, source)

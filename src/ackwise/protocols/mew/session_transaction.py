@@ -82,7 +82,7 @@ class SessionTransaction:
                 size += size_of(statement)
                 self._memory.check(self._bytes, size)
             except GraphError as problem:
-                return candidates, problem
+                return candidates, problem.detached()
             candidates.append(Candidate(ahead.popleft(), Step(statement, mint(), now)))
             if isinstance(statement, s.Spawn | s.Link):
                 # Later steps learn from the store which entity such a name stands for.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from ackwise.broker import AsyncBroker
 from ackwise.core import cursors, validation
 from ackwise.core import queries as q
-from ackwise.core.rows import DeadPage
+from ackwise.core.rows import DeadPage, Page
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import ARROW, Answer, Route, encode
 from ackwise.protocols.native import arrow
@@ -21,7 +21,10 @@ from ackwise.store.port import Store
 from ackwise.wire import admin, timestamps
 
 _BOUNDED = (q.Browse, q.ListDead)
-"""Lists whose pages end at `validation.ANSWER_BYTES`. The pages of other lists have no bound in bytes."""
+"""Lists whose queries end a page at `validation.ANSWER_BYTES`. The pages of other lists end at `PAGE_BYTES`."""
+PAGE_BYTES = SMALL_PAGE
+READ_AT_ONCE = 100
+"""Rows that a page without messages reads at once. A page may exceed `PAGE_BYTES` by these rows."""
 
 
 def routes(broker: AsyncBroker) -> list[Route]:
@@ -96,8 +99,8 @@ def _query(table: NativeTable, call: Call) -> tuple[q.Query, int | None]:
 
 def _page(store: Store, table: NativeTable, query: q.Query, key: str, as_arrow: bool) -> Answer:
     """One page, read and written in a helper thread."""
-    page = ask_page(store, query)
-    rows, more = table.rows(page, query), {"next": _next(query, page.next)}
+    rows, page = _rows(store, table, query)
+    more = {"next": _next(query, page.next)}
     if isinstance(page, DeadPage):
         more["total"] = page.total
     if not as_arrow:
@@ -107,6 +110,37 @@ def _page(store: Store, table: NativeTable, query: q.Query, key: str, as_arrow: 
     )
     stream = arrow.Stream(_kinds(table))
     return Answer(stream.add(_columns(table, rows)) + stream.end(), content_type=ARROW, headers=headers)
+
+
+def _rows(store: Store, table: NativeTable, query: q.Query) -> tuple[list[Row], Page[Any] | DeadPage]:
+    """Rows of a page up to its limit or its bytes, and the last part that was read."""
+    rows: list[Row] = []
+    size = 0
+    for page in _parts(store, query):
+        part = table.rows(page, query)
+        rows += part
+        if isinstance(query, _BOUNDED) or page.next is None:
+            break
+        size += len(encode(part))
+        if size >= PAGE_BYTES:
+            break
+    return rows, page
+
+
+def _parts(store: Store, query: q.Query) -> Iterator[Page[Any] | DeadPage]:
+    """The page that a query asks for, in parts of a few rows. A page of messages comes as one part."""
+    if isinstance(query, _BOUNDED):
+        yield ask_page(store, query)
+        return
+    left: int = query.limit  # type: ignore[attr-defined] # every list has a limit
+    while left > 0:
+        page = ask_page(store, msgspec.structs.replace(query, limit=min(left, READ_AT_ONCE)))
+        yield page
+        if page.next is None:
+            return
+        assert isinstance(page, Page)
+        left -= len(page)
+        query = msgspec.structs.replace(query, after=page.next)
 
 
 def _next(query: q.Query, place: Any) -> Any:

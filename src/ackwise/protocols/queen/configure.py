@@ -47,7 +47,7 @@ def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
         if not isinstance(queue, str) or not queue:
             raise BadInput("queue is required")
         options, replace = _options(body, context), _replaces(body)
-        if options.get("encryptionEnabled") is True:
+        if any(given.get("encryptionEnabled") is True for given in (body, options)):
             raise EncryptionNotConfigured
         before = DEFAULT_OPTIONS if replace else await stored(queue)
         info = await broker.send(

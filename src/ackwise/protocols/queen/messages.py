@@ -19,19 +19,19 @@ from ackwise.wire.queen_options import options_of
 _PASSED = ("acked", "dead", "dropped", "skipped")
 
 
-def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
+def routes(broker: AsyncBroker, _: QueenContext) -> list[Route]:
     async def show(call: Call) -> Answer:
         partition_id = uuid_in(call.params[0], "partitionId")
         try:
             result = await broker.ask(FindMessage(partition_id=partition_id, transaction_id=call.params[1]))
         except MessageNotFound:
             raise MessageNotFound("Message not found") from None
-        return answer(_message_fields(result, broker.wall(), context))
+        return answer(_message_fields(result, broker.wall()))
 
     return [Route("GET", "/api/v1/messages/{partitionId}/{transactionId}", show)]
 
 
-def _message_fields(result: FoundMessage, now: int, context: QueenContext) -> dict[str, Any]:
+def _message_fields(result: FoundMessage, now: int) -> dict[str, Any]:
     message, options = result.message, options_of(result.queue.policy)
     named_groups = [view for view in result.groups if view.group != QUEUE_MODE]
     queue_mode = next((view for view in result.groups if view.group == QUEUE_MODE), None)
@@ -48,8 +48,8 @@ def _message_fields(result: FoundMessage, now: int, context: QueenContext) -> di
         "partition": result.partition,
         "namespace": tag_or_none(result.queue.namespace),
         "task": tag_or_none(result.queue.task),
-        "status": _status(result, queue_mode, named_groups, now, context),
-        "queueStatus": _group_status(queue_mode, now, context) if queue_mode is not None else None,
+        "status": _status(result, queue_mode, named_groups, now),
+        "queueStatus": _group_status(queue_mode, now) if queue_mode is not None else None,
         "busStatus": {
             "consumedBy": sum(view.state in _PASSED for view in named_groups),
             "totalGroups": len(named_groups),
@@ -101,20 +101,23 @@ def _group(view: GroupView, now: int) -> dict[str, Any]:
     }
 
 
-def _status(
-    result: FoundMessage, queue_mode: GroupView | None, named_groups: list[GroupView], now: int, context: QueenContext
-) -> str:
-    """Status by upstream's rule: dead letter first, then queue mode, then all named groups together."""
+def _status(result: FoundMessage, queue_mode: GroupView | None, named_groups: list[GroupView], now: int) -> str:
+    """Status by upstream's rule: dead letter first, then queue mode, then all named groups together.
+
+    A message that a group dropped is `dropped`. Upstream shows such a message as `completed`.
+    """
     if result.dead:
         return "dead_letter"
     if queue_mode is not None:
-        return _group_status(queue_mode, now, context)
-    return "completed" if named_groups and all(view.state in _PASSED for view in named_groups) else "pending"
+        return _group_status(queue_mode, now)
+    if not named_groups or any(view.state not in _PASSED for view in named_groups):
+        return "pending"
+    return "dropped" if any(view.state == "dropped" for view in named_groups) else "completed"
 
 
-def _group_status(view: GroupView, now: int, context: QueenContext) -> str:
-    """Status of the message in one group. Upstream has no status `dropped`."""
-    if view.state == "dropped" and not context.upstream:
+def _group_status(view: GroupView, now: int) -> str:
+    """Status of the message in one group."""
+    if view.state == "dropped":
         return "dropped"
     if view.state in _PASSED:
         return "completed"

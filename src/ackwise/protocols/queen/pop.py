@@ -80,7 +80,7 @@ class PopRequest:
 def _most_bytes(query: dict[str, str], context: QueenContext) -> int | None:
     """The value of `maxBytes`. Upstream mode ignores a value that is not a number above 0."""
     text = query.get("maxBytes")
-    if not text:
+    if text is None:
         return None
     # Python refuses to read a number with thousands of digits.
     digits = text.lstrip("0")[:18]
@@ -100,7 +100,7 @@ def _partitions(query: dict[str, str], default: int, context: QueenContext) -> i
 
 def _lease(text: str | None, context: QueenContext) -> int | None:
     """The lease time of a pop. Upstream replaces an invalid value with the queue's own lease time."""
-    if not text:
+    if text is None:
         return None
     try:
         # `float` also takes `1_0` and digits of other scripts.

@@ -124,7 +124,7 @@ def number_in(
     out of range. A text with more than 18 digits is not a number.
     """
     text = query.get(name)
-    if not text:
+    if text is None:
         return default
     if not _NUMBER.fullmatch(text):
         if lenient:

@@ -172,10 +172,10 @@ class PostgresSession:
                 self._set_statement_timeout(meter.left)
                 few = self._cursor.execute(b"SELECT * FROM (%b) AS few LIMIT %d" % (query, FEW + 1), params).fetchall()
                 if len(few) <= FEW:
-                    return [_counted(row, shape, meter) for row in few]
+                    return _counted(few, shape, meter)
                 rows = self._cursor.stream(query, params, binary=True, size=CHUNK)
                 try:
-                    return [_counted(row, shape, meter) for row in rows]
+                    return _counted(rows, shape, meter)
                 finally:
                     rows.close()  # type: ignore[attr-defined] # a generator, which cancels the query when it is closed
         except pg.QueryCanceled:
@@ -254,9 +254,14 @@ class PostgresSession:
         return self.row("lease_by_no", {"no": no})
 
 
-def _counted(row: Row, shape: Callable[[Row], T], meter: Meter) -> T:
-    meter.row(row)
-    return shape(row)
+def _counted(rows: Iterable[Row], shape: Callable[[Row], T], meter: Meter) -> list[T]:
+    """The shaped rows. No comprehension: the error of the meter would keep its closure, and `shape` keeps rows."""
+    shaped: list[T] = []
+    count = meter.row
+    for row in rows:
+        count(row)
+        shaped.append(shape(row))
+    return shaped
 
 
 def _millis(seconds: float) -> int:

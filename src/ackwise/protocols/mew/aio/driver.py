@@ -36,7 +36,8 @@ class AsyncDriver:
             except StopIteration as stop:
                 result: T = stop.value
                 return result
-            answer = problem = None
+            finally:
+                answer = problem = None  # the error refers to this frame
             try:
                 if isinstance(item, Request):
                     answer = await self.execute(item)

@@ -37,7 +37,8 @@ class Driver:
             except StopIteration as stop:
                 result: T = stop.value
                 return result
-            answer = problem = None
+            finally:
+                answer = problem = None  # the error refers to this frame
             try:
                 if isinstance(item, Request):
                     answer = self.execute(item)
