@@ -122,7 +122,8 @@ class Session:
     def run(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
         """Run a text. The first statement that fails raises `MewError`. Those before it keep their effect.
 
-        Outside a transaction the mutations of the text commit together. A minimum cardinality that is not met undoes them.
+        Outside a transaction the mutations of the text commit together. A minimum cardinality that is not met undoes
+        them.
         """
         lines: list[Line] = []
         self.stream(text, lines.append, {**(params or {}), **named})
