@@ -192,6 +192,7 @@ def test_socket_that_does_not_read_costs_no_failure(server: Running, http: httpx
 @pytest.fixture
 def restarts(server: Running, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Deliveries whose ack timeouts started again."""
+    monkeypatch.setattr(undelivered_events, "LOOK_EVERY", 0.05)
     broker, restarted = server.server.runtime.broker(), list[str]()
     send = broker.send
 

@@ -120,7 +120,11 @@ class Session:
         return backend.run(text, params or {}, emit, above=above, keep_going=keep_going, events=events)
 
     def run(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
-        """Run a text. The first statement that fails raises `MewError`. Those before it keep their effect."""
+        """Run a text. The first statement that fails raises `MewError`. Those before it keep their effect.
+
+        Outside a transaction the mutations of the text commit together. A minimum cardinality that is not met undoes
+        them.
+        """
         lines: list[Line] = []
         self.stream(text, lines.append, {**(params or {}), **named})
         self._note(lines)
