@@ -54,7 +54,7 @@ def example(kind: type[msgspec.Struct]) -> msgspec.Struct:
     return struct
 
 
-def _struct(shape: shapes.StructType, depth: int) -> Any:
+def _struct(shape: shapes.StructType | shapes.NamedTupleType, depth: int) -> Any:
     return shape.cls(**{f.name: _value(f.type, f.name, f.default, depth + 1) for f in shape.fields})
 
 
@@ -63,7 +63,7 @@ def _value(shape: shapes.Type, name: str, default: Any, depth: int) -> Any:
     match shape:
         case shapes.UnionType():
             return _of_union(shape, name, default, depth)
-        case shapes.StructType():
+        case shapes.StructType() | shapes.NamedTupleType():
             return _struct(shape, depth)
         case shapes.ListType() | shapes.VarTupleType() | shapes.SetType() | shapes.FrozenSetType():
             items = [] if depth > DEEPEST else [_value(shape.item_type, name, msgspec.NODEFAULT, depth)]

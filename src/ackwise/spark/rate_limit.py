@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ackwise.client import Connection
+from ackwise.core.commands import Redrive
 from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.core.validation import MAX_BATCH
 
@@ -52,7 +53,7 @@ def put_back(
     for at in range(0, len(ids), pace.page):
         pace.before(at, started)
         try:
-            results |= connection.redrive(ids[at : at + pace.page]).results
+            results |= connection.transport.send(Redrive(ids=list(ids[at : at + pace.page]))).results
         except AckwiseError as problem:
             raise AckwiseError(f"{problem} ({at} of {len(ids)} dead letters were put back before)") from problem
         if progress is not None:
