@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Generator
 from types import TracebackType
@@ -16,7 +17,7 @@ from ackwise.client.http_adapters import open_adapter, open_async_adapter
 from ackwise.client.resilience import Resilience
 from ackwise.client.server_url import base_of, is_server
 from ackwise.clock import Clock
-from ackwise.core.errors import BadStoreURL
+from ackwise.core.errors import BadStoreURL, StoreUnavailable
 from ackwise.core.events import EventStream
 from ackwise.core.extras import is_installed
 from ackwise.core.validation import Seconds
@@ -28,6 +29,11 @@ from ackwise.wire.timestamps import seconds
 if TYPE_CHECKING:
     from ackwise.client.sync.http_transport import HTTPTransport
 
+
+log = logging.getLogger("ackwise.client")
+FIRST_PATIENCE = 15.0
+"""Seconds that a first connection waits for a PostgreSQL that is not up yet."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 URL = str | list[str] | tuple[str, ...]
 """URL of a store or a server, or a list of URLs of servers with the same store."""
@@ -50,11 +56,11 @@ def connect(
 
     The URL is `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://host/database` or `http://host:6632`.
     With several servers, `["http://a:6632", "http://b:6632"]`, the connection uses one that works. `resilience` says
-    when it tries the others. A server that is not up yet has `patience` seconds, 15 by default.
+    when it tries the others. A single server or a PostgreSQL that is not up yet has `patience` seconds, 15 by default.
     """
     if isinstance(url, list | tuple) or is_server(url):
         return _over_http(url, clock, durability, resilience, _patience(patience))
-    store = open_store(url, clock=clock, durability=durability)
+    store = _open_when_up(url, clock, durability, _patience(patience))
     try:
         return Connection(Broker(store))
     except BaseException:
@@ -95,7 +101,7 @@ class Connecting:
     async def _open(self) -> AsyncConnection:
         if isinstance(self._url, list | tuple) or is_server(self._url):
             return await _over_http_async(self._url, self._clock, self._durability, self._resilience, self._patience)
-        store = await asyncio.to_thread(open_store, self._url, clock=self._clock, durability=self._durability)
+        store = await asyncio.to_thread(_open_when_up, self._url, self._clock, self._durability, self._patience)
         try:
             return AsyncConnection(await AsyncBroker.start(store))
         except BaseException:
@@ -135,6 +141,24 @@ def reach(url: str, *, duties: bool = True) -> Broker | HTTPTransport:
     except BaseException:
         store.close()
         raise
+
+
+def _open_when_up(
+    url: str, clock: Clock | None, durability: Durability | None, patience: float | None
+) -> DatabaseStore:
+    """Open a store. Waits for a PostgreSQL that is not up yet."""
+    waits = FIRST_PATIENCE if patience is None else patience
+    end, pause = time.monotonic() + waits, _FIRST_PAUSE
+    while True:
+        try:
+            return open_store(url, clock=clock, durability=durability)
+        except StoreUnavailable as problem:
+            if not url.startswith("postgres") or time.monotonic() + pause > end:
+                raise
+            if pause == _FIRST_PAUSE:
+                log.warning("%s; trying again for %g seconds", problem, waits)
+        time.sleep(pause)
+        pause = min(_LONGEST_PAUSE, 2 * pause)
 
 
 def _patience(duration: Seconds | None) -> float | None:

@@ -133,11 +133,11 @@ def test_redrive_of_some_unknown_letters_says_which(queue: ackwise.Connection) -
     assert queue.redrive([letter, "unknown"]).results == {letter.id: "redriven", "unknown": "not_found"}
 
 
-@pytest.mark.parametrize("payload", [b"{", b"\xff", b""])
+@pytest.mark.parametrize("payload", [b"{", b"\xff", b"", b"[" * 100_000])
 def test_json_of_other_bytes_raises_an_ackwise_error(queue: ackwise.Connection, payload: bytes) -> None:
     queue.push("q", payload)
     (delivery,) = queue.claim("q")
-    with pytest.raises(UndecodablePayload, match="is not JSON"):
+    with pytest.raises(UndecodablePayload, match=r"is not JSON|nested too deeply"):
         delivery.json()
     with pytest.raises(AckwiseError):
         queue.browse("q")[0].json()
@@ -186,6 +186,15 @@ def test_first_connection_gives_up_at_last(monkeypatch: pytest.MonkeyPatch) -> N
         port = reserved.getsockname()[1]
     with pytest.raises(StoreUnavailable, match=f"no server answers at http://127.0.0.1:{port}"):
         ackwise.connect(f"http://127.0.0.1:{port}")
+
+
+def test_first_connection_waits_for_postgres(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing listens there: the connection tries more than once, then says so."""
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    with pytest.raises(StoreUnavailable):
+        ackwise.connect(f"postgresql://127.0.0.1:{port}/none", patience=0.3)
+    assert caplog.text.count("trying again for 0.3 seconds") == 1
 
 
 def test_async_loop_waits_for_a_queue_that_is_missing(url: str, clock: ManualClock) -> None:

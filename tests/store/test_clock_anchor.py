@@ -119,6 +119,13 @@ def test_clock_corrected_after_boot_does_not_move_anchor() -> None:
     assert (machine.clock.now(), machine.clock.shift()) == (NOW + YEAR + HOUR, YEAR)
 
 
+def test_machine_restored_to_an_earlier_moment_never_goes_back() -> None:
+    """The memory of a virtual machine is a snapshot, and the store is not."""
+    row = Anchor("boot", 500 * MICROS, NOW, 0, NOW + DAY)
+    anchor, downtime = anchor_for(row, Reading("boot", 600 * MICROS, NOW + 100 * MICROS))
+    assert (anchor.anchored, anchor.boottime, downtime) == (NOW + DAY, 600 * MICROS, 0)
+
+
 # a database's clock
 
 
@@ -175,6 +182,15 @@ def test_detector_trusts_the_correction_of_another_broker() -> None:
     detector.accept(corrected)
     database.wall -= HOUR
     assert abs(detector.jump(database.measure()) + HOUR) < 10_000
+
+
+def test_detector_measures_a_takeover_without_corrections() -> None:
+    """Another database took over: it lacks the last correction, and its clock jumps by as much."""
+    database, detector = Database(), StepDetector()
+    database.shift, database.steps = -DAY, 1
+    detector.accept(database.measure())
+    database.shift, database.steps = 0, 0
+    assert abs(detector.jump(database.measure()) - DAY) < 10_000
 
 
 def test_slow_answer_does_not_hide_a_later_step() -> None:

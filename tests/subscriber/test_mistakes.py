@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from typing import Any
 
 import pytest
 
@@ -113,6 +114,37 @@ def test_timeout_that_is_no_duration_is_refused(app: App, timeout: float) -> Non
 
         @app.subscriber("q", timeout=timeout)
         def bill(number: int) -> None: ...
+
+
+def test_timeout_of_a_function_on_the_loop_is_refused(app: App) -> None:
+    with pytest.raises(BadInput, match="bill: timeout= cannot end a plain function"):
+
+        @app.subscriber("q", timeout=1, in_thread=False)
+        def bill(number: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"on_undecodable": "foo"},
+        {"auto_ack": "yes"},
+        {"in_thread": "x"},
+        {"ephemeral": "x"},
+        {"stream": 3},
+        {"backoff": 5},
+    ],
+)
+def test_option_with_a_wrong_word_is_refused(app: App, option: dict[str, Any]) -> None:
+    with pytest.raises((BadInput, TypeError), match="bill: "):
+
+        @app.subscriber("q", **option)
+        def bill(number: int) -> None: ...
+
+
+@pytest.mark.parametrize("option", [{"on_undecodable": "foo"}, {"cloudevents": "foo"}, {"name": 3}])
+def test_app_option_with_a_wrong_word_is_refused(option: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=next(iter(option))):
+        App("sqlite:///none.db", **option)
 
 
 def test_async_handler_is_cancelled_at_its_timeout(app: App, run: Run) -> None:

@@ -136,7 +136,10 @@ def as_backoff(backoff: Backoff | Iterable[Seconds]) -> Backoff:
     """A `Backoff`, or a schedule from delays in seconds. The last delay repeats. No delay means no backoff."""
     if isinstance(backoff, Backoff):
         return backoff
-    delays = tuple(seconds(delay, "backoff") for delay in backoff)
+    try:
+        delays = tuple(seconds(delay, "backoff") for delay in backoff)
+    except TypeError:
+        raise BadInput(f"backoff is a Backoff or a list of seconds, not {backoff!r}") from None
     return Backoff(kind="schedule", delays=delays) if delays else Backoff()
 
 

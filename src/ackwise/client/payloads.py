@@ -46,6 +46,8 @@ def decode_json(payload: bytes, kind: Any = Any) -> Any:
         raise UndecodablePayload(f"the payload does not fit {name}: {problem}") from None
     except msgspec.DecodeError as problem:
         raise UndecodablePayload(f"the payload is not JSON ({problem}); read its bytes with .payload") from None
+    except RecursionError:
+        raise UndecodablePayload("the payload is nested too deeply; read its bytes with .payload") from None
     except UnicodeDecodeError as problem:
         raise UndecodablePayload(f"the payload is not JSON ({problem.reason}); read its bytes with .payload") from None
 

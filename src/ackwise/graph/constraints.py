@@ -65,7 +65,7 @@ def violation(check: s.Modifier, value: Any) -> str:
         case "match", (str() as pattern,):
             return _mismatch(pattern, value)
         case "format", (str() as word,):
-            return _too_long(value) or ("" if _FORMATS[word].fullmatch(value) else f"{value!r} is not a {word}")
+            return _too_long(value) or ("" if _FORMATS[word].fullmatch(value) else f"{value!r} is no {word}")
         case _:
             return ""
 

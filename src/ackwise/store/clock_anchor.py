@@ -58,7 +58,10 @@ def anchor_for(row: Anchor | None, reading: Reading) -> tuple[Anchor, int]:
     if row is None:
         return Anchor(reading.boot, reading.boottime, reading.wall, 0, reading.wall), 0
     if row.boot == reading.boot:
-        return row, 0
+        if row.anchored + reading.boottime - row.boottime + MICROS >= row.seen:
+            return row, 0
+        # The machine went back to an earlier moment of this boot, for example to a snapshot. The clock does not.
+        return Anchor(reading.boot, reading.boottime, row.seen, row.seen - reading.wall, row.seen), 0
     downtime = max(0, reading.wall - (row.seen - row.shift))
     anchored = row.seen + downtime
     return Anchor(reading.boot, reading.boottime, anchored, anchored - reading.wall, anchored), downtime
@@ -135,11 +138,12 @@ class StepDetector:
     def jump(self, measured: Measurement) -> int:
         """How far the anchored clock jumped since the last measurement: 0 unless the database's clock stepped.
 
-        A jump after another broker's correction is 0 as well: that broker saw the step first.
+        A jump after another broker's correction is 0 as well: that broker saw the step first. Fewer corrections than
+        before mean that another database took over without the last ones: its jump counts.
         """
         with self._lock:
             last = self._last
-            if last is None or last.steps != measured.steps:
+            if last is None or measured.steps > last.steps:
                 return 0
             slack = TOLERANCE + abs(measured.after - last.after) // DRIFT
             if self._lowest - slack <= measured.highest and measured.lowest <= self._highest + slack:

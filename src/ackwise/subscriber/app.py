@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, get_args
 
+from ackwise.client.options import one_of
 from ackwise.clock import Clock, ManualClock, wall_now
 from ackwise.connect import URL
 from ackwise.core.errors import BadInput, Draining
@@ -72,6 +73,10 @@ class App(Router):
         super().__init__(codec=codec or JSONCodec(), on_undecodable=on_undecodable)
         if tracing and not INSTALLED:
             raise BadInput("tracing=True needs OpenTelemetry: pip install 'ackwise[otel]'")
+        one_of(on_undecodable, get_args(UndecodablePolicy), "on_undecodable")
+        one_of(cloudevents, get_args(CloudEvents), "cloudevents")
+        if not isinstance(name, str):
+            raise BadInput(f"name must be a string, not {name!r}")
         self.url: URL = url
         self.name, self.clock = name, clock
         self.cloudevents = cloudevents

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ackwise.core import validation
+from ackwise.core.errors import BadInput
 from ackwise.core.validation import Seconds
 from ackwise.subscriber.codecs import Codec
 from ackwise.subscriber.feeds.port import TransportLink
@@ -25,6 +27,7 @@ from ackwise.subscriber.subscription import (
     ack_policy,
     backoff_policy,
     check_numbers,
+    check_words,
     group_of,
     inherit_options,
     positive_seconds,
@@ -105,6 +108,9 @@ class Router:
                 waits = backoff_policy(backoff, retry_limit)
                 named = group_of(group, durable, ephemeral)
                 limit = None if timeout is None else positive_seconds(timeout, "timeout")
+                check_words(on_undecodable, auto_ack=auto_ack, in_thread=in_thread, ephemeral=ephemeral, stream=stream)
+                if limit is not None and in_thread is False and not inspect.iscoroutinefunction(handler):
+                    raise BadInput("timeout= cannot end a plain function on the event loop; leave in_thread=False out")
             if signature.explicit and policy is not None:
                 log.warning("%s takes a Message and settles it itself; ack=%s is ignored", name, policy)
             subscription = Subscription(

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from ackwise.client.options import as_backoff, group_policy
+from ackwise.client.options import as_backoff, group_policy, one_of
 from ackwise.core import validation
 from ackwise.core.errors import BadInput
 from ackwise.core.policy import Backoff
@@ -147,6 +147,23 @@ def check_numbers(concurrency: int, prefetch: int | None, max_pending: int, leas
         validation.count(prefetch, "prefetch", least=0)
     if lease is not None:
         validation.lease_micros(lease)
+
+
+def check_words(
+    undecodable: UndecodablePolicy | None,
+    *,
+    auto_ack: bool | None,
+    in_thread: bool | None,
+    ephemeral: bool,
+    stream: str | None,
+) -> None:
+    """Check options whose values are words or flags. Type checkers find them too."""
+    one_of(undecodable, get_args(UndecodablePolicy), "on_undecodable")
+    for what, flag in (("auto_ack", auto_ack), ("in_thread", in_thread), ("ephemeral", ephemeral)):
+        if flag is not None and not isinstance(flag, bool):
+            raise BadInput(f"{what} must be True or False, not {flag!r}")
+    if stream is not None and not isinstance(stream, str):
+        raise BadInput(f"stream must be a string, not {stream!r}")
 
 
 def positive_seconds(duration: Seconds, what: str) -> float:

@@ -59,6 +59,9 @@ class AsyncQueueVerbs(AsyncMessageVerbs):
     ) -> QueueInfo:
         """Create a queue. The fields of `QueuePolicy` are keywords: `create_queue("orders", retry_limit=5)`.
 
+        A queue has a backoff and `retry_limit` 8 unless you name these fields. A `policy` is taken whole: its
+        other fields have the defaults of `QueuePolicy`, which has no backoff.
+
         If the queue exists, `create_queue` raises `QueueExists`. With `exist_ok` it changes the given fields instead.
         """
         command = ConfigureQueue(

@@ -135,7 +135,8 @@ class AsyncBatch(Sequence[AsyncDelivery]):
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> bool:
         try:
-            return await self.lease.settle_at_exit(self.selector, problem)
+            suppresses, _ = await self.lease.settle_at_exit(self.selector, problem)
+            return suppresses
         finally:
             self.lease.end_work()
 

@@ -204,7 +204,9 @@ class AsyncDelivery:
     ) -> bool:
         loop = self.loop
         try:
-            suppresses = self.verdict is None and await self.lease.settle_at_exit(self.selector, problem)
+            suppresses = False
+            if self.verdict is None:
+                suppresses, self.verdict = await self.lease.settle_at_exit(self.selector, problem)
         except LeaseLost as refusal:
             if loop is None or not loop.survives(refusal):
                 raise

@@ -102,21 +102,21 @@ class AsyncLease:
         self.in_doubt = self.in_doubt or answer.verdict is Verdict.STALE or answer.unacked
         self._held.note(selector, answer)
 
-    async def settle_at_exit(self, selector: Selector, problem: BaseException | None) -> bool:
-        """Settle at the end of a `with` block.
+    async def settle_at_exit(self, selector: Selector, problem: BaseException | None) -> tuple[bool, Verdict | None]:
+        """Settle at the end of a `with` block. Returns whether to suppress the exception, and the verdict.
 
-        Returns True for `Retry` and `Reject`: True suppresses the exception.
+        `Retry` and `Reject` are suppressed.
         """
         if self.ended:
-            return False
-        chosen = isinstance(problem, Retry | Reject)
+            return False, None
+        chosen, verdict = isinstance(problem, Retry | Reject), None
         try:
-            await self.settle(at_exit(selector, problem))
+            verdict = await self.settle(at_exit(selector, problem))
         except AckwiseError as refusal:
             if problem is None or chosen:
                 raise
             problem.add_note(f"ackwise could not record this failure: {refusal}")
-        return chosen
+        return chosen, verdict
 
     async def extend(self, duration: Seconds | None = None) -> datetime:
         """Extend the lease to `duration` seconds from now, by default its first duration. Returns the new deadline."""

@@ -136,7 +136,8 @@ class Batch(Sequence[Delivery]):
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> bool:
         try:
-            return self.lease.settle_at_exit(self.selector, problem)
+            suppresses, _ = self.lease.settle_at_exit(self.selector, problem)
+            return suppresses
         finally:
             self.lease.end_work()
 

@@ -205,7 +205,9 @@ class Delivery:
     ) -> bool:
         loop = self.loop
         try:
-            suppresses = self.verdict is None and self.lease.settle_at_exit(self.selector, problem)
+            suppresses = False
+            if self.verdict is None:
+                suppresses, self.verdict = self.lease.settle_at_exit(self.selector, problem)
         except LeaseLost as refusal:
             if loop is None or not loop.survives(refusal):
                 raise

@@ -242,4 +242,4 @@ class LeaseKeeper(Generic[L]):
     def _log_failure(self, leases: Sequence[L], why: object) -> None:
         kept = [lease for lease in leases if lease in self._kept]
         if kept:
-            log.warning("%d leases could not be extended, first %r; trying again: %s", len(kept), kept[0], why)
+            log.warning("leases not extended: %d, first %r; trying again: %s", len(kept), kept[0], why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import time
@@ -18,6 +19,8 @@ from ackwise.core.events import EventPort, StoreMigrated
 from ackwise.engine.extensions import Extension
 from ackwise.store.clock_anchor import Anchor, anchor_for, read_machine
 from ackwise.wire.store_url import StoreURL
+
+log = logging.getLogger("ackwise.store")
 
 SCHEMA_VERSION = 8
 INCREMENTAL = 2
@@ -207,9 +210,10 @@ def anchor_store(connection: apsw.Connection) -> Anchor | None:
     """
     reading = read_machine()
     if reading is None:
+        log.warning("cannot read the boot id; leases follow the wall clock, and a step of it changes them")
         return None
     row = _anchor_row(connection)
-    if row is not None and row.boot == reading.boot:
+    if row is not None and anchor_for(row, reading)[0] == row:
         return row
     with _transaction(connection):
         row = _anchor_row(connection)  # again: another process may have written it
