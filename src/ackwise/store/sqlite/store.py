@@ -112,10 +112,8 @@ class SQLiteStore(DatabaseStore):
         return StoredKeys(session)
 
     def read(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]:
-        if room is None:
-            cached = [self._cache.get(lane, lo, hi) for lane, lo, hi in ranges]
-            if all(segments is not None for segments in cached):
-                return [segments for segments in cached if segments is not None]
+        if room is None and (cached := self._read_cache(ranges)) is not None:
+            return cached
         size = sum(hi - lo for _, lo, hi in ranges)
         with (self._claim_reader if size <= SHORT_READ else self._readers).use() as session:
             read = queues.read(session, ranges, room)
@@ -123,6 +121,16 @@ class SQLiteStore(DatabaseStore):
             if segments and hi <= segments[-1].last:
                 self._cache.put_last_read(segments[-1])
         return read
+
+    def _read_cache(self, ranges: Sequence[LaneRange]) -> list[list[Segment]] | None:
+        """The segments of each range, if the cache has all of them."""
+        cached = []
+        for lane, lo, hi in ranges:
+            segments = self._cache.get(lane, lo, hi)
+            if segments is None:
+                return None
+            cached.append(segments)
+        return cached
 
     # maintenance
 
