@@ -36,14 +36,14 @@ class InterruptingStore(WatchedStore):
     interrupts_commit = False
 
     def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
-        prepared = super().prepare(commands, shard)
-        if any(isinstance(command, Claim) for command in commands):
+        claims = any(isinstance(command, Claim) for command in commands)
+        if claims and self.hook is not None:
             hook, self.hook = self.hook, None
-            if hook is not None:
-                hook()
-            if self.interrupts_commit:
-                self.interrupts_commit = False
-                return InterruptedCommit(prepared)
+            hook()
+        prepared = super().prepare(commands, shard)
+        if claims and self.interrupts_commit:
+            self.interrupts_commit = False
+            return InterruptedCommit(prepared)
         return prepared
 
 
@@ -89,11 +89,12 @@ def test_interrupted_follower_releases_its_grant(thread_broker: Broker, watched:
     """Another thread leads the turn that has the claim when the interrupt comes."""
     thread_broker.send(push("a"))
     others = queued(thread_broker, watched, push("y", queue="other"))
-    leaving, release = threading.Event(), thread_broker.release_cancelled
+    (shard,) = thread_broker._shards
+    leaving, leave = threading.Event(), shard._leave
 
     def noted(submission: Submission) -> None:
         leaving.set()
-        release(submission)
+        leave(submission)
 
     def interrupt_follower() -> None:
         interrupt()
@@ -103,7 +104,7 @@ def test_interrupted_follower_releases_its_grant(thread_broker: Broker, watched:
         until(lambda: waiting(thread_broker) == 2)
         watched.gate.set()
 
-    thread_broker.release_cancelled = noted  # type: ignore[method-assign]
+    shard._leave = noted  # type: ignore[method-assign]
     watched.hook = interrupt_follower
     others.append(Errand(begin))
     with pytest.raises(KeyboardInterrupt):
