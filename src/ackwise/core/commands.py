@@ -77,8 +77,8 @@ class Claim(Command[Claimed], tag="claim"):
     progress: ClaimProgress | None = None
     """Where a claim by namespace or task continues that an earlier turn began."""
     only: tuple[LaneRange, ...] | None = None
-    """Named messages: the claim takes those of them that are available, and no others. Fewer may be available. The
-    claim passes over the unread messages before them, which stay available. None names nothing: the claim takes any."""
+    """Named messages: the claim takes those of them that are available, and no others. The claim bypasses the unread
+    messages before them, which stay available. None names nothing: the claim takes any message."""
 
 
 def copies_of(claim: Claim, count: int) -> list[Claim]:
