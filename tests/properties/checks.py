@@ -63,7 +63,7 @@ def check_states(store: DatabaseStore, model: Model, group: str) -> None:
         elif cell.state in ("leased", "waiting", "dead"):
             assert shown.state == cell.state, (lane, seq)
         else:
-            assert shown.state == "acked", (lane, seq, cell)
+            assert shown.state == ("dropped" if cell.state == "expired" else "acked"), (lane, seq, cell)
 
 
 def check_leases(store: DatabaseStore, model: Model) -> None:
