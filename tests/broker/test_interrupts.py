@@ -35,8 +35,8 @@ class InterruptingStore(WatchedStore):
     hook: Callable[[], None] | None = None
     interrupts_commit = False
 
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
-        prepared = super().prepare(commands, shard)
+    def prepare_turn(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
+        prepared = super().prepare_turn(commands, shard)
         if any(isinstance(command, Claim) for command in commands):
             hook, self.hook = self.hook, None
             if hook is not None:

@@ -295,10 +295,6 @@ class AsyncBroker(BrokerState):
         finally:
             del future  # its error refers to this frame
 
-    def now(self) -> int:
-        """The anchored clock, in microseconds: deadlines are instants of it."""
-        return self.store.clock.now()
-
     def wall(self) -> int:
         """The wall clock, in microseconds."""
         return wall_now(self.store.clock)

@@ -65,7 +65,7 @@ class AsyncShard:
             if long_polls.parked:
                 long_polls.ride(commands, riders)
                 commands += commands_of(riders)
-            if broker.store.local and not broker.store.busy:
+            if broker.store.local and not broker.store.busy():
                 started = time.perf_counter()
                 prepared = broker.store.prepare(commands, self._number)
                 self._queue.record_duration(len(commands), started)

@@ -176,10 +176,6 @@ class Broker(BrokerState):
         """Run `work` in the caller's thread. `AsyncBroker` has the same method and uses another thread."""
         return work(*args)
 
-    def now(self) -> int:
-        """The anchored clock, in microseconds: deadlines are instants of it."""
-        return self.store.clock.now()
-
     def wall(self) -> int:
         """The wall clock, in microseconds."""
         return wall_now(self.store.clock)

@@ -45,8 +45,17 @@ class PreparedTurn(Protocol):
         ...
 
 
+class Prepare(Protocol):
+    """Runs the statements of a turn."""
+
+    def __call__(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn: ...
+
+
 class Store(Protocol):
-    """A database with queues. Thread-safe."""
+    """A database with queues. Thread-safe.
+
+    Every turn calls `busy` and `prepare`. As attributes they may be functions of a writer.
+    """
 
     shards: int
     """How many turns may run at once."""
@@ -71,17 +80,14 @@ class Store(Protocol):
 
     extensions: Extensions
 
+    busy: Callable[[], bool]
+    """Whether another thread holds the writer. An event loop must not wait for it: its fsync may be slow."""
+
+    prepare: Prepare
+    """The broker has validated the commands (`core.command_checks`)."""
+
     def add(self, extension: Extension) -> None:
         """Add the commands of an extension, and its tables if the database lacks them, before the first turn."""
-        ...
-
-    @property
-    def busy(self) -> bool:
-        """Whether another thread holds the writer. An event loop must not wait for it: its fsync may be slow."""
-        ...
-
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
-        """Run the statements of a turn. The broker has validated the commands (`core.command_checks`)."""
         ...
 
     def read(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]:

@@ -11,7 +11,6 @@ from typing import TypeVar
 import apsw
 
 from ackwise.clock import Clock
-from ackwise.core.commands import Command
 from ackwise.core.errors import StoreError
 from ackwise.core.events import EventStream
 from ackwise.core.lane_range import LaneRange
@@ -23,7 +22,7 @@ from ackwise.store import broker_instances
 from ackwise.store.caches import SegmentCache
 from ackwise.store.clock_anchor import AnchoredClock
 from ackwise.store.database_store import DatabaseStore
-from ackwise.store.port import SHORT_READ, PreparedTurn
+from ackwise.store.port import SHORT_READ
 from ackwise.store.sqlite import vacuum
 from ackwise.store.sqlite.connection import open_reader, translated_errors
 from ackwise.store.sqlite.dedupe import GENERATION, StoredKeys
@@ -80,7 +79,8 @@ class SQLiteStore(DatabaseStore):
             random_seed=seed,
             extensions=self.extensions,
         )
-        self._turns = TurnRunner(self._writer, self.events)
+        self.busy = self._writer.lock.locked
+        self.prepare = TurnRunner([self._writer], self.events).prepare
         self._seed = self._writer.seed
         self._readers = ReaderPool(partial(open_reader, self.url, vfs), readers, self.url.target)
         self._long_readers = ReaderPool(partial(open_reader, self.url, vfs), readers, self.url.target)
@@ -93,15 +93,6 @@ class SQLiteStore(DatabaseStore):
             add_statements(extension)
             self._note_migrated(extension, self._writer.add_tables(extension))
             self.extensions.add(extension)
-
-    # writing
-
-    @property
-    def busy(self) -> bool:
-        return self._writer.lock.locked()
-
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
-        return self._turns.prepare(commands)
 
     # reading
 
