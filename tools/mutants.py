@@ -112,9 +112,9 @@ MUTANTS = (
     ),
     Mutant(
         "page of large messages comes from the cache whole",
-        "store/sqlite/store.py",
-        "if room is None:",
-        "if True:",
+        "store/caches.py",
+        "in ranges if room is None else ():",
+        "in ranges:",
         ("tests/arrow/test_pages.py",),
     ),
     Mutant(
@@ -255,7 +255,7 @@ MUTANTS = (
     Mutant(
         "auto-ack holds on",
         "engine/grant.py",
-        "            cursor.finish(self.state, size)\n",
+        "            cursor.ack(self.state, size, take.hi - 1, self.turn.wall)\n",
         "            cursor.skipped += size\n",
     ),
     Mutant(

@@ -184,7 +184,8 @@ class _QueueClaim:
         self.until: int | None = None
 
     def run(self) -> Claimed:
-        self.session.lock_group(self.group.id, alone=self.exclusivity == "queue")
+        if not self.turn.memory.alone:
+            self.session.lock_group(self.group.id, alone=self.exclusivity == "queue")
         if self.command.key is not None and (answer := self.repeated()) is not None:
             return answer
         if self.budget.full:

@@ -102,8 +102,7 @@ class GrantWriter:
         handed = msgspec.structs.replace(base, lo=take.lo, hi=take.hi, lease=self.no, delivs=base.delivs + 1, due_at=0)
         rest = [take.span.part(take.hi, take.span.hi)] if take.span is not None and take.hi < take.span.hi else []
         if self.state is not State.LEASED:
-            cursor.finish(self.state, size)
-            cursor.note_acked(take.hi - 1, self.turn.wall)
+            cursor.ack(self.state, size, take.hi - 1, self.turn.wall)
             if take.span is not None:
                 cursor.held -= size
                 self.turn.replace_span(take.span, rest)

@@ -278,7 +278,8 @@ class Turn(MessageFinder):
 
     def add_lease(self, lease: Lease) -> None:
         self._has_queue_lease[lease.grp] = self._has_queue_lease.get(lease.grp, True) or lease.exclusivity == "queue"
-        self.memory.note_lease(lease.grp, lease.deadline, whole_queue=lease.exclusivity == "queue")
+        if lease.deadline < self.memory.expires_from or lease.exclusivity == "queue":
+            self.memory.note_lease(lease.grp, lease.deadline, whole_queue=lease.exclusivity == "queue")
         fields = msgspec.structs.asdict(lease)
         self.session.run("lease_insert", {**fields, "granted": ranges_text(lease.granted)})
         self._leases[lease.no] = lease

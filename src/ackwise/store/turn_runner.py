@@ -32,6 +32,8 @@ class TurnWriter(Protocol):
     """One writing connection. Its lock is held from the first statement of a turn to the end of the turn."""
 
     lock: threading.Lock
+    counts: LedgerCounts
+    """Counts of its committed turns."""
 
     @property
     def announce(self) -> Callable[[set[str]], None] | None:
@@ -119,6 +121,8 @@ class TurnRunner:
         turn, writer = prepared.turn, prepared.writer
         try:
             writer.commit(turn)
+            if turn.tally or turn.ledger_written:
+                writer.counts.committed(turn)
         finally:
             writer.lock.release()
         try:

@@ -128,8 +128,6 @@ class Writer:
         if status != "COMMIT":
             raise StoreError(f"{self._database.where} rolled the turn back; nothing was changed")
         self._last_id = turn.last_id
-        if turn.tally or turn.ledger_written:
-            self.counts.committed(turn)
 
     def is_hopeless(self, problem: Exception) -> bool:
         return self.closed or is_connection_lost(problem) or isinstance(problem, StoreUnavailable)

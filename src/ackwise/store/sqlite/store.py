@@ -66,7 +66,8 @@ class SQLiteStore(DatabaseStore):
         self.events = events or EventStream()
         self.name = self.url.target
         self.extensions = Extensions()
-        self._cache = SegmentCache(CACHE_BYTES)
+        self._cache = SegmentCache(CACHE_BYTES, self._load_segments)
+        self.read = self._cache.read
         self._closed = False
         self._writer = Writer(
             self.url,
@@ -103,28 +104,10 @@ class SQLiteStore(DatabaseStore):
     def _known_ids(self, session: Session) -> Known:
         return StoredKeys(session)
 
-    def read(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]:
-        if room is None:
-            cached = self._read_cache(ranges)
-            if cached is not None:
-                return cached
+    def _load_segments(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]:
         size = sum(hi - lo for _, lo, hi in ranges)
         with (self._claim_reader if size <= SHORT_READ else self._readers).use() as session:
-            read = queues.read(session, ranges, room)
-        for (_, _, hi), segments in zip(ranges, read, strict=True):
-            if segments and hi <= segments[-1].last:
-                self._cache.put_last_read(segments[-1])
-        return read
-
-    def _read_cache(self, ranges: Sequence[LaneRange]) -> list[list[Segment]] | None:
-        """The segments of all ranges from memory. None if one of them is not there."""
-        cached = []
-        for lane, lo, hi in ranges:
-            segments = self._cache.get(lane, lo, hi)
-            if segments is None:
-                return None
-            cached.append(segments)
-        return cached
+            return queues.read(session, ranges, room)
 
     # maintenance
 

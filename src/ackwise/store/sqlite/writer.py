@@ -163,8 +163,6 @@ class Writer:
         if self._dedupe.changed:
             self._dedupe.committed()
         self._last_id = turn.last_id
-        if turn.tally or turn.ledger_written:
-            self.counts.committed(turn)
         for row in turn.written:
             self._cache.put(Segment(row["pos"], row["first"], row["created_at"], row["body"]))
         self._trusted = True
