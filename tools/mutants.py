@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "interrupted follower keeps its grant",
-        "broker/thread_shard.py",
+        "broker/thread_broker.py",
         "if submission.queued and not waits and",
         "if False and",
         ("tests/broker/test_interrupts.py",),
