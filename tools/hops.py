@@ -31,7 +31,7 @@ WARM_UP = 3
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 BUDGETS = {
     "HTTP push (Queen)": (20, 25),
-    "HTTP pop (Queen)": (30, 40),
+    "HTTP pop (Queen)": (29, 40),
     "HTTP ack (Queen)": (22, 25),
     "embedded push": (19, 24),
     "embedded claim": (28, 28),
