@@ -30,14 +30,14 @@ ROUNDS = 5
 WARM_UP = 3
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 BUDGETS = {
-    "HTTP push (Queen)": (22, 30),
-    "HTTP pop (Queen)": (33, 40),
-    "HTTP ack (Queen)": (26, 30),
-    "embedded push": (21, 25),
-    "embedded claim": (31, 35),
-    "embedded ack": (24, 25),
+    "HTTP push (Queen)": (20, 25),
+    "HTTP pop (Queen)": (29, 40),
+    "HTTP ack (Queen)": (22, 25),
+    "embedded push": (19, 24),
+    "embedded claim": (28, 28),
+    "embedded ack": (21, 25),
 }
-"""Modules, and calls between packages below `ackwise` (`top crossings`), that a walk may take. See decision 0018."""
+"""Modules, and calls from one folder into another (`crossings`), that a walk may take. See decision 0018."""
 
 
 @dataclass

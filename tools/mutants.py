@@ -112,14 +112,14 @@ MUTANTS = (
     ),
     Mutant(
         "page of large messages comes from the cache whole",
-        "store/sqlite/store.py",
-        "        if room is None:\n            cached",
-        "        if True:\n            cached",
+        "store/caches.py",
+        "in ranges if room is None else ():",
+        "in ranges:",
         ("tests/arrow/test_pages.py",),
     ),
     Mutant(
         "interrupted follower keeps its grant",
-        "broker/thread_shard.py",
+        "broker/thread_broker.py",
         "if submission.queued and not waits and",
         "if False and",
         ("tests/broker/test_interrupts.py",),
@@ -255,7 +255,7 @@ MUTANTS = (
     Mutant(
         "auto-ack holds on",
         "engine/grant.py",
-        "            cursor.finish(self.state, size)\n",
+        "            cursor.ack(self.state, size, take.hi - 1, self.turn.wall)\n",
         "            cursor.skipped += size\n",
     ),
     Mutant(

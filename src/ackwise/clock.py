@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +26,10 @@ class Clock(Protocol):
         """Microseconds that the anchored clock is ahead of the wall clock."""
         ...
 
+    def now_and_shift(self) -> tuple[int, int]:
+        """Both at one moment."""
+        ...
+
 
 def wall_now(clock: Clock) -> int:
     """The wall clock's instant."""
@@ -39,6 +44,9 @@ class SystemClock:
 
     def shift(self) -> int:
         return 0
+
+    def now_and_shift(self) -> tuple[int, int]:
+        return time.time_ns() // 1000, 0
 
 
 class ManualClock:
@@ -55,6 +63,10 @@ class ManualClock:
 
     def shift(self) -> int:
         return self._shift
+
+    def now_and_shift(self) -> tuple[int, int]:
+        with self._lock:
+            return self._now, self._shift
 
     def advance(self, seconds: float) -> None:
         self.set(self._now + round(seconds * 1_000_000))
@@ -90,9 +102,10 @@ def boot_id() -> str | None:
         return None
 
 
+boottime_ns = partial(time.clock_gettime_ns, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+"""Nanoseconds since boot. They count while the machine sleeps, and no step of the wall clock changes them."""
+
+
 def boottime() -> int:
-    """Microseconds since boot. They count while the machine sleeps, and no step of the wall clock changes them."""
-    return time.clock_gettime_ns(_STEADY) // 1000
-
-
-_STEADY: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    """Microseconds since boot."""
+    return boottime_ns() // 1000

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from ackwise.broker import AsyncBroker, Broker
-from ackwise.broker.async_shard import AsyncShard
+from ackwise.broker.async_broker import AsyncShard
 from ackwise.broker.long_polls import LongPolls
 from ackwise.core.answers import Handed, Settled
 from ackwise.core.commands import Claim, Command, Settle

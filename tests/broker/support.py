@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ackwise.core.answers import Handed
 from ackwise.core.commands import ByLease, Claim, Command, Push, Settle, Settlement
@@ -18,16 +19,20 @@ class CountingStore(SQLiteStore):
     turns = 0
     trouble: Callable[[Sequence[Command]], None] | None = None
 
-    @property
-    def busy(self) -> bool:
-        """With `trouble` an event loop prepares turns in a thread, because `trouble` may wait."""
-        return self.trouble is not None or super().busy
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, **options)
+        self._holds_lock, self.busy = self.busy, self.is_busy
+        self._run_turn, self.prepare = self.prepare, self.prepare_turn
 
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
+    def is_busy(self) -> bool:
+        """With `trouble` an event loop prepares turns in a thread, because `trouble` may wait."""
+        return self.trouble is not None or self._holds_lock()
+
+    def prepare_turn(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
         self.turns += 1
         if self.trouble is not None:
             self.trouble(commands)
-        return super().prepare(commands, shard)
+        return self._run_turn(commands, shard)
 
 
 def push(*payloads: bytes, queue: str = "q", delay: int = 0) -> Push:

@@ -15,9 +15,9 @@ class TallyStore(WatchedStore):
     claims = 0
     break_commit: BaseException | None = None
 
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
+    def prepare_turn(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
         self.claims += sum(isinstance(command, Claim) for command in commands)
-        prepared = super().prepare(commands, shard)
+        prepared = super().prepare_turn(commands, shard)
         problem, self.break_commit = self.break_commit, None
         return Broken(prepared, problem) if problem is not None else prepared
 

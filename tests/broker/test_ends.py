@@ -148,12 +148,12 @@ def test_turns_continue_after_an_unexpected_error(watched_broker: AnyBroker, wat
     def explode(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    good, watched.prepare = watched.prepare, explode  # type: ignore[method-assign, assignment]
+    good, watched.prepare = watched.prepare, explode  # type: ignore[assignment]
     pushing = [Errand(partial(watched_broker.send, push(f"{i}"))) for i in range(5)]
     for one in pushing:
         with pytest.raises(RuntimeError, match="a bug"):
             one.result()
-    watched.prepare = good  # type: ignore[method-assign]
+    watched.prepare = good
     assert watched_broker.send(push("a"))[0].status == "queued"
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from ackwise.broker import Broker, broker_state, maintenance, thread_shard, turn_queue
+from ackwise.broker import Broker, broker_state, maintenance, turn_queue
 from ackwise.broker.long_polls import LongPoll, QueueVersion
+from ackwise.broker.thread_broker import ThreadShard
 from ackwise.broker.turn_queue import Submission
 from ackwise.core.commands import Claim, Command, ConfigureQueue, release_command
 from ackwise.core.errors import OutcomeUnknown
@@ -26,7 +27,8 @@ from tests.broker.parked_claims import parked
 from tests.broker.watched import Errand, WatchedStore, bodies, claim, interrupt, push, until
 from tests.patience import PATIENCE
 
-TRACED = {module.__file__ for module in (thread_shard, turn_queue, broker_state)}
+TRACED = {module.__file__ for module in (turn_queue, broker_state)}
+"""Modules whose lines are interrupted, besides the turns of a shard."""
 
 
 class InterruptingStore(WatchedStore):
@@ -35,12 +37,12 @@ class InterruptingStore(WatchedStore):
     hook: Callable[[], None] | None = None
     interrupts_commit = False
 
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
+    def prepare_turn(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
         claims = any(isinstance(command, Claim) for command in commands)
         if claims and self.hook is not None:
             hook, self.hook = self.hook, None
             hook()
-        prepared = super().prepare(commands, shard)
+        prepared = super().prepare_turn(commands, shard)
         if claims and self.interrupts_commit:
             self.interrupts_commit = False
             return InterruptedCommit(prepared)
@@ -202,14 +204,15 @@ class LineInterrupt:
         self.place = ""
 
     def __call__(self, frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code.co_filename not in TRACED:
+        code = frame.f_code
+        if code.co_filename not in TRACED and not code.co_qualname.startswith(f"{ThreadShard.__name__}."):
             return None
         # Python reports the line of a `with` again before it leaves the block. No interrupt is possible there.
-        source = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        source = linecache.getline(code.co_filename, frame.f_lineno)
         if event == "line" and not source.lstrip().startswith("with "):
             self._left -= 1
             if not self._left:
-                self.place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+                self.place = f"{Path(code.co_filename).name}:{frame.f_lineno}"
                 raise KeyboardInterrupt
         return self
 

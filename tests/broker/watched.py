@@ -57,17 +57,18 @@ class WatchedStore(SQLiteStore):
         self.gate = threading.Event()
         self.gate.set()
         self.waiting = threading.Event()
+        self._holds_lock, self.busy = self.busy, self.is_busy
+        self._run_turn, self.prepare = self.prepare, self.prepare_turn
 
-    @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """While it holds turns up, an event loop prepares them in a thread."""
-        return not self.gate.is_set() or super().busy
+        return not self.gate.is_set() or self._holds_lock()
 
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
+    def prepare_turn(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
         self.waiting.set()
         assert self.gate.wait(PATIENCE)
         self.turns.append(len(commands))
-        return super().prepare(commands, shard)
+        return self._run_turn(commands, shard)
 
     def hold(self) -> None:
         """The next turn waits in front of the store until `gate` is set."""

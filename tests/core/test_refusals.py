@@ -13,9 +13,8 @@ from ackwise.core.answers import Extended, Settled
 from ackwise.core.commands import ByTransaction
 from ackwise.core.ids import DeliveryKey, GroupId, LaneId, LeaseNo, Micros, Seq
 from ackwise.core.lane_range import LaneRange
-from ackwise.core.leased_range import LeasedRange
 from ackwise.core.settlement import Verdict
-from ackwise.core.spans import BURIED, RETURNED, SETTLED, Lease, Span
+from ackwise.core.spans import BURIED, RETURNED, SETTLED, Lease, LeasedRange, Span
 
 NOW, DEADLINE = Micros(100), 200
 LANE, OTHER_LANE, GROUP, TAG = LaneId(1), LaneId(2), GroupId(3), 7

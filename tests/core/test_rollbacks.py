@@ -10,9 +10,8 @@ from ackwise.core import rollbacks
 from ackwise.core.answers import Settled
 from ackwise.core.ids import GroupId, LaneId, LeaseNo, Micros
 from ackwise.core.lane_range import LaneRange
-from ackwise.core.leased_range import LeasedRange
 from ackwise.core.settlement import Outcome, Verdict
-from ackwise.core.spans import RETURNED, Lease
+from ackwise.core.spans import RETURNED, Lease, LeasedRange
 
 LANE = LaneId(1)
 REFUSED = (Verdict.STALE, Verdict.UNKNOWN, Verdict.ROLLED_BACK)

@@ -138,7 +138,7 @@ def test_cursor_restart_forgets_counts_and_stays_in_the_lane() -> None:
 def test_acks_at_one_instant_keep_the_highest_seq() -> None:
     cursor = make_cursor()
     for last, now in ((5, 100), (3, 100)):
-        cursor.note_acked(last, Micros(now))
+        cursor.ack(State.ACKED, 1, last, Micros(now))
     assert (cursor.last_seq, cursor.settled_at) == (5, 100)
     cursor.note_nacked(2, 1, Micros(101))
     assert (cursor.last_seq, cursor.last_at, cursor.settled_at, cursor.nacked) == (2, 101, 100, 1)

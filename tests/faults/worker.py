@@ -53,6 +53,9 @@ class ShiftedClock:
     def shift(self) -> int:
         return 0
 
+    def now_and_shift(self) -> tuple[int, int]:
+        return self.now(), 0
+
 
 class ActorBroker(Protocol):
     """What an actor needs of a broker, whichever kind it is."""

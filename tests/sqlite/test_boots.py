@@ -29,7 +29,7 @@ class Machine:
         monkeypatch.setattr(opening, "read_machine", lambda: Reading(f"boot {self.boots}", self.up, self.wall))
 
     def open(self) -> SQLiteStore:
-        clock = AnchoredClock(lambda: self.wall, lambda: self.up)
+        clock = AnchoredClock(lambda: self.wall * 1000, lambda: self.up * 1000)
         return SQLiteStore(f"sqlite:///{self._path}?durability=normal", clock=clock)
 
     def pass_time(self, micros: int) -> None:

@@ -23,7 +23,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.wall, self.up = NOW, 500 * MICROS
-        self.clock = AnchoredClock(lambda: self.wall, lambda: self.up)
+        self.clock = AnchoredClock(lambda: self.wall * 1000, lambda: self.up * 1000)
 
     def pass_time(self, micros: int) -> None:
         self.wall += micros

@@ -31,7 +31,7 @@ def test_walks_stay_within_their_budgets() -> None:
     over = {
         name: walks[name].counts
         for name, (modules, crossings) in hops.BUDGETS.items()
-        if len(walks[name].modules) > modules or walks[name].top_crossings > crossings
+        if len(walks[name].modules) > modules or walks[name].crossings > crossings
     }
     assert not over
     assert {walks[f"HTTP {walk} (Queen)"].broker_calls for walk in ("push", "pop", "ack")} == {1}

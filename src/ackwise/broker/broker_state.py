@@ -18,6 +18,10 @@ class BrokerState:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.now = store.clock.now
+        """The anchored clock, in microseconds: deadlines are instants of it."""
+        self.now_and_shift = store.clock.now_and_shift
+        """Both at one moment: the wall clock is `now - shift`."""
         self.long_polls = LongPolls()
         self.listeners = Listeners()
         self.draining = False

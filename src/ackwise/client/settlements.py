@@ -226,12 +226,15 @@ class HeldLeases:
                 self._being_settled[lease] = self._being_settled.get(lease, 0) + 1
         return leases
 
-    def end_settling(self, leases: set[str]) -> None:
+    def end_settling(self, leases: set[str], selector: Selector | None = None, answer: Settled | None = None) -> None:
+        """Note that a call has ended. The answer to its single settlement may end the lease."""
         with self._guard:
             for lease in leases:
                 self._being_settled[lease] -= 1
                 if not self._being_settled[lease]:
                     del self._being_settled[lease]
+        if selector is not None and answer is not None:
+            self.note(selector, answer)
 
     def is_being_settled(self, lease_id: str) -> bool:
         return lease_id in self._being_settled

@@ -13,6 +13,15 @@ def bucket(micros: int) -> int:
     return 0 if micros <= 1 else math.ceil(math.log(micros) / _GROWTH)
 
 
+def histogram(times: Mapping[int, int]) -> dict[int, int]:
+    """The buckets of messages that took so many microseconds."""
+    counts: dict[int, int] = {}
+    for micros, count in times.items():
+        number = bucket(micros)
+        counts[number] = counts.get(number, 0) + count
+    return counts
+
+
 def bound(number: int) -> int:
     """The largest latency of a bucket, in microseconds."""
     return round(math.exp(number * _GROWTH))

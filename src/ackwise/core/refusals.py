@@ -13,10 +13,9 @@ from ackwise.core.answers import Extended, Settled
 from ackwise.core.commands import ByTransaction
 from ackwise.core.ids import DeliveryKey, GroupId, LaneId, LeaseNo, Micros, Seq
 from ackwise.core.lane_range import LaneRange, covers
-from ackwise.core.leased_range import LeasedRange, NumberedRange
 from ackwise.core.lifecycle import Guard, LifecycleEvent, State, target
 from ackwise.core.settlement import SETTLING, Verdict
-from ackwise.core.spans import BURIED, RETURNED, SETTLED, Lease, Span
+from ackwise.core.spans import BURIED, RETURNED, SETTLED, Lease, LeasedRange, NumberedRange, Span
 
 GROUP_DELETED = Verdict.STALE
 """Verdict for messages of a group that no longer exists."""

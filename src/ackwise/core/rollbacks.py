@@ -7,9 +7,8 @@ from typing import Literal
 
 from ackwise.core.answers import Settled
 from ackwise.core.ids import LaneId, LeaseNo
-from ackwise.core.leased_range import LeasedRange
 from ackwise.core.settlement import Outcome, Verdict
-from ackwise.core.spans import BURIED, RETURNED
+from ackwise.core.spans import BURIED, RETURNED, LeasedRange
 
 OnAlready = Literal["ok", "acks", "fail"]
 

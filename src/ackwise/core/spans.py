@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from ackwise.core.ids import GroupId, LaneId, LeaseNo, Micros
-from ackwise.core.lane_range import LaneRange, covers
+from ackwise.core.lane_range import BEYOND, LaneRange, covers
 from ackwise.core.lifecycle import Guard, LifecycleEvent, State, target, targets
 
 SETTLED, RETURNED, BURIED = "settled", "returned", "buried"
@@ -72,8 +74,9 @@ class Cursor(msgspec.Struct):
         else:
             raise ValueError(f"{state.value} is not a final state")
 
-    def note_acked(self, last: int, now: Micros) -> None:
-        """Record the newest ack."""
+    def ack(self, state: State, count: int, last: int, now: Micros) -> None:
+        """Count messages whose ack leads to a final state, and record the newest ack."""
+        self.finish(state, count)
         self.last_seq = last if self.last_at != now else max(last, self.last_seq or 0)
         self.settled_at = self.last_at = now
 
@@ -178,6 +181,33 @@ class Lease(msgspec.Struct):
 
     def was_dropped(self, lane: LaneId, seq: int) -> bool:
         return covers(self.dropped, lane, seq)
+
+
+class LeasedRange(msgspec.Struct, frozen=True):
+    """Messages [lo, hi) of a lane under a lease. `lane` None means all messages that the lease holds.
+
+    `whole` refuses a settlement unless the lease holds every message of the range. `late` allows it for a lease that
+    has expired, until a turn ends the lease.
+    """
+
+    lease: Lease
+    lane: LaneId | None
+    lo: int = 0
+    hi: int = BEYOND
+    whole: bool = False
+    late: bool = False
+
+    def overlaps(self, ranges: Iterable[LaneRange]) -> bool:
+        """Whether any of the ranges contains a message of this one."""
+        return any(lane == self.lane and lo < self.hi and self.lo < hi for lane, lo, hi in ranges)
+
+    def part(self, lo: int, hi: int) -> LeasedRange:
+        """Messages [lo, hi) of the same lane and lease."""
+        return LeasedRange(self.lease, self.lane, lo, hi, late=self.late)
+
+
+NumberedRange = tuple[int, LeasedRange]
+"""The number of an entry in its call, and the range that the entry names."""
 
 
 def cut(span: Span, lo: int, hi: int) -> tuple[Span | None, Span, Span | None]:

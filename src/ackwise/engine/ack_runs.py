@@ -11,8 +11,8 @@ from itertools import pairwise
 from ackwise.core.answers import Settled
 from ackwise.core.commands import Settlement
 from ackwise.core.ids import GroupId, LaneId
-from ackwise.core.leased_range import NumberedRange
 from ackwise.core.settlement import Outcome
+from ackwise.core.spans import NumberedRange
 from ackwise.engine.span_settlement import Answers, SpanSettlement, settle_each
 from ackwise.engine.turn import Turn
 

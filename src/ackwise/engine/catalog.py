@@ -75,6 +75,11 @@ def group_from(row: Row) -> GroupRow:
     return GroupRow(row[0], row[1], row[2], *_group_policy(row[3]), row[4])
 
 
+def group_and_queue_from(row: Row) -> tuple[GroupRow, QueueRow]:
+    """A row of `group_by_id`."""
+    return group_from(row), queue_from(row[5:])
+
+
 def policy_in_force(queue: QueueRow, group: GroupRow) -> QueuePolicy:
     """The policy of a group in its queue."""
     return group.policy.over(queue.policy) if group.overrides else queue.policy
@@ -244,7 +249,8 @@ def ensure_lane(turn: Turn, owner: QueueRow, partition: str, prio: int) -> LaneR
     """The lane of a partition and priority, created if needed. The turn locks the partition and then reads the head."""
     session = turn.session
     part = session.row("part_by_name", {"queue": owner.id, "name": partition}) or _add_part(turn, owner, partition)
-    session.lock_parts([part[0]])
+    if not turn.memory.alone:
+        session.lock_parts([part[0]])
     lane = session.row("lane_of_part", {"part": part[0], "prio": prio}) or _add_lane(turn, owner, part[0], prio)
     return LaneRef(part[0], part[1], partition, lane[0], lane[1])
 

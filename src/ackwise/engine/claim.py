@@ -184,7 +184,8 @@ class _QueueClaim:
         self.until: int | None = None
 
     def run(self) -> Claimed:
-        self.session.lock_group(self.group.id, alone=self.exclusivity == "queue")
+        if not self.turn.memory.alone:
+            self.session.lock_group(self.group.id, alone=self.exclusivity == "queue")
         if self.command.key is not None and (answer := self.repeated()) is not None:
             return answer
         if self.budget.full:
@@ -349,7 +350,9 @@ class _QueueClaim:
             self.blocked = plan.blocked
 
     def _plan(self, cursor: Cursor) -> LanePlan:
-        fresh_hi, due_at = engine_cursors.fresh_limit(self.turn, cursor, self.policy, self.room)
+        fresh_hi, due_at = cursor.head, None
+        if self.policy.delay_seconds or self.policy.window_seconds:
+            fresh_hi, due_at = engine_cursors.fresh_limit(self.turn, cursor, self.policy, self.room)
         if self.command.pushed_by is not None and cursor.next < fresh_hi:
             after = self.command.pushed_by + 1
             fresh_hi = engine_cursors.seq_at(self.session, cursor.lane, cursor.next, fresh_hi, after)

@@ -219,8 +219,7 @@ def _advance_cursor(turn: Turn, cursor: Cursor, seq: int, policy: QueuePolicy) -
     if count <= 0:
         return 0
     cursor.next = seq
-    cursor.finish(_READ, count)
-    cursor.note_acked(seq - 1, turn.wall)
+    cursor.ack(_READ, count, seq - 1, turn.wall)
     if cursor.ready_at is not None:
         cursor.ready_at = ready_at(turn, cursor, policy)
     turn.save_cursor(cursor)

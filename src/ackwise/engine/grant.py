@@ -45,17 +45,25 @@ class GrantWriter:
             for take in takes:
                 handed.append((cursor, self._deliver(cursor, take)))
             if leased:
-                cursor.leased += 1
-                if exclusivity != "none":
-                    cursor.exclusive += 1
-                    cursor.exclusive_owner = self.owner
-            returned = not leased or cursor.held > sum(take.hi - take.lo for take in takes)
-            cursor.ready_at = engine_cursors.ready_at(self.turn, cursor, self.policy, returned=returned)
+                self._hold(cursor, exclusivity)
+            cursor.ready_at = None if cursor.exclusive else self._ready_at(cursor, takes)
             self.turn.save_cursor(cursor)
         if not leased:
             finished = sum(len(span) for _, span in handed)
             self.turn.count(self.queue.name, self.group.name, self.state.value, finished, 0)
         return self._answer(handed, size)
+
+    def _hold(self, cursor: Cursor, exclusivity: Exclusivity) -> None:
+        """Count the lease in a lane."""
+        cursor.leased += 1
+        if exclusivity != "none":
+            cursor.exclusive += 1
+            cursor.exclusive_owner = self.owner
+
+    def _ready_at(self, cursor: Cursor, takes: list[Take]) -> int | None:
+        """When the next claim can take messages of a lane that no lease holds exclusively."""
+        returned = self.state is not State.LEASED or cursor.held > sum(take.hi - take.lo for take in takes)
+        return engine_cursors.ready_at(self.turn, cursor, self.policy, returned=returned)
 
     def take_over(self, lease: Lease, handed: list[tuple[Cursor, Span]], size: int) -> Claimed:
         """Move the messages of a lease to a new lease with the same key, and end the old lease."""
@@ -102,8 +110,7 @@ class GrantWriter:
         handed = msgspec.structs.replace(base, lo=take.lo, hi=take.hi, lease=self.no, delivs=base.delivs + 1, due_at=0)
         rest = [take.span.part(take.hi, take.span.hi)] if take.span is not None and take.hi < take.span.hi else []
         if self.state is not State.LEASED:
-            cursor.finish(self.state, size)
-            cursor.note_acked(take.hi - 1, self.turn.wall)
+            cursor.ack(self.state, size, take.hi - 1, self.turn.wall)
             if take.span is not None:
                 cursor.held -= size
                 self.turn.replace_span(take.span, rest)

@@ -68,6 +68,10 @@ class Finder:
             return [("cursors_ready", where)]
         return [("cursors_ready_prio", {**where, "prio": prio}) for prio in sorted(set(self._command.priorities))]
 
+    def _lock_free(self, parts: set[int]) -> set[int]:
+        """Lock the partitions that no other turn holds, and return them."""
+        return parts if self._turn.memory.alone else self._session.lock_parts(sorted(parts), skip=True)
+
     def _ready(
         self, statement: str, where: dict[str, int], satisfied: Callable[[], bool]
     ) -> Iterator[tuple[int, set[int]]]:
@@ -83,7 +87,7 @@ class Finder:
         while seen < MOST_LANES_SEEN:
             rows = self._session.rows(statement, {**where, "limit": page, "skip": seen})
             seen += len(rows)
-            locked = self._session.lock_parts(sorted({row[1] for row in rows}), skip=True)
+            locked = self._lock_free({row[1] for row in rows})
             left.update((row[0], row) for row in rows if row[1] in locked)
             skipped += [(row[1], {row[0]}) for row in rows if row[1] not in locked]
             while left:

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from ackwise.core.answers import Settled
 from ackwise.core.commands import ByLease, Settlement
 from ackwise.core.lane_range import BEYOND, merge_ranges
-from ackwise.core.leased_range import LeasedRange, NumberedRange
 from ackwise.core.settlement import RETURNED_AS, Outcome
-from ackwise.core.spans import BURIED, RETURNED
+from ackwise.core.spans import BURIED, RETURNED, LeasedRange, NumberedRange
 from ackwise.engine import cursors as engine_cursors
 from ackwise.engine.span_settlement import Answers, settle_range, spans_in
 from ackwise.engine.turn import Turn

@@ -132,9 +132,9 @@ def _push(turn: Turn, commands: list[tuple[int, Command]], results: list[Result]
 
 def write_ledger(session: Session, tally: Tally, instance: str) -> None:
     """Add counts to the ledger rows of their minutes. Each broker has its own rows, so brokers never wait."""
-    for (queue, grp, outcome, minute), (count, sketch) in sorted(tally.items(), key=lambda item: item[0]):
+    for (queue, grp, outcome, minute), (count, times) in sorted(tally.items(), key=lambda item: item[0]):
         where = {"queue": queue, "grp": grp, "minute": minute, "outcome": outcome, "instance": instance}
         row = session.row("ledger_get", where)
         old = msgspec.json.decode(row[1], type=dict[int, int]) if row else {}
-        text = msgspec.json.encode(latency.merged(old, sketch)).decode()
+        text = msgspec.json.encode(latency.merged(old, latency.histogram(times))).decode()
         session.run("ledger_put", {**where, "n": (row[0] if row else 0) + count, "latency": text})

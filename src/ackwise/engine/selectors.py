@@ -9,11 +9,10 @@ from ackwise.core.answers import Settled
 from ackwise.core.commands import ByDelivery, ByKey, ByLease, ByRange, ByTransaction, Settlement
 from ackwise.core.ids import GroupId, LaneId, Seq
 from ackwise.core.lane_range import LaneRange
-from ackwise.core.leased_range import LeasedRange, NumberedRange
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.refusals import NamedMessage
 from ackwise.core.settlement import Outcome, Verdict
-from ackwise.core.spans import Cursor, Lease
+from ackwise.core.spans import Cursor, Lease, LeasedRange, NumberedRange
 from ackwise.engine import catalog, segment_reads
 from ackwise.engine.catalog import GroupRow
 from ackwise.engine.span_settlement import Answers

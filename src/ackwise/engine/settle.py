@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from ackwise.core import ids, refusals, rollbacks
 from ackwise.core.answers import Settled
 from ackwise.core.commands import ByTransaction, Settle, Settlement
-from ackwise.core.leased_range import NumberedRange
 from ackwise.core.settlement import Outcome
-from ackwise.core.spans import Lease
+from ackwise.core.spans import Lease, NumberedRange
 from ackwise.engine import ack_runs, rewind
 from ackwise.engine.selectors import named_by, resolve_all
 from ackwise.engine.span_settlement import Answers, context_of, settle_each

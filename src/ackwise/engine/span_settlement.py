@@ -12,7 +12,6 @@ from ackwise.core.answers import Settled
 from ackwise.core.commands import Settlement
 from ackwise.core.ids import GroupId, LaneId
 from ackwise.core.lane_range import LaneRange, join_near, merge_ranges
-from ackwise.core.leased_range import LeasedRange, NumberedRange
 from ackwise.core.lifecycle import LifecycleEvent, State, target
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import (
@@ -26,7 +25,7 @@ from ackwise.core.settlement import (
     on_release,
     on_retry,
 )
-from ackwise.core.spans import BURIED, RETURNED, SETTLED, Cursor, Lease, Span, cut
+from ackwise.core.spans import BURIED, RETURNED, SETTLED, Cursor, Lease, LeasedRange, NumberedRange, Span, cut
 from ackwise.engine import catalog, dead_letters, segment_reads
 from ackwise.engine import cursors as engine_cursors
 from ackwise.engine.catalog import GroupRow, QueueRow
@@ -51,10 +50,9 @@ def context_of(turn: Turn, lease: Lease) -> GroupContext | None:
     if known is not None:
         return known
     row = turn.session.row("group_by_id", {"id": lease.grp})
-    queue = catalog.queue_of_id(turn.session, lease.queue) if row else None
-    if row is None or queue is None:
+    if row is None:
         return None
-    group = catalog.group_from(row)
+    group, queue = catalog.group_and_queue_from(row)
     known = turn.loaded[lease.grp] = GroupContext(queue, group, catalog.policy_in_force(queue, group))
     return known
 
@@ -173,8 +171,7 @@ class SpanSettlement:
             size = piece.hi - piece.lo
             cursor = self._cursor(piece)
             cursor.held -= size
-            cursor.finish(_ACKED, size)
-            cursor.note_acked(piece.hi - 1, self._turn.wall)
+            cursor.ack(_ACKED, size, piece.hi - 1, self._turn.wall)
             self._spans.replace(span, [part for part in (before, after) if part is not None])
             acked += size
         self._count(_ACKED.value, acked)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ackwise.core import latency
 from ackwise.core.events import MessagesPromoted, MessagesPruned
 from ackwise.core.ids import GroupId, LaneId, LeaseNo, Micros, Seq, looks_minted, uuid7, uuid_int
 from ackwise.core.lane_range import LaneRange
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Tally = dict[tuple[str, str, str, int], tuple[int, dict[int, int]]]
-"""Counts and latency histograms by (queue, group, outcome, minute)."""
+"""Counts, and how many messages took so many microseconds, by (queue, group, outcome, minute)."""
 
 
 _SPREAD = 0x9E3779B97F4A7C15
@@ -173,11 +172,10 @@ class Turn(MessageFinder):
         """Note `n` settlements for the ledger."""
         if n:
             key = (queue, group, outcome, self.wall // (60 * MICROS))
-            total, sketch = self.tally.get(key, (0, {}))
+            total, times = self.tally.get(key, (0, {}))
             if took is not None:
-                number = latency.bucket(took)
-                sketch[number] = sketch.get(number, 0) + n
-            self.tally[key] = (total + n, sketch)
+                times[took] = times.get(took, 0) + n
+            self.tally[key] = (total + n, times)
 
     def note(self, event: type[MessagesPromoted | MessagesPruned], queue: str, n: int) -> None:
         """Add to the count of an event. Sweeps use it. A sweep is never undone."""
@@ -203,7 +201,7 @@ class Turn(MessageFinder):
         self.session.savepoint(seconds)
         self.dedupe.mark()
         self._saved_written, self._saved_buried = len(self.written), len(self.buried)
-        self._saved_tally = {key: (n, dict(sketch)) for key, (n, sketch) in self.tally.items()}
+        self._saved_tally = {key: (n, dict(times)) for key, (n, times) in self.tally.items()}
 
     def keep(self) -> None:
         self.session.keep()
@@ -280,7 +278,8 @@ class Turn(MessageFinder):
 
     def add_lease(self, lease: Lease) -> None:
         self._has_queue_lease[lease.grp] = self._has_queue_lease.get(lease.grp, True) or lease.exclusivity == "queue"
-        self.memory.note_lease(lease.grp, lease.deadline, whole_queue=lease.exclusivity == "queue")
+        if lease.deadline < self.memory.expires_from or lease.exclusivity == "queue":
+            self.memory.note_lease(lease.grp, lease.deadline, whole_queue=lease.exclusivity == "queue")
         fields = msgspec.structs.asdict(lease)
         self.session.run("lease_insert", {**fields, "granted": ranges_text(lease.granted)})
         self._leases[lease.no] = lease

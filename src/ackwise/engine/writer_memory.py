@@ -10,7 +10,7 @@ MOST_GROUPS = 10_000
 
 
 class WriterMemory:
-    """Facts about the store that stay true while only this writer changes it.
+    """Facts about the store that stay true while only this writer changes it. Such a writer needs no row locks.
 
     A writer whose database others change too has a new memory in each turn, and `alone` is False: such a memory stays
     empty. A rollback empties the memory, because it may contain changes that did not happen.

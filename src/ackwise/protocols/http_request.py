@@ -12,7 +12,10 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from ackwise.broker import AsyncBroker
+from ackwise.broker.deliveries import Gate
 from ackwise.core import errors
+from ackwise.core.answers import Claimed
 from ackwise.protocols.answer_memory import AnswerMemory, PendingAnswer
 from ackwise.protocols.peers import counted
 
@@ -194,6 +197,24 @@ class Call(msgspec.Struct, eq=False):
         self.memory.check(address)
         self.pending = PendingAnswer(self.memory, address)
         return self.pending
+
+    def begin_claim(self, most_bytes: int | None) -> tuple[int, Gate]:
+        """Begins the answer to a claim of at most `most_bytes`.
+
+        Returns the bound on the claim's bytes, and the gate of the answer memory for `AsyncBroker.claim`. Raises
+        `ClientDisconnected` if the client has left: then nothing is claimed.
+        """
+        pending = self.begin_answer()
+        if self.disconnected:
+            raise ClientDisconnected
+        return pending.bound(most_bytes), pending.gate
+
+    def keep_claim(self, broker: AsyncBroker, claimed: Claimed) -> None:
+        """Releases the claim if its answer is lost. Raises `ClientDisconnected` if the client has left."""
+        assert self.pending is not None
+        self.pending.keep(broker, claimed)
+        if self.disconnected:
+            raise ClientDisconnected
 
     async def reserve(self, size: int) -> None:
         """Begins an answer of at most `size` bytes and waits until the answer memory has room for it."""

@@ -11,7 +11,7 @@ from ackwise.broker.deliveries import SegmentSlice
 from ackwise.core import ids
 from ackwise.core.messages import Extras
 from ackwise.protocols.http_response import encode
-from ackwise.wire import payloads
+from ackwise.wire import payloads, timestamps
 
 _extras = msgspec.json.Decoder(Extras).decode
 _PLAIN = Extras()
@@ -61,6 +61,33 @@ def created_times(columns: AnswerColumns, run: SegmentSlice) -> list[int]:
     if columns.counted:
         return [min(stored_at, ids.minted_at(columns.numbers[0]))] * len(columns.numbers)
     return [min(stored_at, ids.minted_at(number)) for number in columns.numbers]
+
+
+class TextColumns(NamedTuple):
+    """Columns of a run as JSON answers contain them."""
+
+    message_ids: list[bytes]
+    txids: list[str]
+    """Transaction ids. A message without one is named by its own id."""
+    quoted_txids: list[bytes]
+    texts: list[bytes]
+    """Payloads as JSON."""
+    created: list[bytes]
+    """Times of the pushes."""
+    extras: list[Extras] | None
+
+
+def text_columns(run: SegmentSlice) -> TextColumns:
+    """Reads and encodes the columns of a run, with few calls for any number of messages."""
+    columns = message_columns(run)
+    message_ids = columns.message_ids
+    txids, times = columns.transaction_ids(message_ids), created_times(columns, run)
+    if columns.counted:
+        created = [timestamps.text(times[0]).encode()] * len(times)
+    else:
+        created = encoded_texts(map(timestamps.text, times))
+    quoted_txids = encoded_texts(quoted(txids))
+    return TextColumns(encoded_texts(message_ids), txids, quoted_txids, columns.texts, created, columns.extras)
 
 
 def encoded_texts(texts: Iterable[str]) -> list[bytes]:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from ackwise.core.lane_range import LaneRange
 from ackwise.engine.ports import Params, Row
 from ackwise.engine.segment import Segment
+
+if TYPE_CHECKING:
+    from ackwise.store.port import Read
 
 CATALOG_STATEMENTS = frozenset(
     ("queue_by_name", "queue_by_id", "group_by_name", "group_by_id", "part_by_name", "part_by_id", "part_by_uuid")
@@ -48,18 +54,34 @@ class RowCache:
 
 
 class SegmentCache:
-    """Segments kept in memory, up to `most` bytes.
+    """Segments kept in memory, up to `most` bytes. `load` reads the others from the database.
 
     The newest segments serve consumers that follow a producer closely. The last segment read of each lane serves
     consumers that take a few messages of a segment at a time.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most, self._size = most, 0
+    def __init__(self, most: int, load: Read) -> None:
+        self._most, self._size, self._load = most, 0, load
         self._segments: OrderedDict[tuple[int, int], Segment] = OrderedDict()
         self._last: dict[int, Segment] = {}
         self._last_size = 0
         self._lock = threading.Lock()
+
+    def read(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]:
+        """The segments of each range, from memory if all of them are there."""
+        cached: list[list[Segment]] = []
+        for lane, lo, hi in ranges if room is None else ():
+            segments = self.get(lane, lo, hi)
+            if segments is None:
+                break
+            cached.append(segments)
+        if len(cached) == len(ranges):
+            return cached
+        loaded = self._load(ranges, room)
+        for (_, _, hi), segments in zip(ranges, loaded, strict=True):
+            if segments and hi <= segments[-1].last:
+                self.put_last_read(segments[-1])
+        return loaded
 
     def put(self, segment: Segment) -> None:
         with self._lock:

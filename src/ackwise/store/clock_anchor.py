@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ackwise.clock import SystemClock, boot_id, boottime
+from ackwise.clock import SystemClock, boot_id, boottime, boottime_ns
 from ackwise.core.validation import MICROS
 
 STEP = 10_000
@@ -68,10 +69,13 @@ def anchor_for(row: Anchor | None, reading: Reading) -> tuple[Anchor, int]:
 
 
 class AnchoredClock:
-    """The clock of a store on this machine. Until `follow` it is the wall clock."""
+    """The clock of a store on this machine. Until `follow` it is the wall clock.
 
-    def __init__(self, wall: Callable[[], int] | None = None, steady: Callable[[], int] = boottime) -> None:
-        self._wall, self._steady = wall or SystemClock().now, steady
+    Every turn reads it, so it calls the two clocks of the system directly. They count nanoseconds.
+    """
+
+    def __init__(self, wall: Callable[[], int] = time.time_ns, steady: Callable[[], int] = boottime_ns) -> None:
+        self._wall, self._steady = wall, steady
         self._offset: int | None = None
         """Anchored instant minus time since boot."""
         self._shift = 0
@@ -80,23 +84,26 @@ class AnchoredClock:
         self._offset, self._shift = anchor.anchored - anchor.boottime, anchor.shift
 
     def now(self) -> int:
-        return self._wall() if self._offset is None else self._steady() + self._offset
+        return self._wall() // 1000 if self._offset is None else self._steady() // 1000 + self._offset
 
     def shift(self) -> int:
+        return self.now_and_shift()[1]
+
+    def now_and_shift(self) -> tuple[int, int]:
         """Measure the shift. It keeps its value unless the wall clock stepped, so that instants look the same twice.
 
         NTP slews both clocks alike, so only a step changes the difference.
         """
         if self._offset is None:
-            return 0
+            return self._wall() // 1000, 0
         for _ in range(_TRIES):
-            before, wall, after = self._steady(), self._wall(), self._steady()
+            before, wall, after = self._steady() // 1000, self._wall() // 1000, self._steady() // 1000
             if after - before < STEP:  # otherwise the thread was interrupted between two readings
                 measured = before + self._offset - wall
                 if abs(measured - self._shift) > STEP:
                     self._shift = measured
                 break
-        return self._shift
+        return after + self._offset, self._shift
 
 
 class Measurement(NamedTuple):

@@ -52,7 +52,7 @@ class DatabaseStore(Store, ABC):
             if meter is not None:
                 meter.begin()
             known = self._known_ids(session)
-            now, shift = self.clock.now(), self.clock.shift()
+            now, shift = self.clock.now_and_shift()
             snapshot = registry.Snapshot(session, now, shift, self.instance, known, self._seed, meter)
             rows: R = function.answer(snapshot, query)
             return rows

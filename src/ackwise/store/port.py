@@ -45,8 +45,27 @@ class PreparedTurn(Protocol):
         ...
 
 
+class Prepare(Protocol):
+    """Runs the statements of a turn."""
+
+    def __call__(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn: ...
+
+
+class Read(Protocol):
+    """The segments of each range (lane, lo, hi), without pruned segments.
+
+    With `room` only the first segments of each range that fit this many bytes. At least one fits.
+    """
+
+    def __call__(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]: ...
+
+
 class Store(Protocol):
-    """A database with queues. Thread-safe."""
+    """A database with queues. Thread-safe.
+
+    Every turn calls `busy` and `prepare`, every claim calls `read`. As attributes they may be functions of a writer or
+    of a cache.
+    """
 
     shards: int
     """How many turns may run at once."""
@@ -71,24 +90,16 @@ class Store(Protocol):
 
     extensions: Extensions
 
+    busy: Callable[[], bool]
+    """Whether another thread holds the writer. An event loop must not wait for it: its fsync may be slow."""
+
+    prepare: Prepare
+    """The broker has validated the commands (`core.command_checks`)."""
+
+    read: Read
+
     def add(self, extension: Extension) -> None:
         """Add the commands of an extension, and its tables if the database lacks them, before the first turn."""
-        ...
-
-    @property
-    def busy(self) -> bool:
-        """Whether another thread holds the writer. An event loop must not wait for it: its fsync may be slow."""
-        ...
-
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
-        """Run the statements of a turn. The broker has validated the commands (`core.command_checks`)."""
-        ...
-
-    def read(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]:
-        """The segments of each range (lane, lo, hi), without pruned segments.
-
-        With `room` only the first segments of each range that fit this many bytes. At least one fits.
-        """
         ...
 
     def ask(self, query: Query[R], meter: Meter | None = None, *, long: bool = False) -> R:

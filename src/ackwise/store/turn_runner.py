@@ -21,6 +21,8 @@ from ackwise.store.port import PreparedTurn, Result
 log = logging.getLogger("ackwise.store")
 
 LEDGER_EVERY = 1_000_000
+MOST_TALLIES = 1000
+"""Counts of this many turns are kept apart until they are added up."""
 
 Patience = AbstractContextManager[float | None]
 """Block around one command of a fallback. It yields the seconds to wait for each lock. None is the store's bound."""
@@ -30,6 +32,8 @@ class TurnWriter(Protocol):
     """One writing connection. Its lock is held from the first statement of a turn to the end of the turn."""
 
     lock: threading.Lock
+    counts: LedgerCounts
+    """Counts of its committed turns."""
 
     @property
     def announce(self) -> Callable[[set[str]], None] | None:
@@ -56,54 +60,57 @@ class TurnWriter(Protocol):
 
 
 class TurnRunner:
-    """Runs the turns of one writer. If a turn fails, its commands run one by one, and only the cause fails."""
+    """Runs the turns of a store. Each shard has a writer.
 
-    def __init__(self, writer: TurnWriter, events: EventPort) -> None:
-        self._writer, self._events = writer, events
+    If a turn fails, its commands run one by one, and only the cause fails.
+    """
 
-    def prepare(self, commands: Sequence[Command]) -> PreparedTurn:
+    def __init__(self, writers: Sequence[TurnWriter], events: EventPort) -> None:
+        self._writers, self._events = writers, events
+
+    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
         """Run the statements of a turn. If one fails unexpectedly, run and commit the commands one by one."""
+        writer = self._writers[shard % len(self._writers)]
         try:
-            return self._prepare(commands)
+            return self._prepare(writer, commands)
         except Exception as problem:
-            if len(commands) <= 1 or self._writer.is_hopeless(problem):
-                raise self._writer.translate_error(problem) from problem
+            if len(commands) <= 1 or writer.is_hopeless(problem):
+                raise writer.translate_error(problem) from problem
             cause = problem
-        return self.run_one_by_one(commands, cause)
+        return self.run_one_by_one(writer, commands, cause)
 
-    def _prepare(self, commands: Sequence[Command], patience: float | None = None) -> WriterTurn:
-        self._writer.lock.acquire()
+    def _prepare(self, writer: TurnWriter, commands: Sequence[Command], patience: float | None = None) -> WriterTurn:
+        writer.lock.acquire()
         try:
             began = time.perf_counter()
-            turn, results = self._writer.run_turn(commands, patience)
-            return WriterTurn(self, turn, commands, results, began=began)
+            turn, results = writer.run_turn(commands, patience)
+            return WriterTurn(self, writer, turn, commands, results, began=began)
         except BaseException:
-            self.abandon()
+            abandon(writer)
             raise
 
-    def run_one_by_one(self, commands: Sequence[Command], cause: Exception) -> CommittedTurns:
+    def run_one_by_one(self, writer: TurnWriter, commands: Sequence[Command], cause: Exception) -> CommittedTurns:
         """Run and commit each command in its own turn, so that a failure concerns one command only."""
         if self._events.listening:
             self._events.emit(TurnFellBack(len(commands), f"{type(cause).__name__}: {cause}"))
         results: list[Result] = []
         woken: dict[str, int] = {}
-        patience_of = self._writer.patience_after(cause)
+        patience_of = writer.patience_after(cause)
         for command in commands:
             try:
                 with patience_of(command) as patience:
-                    prepared = self._prepare([command], patience)
+                    prepared = self._prepare(writer, [command], patience)
                 prepared.commit()
             except Exception as problem:
-                results.append(self._refusal(problem))
+                results.append(self._refusal(writer.translate_error(problem), problem))
             else:
                 results += prepared.results
                 for queue, count in prepared.woken.items():
                     woken[queue] = woken.get(queue, 0) + count
         return CommittedTurns(results, woken)
 
-    def _refusal(self, problem: Exception) -> AckwiseError:
+    def _refusal(self, known: Exception, problem: Exception) -> AckwiseError:
         """The answer to a command that failed. A bug in one command must not fail the others."""
-        known = self._writer.translate_error(problem)
         if not isinstance(known, AckwiseError):
             known = AckwiseError(f"unexpected {type(problem).__name__}: {problem}")
         if self._events.listening:
@@ -111,9 +118,11 @@ class TurnRunner:
         return known
 
     def commit(self, prepared: WriterTurn) -> None:
-        turn, writer = prepared.turn, self._writer
+        turn, writer = prepared.turn, prepared.writer
         try:
             writer.commit(turn)
+            if turn.tally or turn.ledger_written:
+                writer.counts.committed(turn)
         finally:
             writer.lock.release()
         try:
@@ -126,21 +135,30 @@ class TurnRunner:
             # The turn is committed: its callers must get their answers.
             log.exception("a committed turn could not be announced")
 
-    def abandon(self) -> None:
-        try:
-            self._writer.roll_back()
-        finally:
-            self._writer.lock.release()
+
+def abandon(writer: TurnWriter) -> None:
+    """Roll back the turn of a writer and free the writer."""
+    try:
+        writer.roll_back()
+    finally:
+        writer.lock.release()
 
 
 class WriterTurn:
     """A prepared turn. It holds its writer until `commit` or `abandon`."""
 
     def __init__(
-        self, turns: TurnRunner, turn: Turn, commands: Sequence[Command], results: list[Result], *, began: float
+        self,
+        turns: TurnRunner,
+        writer: TurnWriter,
+        turn: Turn,
+        commands: Sequence[Command],
+        results: list[Result],
+        *,
+        began: float,
     ) -> None:
         self._turns, self._commands = turns, commands
-        self.turn, self.began = turn, began
+        self.writer, self.turn, self.began = writer, turn, began
         self._ending = threading.Lock()
         self.results = results
         self.woken = turn.woken
@@ -155,12 +173,12 @@ class WriterTurn:
         except StoreFull as full:
             if len(self._commands) == 1:
                 raise
-            committed = self._turns.run_one_by_one(self._commands, full)
+            committed = self._turns.run_one_by_one(self.writer, self._commands, full)
             self.results, self.woken = committed.results, committed.woken
 
     def abandon(self) -> None:
         if self._ending.acquire(blocking=False):
-            self._turns.abandon()
+            abandon(self.writer)
 
 
 class CommittedTurns:
@@ -183,36 +201,39 @@ class LedgerCounts:
 
     def __init__(self, writer_name: str, written_at: int = 0) -> None:
         self._writer_name = writer_name
-        self._tally: Tally = {}
-        self._written_at = written_at
+        self._tallies: list[Tally] = []
+        self.due_at = written_at + LEDGER_EVERY
+        """The first turn at or after this instant writes the counts."""
 
     def __bool__(self) -> bool:
         """Whether memory holds counts that are not written yet."""
-        return bool(self._tally)
+        return bool(self._tallies)
 
     def write_next(self) -> None:
         """Make the next turn write the counts."""
-        self._written_at = 0
+        self.due_at = 0
 
-    def write_if_due(self, turn: Turn) -> None:
-        """Write the counts, with those of this turn, if the last write is a second old."""
-        if turn.now - self._written_at >= LEDGER_EVERY and (self._tally or turn.tally):
-            runner.write_ledger(turn.session, self._with(turn.tally), self._writer_name)
+    def write(self, turn: Turn) -> None:
+        """Write the counts together with those of this turn."""
+        total = added([*self._tallies, turn.tally])
+        if total:
+            runner.write_ledger(turn.session, total, self._writer_name)
             turn.ledger_written = True
 
     def committed(self, turn: Turn) -> None:
         if turn.ledger_written:
-            self._tally, self._written_at = {}, turn.now
+            self._tallies, self.due_at = [], turn.now + LEDGER_EVERY
         elif turn.tally:
-            self._tally = self._with(turn.tally)
+            if len(self._tallies) >= MOST_TALLIES:
+                self._tallies = [added(self._tallies)]
+            self._tallies.append(turn.tally)
 
-    def _with(self, tally: Tally) -> Tally:
-        """The counts in memory and those of a turn together."""
-        total = dict(self._tally)
-        for key, (count, sketch) in tally.items():
-            if key in total:
-                before, old = total[key]
-                total[key] = (before + count, latency.merged(old, sketch) if old and sketch else old or sketch)
-            else:
-                total[key] = (count, sketch)
-        return total
+
+def added(tallies: Sequence[Tally]) -> Tally:
+    """The counts of several turns together."""
+    total: Tally = {}
+    for tally in tallies:
+        for key, (count, times) in tally.items():
+            before, known = total.get(key, (0, {}))
+            total[key] = (before + count, latency.merged(known, times))
+    return total

@@ -10,7 +10,7 @@ from ackwise.client.transport import AsyncTransport
 from ackwise.core.answers import Claimed, Extended, Settled
 from ackwise.core.commands import Extend, Selector, Settle, Settlement
 from ackwise.core.errors import AckwiseError, LeaseLost
-from ackwise.core.settlement import Reject, Retry, Verdict
+from ackwise.core.settlement import SETTLING, Reject, Retry, Verdict
 from ackwise.core.validation import Seconds, lease_micros
 from ackwise.wire.timestamps import moment
 
@@ -88,19 +88,23 @@ class AsyncLease:
         """Send one settlement. Returns its verdict, also `already`. Raises if it is refused."""
         if not self.claimed.lease_no:
             return Verdict.ALREADY
+        answer: Settled | None = None
         leases = self._held.begin_settling((settlement,))
         try:
             (answer,) = await self._transport.send(Settle(entries=[settlement]))
         finally:
-            self._held.end_settling(leases)
-        self.note(settlement.selector, answer)
-        return verdict_of(answer)
+            self._held.end_settling(leases, settlement.selector, answer)
+        self._note_verdict(answer)
+        return answer.verdict if answer.verdict in SETTLING else verdict_of(answer)
 
     def note(self, selector: Selector, answer: Settled) -> None:
         """Update the lease's state from the answer to a settlement."""
+        self._note_verdict(answer)
+        self._held.note(selector, answer)
+
+    def _note_verdict(self, answer: Settled) -> None:
         self.ended = self.ended or answer.lease_ended
         self.in_doubt = self.in_doubt or answer.verdict is Verdict.STALE or answer.unacked
-        self._held.note(selector, answer)
 
     async def settle_at_exit(self, selector: Selector, problem: BaseException | None) -> tuple[bool, Verdict | None]:
         """Settle at the end of a `with` block. Returns whether to suppress the exception, and the verdict.

@@ -12,7 +12,7 @@ from ackwise.core import ids
 from ackwise.core.answers import Claimed, Handed, Settled
 from ackwise.core.messages import Extras
 from ackwise.protocols.http_response import encode
-from ackwise.protocols.json_columns import AnswerColumns, created_times, encoded_texts, message_columns, quoted
+from ackwise.protocols.json_columns import TextColumns, encoded_texts, message_columns, text_columns
 from ackwise.wire import claim, timestamps
 from ackwise.wire.claim import ClaimBody, ClaimColumns
 from ackwise.wire.settle import verdicts
@@ -80,16 +80,15 @@ def _columns(handed: Handed) -> ClaimColumns[msgspec.Raw]:
 def _rows(handed: Handed) -> list[bytes]:
     rows: list[bytes] = []
     for run in segment_slices(handed):
-        columns = message_columns(run)
-        message_ids = columns.message_ids
+        columns = text_columns(run)
         values = zip(
             encoded_texts(delivery_ids(handed.claimed, run)),
-            encoded_texts(message_ids),
-            encoded_texts(quoted(columns.transaction_ids(message_ids))),
+            columns.message_ids,
+            columns.quoted_txids,
             range(run.lo, run.hi),
             columns.texts,
             _headers_fields(columns),
-            _created_texts(columns, run),
+            columns.created,
             strict=True,
         )
         template = _template(run)
@@ -102,13 +101,6 @@ def delivery_ids(claimed: Claimed, run: SegmentSlice) -> list[str]:
     if not claimed.lease_no:
         return [""] * (run.hi - run.lo)
     return ids.delivery_ids(claimed.lease_no, claimed.tag, run.grant.lane, run.lo, run.hi)
-
-
-def _created_texts(columns: AnswerColumns, run: SegmentSlice) -> list[bytes]:
-    times = created_times(columns, run)
-    if columns.counted:
-        return [timestamps.text(times[0]).encode()] * len(times)
-    return encoded_texts(map(timestamps.text, times))
 
 
 def _template(run: SegmentSlice) -> bytes:
@@ -133,7 +125,7 @@ def _template(run: SegmentSlice) -> bytes:
 _PLAIN_FIELDS = b'"headers":{},"content_type":"application/json"'
 
 
-def _headers_fields(columns: AnswerColumns) -> list[bytes]:
+def _headers_fields(columns: TextColumns) -> list[bytes]:
     """The fields `headers` and `content_type` of each message."""
     if columns.extras is None:
         return [_PLAIN_FIELDS] * len(columns.texts)

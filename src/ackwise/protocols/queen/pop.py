@@ -8,16 +8,15 @@ from typing import Any
 import msgspec
 
 from ackwise.broker import AsyncBroker
-from ackwise.broker.deliveries import SegmentSlice, segment_slices
+from ackwise.broker.deliveries import SegmentSlice, is_short, segment_slices
 from ackwise.core import ids, validation
 from ackwise.core.answers import Handed
 from ackwise.core.commands import Claim
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import QUEUE_MODE
-from ackwise.protocols.answer_memory import build
-from ackwise.protocols.http_request import Call, ClientDisconnected
+from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, encode
-from ackwise.protocols.json_columns import created_times, encoded_texts, message_columns, quoted
+from ackwise.protocols.json_columns import text_columns
 from ackwise.protocols.queen.deliveries import consumer_of
 from ackwise.protocols.queen.vocabulary import TRACE, QueenContext, number_in, parse_time
 from ackwise.wire import timestamps
@@ -161,31 +160,30 @@ class PopRoutes:
         consumer = wanted.client_id or consumer_of(call)
         claim = msgspec.structs.replace(wanted.claim)
         if claim.queue is None and claim.namespace is None and claim.task is None:
-            body = {"success": False, "error": "namespace or task is required", "messages": [], "code": "bad_input"}
-            return Answer(encode(body), 400)
+            error = {"success": False, "error": "namespace or task is required", "messages": [], "code": "bad_input"}
+            return Answer(encode(error), 400)
         if claim.start == "new" and claim.queue is None:
             # The group also gets all messages of queues that are created later.
             claim.start = context.first_seen(claim, broker.wall())
-        pending = call.begin_answer()
-        claim.most_bytes = pending.bound(claim.most_bytes)
-        if call.disconnected:
-            raise ClientDisconnected
+        claim.most_bytes, gate = call.begin_claim(claim.most_bytes)
         note = partial(self._note_poll, claim.queue, claim.group, consumer)
-        claiming = broker.claim(claim, wanted.wait, gate=pending.gate, on_park=note)
+        claiming = broker.claim(claim, wanted.wait, gate=gate, on_park=note)
         # Watching the connection has a cost, so only a pop that may wait does so.
         handed = await (call.unless_gone(claiming) if wanted.wait else claiming)
         claimed = handed.claimed
-        pending.keep(broker, claimed)
-        if call.disconnected:
-            raise ClientDisconnected
+        call.keep_claim(broker, claimed)
         if not claimed.grants:
             note()
             return _EMPTY
         # A pop by namespace names no queue: it counts in the queue that had messages.
         owner = ids.default_owner(claimed.lease_no) if claimed.lease_no else None
-        self._note_poll(claimed.grants[0].queue, claim.group, consumer, owner)
+        now, shift = broker.now_and_shift()
+        context.consumers.note(claimed.grants[0].queue, claim.group, consumer, now, owner)
         lease_id = ids.lease_id(claimed.lease_no, claimed.tag) if claimed.lease_no else ""
-        body, written = await build(broker, [claimed], write_claim, handed, lease_id, broker.wall_of(claimed.deadline))
+        if is_short(claimed):
+            body, written = write_claim(handed, lease_id, claimed.deadline - shift)
+        else:
+            body, written = await broker.in_thread(write_claim, handed, lease_id, claimed.deadline - shift)
         if claimed.lease_no:
             for run, txids in written:
                 context.deliveries.note(lease_id, claimed.group, run.grant, run.lo, txids)
@@ -200,9 +198,10 @@ class PopRoutes:
             self._recent[target] = request
         return request
 
-    def _note_poll(self, queue: str | None, group: str, consumer: str, owner: str | None = None) -> None:
+    def _note_poll(self, queue: str | None, group: str, consumer: str) -> None:
+        """Note a consumer that gets no message yet. A pop by namespace names no queue."""
         if queue is not None:
-            self._context.consumers.note(queue, group, consumer, self._broker.now(), owner)
+            self._context.consumers.note(queue, group, consumer, self._broker.now())
 
 
 RunIds = list[tuple[SegmentSlice, list[str]]]
@@ -233,9 +232,7 @@ def write_claim(handed: Handed, lease_id: str, expires_at: int) -> tuple[bytes, 
 
 def _write_run(pieces: list[bytes], run: SegmentSlice, lease_id: str, group: str) -> list[str]:
     """Appends the messages of a run and returns its transaction ids."""
-    grant, columns = run.grant, message_columns(run)
-    message_ids = columns.message_ids
-    txids = columns.transaction_ids(message_ids)
+    grant, columns = run.grant, text_columns(run)
     shared = encode(
         {
             "producerSub": None,
@@ -252,12 +249,18 @@ def _write_run(pieces: list[bytes], run: SegmentSlice, lease_id: str, group: str
         b'{"id":"%%b","messageId":"%%b","transactionId":%%b,"traceId":%%b,"data":%%b,"createdAt":"%%b",%b,"offset":%%d}'
         % shared
     )
-    ids_column = encoded_texts(message_ids)
-    traces = [b"null"] * len(ids_column)
+    traces = [b"null"] * len(columns.texts)
     if columns.extras is not None:
         traces = [encode(extra.headers.get(TRACE)) for extra in columns.extras]
-    times = encoded_texts(map(timestamps.text, created_times(columns, run)))
-    txids_column = encoded_texts(quoted(txids))
-    rows = zip(ids_column, ids_column, txids_column, traces, columns.texts, times, range(run.lo, run.hi), strict=True)
+    rows = zip(
+        columns.message_ids,
+        columns.message_ids,
+        columns.quoted_txids,
+        traces,
+        columns.texts,
+        columns.created,
+        range(run.lo, run.hi),
+        strict=True,
+    )
     pieces += [template % row for row in rows]
-    return txids
+    return columns.txids

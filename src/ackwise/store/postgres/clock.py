@@ -36,6 +36,9 @@ class DatabaseClock:
     def shift(self) -> int:
         return self._shift
 
+    def now_and_shift(self) -> tuple[int, int]:
+        return self._steady() + self._offset, self._shift
+
     def read(self, session: PostgresSession) -> tuple[int, int]:
         """The anchored instant of the database itself, and its shift. It costs a round trip."""
         first = self._detector.last is None

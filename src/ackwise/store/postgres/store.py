@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import TypeVar
 
 from ackwise.clock import Clock
-from ackwise.core.commands import Command
 from ackwise.core.errors import StoreError
 from ackwise.core.events import EventStream, StoreMigrated
 from ackwise.core.lane_range import LaneRange
@@ -19,7 +18,6 @@ from ackwise.engine.reads import queues
 from ackwise.engine.segment import Segment
 from ackwise.store import broker_instances
 from ackwise.store.database_store import DatabaseStore
-from ackwise.store.port import PreparedTurn
 from ackwise.store.postgres.clock import DatabaseClock
 from ackwise.store.postgres.connection import Database
 from ackwise.store.postgres.dedupe import TableDedupe
@@ -40,7 +38,6 @@ class PostgresStore(DatabaseStore):
     """Queues in one database that several brokers share."""
 
     local = False
-    busy = False
 
     def __init__(
         self,
@@ -81,7 +78,7 @@ class PostgresStore(DatabaseStore):
             )
             for number in range(self.shards)
         ]
-        self._turns = [TurnRunner(writer, self.events) for writer in self._writers]
+        self.prepare = TurnRunner(self._writers, self.events).prepare
         self._readers = ReaderPool(self._database, readers)
         self._long_readers = ReaderPool(self._database, LONG_READERS)
         self._notifier = Notifier(self._database, self.instance, self._note_change)
@@ -106,8 +103,8 @@ class PostgresStore(DatabaseStore):
 
     # writing
 
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
-        return self._turns[shard % self.shards].prepare(commands)
+    def busy(self) -> bool:
+        return False
 
     # reading
 
@@ -126,7 +123,7 @@ class PostgresStore(DatabaseStore):
         """The anchored instant, and how far it is ahead of the wall clock."""
         if isinstance(self.clock, DatabaseClock):
             return self.clock.read(session)
-        return self.clock.now(), self.clock.shift()
+        return self.clock.now_and_shift()
 
     def flush_ledger(self) -> None:
         for shard, writer in enumerate(self._writers):

@@ -95,7 +95,8 @@ class Writer:
         turn.preload_leases(leases)
         results = runner.run(turn, commands)
         dedupe.write(turn.wall)
-        self.counts.write_if_due(turn)
+        if turn.now >= self.counts.due_at:
+            self.counts.write(turn)
         return turn, results
 
     def _begin(self) -> tuple[PostgresSession, TableDedupe]:
@@ -127,7 +128,6 @@ class Writer:
         if status != "COMMIT":
             raise StoreError(f"{self._database.where} rolled the turn back; nothing was changed")
         self._last_id = turn.last_id
-        self.counts.committed(turn)
 
     def is_hopeless(self, problem: Exception) -> bool:
         return self.closed or is_connection_lost(problem) or isinstance(problem, StoreUnavailable)

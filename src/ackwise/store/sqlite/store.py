@@ -11,7 +11,6 @@ from typing import TypeVar
 import apsw
 
 from ackwise.clock import Clock
-from ackwise.core.commands import Command
 from ackwise.core.errors import StoreError
 from ackwise.core.events import EventStream
 from ackwise.core.lane_range import LaneRange
@@ -23,7 +22,7 @@ from ackwise.store import broker_instances
 from ackwise.store.caches import SegmentCache
 from ackwise.store.clock_anchor import AnchoredClock
 from ackwise.store.database_store import DatabaseStore
-from ackwise.store.port import SHORT_READ, PreparedTurn
+from ackwise.store.port import SHORT_READ
 from ackwise.store.sqlite import vacuum
 from ackwise.store.sqlite.connection import open_reader, translated_errors
 from ackwise.store.sqlite.dedupe import GENERATION, StoredKeys
@@ -67,7 +66,8 @@ class SQLiteStore(DatabaseStore):
         self.events = events or EventStream()
         self.name = self.url.target
         self.extensions = Extensions()
-        self._cache = SegmentCache(CACHE_BYTES)
+        self._cache = SegmentCache(CACHE_BYTES, self._load_segments)
+        self.read = self._cache.read
         self._closed = False
         self._writer = Writer(
             self.url,
@@ -80,7 +80,8 @@ class SQLiteStore(DatabaseStore):
             random_seed=seed,
             extensions=self.extensions,
         )
-        self._turns = TurnRunner(self._writer, self.events)
+        self.busy = self._writer.lock.locked
+        self.prepare = TurnRunner([self._writer], self.events).prepare
         self._seed = self._writer.seed
         self._readers = ReaderPool(partial(open_reader, self.url, vfs), readers, self.url.target)
         self._long_readers = ReaderPool(partial(open_reader, self.url, vfs), readers, self.url.target)
@@ -94,15 +95,6 @@ class SQLiteStore(DatabaseStore):
             self._note_migrated(extension, self._writer.add_tables(extension))
             self.extensions.add(extension)
 
-    # writing
-
-    @property
-    def busy(self) -> bool:
-        return self._writer.lock.locked()
-
-    def prepare(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn:
-        return self._turns.prepare(commands)
-
     # reading
 
     def _run_read(self, job: Callable[[Session], T], *, long: bool = False) -> T:
@@ -112,28 +104,10 @@ class SQLiteStore(DatabaseStore):
     def _known_ids(self, session: Session) -> Known:
         return StoredKeys(session)
 
-    def read(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]:
-        if room is None:
-            cached = self._read_cache(ranges)
-            if cached is not None:
-                return cached
+    def _load_segments(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]:
         size = sum(hi - lo for _, lo, hi in ranges)
         with (self._claim_reader if size <= SHORT_READ else self._readers).use() as session:
-            read = queues.read(session, ranges, room)
-        for (_, _, hi), segments in zip(ranges, read, strict=True):
-            if segments and hi <= segments[-1].last:
-                self._cache.put_last_read(segments[-1])
-        return read
-
-    def _read_cache(self, ranges: Sequence[LaneRange]) -> list[list[Segment]] | None:
-        """The segments of all ranges from memory. None if one of them is not there."""
-        cached = []
-        for lane, lo, hi in ranges:
-            segments = self._cache.get(lane, lo, hi)
-            if segments is None:
-                return None
-            cached.append(segments)
-        return cached
+            return queues.read(session, ranges, room)
 
     # maintenance
 

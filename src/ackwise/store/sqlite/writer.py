@@ -108,7 +108,8 @@ class Writer:
         results = runner.run(turn, commands)
         if self._dedupe.changed:
             self._dedupe.write(turn.wall)
-        self.counts.write_if_due(turn)
+        if turn.now >= self.counts.due_at:
+            self.counts.write(turn)
         turn.wrote_nothing = self.connection.total_changes() == before
         if not turn.wrote_nothing and turn.now - self._recorded_at >= RECORD_EVERY:
             self._record_time(turn)
@@ -128,11 +129,12 @@ class Writer:
             self._dedupe.others_wrote()
             self._others_wrote |= version != self._watched
             self._data_version = self._watched = version
+        now, shift = self._clock.now_and_shift()
         turn = Turn(
             self._session,
             self._dedupe,
-            now=self._clock.now(),
-            shift=self._clock.shift(),
+            now=now,
+            shift=shift,
             dice=self._dice,
             seed=self.seed,
             instance=self._instance,
@@ -161,7 +163,6 @@ class Writer:
         if self._dedupe.changed:
             self._dedupe.committed()
         self._last_id = turn.last_id
-        self.counts.committed(turn)
         for row in turn.written:
             self._cache.put(Segment(row["pos"], row["first"], row["created_at"], row["body"]))
         self._trusted = True

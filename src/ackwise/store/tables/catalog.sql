@@ -206,7 +206,8 @@ ORDER BY id LIMIT :limit;
 SELECT id, queue, name, policy, created_at FROM grp WHERE queue = :queue AND name = :name;
 
 -- name: group_by_id: a group of an existing queue, with that queue
-SELECT g.id, g.queue, g.name, g.policy, g.created_at FROM grp AS g JOIN queue AS q ON q.id = g.queue
+SELECT g.id, g.queue, g.name, g.policy, g.created_at, q.id, q.name, q.ns, q.task, q.policy, q.paused, q.created_at
+FROM grp AS g JOIN queue AS q ON q.id = g.queue
 WHERE g.id = :id AND q.deleted_at IS NULL;
 
 -- name: groups_of_queue: the groups of a queue
