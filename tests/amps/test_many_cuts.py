@@ -16,7 +16,7 @@ CUTS = 25
 
 
 def test_everything_arrives_all_the_same(tap: Tap, orders: ackwise.Connection) -> None:
-    orders.create_queue("orders", retry_limit=None, delivery_limit=None)
+    orders.create_queue("orders", retry_limit=None, delivery_limit=None, backoff=ackwise.Backoff())
     orders.push_many("orders", range(COUNT))
     seen: set[int] = set()
     some, everything = threading.Semaphore(0), threading.Event()

@@ -29,12 +29,12 @@ def test_one_turn_acks_and_claims_several(queue: ackwise.Connection, monkeypatch
     queue.push_many("q", range(80))
     broker = queue._transport
     turns: list[list[type]] = []
-    run = broker._run_turn  # type: ignore[attr-defined]
+    run_turn = broker._run_turn  # type: ignore[attr-defined]
 
     def counted(commands: list[object]) -> object:
         if any(isinstance(c, Claim) for c in commands):  # the broker's own duties go the same way
             turns.append([type(c) for c in commands])
-        return run(commands)
+        return run_turn(commands)
 
     monkeypatch.setattr(broker, "_run_turn", counted)
     for _ in queue.batches("q", max=10, prefetch=4, stop_when_empty=True):

@@ -277,9 +277,9 @@ class App(Router):
         serves health endpoints over HTTP on `host`.
         """
         waits = seconds(grace, "grace")
+        self.check_not_started()
         if not self.subscriptions:
             raise BadInput(f'the app {self.name!r} has no handlers; declare one with @app.subscriber("queue")')
-        self.check_not_started()
         self._grace = waits
         over = self._end_requested = asyncio.Event()
         loop = asyncio.get_running_loop()
