@@ -504,8 +504,8 @@ MUTANTS = (
     Mutant(
         "a filter takes messages of unknown truth",
         "protocols/amps/filters.py",
-        "self._condition(document(payload)) is True",
-        "self._condition(document(payload)) is not False",
+        "self._condition(document) is True",
+        "self._condition(document) is not False",
         ("tests/server/amps/test_filters.py",),
     ),
     Mutant(

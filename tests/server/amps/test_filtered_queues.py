@@ -12,7 +12,7 @@ import ackwise
 from ackwise.clock import ManualClock
 from ackwise.core.policy import Backoff
 from ackwise.protocols.amps import lookahead
-from ackwise.protocols.amps.filters import ContentFilter
+from ackwise.protocols.amps.filters import ContentFilter, Document
 from tests.patience import PATIENCE
 from tests.server.amps.conftest import Meet
 from tests.server.amps.peer import Frame, Peer, share
@@ -236,12 +236,12 @@ def test_many_subscribers_of_one_filter_share(meet: Meet) -> None:
 
 def test_filter_judges_each_message_once(meet: Meet, monkeypatch: pytest.MonkeyPatch) -> None:
     """A subscriber of rare messages does not read the unwanted ones again for each of them."""
-    judged: list[bytes] = []
+    judged: list[object] = []
     takes = ContentFilter.takes
 
-    def count(self: ContentFilter, payload: bytes) -> bool:
-        judged.append(payload)
-        return takes(self, payload)
+    def count(self: ContentFilter, document: Document) -> bool | None:
+        judged.append(str(document.root))
+        return takes(self, document)
 
     monkeypatch.setattr(ContentFilter, "takes", count)
     publisher, peer = meet(), meet()
@@ -253,3 +253,19 @@ def test_filter_judges_each_message_once(meet: Meet, monkeypatch: pytest.MonkeyP
         assert peer.ack(Q, held["bm"]) == 1
     assert peer.nothing_comes()
     assert len(judged) == len(set(judged)) <= 1520
+
+
+def test_message_too_costly_for_a_filter_stays_for_others(
+    meet: Meet, http: ackwise.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = meet()
+    peer.subscribe(Q, 5, filter=" OR ".join(["/n = 1", *["/a = 1"] * 120]))
+    costly = json.dumps({"n": 0, "a": [2] * 10_000}).encode()
+    meet().publish(Q, costly, costly, order(1))
+    assert numbers(peer.deliveries(1)) == [1]
+    rest = http.claim("q", max=5)
+    assert [(delivery.json()["n"], delivery.attempt, delivery.failures) for delivery in rest] == [(0, 1, 0)] * 2
+    assert [record.getMessage() for record in caplog.records if "too many values" in record.getMessage()] == [
+        f"queue q: a message of {len(costly)} bytes has too many values for a filter; "
+        "it stays available for other subscribers"
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -13,16 +14,20 @@ from ackwise.core.lane_range import LaneRange, merge_ranges
 from ackwise.core.queries import ListAvailable
 from ackwise.core.rows import AvailableRange
 from ackwise.engine.segment import Segment
-from ackwise.protocols.amps.filters import ContentFilter
+from ackwise.protocols.amps.filters import ContentFilter, Document
 from ackwise.store.port import Store
 
 if TYPE_CHECKING:
     from ackwise.protocols.amps.subscription import QueueSubscription
 
+log = logging.getLogger("ackwise.amps")
+
 MOST_LOOKED = 1000
 """Messages that one step reads."""
 MOST_BYTES = 4 << 20
 """Bytes at which one step stops."""
+MOST_STEP_VISITS = 100_000
+"""Visits of a filter at which one step stops."""
 MOST_WANTED = 1000
 """Wanted messages that a filter keeps. The lookahead stops there until subscribers take some."""
 MOST_REMEMBERED = 100_000
@@ -49,7 +54,8 @@ class Lookahead:
         """Seq up to which a returned range is judged."""
         self._after = START
         self._segment: Segment | None = None
-        self._bytes = 0
+        self._bytes = self._visits = 0
+        self._warned = False
         self.until: int | None = None
         """When the next message becomes available without a commit."""
 
@@ -67,7 +73,7 @@ class Lookahead:
         page = self._store.ask(query)
         times = [page.until] if self._after == START else [page.until, self.until]
         self.until = min((at for at in times if at is not None), default=None)
-        self._bytes, self._segment = MOST_BYTES, None
+        self._bytes, self._visits, self._segment = MOST_BYTES, MOST_STEP_VISITS, None
         complete = all(map(self._judge_range, page.ranges))
         if not complete:
             return True
@@ -77,7 +83,7 @@ class Lookahead:
     @property
     def _full(self) -> bool:
         """Whether the step must stop."""
-        return self._bytes <= 0 or len(self._wanted) >= MOST_WANTED
+        return self._bytes <= 0 or self._visits <= 0 or len(self._wanted) >= MOST_WANTED
 
     def _judge_range(self, available: AvailableRange) -> bool:
         """Judge a range from the place where the last step stopped. Returns False if the step stops before its end."""
@@ -103,12 +109,27 @@ class Lookahead:
             lo, hi = max(messages.lo, segment.first), min(messages.hi, segment.last + 1)
             _, _, payloads, _ = segment.cells(lo, hi)
             for seq, payload in enumerate(payloads, lo):
-                if self._filter.takes(payload):
+                if self._takes(self._filter, payload):
                     self._wanted[messages.lane, seq] = None
                 self._bytes -= len(payload)
                 if self._full:
                     return seq + 1
         return end
+
+    def _takes(self, content_filter: ContentFilter, payload: bytes) -> bool:
+        """Whether the filter takes a message. A message that is too costly to judge stays available for others."""
+        document = Document(payload)
+        matches = content_filter.takes(document)
+        self._visits -= document.visits
+        if matches is None and not self._warned:
+            self._warned = True
+            log.warning(
+                "queue %.255s: a message of %d bytes has too many values for a filter; "
+                "it stays available for other subscribers",
+                self._queue,
+                len(payload),
+            )
+        return matches is True
 
     def _read(self, messages: LaneRange) -> tuple[list[Segment], int]:
         """Segments of the first part of a range that fits the step, and the end of that part.

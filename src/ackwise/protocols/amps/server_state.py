@@ -73,7 +73,7 @@ class AmpsService:
         self.memory.when_free(self.wake_dispatchers)
         self.max_frame, self.peers = max_frame, peers or Peers()
         self.leases = LeaseTable()
-        self.topics = Topics()
+        self.topics = Topics(broker.in_thread)
         self.incoming = incoming or IncomingBytes()
         self.sessions: set[AmpsSession] = set()
         self._queues, self._max_backlog, self.default_backlog = frozenset(queues), max_backlog, default_backlog

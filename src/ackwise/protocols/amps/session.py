@@ -135,7 +135,7 @@ class AmpsSession:
             if not isinstance(frame, BadFrame) and self._logged_on:
                 header, body = frame
                 if header.command in publish.COMMANDS:
-                    self._publisher.add(header, body, weight)
+                    await self._publisher.add(header, body, weight)
                     continue
                 if header.command in ack.COMMANDS:
                     acks.append((header, weight))
