@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from typing import TypeVar
 
 import pytest
 
 import ackwise
 from ackwise.clock import ManualClock
 from ackwise.core.policy import Backoff
+from ackwise.core.queries import ListAvailable, Query
 from ackwise.protocols.amps import lookahead
 from ackwise.protocols.amps.filters import ContentFilter, Document
 from tests.patience import PATIENCE
 from tests.server.amps.conftest import Meet
 from tests.server.amps.peer import Frame, Peer, share
+from tests.server.running import Running
 
+A = TypeVar("A")
 Q = "queue://q"
 
 
@@ -269,3 +273,54 @@ def test_message_too_costly_for_a_filter_stays_for_others(
         f"queue q: a message of {len(costly)} bytes has too many values for a filter; "
         "it stays available for other subscribers"
     ]
+
+
+def test_acks_of_others_make_an_idle_filter_look_no_more(
+    meet: Meet, server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is pushed: a plain subscriber takes and acks messages, and the idle filters make no query."""
+    idle, plain, publisher = meet(), meet(), meet()
+    for number in range(20):
+        idle.subscribe(Q, 1, str(number), filter=f"/region = 'r{number}'")
+    publisher.publish(Q, *(order(n, "r0" if n == 99 else "eu") for n in range(100)))
+    assert numbers(idle.deliveries(1)) == [99]
+    looks: list[ListAvailable] = []
+    store = server.server.runtime.broker().store
+    ask = store.ask
+
+    def count(query: Query[A]) -> A:
+        if isinstance(query, ListAvailable):
+            looks.append(query)
+        return ask(query)
+
+    publisher.publish(Q, order(100, "r19"))
+    assert numbers(idle.deliveries(1)) == [100]
+    monkeypatch.setattr(store, "ask", count)
+    plain.subscribe(Q, 5)
+    for number in range(100 - 1):
+        (held,) = plain.deliveries(1)
+        plain.say({"c": "ack", "t": Q, "bm": held["bm"]})
+        assert numbers([held]) == [number]
+    plain.flush()
+    assert len(looks) <= 60, "few looks that follow the last push, and none for each ack"
+    plain.goodbye()
+    looks.clear()
+    publisher.publish(Q, order(101, "r5"))
+    assert numbers(idle.deliveries(1)) == [101]
+    assert looks
+
+
+def test_round_stops_looking_and_serves_plain_subscribers(meet: Meet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step takes too long: each round makes one step for a filter, and every filter gets its steps."""
+    monkeypatch.setattr(lookahead, "MOST_LOOK_SECONDS", -1.0)
+    monkeypatch.setattr(lookahead, "MOST_LOOKED", 20)
+    publisher = meet()
+    publisher.publish(Q, *(order(n, f"r{n % 4}") for n in range(100)))
+    peers = [meet() for _ in range(3)]
+    plain = meet()
+    plain.subscribe(Q, 1)
+    assert numbers(plain.deliveries(1)) == [0]
+    for number, peer in enumerate(peers):
+        peer.subscribe(Q, 50, filter=f"/region = 'r{number + 1}'")
+    for number, peer in enumerate(peers):
+        assert numbers(peer.deliveries(25)) == list(range(number + 1, 100, 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ackwise.amps")
 
+LOOK_EVERY = 30.0
+"""Seconds after which a filter looks again without a commit."""
+MOST_LOOK_SECONDS = 0.01
+"""Seconds after which a round looks for no further filter. The next round begins with the postponed filters."""
 MOST_LOOKED = 1000
 """Messages that one step reads."""
 MOST_BYTES = 4 << 20
@@ -58,6 +63,26 @@ class Lookahead:
         self._warned = False
         self.until: int | None = None
         """When the next message becomes available without a commit."""
+        self._complete: tuple[int, float] | None = None
+        """Version of the queue up to which all messages are judged, and when the lookahead looked."""
+
+    @property
+    def has_filter(self) -> bool:
+        return self._filter is not None
+
+    def knows_all(self, version: int, now: int) -> bool:
+        """Whether a look would find nothing new: no commit has offered messages since the last look, and none is due."""
+        if self._complete is None or self._complete[0] != version or (self.until is not None and self.until <= now):
+            return False
+        return time.monotonic() < self._complete[1] + LOOK_EVERY
+
+    def look_at(self, version: int) -> bool:
+        """Judge some more messages at a version of the queue. Returns whether more are left to judge."""
+        self._complete = None
+        more = self.look()
+        if not more:
+            self._complete = version, time.monotonic()
+        return more
 
     def __len__(self) -> int:
         return len(self._wanted)
@@ -168,6 +193,10 @@ class Lookaheads:
     def __init__(self, broker: AsyncBroker, queue: str, group: str) -> None:
         self._broker, self._queue, self._group = broker, queue, group
         self._by_text: dict[str | None, Lookahead] = {}
+        self._needed: list[Lookahead] = []
+        self._postponed: set[Lookahead] = set()
+        self.version = 0
+        """Number of commits that offered messages of the queue."""
 
     def of(self, member: QueueSubscription) -> Lookahead:
         content_filter = member.content_filter
@@ -185,20 +214,29 @@ class Lookaheads:
     async def look(self, members: Sequence[QueueSubscription]) -> bool:
         """Make one step for each filter whose subscriptions have more room than it knows wanted messages.
 
-        Returns whether a filter has more messages to judge. The filter of the first subscription looks last, so it
+        A filter that has judged all messages makes no step before a commit offers messages. Returns whether a filter has more messages to judge. The filter of the first subscription looks last, so it
         knows every message that the others know, and the first subscription gets its turn.
         """
         needs: dict[Lookahead, int] = {}
         for member in members:
             lookahead = self.of(member)
             needs[lookahead] = needs.get(lookahead, 0) + member.room
-        more = False
-        for lookahead, room in reversed(needs.items()):
-            if len(lookahead) < min(room, MOST_WANTED):
-                more |= await self._broker.in_thread(lookahead.look)
-        return more
+        now, end = self._broker.now(), time.monotonic() + MOST_LOOK_SECONDS
+        self._needed = [known for known, room in reversed(needs.items()) if len(known) < min(room, MOST_WANTED)]
+        postponed, self._postponed = self._postponed, set()
+        more, steps = False, 0
+        for lookahead in sorted(self._needed, key=lambda lookahead: lookahead not in postponed):
+            if lookahead.knows_all(self.version, now):
+                continue
+            if lookahead.has_filter:
+                if steps and time.monotonic() > end:
+                    self._postponed.add(lookahead)
+                    continue
+                steps += 1
+            more |= await self._broker.in_thread(lookahead.look_at, self.version)
+        return more or bool(self._postponed)
 
     @property
     def until(self) -> int | None:
         """When the next message becomes available without a commit."""
-        return min((known.until for known in self._by_text.values() if known.until is not None), default=None)
+        return min((known.until for known in self._needed if known.until is not None), default=None)
