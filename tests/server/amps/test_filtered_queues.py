@@ -13,6 +13,7 @@ import ackwise
 from ackwise.clock import ManualClock
 from ackwise.core.policy import Backoff
 from ackwise.core.queries import ListAvailable, Query
+from ackwise.engine.reads import available
 from ackwise.protocols.amps import lookahead
 from ackwise.protocols.amps.filters import ContentFilter, Document
 from tests.patience import PATIENCE
@@ -324,3 +325,24 @@ def test_round_stops_looking_and_serves_plain_subscribers(meet: Meet, monkeypatc
         peer.subscribe(Q, 50, filter=f"/region = 'r{number + 1}'")
     for number, peer in enumerate(peers):
         assert numbers(peer.deliveries(25)) == list(range(number + 1, 100, 4))
+
+
+def test_filter_finds_a_message_behind_many_returned_ones(
+    meet: Meet, http: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More messages return than one page lists, and the newest of them are not wanted."""
+    monkeypatch.setattr(available, "MOST_RETURNED", 4)
+    peer = meet()
+    peer.subscribe(Q, 1, filter="/region = 'none'")
+    meet().publish(Q, *(order(n, "us" if n in (0, 2) else "eu") for n in range(0, 40)))
+    held = http.claim("q", max=40)
+    for delivery in held:
+        if delivery.json()["n"] % 2:
+            delivery.ack()
+        else:
+            delivery.release()
+    assert peer.nothing_comes()
+    wanting = meet()
+    wanting.subscribe(Q, 5, filter="/region = 'us'")
+    assert sorted(numbers(wanting.deliveries(2))) == [0, 2]
+    assert wanting.nothing_comes()

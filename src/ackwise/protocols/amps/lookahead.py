@@ -58,6 +58,7 @@ class Lookahead:
         self._returned: dict[AvailableRange, int] = {}
         """Seq up to which a returned range is judged."""
         self._after = START
+        self._returned_after: tuple[int, int, int] | None = None
         self._segment: Segment | None = None
         self._bytes = self._visits = 0
         self._warned = False
@@ -93,7 +94,12 @@ class Lookahead:
             self._seen.clear()
             self._returned.clear()
         query = ListAvailable(
-            queue=self._queue, group=self._group, seen=self._seen, after=self._after, limit=MOST_LOOKED
+            queue=self._queue,
+            group=self._group,
+            seen=self._seen,
+            after=self._after,
+            returned_after=self._returned_after,
+            limit=MOST_LOOKED,
         )
         page = self._store.ask(query)
         times = [page.until] if self._after == START else [page.until, self.until]
@@ -102,7 +108,7 @@ class Lookahead:
         complete = all(map(self._judge_range, page.ranges))
         if not complete:
             return True
-        self._after = page.next if page.more else START
+        self._after, self._returned_after = (page.next, page.returned_next) if page.more else (START, None)
         return page.more
 
     @property
