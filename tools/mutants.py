@@ -509,6 +509,20 @@ MUTANTS = (
         ("tests/server/amps/test_filters.py",),
     ),
     Mutant(
+        "a filter has no budget of visits",
+        "protocols/amps/filters.py",
+        "if self.visits > self._most:",
+        "if self.visits < 0:",
+        ("tests/server/amps/test_filters.py",),
+    ),
+    Mutant(
+        "an ack makes idle filters look",
+        "engine/cursors.py",
+        "offers=returned or earlier",
+        "offers=True",
+        ("tests/server/amps/test_filtered_queues.py",),
+    ),
+    Mutant(
         "a filtered claim names nothing",
         "protocols/amps/dispatcher.py",
         "most_bytes=most_bytes, owner=member.owner, only=only",

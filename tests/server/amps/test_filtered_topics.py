@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ackwise.protocols.amps import filters
+from ackwise.protocols.amps import filter_counts, filters
 from ackwise.protocols.amps.filters import ContentFilter, Document
 from tests.server.amps.conftest import Meet
 from tests.server.amps.peer import share
@@ -93,3 +93,21 @@ def test_large_and_small_messages_of_a_publisher_keep_order(meet: Meet) -> None:
     peer.subscribe("topic", None, filter="/n >= 0")
     publisher.publish("topic", *(payload(number, 20_000 if number % 2 else 0) for number in range(8)))
     assert [json.loads(body)["n"] for body in share(peer)] == list(range(8))
+
+
+def test_address_with_too_many_filters_is_refused(meet: Meet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal filters count once. A subscription that ends makes room, and so does a client that disconnects."""
+    monkeypatch.setattr(filter_counts, "MOST_FILTERS", 2)
+    one, other = meet(), meet()
+    one.subscribe("topic", None, "1", filter="/n = 1")
+    one.subscribe("topic", None, "2", filter="/n = 1")
+    other.subscribe("queue://q", None, "1", filter="/n = 2")
+    asked = {"c": "subscribe", "cid": "3", "a": "processed", "t": "topic", "filter": "/n = 3"}
+    (refused,) = one.ask(asked)
+    assert refused.outcome == ("processed", "failure")
+    assert "at most 2 different filters" in refused["reason"]
+    other.goodbye()
+    (accepted,) = one.ask(asked)
+    assert accepted.outcome == ("processed", "success")
+    one.ask({"c": "unsubscribe", "cid": "u", "a": "processed", "sub_id": "all"})
+    one.subscribe("topic", None, "4", filter="/n = 4")
