@@ -186,7 +186,10 @@ class Turn(MessageFinder):
         self.noted[event, queue] = self.noted.get((event, queue), 0) + n
 
     def wake(self, queue: str, n: int, *, offers: bool = True) -> None:
-        """Note that `n` messages of a queue may have become claimable. `offers=False`: a claim could take them before."""
+        """Note that `n` messages of a queue may have become claimable.
+
+        `offers=False` says that a claim could take them before.
+        """
         self.woken[queue] = self.woken.get(queue, 0) + n
         if offers:
             self.offered.add(queue)

@@ -328,21 +328,24 @@ def test_round_stops_looking_and_serves_plain_subscribers(meet: Meet, monkeypatc
 
 
 def test_filter_finds_a_message_behind_many_returned_ones(
-    meet: Meet, http: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
+    meet: Meet, http: ackwise.Connection, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More messages return than one page lists, and the newest of them are not wanted."""
     monkeypatch.setattr(available, "MOST_RETURNED", 4)
     peer = meet()
-    peer.subscribe(Q, 1, filter="/region = 'none'")
-    meet().publish(Q, *(order(n, "us" if n in (0, 2) else "eu") for n in range(0, 40)))
-    held = http.claim("q", max=40)
-    for delivery in held:
+    peer.subscribe(Q, 3, filter="/region = 'us'")
+    meet().publish(Q, *(order(n, "us" if n == 0 else "eu") for n in range(40)))
+    (held,) = peer.deliveries(1)
+    others = http.claim("q", max=40)
+    http.pause_queue("q")
+    assert peer.ack(Q, held["bm"], opts="cancel") == 1
+    clock.advance(1)
+    for delivery in others:
         if delivery.json()["n"] % 2:
             delivery.ack()
         else:
             delivery.release()
     assert peer.nothing_comes()
-    wanting = meet()
-    wanting.subscribe(Q, 5, filter="/region = 'us'")
-    assert sorted(numbers(wanting.deliveries(2))) == [0, 2]
-    assert wanting.nothing_comes()
+    http.resume_queue("q")
+    assert numbers(peer.deliveries(1)) == [0]
+    assert peer.nothing_comes()

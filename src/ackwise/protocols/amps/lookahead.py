@@ -72,7 +72,7 @@ class Lookahead:
         return self._filter is not None
 
     def knows_all(self, version: int, now: int) -> bool:
-        """Whether a look would find nothing new: no commit has offered messages since the last look, and none is due."""
+        """Whether a look would find nothing new: no commit offered messages after the last look, and none is due."""
         if self._complete is None or self._complete[0] != version or (self.until is not None and self.until <= now):
             return False
         return time.monotonic() < self._complete[1] + LOOK_EVERY
@@ -220,8 +220,9 @@ class Lookaheads:
     async def look(self, members: Sequence[QueueSubscription]) -> bool:
         """Make one step for each filter whose subscriptions have more room than it knows wanted messages.
 
-        A filter that has judged all messages makes no step before a commit offers messages. Returns whether a filter has more messages to judge. The filter of the first subscription looks last, so it
-        knows every message that the others know, and the first subscription gets its turn.
+        A filter that has judged all messages makes no step before a commit offers messages. Returns whether a filter has
+        more messages to judge. The filter of the first subscription looks last, so it knows every message that the
+        others know, and the first subscription gets its turn.
         """
         needs: dict[Lookahead, int] = {}
         for member in members:

@@ -229,14 +229,17 @@ class AmpsSession:
         if len(self.subscriptions) >= MOST_SUBSCRIPTIONS:
             raise BadInput(f"a client has at most {MOST_SUBSCRIPTIONS} subscriptions")
         subscription = await self._subscription(header, sub_id)
-        if sub_id in self.subscriptions:
-            await self._wait_for_acks()
-            await self._remove(sub_id).end()
         if self._closed.is_set():
             return
         if subscription.content_filter is not None:
             self.service.filters.add(self.connection.address, subscription.content_filter.text)
+        if sub_id in self.subscriptions:
+            await self._wait_for_acks()
+            await self._remove(sub_id).end()
         self.subscriptions[sub_id] = subscription
+        if self._closed.is_set():
+            self._remove(sub_id)
+            return
         if header.cid is not None:
             self._answer_subscribe(header, sub_id, subscription)
         subscription.begin()
