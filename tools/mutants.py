@@ -504,9 +504,23 @@ MUTANTS = (
     Mutant(
         "a filter takes messages of unknown truth",
         "protocols/amps/filters.py",
-        "self._condition(document(payload)) is True",
-        "self._condition(document(payload)) is not False",
+        "self._condition(document) is True",
+        "self._condition(document) is not False",
         ("tests/server/amps/test_filters.py",),
+    ),
+    Mutant(
+        "a filter has no budget of visits",
+        "protocols/amps/filters.py",
+        "if self.visits > self._most:",
+        "if self.visits < 0:",
+        ("tests/server/amps/test_filters.py",),
+    ),
+    Mutant(
+        "an ack makes idle filters look",
+        "engine/cursors.py",
+        "offers=returned or earlier",
+        "offers=True",
+        ("tests/server/amps/test_filtered_queues.py",),
     ),
     Mutant(
         "a filtered claim names nothing",

@@ -27,6 +27,7 @@ class Broken:
 
     def __init__(self, prepared: PreparedTurn, problem: BaseException) -> None:
         self.results, self.woken, self.abandon = prepared.results, prepared.woken, prepared.abandon
+        self.offered = prepared.offered
         self.nothing_to_commit = False
         self._problem = problem
 

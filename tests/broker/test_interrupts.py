@@ -55,6 +55,7 @@ class InterruptedCommit:
     def __init__(self, prepared: PreparedTurn) -> None:
         self._prepared = prepared
         self.results, self.woken, self.abandon = prepared.results, prepared.woken, prepared.abandon
+        self.offered = prepared.offered
         self.nothing_to_commit = False
 
     def commit(self) -> None:

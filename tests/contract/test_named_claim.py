@@ -14,6 +14,7 @@ from ackwise.core import queries as q
 from ackwise.core.errors import BadInput, UnknownGroup
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.rows import AvailablePage
+from ackwise.engine.reads import available as available_reads
 from ackwise.store.database_store import DatabaseStore
 from tests.contract.store_harness import Hand, StoreHarness, counts
 
@@ -183,6 +184,32 @@ def test_available_lists_places_in_pages_and_returns(harness: StoreHarness) -> N
     assert available(harness, seen={lane: (grp, epoch, 10)}).until == harness.clock.now() + 5_000_000
     harness.seek("start")
     assert seqs(available(harness, seen={lane: (grp, epoch, 10)})) == list(range(10)), "a seek shows everything again"
+
+
+def test_available_lists_every_returned_message_in_pages(
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if many messages returned at one instant, and while unread messages follow."""
+    monkeypatch.setattr(available_reads, "MOST_RETURNED", 3)
+    harness.number(40)
+    hand = named(harness, *range(0, 30, 2))
+    for number, delivery in enumerate(hand.deliveries):
+        harness.release(delivery)
+        if number % 5 == 0:
+            harness.advance(1)
+    places: list[int] = []
+    seen: dict[int, tuple[int, int, int]] = {}
+    page = available(harness, limit=6)
+    while True:
+        places += seqs(page)
+        for found in page.ranges:
+            if not found.due_at:
+                seen[found.lane] = (*found.generation, found.hi)
+        if not page.more:
+            break
+        page = available(harness, limit=6, seen=seen, after=page.next, returned_after=page.returned_next)
+    assert {seq for seq in places if seq < 30 and not seq % 2} == set(range(0, 30, 2))
+    assert set(places) == set(range(40))
 
 
 def test_available_respects_delay_and_window(harness: StoreHarness) -> None:

@@ -168,3 +168,9 @@ def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "re2", None)
     with pytest.raises(MissingExtra, match=r"^a regular expression needs re2; .*pip install 'ackwise\[mew\]'$"):
         RegularExpression("a")
+
+
+def test_expressions_of_several_filters_stay_compiled() -> None:
+    texts = [f"filter {number} [a-z]+" for number in range(200)]
+    first = list(map(compiled, texts))
+    assert all(known is again for known, again in zip(first, map(compiled, texts), strict=True))

@@ -201,7 +201,7 @@ def finish_turn(
         assign_results([*taken, *riders], prepared.results)
         unparked = []
         if state.listeners.callbacks:
-            state.listeners.notify(prepared.woken)
+            state.listeners.notify(prepared.offered)
         if riders or (prepared.woken and state.long_polls.watched):
             state.long_polls.unpark_after_commit(prepared.woken, riders, unparked)
         finish_all((*taken, *unparked), leader)

@@ -252,4 +252,6 @@ class ListAvailable(Query[rows.AvailablePage], tag="list_available"):
     seen: dict[int, tuple[int, int, int]] = {}
     after: tuple[int, int, int] = (-1, -1, -1)
     """Priority, instant and number of the lane behind which the page starts."""
+    returned_after: tuple[int, int, int] | None = None
+    """Lane, instant and seq behind which the returned messages of that lane continue, the newest first."""
     limit: int = 1000

@@ -14,7 +14,8 @@ from ackwise.core.extras import needed
 
 MOST_MEMORY = 16 << 20
 r"""Bytes that RE2 may use for one expression, enough for `\w{1,500}`. It refuses an expression that needs more."""
-MOST_CACHED = 64
+MOST_CACHED = 256
+"""Expressions that stay compiled: those of 16 filters with as many expressions as a filter may have."""
 
 _ESCAPE = r"\\(?P<escape>x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.|\Z)"
 _PIECE = re.compile(

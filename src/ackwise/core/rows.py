@@ -338,3 +338,5 @@ class AvailablePage(msgspec.Struct):
     more: bool = False
     until: int | None = None
     """When the next message of the visited lanes becomes available."""
+    returned_next: tuple[int, int, int] | None = None
+    """`returned_after` of the next page. None: the next page begins another lane."""

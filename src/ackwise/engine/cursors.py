@@ -84,14 +84,18 @@ def ready_at(turn: Turn, cursor: Cursor, policy: QueuePolicy, *, returned: bool 
     return None if due is None else max(due, turn.now)
 
 
-def refresh(turn: Turn, cursor: Cursor, policy: QueuePolicy, queue: str) -> None:
-    """Compute `ready_at`, write the cursor, and wake claims if the lane is ready."""
+def refresh(turn: Turn, cursor: Cursor, policy: QueuePolicy, queue: str, *, returned: bool = True) -> None:
+    """Compute `ready_at`, write the cursor, and wake claims if the lane is ready.
+
+    `returned=False` says that no message came back to the lane.
+    """
     before, cursor.ready_at = cursor.ready_at, ready_at(turn, cursor, policy)
     turn.save_cursor(cursor)
     if cursor.ready_at is not None:
-        if before is None or cursor.ready_at < before:
+        earlier = before is None or cursor.ready_at < before
+        if earlier:
             turn.announce(queue)
-        turn.wake(queue, max(1, cursor.head - cursor.next + cursor.held))
+        turn.wake(queue, max(1, cursor.head - cursor.next + cursor.held), offers=returned or earlier)
 
 
 def open_siblings(

@@ -256,7 +256,14 @@ class SpanSettlement:
         emptied = self._lane is None or sum(self._counts.values()) == granted
         changed = self._update_lease()
         ended = leave_lanes(
-            turn, context, lease, self._cursors, self._end_kind, emptied=emptied, siblings=self._siblings
+            turn,
+            context,
+            lease,
+            self._cursors,
+            self._end_kind,
+            emptied=emptied,
+            returned=self._returned,
+            siblings=self._siblings,
         )
         if changed and not ended:
             turn.save_lease(lease)
@@ -314,19 +321,20 @@ def leave_lanes(
     kind: str = SETTLED,
     *,
     emptied: bool = False,
+    returned: bool = True,
     siblings: list[Cursor] | None = None,
 ) -> bool:
     """Free the lanes that the lease has finished. End the lease when it holds no more messages, and return True.
 
-    `emptied` says that the lease finished these lanes, which saves a query. `siblings` are the cursors of the other
-    lanes of the partition, if the caller has read them.
+    `emptied` says that the lease finished these lanes, which saves a query. `returned=False` says that no message came
+    back. `siblings` are the cursors of the other lanes of the partition, if the caller has read them.
     """
     finished = 0
     for lane, cursor in cursors.items():
         if lease.no and (emptied or _holds_nothing(turn, lease, lane)):
             finished += 1
             _leave_lane(cursor, lease)
-        engine_cursors.refresh(turn, cursor, context.policy, context.queue.name)
+        engine_cursors.refresh(turn, cursor, context.policy, context.queue.name, returned=returned)
     if finished and lease.exclusivity != "none":
         engine_cursors.open_siblings(turn, list(cursors.values()), context.policy, context.queue.name, siblings)
     return finished == len(cursors) and _end_if_empty(turn, lease, cursors, kind)

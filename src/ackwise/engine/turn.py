@@ -117,6 +117,8 @@ class Turn(MessageFinder):
         """Whether the database knows that the turn changed no row."""
         self.woken: dict[str, int] = {}
         """Claimable messages by queue. The broker wakes as many parked claims."""
+        self.offered: set[str] = set()
+        """Queues with messages that no claim could take before. Listeners follow them. An ack offers nothing."""
         self.announced: set[str] = set()
         """Queues whose claims other brokers must wake."""
         self.buried: list[tuple[str, list[dict[str, Any]]]] = []
@@ -181,9 +183,14 @@ class Turn(MessageFinder):
         """Add to the count of an event. Sweeps use it. A sweep is never undone."""
         self.noted[event, queue] = self.noted.get((event, queue), 0) + n
 
-    def wake(self, queue: str, n: int) -> None:
-        """Note that `n` messages of a queue may have become claimable."""
+    def wake(self, queue: str, n: int, *, offers: bool = True) -> None:
+        """Note that `n` messages of a queue may have become claimable.
+
+        `offers=False` says that a claim could take them before.
+        """
         self.woken[queue] = self.woken.get(queue, 0) + n
+        if offers:
+            self.offered.add(queue)
 
     def announce(self, queue: str) -> None:
         """Notify other brokers that messages of a queue became claimable."""

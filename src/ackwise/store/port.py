@@ -34,6 +34,11 @@ class PreparedTurn(Protocol):
         ...
 
     @property
+    def offered(self) -> set[str]:
+        """Queues in which the turn made messages claimable that were not claimable before."""
+        ...
+
+    @property
     def nothing_to_commit(self) -> bool:
         """Whether `commit` returns at once: the turn wrote nothing, or is already committed."""
         ...

@@ -95,6 +95,7 @@ class TurnRunner:
             self._events.emit(TurnFellBack(len(commands), f"{type(cause).__name__}: {cause}"))
         results: list[Result] = []
         woken: dict[str, int] = {}
+        offered: set[str] = set()
         patience_of = writer.patience_after(cause)
         for command in commands:
             try:
@@ -105,9 +106,10 @@ class TurnRunner:
                 results.append(self._refusal(writer.translate_error(problem), problem))
             else:
                 results += prepared.results
+                offered |= prepared.offered
                 for queue, count in prepared.woken.items():
                     woken[queue] = woken.get(queue, 0) + count
-        return CommittedTurns(results, woken)
+        return CommittedTurns(results, woken, offered)
 
     def _refusal(self, known: Exception, problem: Exception) -> AckwiseError:
         """The answer to a command that failed. A bug in one command must not fail the others."""
@@ -161,7 +163,7 @@ class WriterTurn:
         self.writer, self.turn, self.began = writer, turn, began
         self._ending = threading.Lock()
         self.results = results
-        self.woken = turn.woken
+        self.woken, self.offered = turn.woken, turn.offered
         self.nothing_to_commit = turn.wrote_nothing
 
     def commit(self) -> None:
@@ -173,6 +175,7 @@ class WriterTurn:
         except StoreFull as full:
             if len(self._commands) == 1:
                 raise
+        offered: set[str] = set()
             committed = self._turns.run_one_by_one(self.writer, self._commands, full)
             self.results, self.woken = committed.results, committed.woken
 
@@ -186,8 +189,8 @@ class CommittedTurns:
 
     nothing_to_commit = True
 
-    def __init__(self, results: list[Result], woken: dict[str, int]) -> None:
-        self.results, self.woken = results, woken
+    def __init__(self, results: list[Result], woken: dict[str, int], offered: set[str]) -> None:
+        self.results, self.woken, self.offered = results, woken, offered
 
     def commit(self) -> None:
         pass

@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from typing import TypeVar
 
 import pytest
 
 import ackwise
 from ackwise.clock import ManualClock
 from ackwise.core.policy import Backoff
+from ackwise.core.queries import ListAvailable, Query
+from ackwise.engine.reads import available
 from ackwise.protocols.amps import lookahead
-from ackwise.protocols.amps.filters import ContentFilter
+from ackwise.protocols.amps.filters import ContentFilter, Document
 from tests.patience import PATIENCE
 from tests.server.amps.conftest import Meet
 from tests.server.amps.peer import Frame, Peer, share
+from tests.server.running import Running
 
+A = TypeVar("A")
 Q = "queue://q"
 
 
@@ -236,12 +241,12 @@ def test_many_subscribers_of_one_filter_share(meet: Meet) -> None:
 
 def test_filter_judges_each_message_once(meet: Meet, monkeypatch: pytest.MonkeyPatch) -> None:
     """A subscriber of rare messages does not read the unwanted ones again for each of them."""
-    judged: list[bytes] = []
+    judged: list[object] = []
     takes = ContentFilter.takes
 
-    def count(self: ContentFilter, payload: bytes) -> bool:
-        judged.append(payload)
-        return takes(self, payload)
+    def count(self: ContentFilter, document: Document) -> bool | None:
+        judged.append(str(document.root))
+        return takes(self, document)
 
     monkeypatch.setattr(ContentFilter, "takes", count)
     publisher, peer = meet(), meet()
@@ -253,3 +258,94 @@ def test_filter_judges_each_message_once(meet: Meet, monkeypatch: pytest.MonkeyP
         assert peer.ack(Q, held["bm"]) == 1
     assert peer.nothing_comes()
     assert len(judged) == len(set(judged)) <= 1520
+
+
+def test_message_too_costly_for_a_filter_stays_for_others(
+    meet: Meet, http: ackwise.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = meet()
+    peer.subscribe(Q, 5, filter=" OR ".join(["/n = 1", *["/a = 1"] * 120]))
+    costly = json.dumps({"n": 0, "a": [2] * 10_000}).encode()
+    meet().publish(Q, costly, costly, order(1))
+    assert numbers(peer.deliveries(1)) == [1]
+    rest = http.claim("q", max=5)
+    assert [(delivery.json()["n"], delivery.attempt, delivery.failures) for delivery in rest] == [(0, 1, 0)] * 2
+    assert [record.getMessage() for record in caplog.records if "too many values" in record.getMessage()] == [
+        f"queue q: a message of {len(costly)} bytes has too many values for a filter; "
+        "it stays available for other subscribers"
+    ]
+
+
+def test_acks_of_others_make_an_idle_filter_look_no_more(
+    meet: Meet, server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is pushed: a plain subscriber takes and acks messages, and the idle filters make no query."""
+    idle, plain, publisher = meet(), meet(), meet()
+    for number in range(20):
+        idle.subscribe(Q, 1, str(number), filter=f"/region = 'r{number}'")
+    publisher.publish(Q, *(order(n, "r0" if n == 99 else "eu") for n in range(100)))
+    assert numbers(idle.deliveries(1)) == [99]
+    looks: list[ListAvailable] = []
+    store = server.server.runtime.broker().store
+    ask = store.ask
+
+    def count(query: Query[A]) -> A:
+        if isinstance(query, ListAvailable):
+            looks.append(query)
+        return ask(query)
+
+    publisher.publish(Q, order(100, "r19"))
+    assert numbers(idle.deliveries(1)) == [100]
+    monkeypatch.setattr(store, "ask", count)
+    plain.subscribe(Q, 5)
+    for number in range(100 - 1):
+        (held,) = plain.deliveries(1)
+        plain.say({"c": "ack", "t": Q, "bm": held["bm"]})
+        assert numbers([held]) == [number]
+    plain.flush()
+    assert len(looks) <= 60, "few looks that follow the last push, and none for each ack"
+    plain.goodbye()
+    looks.clear()
+    publisher.publish(Q, order(101, "r5"))
+    assert numbers(idle.deliveries(1)) == [101]
+    assert looks
+
+
+def test_round_stops_looking_and_serves_plain_subscribers(meet: Meet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step takes too long: each round makes one step for a filter, and every filter gets its steps."""
+    monkeypatch.setattr(lookahead, "MOST_LOOK_SECONDS", -1.0)
+    monkeypatch.setattr(lookahead, "MOST_LOOKED", 20)
+    publisher = meet()
+    publisher.publish(Q, *(order(n, f"r{n % 4}") for n in range(100)))
+    peers = [meet() for _ in range(3)]
+    plain = meet()
+    plain.subscribe(Q, 1)
+    assert numbers(plain.deliveries(1)) == [0]
+    for number, peer in enumerate(peers):
+        peer.subscribe(Q, 50, filter=f"/region = 'r{number + 1}'")
+    for number, peer in enumerate(peers):
+        assert numbers(peer.deliveries(25)) == list(range(number + 1, 100, 4))
+
+
+def test_filter_finds_a_message_behind_many_returned_ones(
+    meet: Meet, http: ackwise.Connection, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More messages return than one page lists, and the newest of them are not wanted."""
+    monkeypatch.setattr(available, "MOST_RETURNED", 4)
+    peer = meet()
+    peer.subscribe(Q, 3, filter="/region = 'us'")
+    meet().publish(Q, *(order(n, "us" if n == 0 else "eu") for n in range(40)))
+    (held,) = peer.deliveries(1)
+    others = http.claim("q", max=40)
+    http.pause_queue("q")
+    assert peer.ack(Q, held["bm"], opts="cancel") == 1
+    clock.advance(1)
+    for delivery in others:
+        if delivery.json()["n"] % 2:
+            delivery.ack()
+        else:
+            delivery.release()
+    assert peer.nothing_comes()
+    http.resume_queue("q")
+    assert numbers(peer.deliveries(1)) == [0]
+    assert peer.nothing_comes()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ackwise.core.errors import BadInput
 from ackwise.protocols.amps.filter_parser import LONGEST_TEXT, MOST_DEPTH, MOST_PATTERNS, parse_filter
+from ackwise.protocols.amps.filters import MOST_PARTS, MOST_VISITS, Document
 
 ORDER = {
     "order": {"total": 7, "note": None, "code": "A-17", "price": "12.50", "paid": True},
@@ -87,25 +88,29 @@ DOES_NOT_MATCH = [
 ]
 
 
+def takes(text: str, payload: bytes) -> bool | None:
+    return parse_filter(text).takes(Document(payload))
+
+
 @pytest.mark.parametrize("text", MATCHES)
 def test_filter_takes_a_matching_message(text: str) -> None:
-    assert parse_filter(text).takes(json.dumps(ORDER).encode())
+    assert takes(text, json.dumps(ORDER).encode())
 
 
 @pytest.mark.parametrize("text", DOES_NOT_MATCH)
 def test_filter_leaves_other_messages(text: str) -> None:
-    assert not parse_filter(text).takes(json.dumps(ORDER).encode())
+    assert not takes(text, json.dumps(ORDER).encode())
 
 
 @pytest.mark.parametrize("payload", [b"", b"plain text", b"\xff", b"[" * 5000, b"7", b'"text"', b"null"])
 def test_payload_without_fields_has_only_nulls(payload: bytes) -> None:
-    assert parse_filter("/a IS NULL").takes(payload)
-    assert not parse_filter("/a = 1 OR NOT /a = 1").takes(payload)
+    assert takes("/a IS NULL", payload)
+    assert not takes("/a = 1 OR NOT /a = 1", payload)
 
 
 def test_quotes_are_doubled_inside_a_text() -> None:
-    assert parse_filter("/a = 'it''s'").takes(b'{"a":"it\'s"}')
-    assert parse_filter('/a = "say ""x"""').takes(rb'{"a":"say \"x\""}')
+    assert takes("/a = 'it''s'", b'{"a":"it\'s"}')
+    assert takes('/a = "say ""x"""', rb'{"a":"say \"x\""}')
 
 
 REFUSED = {
@@ -177,10 +182,10 @@ def test_filter_over_a_bound_is_refused(text: str, reason: str) -> None:
 @given(st.text(alphabet="/ab1 '\"()<>=!,.ANDORNTISULK-+%[]", max_size=60))
 def test_any_text_is_a_filter_or_refused(text: str) -> None:
     try:
-        found = parse_filter(text)
+        parsed = parse_filter(text)
     except BadInput:
         return
-    assert found.takes(b'{"a": 1, "b": ["x"]}') in (True, False)
+    assert parsed.takes(Document(b'{"a": 1, "b": ["x"]}')) in (True, False)
 
 
 scalars = st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "a", "b", "3", "-1"])
@@ -191,12 +196,47 @@ def test_comparisons_agree_with_each_other(value: Any, number: int) -> None:
     """Trichotomy where an order is known, and NOT never makes an unknown condition true."""
     payload = json.dumps({"a": value}).encode()
 
-    def takes(text: str) -> bool:
-        return parse_filter(text).takes(payload)
+    def matches(text: str) -> bool:
+        return takes(text, payload) is True
 
-    below, equal, above = (takes(f"/a {symbol} {number}") for symbol in ("<", "=", ">"))
+    below, equal, above = (matches(f"/a {symbol} {number}") for symbol in ("<", "=", ">"))
     assert below + equal + above <= 1
-    assert takes(f"/a <= {number}") == (below or equal)
-    assert takes(f"/a BETWEEN {number} AND {number}") == equal == takes(f"/a IN ({number})")
-    assert takes(f"NOT /a = {number}") == takes(f"/a != {number}")
-    assert takes(f"/a = {number} OR /a != {number}") == (value is not None)
+    assert matches(f"/a <= {number}") == (below or equal)
+    assert matches(f"/a BETWEEN {number} AND {number}") == equal == matches(f"/a IN ({number})")
+    assert matches(f"NOT /a = {number}") == matches(f"/a != {number}")
+    assert matches(f"/a = {number} OR /a != {number}") == (value is not None)
+
+
+COSTLY = [
+    " OR ".join(["/a = 1"] * 120),
+    " OR ".join(["/a/b = 1"] * 120),
+    "NOT (" + " OR ".join(["/a = 1"] * 120) + ")",
+    f"/a IN ({','.join(map(str, range(3, 200)))})",
+    " AND ".join(["/a NOT LIKE 'x.*y'"] * 16),
+]
+
+
+@pytest.mark.parametrize("text", COSTLY)
+def test_costly_filter_stops_at_its_budget(text: str) -> None:
+    """Conditions times elements of an array are bounded, whatever the filter would say."""
+    document = Document(json.dumps({"a": [2] * 10_000}).encode())
+    assert parse_filter(text).takes(document) is None
+    assert takes(text, json.dumps({"a": [2] * 10}).encode()) is not None
+
+
+def test_long_text_counts_as_many_visits() -> None:
+    payload = json.dumps({"a": "x" * (1 << 20)}).encode()
+    assert takes("/a CONTAINS 'xx'", payload) is True
+    assert takes(" OR ".join(["/a CONTAINS 'y'"] * 120), payload) is None
+
+
+def test_document_with_too_many_values_is_not_decoded() -> None:
+    few, many = (b'{"n":1,"a":[' + b",".join([b"{}"] * count) + b"]}" for count in (MOST_PARTS // 3, MOST_PARTS))
+    assert takes("/n = 1", few) is True
+    assert takes("/n = 1", many) is None
+    assert takes("/n = 1", b'{"n":1,"a":"' + b"x" * (65 * MOST_PARTS) + b'"}') is None
+
+
+def test_next_evaluation_has_a_new_budget() -> None:
+    document = Document(json.dumps({"a": [2] * (MOST_VISITS // 3)}).encode())
+    assert [parse_filter("/a = 2").takes(document) for _ in range(3)] == [True] * 3

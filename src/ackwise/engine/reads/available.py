@@ -15,6 +15,7 @@ MOST_LANES = 64
 MOST_RETURNED = 5000
 """Returned spans of a lane that one page lists."""
 SPAN_PAGE = 500
+MAX_SEQ = (1 << 63) - 1
 
 
 @answers(q.ListAvailable)
@@ -32,12 +33,15 @@ def list_available(snapshot: Snapshot, query: q.ListAvailable) -> AvailablePage:
     room = query.limit
     for cursor in (Cursor(*row) for row in rows):
         visit = LaneVisit(snapshot, cursor, policy)
-        page.ranges += visit.returned()
+        returned, page.returned_next = visit.returned(query.returned_after)
+        page.ranges += returned
         room, page.more = visit.in_order(query.seen.get(cursor.lane), room)
         page.ranges += visit.ranges
         page.until = _earlier(page.until, visit.until())
-        if page.more:
+        if page.more or page.returned_next != visit.no_more_returned:
+            page.more = True
             return page
+        page.returned_next = None
         page.next = (cursor.prio, cursor.ready_at or 0, cursor.lane)
     page.more = len(rows) == MOST_LANES
     if not page.more:
@@ -56,16 +60,21 @@ class LaneVisit:
         self._generation = (int(cursor.grp), cursor.epoch)
         self._fresh_due: int | None = None
         self.ranges: list[AvailableRange] = []
+        self.no_more_returned = (int(cursor.lane), 0, 0)
 
-    def returned(self) -> list[AvailableRange]:
-        """Messages that came back from a delivery, those that came back last if there are many."""
-        if not self._cursor.held:
-            return []
-        rows = self._session.rows("spans_returned", {**self._where, "limit": MOST_RETURNED})
-        spans = sorted((Span(*row) for row in rows), key=lambda span: span.lo)
-        return [
+    def returned(self, after: tuple[int, int, int] | None) -> tuple[list[AvailableRange], tuple[int, int, int]]:
+        """Messages that came back from a delivery, and the place behind which more follow. The newest come first."""
+        if not self._cursor.held or after == self.no_more_returned:
+            return [], self.no_more_returned
+        due_at, hi = after[1:] if after is not None and after[0] == self._cursor.lane else (self._snapshot.now, MAX_SEQ)
+        where = {"lane": self._cursor.lane, "grp": self._cursor.grp, "due_at": due_at, "hi": hi, "limit": MOST_RETURNED}
+        spans = [Span(*row) for row in self._session.rows("spans_returned", where)]
+        last = spans[-1] if len(spans) == MOST_RETURNED else None
+        spans.sort(key=lambda span: span.lo)
+        ranges = [
             AvailableRange(span.lane, span.lo, span.hi, self._generation, span.due_at, span.delivs) for span in spans
         ]
+        return ranges, self.no_more_returned if last is None else (int(last.lane), last.due_at, last.hi)
 
     def in_order(self, seen: tuple[int, int, int] | None, room: int) -> tuple[int, bool]:
         """Collect up to `room` messages behind the seen place. Returns the room left and whether more follow."""

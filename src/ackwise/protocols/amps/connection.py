@@ -59,6 +59,10 @@ class AmpsConnection(asyncio.Protocol):
         self.start_timer("logon", LOGON_PATIENCE)
 
     @property
+    def address(self) -> str:
+        return self._address
+
+    @property
     def closing(self) -> bool:
         return self._transport.is_closing()
 

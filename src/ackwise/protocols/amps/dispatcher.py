@@ -20,7 +20,7 @@ from ackwise.core.errors import AckwiseError, Draining, UnknownGroup, UnknownQue
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.validation import MICROS
-from ackwise.protocols.amps.lookahead import Lookaheads
+from ackwise.protocols.amps.lookahead import LOOK_EVERY, Lookaheads
 from ackwise.protocols.answer_memory import AnswerMemory
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("ackwise.amps")
 
 LONGEST_WAIT = 600.0
-LOOK_EVERY = 30.0
-"""Seconds after which the dispatcher looks again for wanted messages without a commit."""
 MOST_BYTES = 4 << 20
 """Bytes that one claim takes for all subscribers together."""
 MOST = 256
@@ -82,10 +80,14 @@ class Dispatcher:
         self._lookaheads.keep(self._members)
         listens = any(member.content_filter is not None for member in self._members)
         if listens and not self._listens:
-            self._broker.listeners.add(self._queue, self._changed.set)
+            self._broker.listeners.add(self._queue, self._new_messages)
         elif self._listens and not listens:
-            self._broker.listeners.remove(self._queue, self._changed.set)
+            self._broker.listeners.remove(self._queue, self._new_messages)
         self._listens = listens
+
+    def _new_messages(self) -> None:
+        self._lookaheads.version += 1
+        self._changed.set()
 
     def wake(self) -> None:
         """Tells the dispatcher that the room of a subscription may have changed."""

@@ -48,14 +48,15 @@ class AmpsPublisher:
         self._next: dict[str, list[PublishedMessage]] = {}
         self._last: dict[str, asyncio.Task[None]] = {}
 
-    def add(self, header: Header, body: bytes, weight: int) -> None:
+    async def add(self, header: Header, body: bytes, weight: int) -> None:
+        """Gathers a message for its queue, or sends it to the listeners of its topic."""
         try:
             if header.command == DELTA:
                 raise BadInput(f"{DELTA} is not supported: queues and topics have no state to merge with; use publish")
             topic = validation.name(header.subject, "topic")
             queue = self._session.service.queue_of(topic)
             if queue is None:
-                self._session.service.topics.publish(topic, body)
+                await self._session.service.topics.publish(topic, body)
                 self._confirm(header)
                 self._session.subtract_load(weight)
                 return

@@ -18,6 +18,7 @@ from ackwise.core.policy import QueuePolicy
 from ackwise.core.queries import GetQueue
 from ackwise.protocols.amps.connection import AmpsConnection
 from ackwise.protocols.amps.dispatcher import Dispatcher
+from ackwise.protocols.amps.filter_counts import FilterCounts
 from ackwise.protocols.amps.subscription import LeaseTable
 from ackwise.protocols.amps.topics import REGULAR, Topics
 from ackwise.protocols.answer_memory import AnswerMemory
@@ -73,7 +74,8 @@ class AmpsService:
         self.memory.when_free(self.wake_dispatchers)
         self.max_frame, self.peers = max_frame, peers or Peers()
         self.leases = LeaseTable()
-        self.topics = Topics()
+        self.topics = Topics(broker.in_thread)
+        self.filters = FilterCounts()
         self.incoming = incoming or IncomingBytes()
         self.sessions: set[AmpsSession] = set()
         self._queues, self._max_backlog, self.default_backlog = frozenset(queues), max_backlog, default_backlog

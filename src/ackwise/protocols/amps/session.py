@@ -135,7 +135,7 @@ class AmpsSession:
             if not isinstance(frame, BadFrame) and self._logged_on:
                 header, body = frame
                 if header.command in publish.COMMANDS:
-                    self._publisher.add(header, body, weight)
+                    await self._publisher.add(header, body, weight)
                     continue
                 if header.command in ack.COMMANDS:
                     acks.append((header, weight))
@@ -229,15 +229,26 @@ class AmpsSession:
         if len(self.subscriptions) >= MOST_SUBSCRIPTIONS:
             raise BadInput(f"a client has at most {MOST_SUBSCRIPTIONS} subscriptions")
         subscription = await self._subscription(header, sub_id)
-        if sub_id in self.subscriptions:
-            await self._wait_for_acks()
-            await self.subscriptions.pop(sub_id).end()
         if self._closed.is_set():
             return
+        if subscription.content_filter is not None:
+            self.service.filters.add(self.connection.address, subscription.content_filter.text)
+        if sub_id in self.subscriptions:
+            await self._wait_for_acks()
+            await self._remove(sub_id).end()
         self.subscriptions[sub_id] = subscription
+        if self._closed.is_set():
+            self._remove(sub_id)
+            return
         if header.cid is not None:
             self._answer_subscribe(header, sub_id, subscription)
         subscription.begin()
+
+    def _remove(self, sub_id: str) -> QueueSubscription | TopicListener:
+        subscription = self.subscriptions.pop(sub_id)
+        if subscription.content_filter is not None:
+            self.service.filters.remove(self.connection.address, subscription.content_filter.text)
+        return subscription
 
     def _answer_subscribe(self, header: Header, sub_id: str, subscription: QueueSubscription | TopicListener) -> None:
         granted = f"max_backlog={subscription.backlog}" if isinstance(subscription, QueueSubscription) else None
@@ -295,7 +306,7 @@ class AmpsSession:
             raise BadInput(f"there is no subscription {sub_id[:LONGEST_ID]!r}")
         await self._wait_for_acks()
         for name in list(self.subscriptions) if sub_id == "all" else [sub_id]:
-            await self.subscriptions.pop(name).end()
+            await self._remove(name).end()
         self.answer(header, sub_id=sub_id)
 
     async def _flush(self, header: Header) -> None:
@@ -371,12 +382,11 @@ class AmpsSession:
 
     async def _end_subscriptions(self) -> None:
         leases: list[str] = []
-        for subscription in self.subscriptions.values():
+        for subscription in [self._remove(sub_id) for sub_id in list(self.subscriptions)]:
             if isinstance(subscription, QueueSubscription):
                 leases += await subscription.leave()
             else:
                 await subscription.end()
-        self.subscriptions.clear()
         if self._clean:
             await self.give_back(leases)
         elif leases:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,13 +12,15 @@ from ackwise.core.answers import Handed
 from ackwise.core.commands import ByRange
 from ackwise.core.messages import Extras
 from ackwise.protocols.amps.dispatcher import Dispatcher
-from ackwise.protocols.amps.filters import ContentFilter
+from ackwise.protocols.amps.filters import ContentFilter, Truth
 from ackwise.protocols.amps.topics import topic_pattern
 from ackwise.wire import amps_bookmarks
 from ackwise.wire.amps import pack, quoted
 
 if TYPE_CHECKING:
     from ackwise.protocols.amps.session import AmpsSession
+
+log = logging.getLogger("ackwise.amps")
 
 EXPIRES_AT = "ackwise-amps-expires-at"
 """Header with a published message's expiration, in microseconds since 1970. The prefix avoids users' header names."""
@@ -35,17 +38,28 @@ class TopicListener:
         self.session, self.topic, self.sub_id, self.content_filter = session, topic, sub_id, content_filter
         self.pattern = topic_pattern(topic)
         """None for an exact topic."""
+        self.ended = False
+        self._warned = False
         self._header = b'{"c":"p",%b}' % header_fields(topic, sub_id)
 
     def begin(self) -> None:
         self.session.service.topics.join(self)
 
-    def deliver(self, topic: str, body: bytes) -> None:
-        if self.content_filter is None or self.content_filter.takes(body):
+    def deliver(self, topic: str, body: bytes, matches: Truth) -> None:
+        """Sends a message that the filter takes. None: the filter was too costly for the message."""
+        if matches and not self.ended:
             header = self._header if topic == self.topic else b'{"c":"p",%b}' % header_fields(topic, self.sub_id)
             self.session.connection.write_published(pack(header, body))
+        elif matches is None and not self._warned:
+            self._warned = True
+            log.warning(
+                "topic %.255s: a message of %d bytes has too many values for a filter; its subscriber does not get it",
+                topic,
+                len(body),
+            )
 
     async def end(self) -> None:
+        self.ended = True
         self.session.service.topics.leave(self)
 
 

@@ -19,9 +19,10 @@ WHERE s.lane = :lane AND s.grp = :grp AND s.hi > :after ORDER BY s.hi LIMIT :lim
 SELECT lane, grp, lo, hi, lease, fails, delivs, due_at, probation, history, NULL
 FROM span WHERE lane = :lane AND grp = :grp AND lease IS NULL AND due_at <= :now ORDER BY hi LIMIT :limit;
 
--- name: spans_returned: spans that came back from a delivery and are due, the newest first
+-- name: spans_returned: spans that came back from a delivery and are due, the newest first, from a place on
 SELECT lane, grp, lo, hi, lease, fails, delivs, due_at, probation, history, NULL
-FROM span WHERE lane = :lane AND grp = :grp AND lease IS NULL AND due_at > 0 AND due_at <= :now
+FROM span WHERE lane = :lane AND grp = :grp AND lease IS NULL AND due_at > 0 AND due_at <= :due_at
+AND (due_at < :due_at OR hi < :hi)
 ORDER BY due_at DESC, hi DESC LIMIT :limit;
 
 -- name: spans_due_after: due spans without a lease that end after a seq, lowest seq first
