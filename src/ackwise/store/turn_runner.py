@@ -175,9 +175,8 @@ class WriterTurn:
         except StoreFull as full:
             if len(self._commands) == 1:
                 raise
-        offered: set[str] = set()
             committed = self._turns.run_one_by_one(self.writer, self._commands, full)
-            self.results, self.woken = committed.results, committed.woken
+            self.results, self.woken, self.offered = committed.results, committed.woken, committed.offered
 
     def abandon(self) -> None:
         if self._ending.acquire(blocking=False):
