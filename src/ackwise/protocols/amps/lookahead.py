@@ -220,8 +220,8 @@ class Lookaheads:
     async def look(self, members: Sequence[QueueSubscription]) -> bool:
         """Make one step for each filter whose subscriptions have more room than it knows wanted messages.
 
-        A filter that has judged all messages makes no step before a commit offers messages. Returns whether a filter has
-        more messages to judge. The filter of the first subscription looks last, so it knows every message that the
+        A filter that has judged all messages makes no step before a commit offers messages. Returns whether a filter
+        has more messages to judge. The filter of the first subscription looks last, so it knows every message that the
         others know, and the first subscription gets its turn.
         """
         needs: dict[Lookahead, int] = {}
