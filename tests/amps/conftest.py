@@ -45,8 +45,9 @@ def client(tap: Tap) -> Iterator[Client]:
 
 @pytest.fixture
 def orders(server: Running) -> Iterator[ackwise.Connection]:
-    """The same queues from the other side."""
+    """The same queues from the other side. New ones retry at once, as queues of AMPS do."""
     with ackwise.connect(server.url) as connection:
+        connection.new_queue_policy = ackwise.QueuePolicy()
         yield connection
 
 

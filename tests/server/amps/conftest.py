@@ -47,6 +47,7 @@ def meet(server: Running) -> Iterator[Meet]:
 
 @pytest.fixture
 def http(server: Running, clock: ManualClock) -> Iterator[ackwise.Connection]:
-    """The same queues from the other side."""
+    """The same queues from the other side. New ones retry at once, as queues of AMPS do."""
     with ackwise.connect(server.url) as connection:
+        connection.new_queue_policy = ackwise.QueuePolicy()
         yield connection
