@@ -71,7 +71,7 @@ def test_format_accepts_and_refuses(lite: Prompt, name: str, good: list[str], ba
     for value in good:
         lite.ok("SPAWN t: T { a = $value }", value=value)
     for value in bad:
-        lite.refused("SPAWN t: T { a = $value }", "constraint", f"is not a {name}", value=value)
+        lite.refused("SPAWN t: T { a = $value }", "constraint", f"is no {name}", value=value)
     assert lite.rows("MATCH t: T RETURN COUNT(t)") == [[len(good)]]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from _pytest.runner import runtestprotocol
 
+from ackwise.core.policy import GroupPolicy
 from ackwise.spark.spark_session import session
 from tests.spark import class_archive, warm
 
@@ -66,6 +67,14 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+@pytest.fixture(autouse=True)
+def pipeline_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of pipelines follow the policy of their queue, so a test chooses it. See pipelines/test_retries.py."""
+    from ackwise.spark.pipelines import query
+
+    monkeypatch.setattr(query, "PIPELINE_POLICY", GroupPolicy())
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.fixture(autouse=True)
+def pipeline_policy() -> None:
+    """The policy that users get."""
+
+
 def failing(order: dict[str, Any]) -> dict[str, Any]:
     if order["n"] == 0:
         raise ValueError("no such order")
