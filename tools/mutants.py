@@ -532,7 +532,7 @@ MUTANTS = (
     Mutant(
         "returned messages are not shown to filters",
         "engine/reads/available.py",
-        "        page.ranges += visit.returned()\n",
+        "        page.ranges += returned\n",
         "",
         ("tests/contract/test_named_claim.py",),
     ),

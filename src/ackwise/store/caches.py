@@ -12,7 +12,7 @@ from ackwise.engine.ports import Params, Row
 from ackwise.engine.segment import Segment
 
 if TYPE_CHECKING:
-    from ackwise.store.port import Read
+    from ackwise.store.port import ReadSegments
 
 CATALOG_STATEMENTS = frozenset(
     ("queue_by_name", "queue_by_id", "group_by_name", "group_by_id", "part_by_name", "part_by_id", "part_by_uuid")
@@ -60,7 +60,7 @@ class SegmentCache:
     consumers that take a few messages of a segment at a time.
     """
 
-    def __init__(self, most: int, load: Read) -> None:
+    def __init__(self, most: int, load: ReadSegments) -> None:
         self._most, self._size, self._load = most, 0, load
         self._segments: OrderedDict[tuple[int, int], Segment] = OrderedDict()
         self._last: dict[int, Segment] = {}

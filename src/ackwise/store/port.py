@@ -56,7 +56,7 @@ class Prepare(Protocol):
     def __call__(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn: ...
 
 
-class Read(Protocol):
+class ReadSegments(Protocol):
     """The segments of each range (lane, lo, hi), without pruned segments.
 
     With `room` only the first segments of each range that fit this many bytes. At least one fits.
@@ -101,7 +101,7 @@ class Store(Protocol):
     prepare: Prepare
     """The broker has validated the commands (`core.command_checks`)."""
 
-    read: Read
+    read: ReadSegments
 
     def add(self, extension: Extension) -> None:
         """Add the commands of an extension, and its tables if the database lacks them, before the first turn."""
