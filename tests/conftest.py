@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 from tests.pg import given_pg_databases, given_pg_url_factory, pg_admin_url, pg_databases, pg_url, pg_url_factory
@@ -24,3 +25,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 # An example may take any time: a busy machine is slow.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the format of `caplog.text`: PySpark's loggers give JSON to each handler that they get, pytest's too."""
+    plugin = config.pluginmanager.get_plugin("logging-plugin")
+    if plugin is not None:
+        for handler in (plugin.caplog_handler, plugin.report_handler):
+            handler.setFormatter = lambda _formatter: None

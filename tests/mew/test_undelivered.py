@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.sync.client import ClientConnection, connect
 
 from ackwise.clock import ManualClock
@@ -187,6 +188,25 @@ def test_socket_that_does_not_read_costs_no_failure(server: Running, http: httpx
         until(lambda: held(http) == 0 and not sockets(server))
     assert consumed(http) == [(0, 4, 0)]
     until(lambda: server.server.memory.used == 0)
+
+
+@pytest.mark.parametrize("size", [10, 6_000_000])
+def test_write_to_a_broken_socket_costs_no_failure(
+    server: Running, http: httpx2.Client, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """The client leaves just before the write, so that the write is the first to notice."""
+    fill(http, size)
+    send, lines = WebSocketsSansIOProtocol.send, list[socket.socket]()
+
+    async def reset_and_send(self: Any, message: Any) -> None:
+        if lines and "text" in message:
+            reset(lines.pop())
+        await send(self, message)
+
+    monkeypatch.setattr(WebSocketsSansIOProtocol, "send", reset_and_send)
+    lines.append(slow_client(server, upgrade()))
+    until(lambda: not lines and held(http) == 0 and not sockets(server))
+    assert consumed(http) == [(0, 2, 0)]
 
 
 @pytest.fixture

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from ackwise.protocols.answer_memory import LARGE, PendingAnswer
@@ -127,6 +129,12 @@ class GuardedSocket(WebSocketsSansIOProtocol):
         self.peers.leave(self.address)
         self._watch_reader(False)
         super().connection_lost(exc)
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        # A write to a broken connection only closes the transport. uvicorn learns of it in the next turn of the loop.
+        if message["type"] == "websocket.send" and self.transport.is_closing():
+            raise ClientDisconnected
 
     def pause_writing(self) -> None:
         super().pause_writing()
