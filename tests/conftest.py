@@ -27,9 +27,9 @@ settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_sessionstart(session: pytest.Session) -> None:
     """Keep the format of `caplog.text`: PySpark's loggers give JSON to each handler that they get, pytest's too."""
-    plugin = config.pluginmanager.get_plugin("logging-plugin")
+    plugin = session.config.pluginmanager.get_plugin("logging-plugin")
     if plugin is not None:
         for handler in (plugin.caplog_handler, plugin.report_handler):
             handler.setFormatter = lambda _formatter: None
