@@ -53,7 +53,7 @@ def counts(actor: PushPop) -> dict[str, int]:
 # the queue
 
 
-def test_a_new_actor_has_empty_metadata(actor: PushPop) -> None:
+def test_new_actor_has_empty_metadata(actor: PushPop) -> None:
     assert actor.metadata() == {}
 
 
@@ -114,7 +114,7 @@ def test_push_after_pop(actor: PushPop) -> None:
     assert actor.pop(9) == [{"id": 2}, {"id": 3}]
 
 
-def test_a_nested_item_is_intact(actor: PushPop) -> None:
+def test_nested_item_is_intact(actor: PushPop) -> None:
     item = {"a": {"b": [1, 2.5, None, True, {"c": "é\n\U0001f600"}]}, "big": 2**60, "": {}}
     actor.push(item, priority=3)
     assert actor.Pop() == [item]
@@ -131,7 +131,7 @@ def test_explicit_priorities_and_the_default(actor: PushPop) -> None:
 
 
 @pytest.mark.parametrize("priority", [-1, 1.5, 1.0, "3", True, [1], 2**31])
-def test_a_priority_that_is_none_is_refused(actor: PushPop, priority: Any) -> None:
+def test_priority_that_is_none_is_refused(actor: PushPop, priority: Any) -> None:
     with pytest.raises(BadInput, match="priority"):
         actor.Push({"item": {"id": 1}, "priority": priority})
     with pytest.raises(BadInput, match="priority"):
@@ -154,7 +154,7 @@ def test_lowest_number_goes_first_and_skips_empty_levels(actor: PushPop) -> None
     assert [item["p"] for item in actor.pop(100)] == [0, 0, 5, 10, 1000]
 
 
-def test_a_mixed_pop_drains_zero_before_one(actor: PushPop) -> None:
+def test_mixed_pop_drains_zero_before_one(actor: PushPop) -> None:
     actor.push_many([({"id": 10}, 1), ({"id": 0}, 0), ({"id": 11}, 1), ({"id": 1}, 0)])
     assert [item["id"] for item in actor.pop(3)] == [0, 1, 10]
     actor.push({"id": 2}, 0)
@@ -321,7 +321,7 @@ def test_expired_lock_items_return_to_original_priority_multiple(actor: PushPop,
 
 
 @acknowledgement
-def test_a_plain_pop_while_locked_raises(actor: PushPop) -> None:
+def test_plain_pop_while_locked_raises(actor: PushPop) -> None:
     actor.push_many([{"id": 1}, {"id": 2}])
     actor.PopWithAck({"ttl_seconds": 45})
     with pytest.raises(QueueLocked, match="Queue is locked pending acknowledgement") as caught:
@@ -334,7 +334,7 @@ def test_a_plain_pop_while_locked_raises(actor: PushPop) -> None:
 
 @acknowledgement
 @pytest.mark.parametrize("ttl", ["abc", "30", 1.5, True, None, [1]])
-def test_a_ttl_that_is_none_takes_nothing(actor: PushPop, ttl: Any) -> None:
+def test_ttl_that_is_none_takes_nothing(actor: PushPop, ttl: Any) -> None:
     actor.push({"id": 1})
     with pytest.raises(BadInput, match="ttl_seconds"):
         actor.PopWithAck({"ttl_seconds": ttl})
@@ -343,7 +343,7 @@ def test_a_ttl_that_is_none_takes_nothing(actor: PushPop, ttl: Any) -> None:
 
 @acknowledgement
 @pytest.mark.parametrize("count", [0, 101, -1, "5", 1.5, True])
-def test_a_count_that_is_none_takes_nothing(actor: PushPop, count: Any) -> None:
+def test_count_that_is_none_takes_nothing(actor: PushPop, count: Any) -> None:
     actor.push({"id": 1})
     with pytest.raises(BadInput, match="count"):
         actor.PopWithAck({"count": count})
@@ -353,7 +353,7 @@ def test_a_count_that_is_none_takes_nothing(actor: PushPop, count: Any) -> None:
 
 
 @acknowledgement
-def test_a_second_acknowledgement_is_not_found(actor: PushPop) -> None:
+def test_second_acknowledgement_is_not_found(actor: PushPop) -> None:
     actor.push({"id": 1})
     lock_id = actor.pop_with_ack()["lock_id"]
     assert actor.acknowledge(lock_id)["success"] is True
@@ -361,7 +361,7 @@ def test_a_second_acknowledgement_is_not_found(actor: PushPop) -> None:
 
 
 @acknowledgement
-def test_a_late_acknowledgement_leaves_the_new_holder_alone(actor: PushPop, clock: ManualClock) -> None:
+def test_late_acknowledgement_leaves_the_new_holder_alone(actor: PushPop, clock: ManualClock) -> None:
     actor.push({"id": 1})
     old = actor.pop_with_ack(ttl_seconds=5)["lock_id"]
     clock.advance(5)
@@ -407,7 +407,7 @@ def test_status(actor: PushPop, clock: ManualClock) -> None:
 
 
 @acknowledgement
-def test_the_lock_survives_the_actor(tmp_path: Path, clock: ManualClock) -> None:
+def test_lock_survives_the_actor(tmp_path: Path, clock: ManualClock) -> None:
     url = f"sqlite:///{tmp_path}/kept.db"
     with PushPop("kept", url, clock=clock) as first:
         first.push({"id": 1})
@@ -423,7 +423,7 @@ def test_the_lock_survives_the_actor(tmp_path: Path, clock: ManualClock) -> None
 
 
 @acknowledgement
-def test_the_same_from_asyncio(tmp_path: Path, clock: ManualClock) -> None:
+def test_same_from_asyncio(tmp_path: Path, clock: ManualClock) -> None:
     async def use(url: str, **how: Any) -> None:
         async with PushPopActor("async", url, **how) as actor:
             assert await actor.Push({"item": {"id": 1}, "priority": 1})
@@ -485,7 +485,7 @@ def test_another_queue_over_the_same_connection(actor: PushPop) -> None:
     assert actor.Pop() == [{"id": 2}]
 
 
-def test_a_closed_one_says_so(tmp_path: Path) -> None:
+def test_closed_one_says_so(tmp_path: Path) -> None:
     made = PushPop("a", f"sqlite:///{tmp_path}/closed.db")
     made.push({"id": 1})
     made.close()
@@ -494,7 +494,7 @@ def test_a_closed_one_says_so(tmp_path: Path) -> None:
         made.Pop()
 
 
-def test_a_closed_actor_is_not_opened_again(tmp_path: Path) -> None:
+def test_closed_actor_is_not_opened_again(tmp_path: Path) -> None:
     async def main() -> None:
         actor = PushPopActor("a", f"sqlite:///{tmp_path}/closed.db")
         beside = actor.another("b")
@@ -511,7 +511,7 @@ def test_a_closed_actor_is_not_opened_again(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_sync_one_where_an_event_loop_runs(tmp_path: Path) -> None:
+def test_sync_one_where_an_event_loop_runs(tmp_path: Path) -> None:
     async def main() -> None:
         with PushPop("a", f"sqlite:///{tmp_path}/inside.db") as made:
             made.push({"id": 1})
@@ -548,7 +548,7 @@ def test_close_by_another_thread_reaches_the_running_call(tmp_path: Path) -> Non
     assert {type(problem) for problem in heard} <= {Draining, OutcomeUnknown}, heard
 
 
-def test_a_call_that_is_cut_off_by_closing_may_have_happened() -> None:
+def test_call_that_is_cut_off_by_closing_may_have_happened() -> None:
     with Silent() as silent:
         made = PushPop("a", f"http://127.0.0.1:{silent.port}")
         heard: list[BaseException] = []
@@ -662,7 +662,7 @@ def test_urls(tmp_path: Path, clock: ManualClock) -> None:
         made.Pop()
 
 
-def test_an_answer_that_got_lost_is_said_to_be(tmp_path: Path) -> None:
+def test_answer_that_got_lost_is_said_to_be(tmp_path: Path) -> None:
     """Nothing is repeated behind the caller's back: an item might be pushed or popped twice."""
     with Running(f"sqlite:///{tmp_path}/lost.db") as server:
         with PushPop("a", server.url) as made:
@@ -696,7 +696,7 @@ class HangingUp:
         self._socket.close()
 
 
-def test_the_default_priority_is_a_setting(tmp_path: Path) -> None:
+def test_default_priority_is_a_setting(tmp_path: Path) -> None:
     with PushPop("a", f"sqlite:///{tmp_path}/default.db", default_priority=1) as made:
         made.push({"id": 1})
         made.push({"id": 0}, 0)

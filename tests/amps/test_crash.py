@@ -34,7 +34,7 @@ def port_of(uri: str) -> str:
     return str(urlsplit(uri).port)
 
 
-def test_a_killed_server_loses_nothing_that_was_answered(store: str) -> None:
+def test_killed_server_loses_nothing_that_was_answered(store: str) -> None:
     answered: Counter[str] = Counter()
     handed: list[str] = []
     guard = threading.Lock()

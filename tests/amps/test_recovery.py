@@ -22,7 +22,7 @@ from tests.patience import PATIENCE
 from tests.server.running import Running
 
 
-def test_the_recovery_path(tap: Tap, orders: ackwise.Connection) -> None:
+def test_recovery_path(tap: Tap, orders: ackwise.Connection) -> None:
     lost: list[int] = []
     with Client("tested", on_disconnect=lambda _, dropped: lost.append(dropped)).connect(tap.uri).logon() as client:
         client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
@@ -83,7 +83,7 @@ def test_handler_result_after_cut_is_not_acked(tap: Tap, client: Client) -> None
     assert client.dropped_acks == 1
 
 
-def test_the_next_uri_is_tried(server: Running, tap: Tap) -> None:
+def test_next_uri_is_tried(server: Running, tap: Tap) -> None:
     with (
         Tap(server.amps) as second,
         Client("tested").connect([tap.uri, second.uri]).logon() as client,
@@ -100,7 +100,7 @@ def test_the_next_uri_is_tried(server: Running, tap: Tap) -> None:
         assert inbox.until(1)[0].data == b"over the other line"
 
 
-def test_the_first_uri_need_not_answer(uri: str) -> None:
+def test_first_uri_need_not_answer(uri: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nobody = f"tcp://127.0.0.1:{taken.getsockname()[1]}/amps/json"
     with Client().connect([nobody, uri]).logon() as client:
@@ -109,7 +109,7 @@ def test_the_first_uri_need_not_answer(uri: str) -> None:
         Client().connect(nobody)
 
 
-def test_a_server_that_comes_back_finds_its_client_again(tap: Tap, client: Client) -> None:
+def test_server_that_comes_back_finds_its_client_again(tap: Tap, client: Client) -> None:
     """Also when it does not take the client at once."""
     inbox = Inbox()
     client.subscribe(ORDERS, inbox, max_backlog=3)
@@ -142,7 +142,7 @@ def test_while_there_is_no_connection_calls_say_so(tap: Tap, client: Client) -> 
     client.flush_acks()
 
 
-def test_a_refused_logon_is_raised(tap: Tap) -> None:
+def test_refused_logon_is_raised(tap: Tap) -> None:
     tap.answer = lambda header: refusal(header, "who are you?")
     with pytest.raises(CommandFailed, match="who are you"):
         Client().connect(tap.uri).logon("me", "secret")
@@ -155,7 +155,7 @@ def test_user_and_password_may_be_in_the_uri(server: Running, tap: Tap) -> None:
     assert (tap.said[0].user_id, tap.said[0].pw) == ("me", "a b")
 
 
-def test_a_cut_costs_a_failure_and_a_goodbye_does_not(tap: Tap, uri: str, orders: ackwise.Connection) -> None:
+def test_cut_costs_a_failure_and_a_goodbye_does_not(tap: Tap, uri: str, orders: ackwise.Connection) -> None:
     with Client("a").connect(uri).logon() as client:
         client.publish(ORDERS, "x")
         inbox = Inbox()
@@ -235,7 +235,7 @@ def test_acks_that_were_answered_are_not_counted_as_dropped(tap: Tap, client: Cl
     inbox.hold.set()
 
 
-def test_a_uri_that_cannot_be_looked_up_is_passed_over(tap: Tap, uri: str) -> None:
+def test_uri_that_cannot_be_looked_up_is_passed_over(tap: Tap, uri: str) -> None:
     nowhere = "tcp://a..b:9007/amps/json"
     with Client().connect([nowhere, uri]).logon() as client:
         assert client.uri == uri

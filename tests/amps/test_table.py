@@ -73,7 +73,7 @@ def test_batches_are_kept_by_topic_and_subscription(client: Client, tap: Tap) ->
     ]
 
 
-def test_the_threshold_counts_one_key_only(client: Client, tap: Tap) -> None:
+def test_threshold_counts_one_key_only(client: Client, tap: Tap) -> None:
     client.set_auto_ack(True).set_ack_batch_size(3).set_ack_timeout(0)
     orders, bills = Inbox(), Inbox()
     client.subscribe(ORDERS, orders)
@@ -90,7 +90,7 @@ def test_the_threshold_counts_one_key_only(client: Client, tap: Tap) -> None:
     assert client.pending_acks == 2
 
 
-def test_the_timeout_is_a_bound_however_often_messages_come(client: Client, tap: Tap) -> None:
+def test_timeout_is_a_bound_however_often_messages_come(client: Client, tap: Tap) -> None:
     client.set_auto_ack(True).set_ack_batch_size(100_000).set_ack_timeout(0.3)
     client.subscribe(ORDERS, Inbox(), max_backlog=100_000)
     give_up = time.monotonic() + PATIENCE / 6
@@ -99,7 +99,7 @@ def test_the_timeout_is_a_bound_however_often_messages_come(client: Client, tap:
     assert tap.acks(), "a timer that every message sets back would not come to its end"
 
 
-def test_the_defaults(uri: str) -> None:
+def test_defaults(uri: str) -> None:
     client = Client()
     assert (client.auto_ack, client.ack_batch_size, client.ack_timeout) == (False, 1, 1.0)
     client.set_auto_ack(True).set_ack_batch_size(0).set_ack_timeout(-1)
@@ -122,7 +122,7 @@ def test_without_auto_ack_nothing_is_acked(client: Client, tap: Tap) -> None:
     assert tap.acks() == []
 
 
-def test_an_explicit_ack_goes_at_once_and_leaves_the_buffer(client: Client, tap: Tap) -> None:
+def test_explicit_ack_goes_at_once_and_leaves_the_buffer(client: Client, tap: Tap) -> None:
     client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
     inbox = Inbox()
     client.subscribe(ORDERS, inbox)
@@ -152,7 +152,7 @@ def test_what_a_handler_acked_itself_is_not_acked_again(client: Client, tap: Tap
     assert sorted(map(len, tap.bookmarks())) == [1, 1]
 
 
-def test_a_failed_send_is_raised_and_the_bookmarks_stay(client: Client, tap: Tap, orders: ackwise.Connection) -> None:
+def test_failed_send_is_raised_and_the_bookmarks_stay(client: Client, tap: Tap, orders: ackwise.Connection) -> None:
     client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
     inbox = Inbox()
     client.subscribe(ORDERS, inbox)
@@ -226,7 +226,7 @@ def test_or_gives_it_back_at_once(
     assert (letter.reason, letter.error) == ("retry_limit", "cancelled")
 
 
-def test_a_lost_connection_clears_what_waits_and_counts_it(tap: Tap, caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_connection_clears_what_waits_and_counts_it(tap: Tap, caplog: pytest.LogCaptureFixture) -> None:
     lost: list[tuple[str, int]] = []
     with Client("tested", on_disconnect=lambda *what: lost.append(what)).connect(tap.uri).logon() as client:
         client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
@@ -243,7 +243,7 @@ def test_a_lost_connection_clears_what_waits_and_counts_it(tap: Tap, caplog: pyt
         assert "3 acks dropped" in caplog.text
 
 
-def test_a_clean_close_flushes_first(tap: Tap, orders: ackwise.Connection) -> None:
+def test_clean_close_flushes_first(tap: Tap, orders: ackwise.Connection) -> None:
     with Client("tested").connect(tap.uri).logon() as client:
         client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
         inbox = Inbox()
@@ -255,7 +255,7 @@ def test_a_clean_close_flushes_first(tap: Tap, orders: ackwise.Connection) -> No
     assert lag(orders) == 0
 
 
-def test_the_result_of_an_ack_is_asked_for_and_told(client: Client, tap: Tap) -> None:
+def test_result_of_an_ack_is_asked_for_and_told(client: Client, tap: Tap) -> None:
     inbox = Inbox()
     client.subscribe(ORDERS, inbox)
     client.publish(ORDERS, "a")
@@ -392,9 +392,7 @@ def test_batch_is_full_when_server_delivers_no_more(client: Client, tap: Tap, or
     assert [len(some) for some in tap.bookmarks()] == [3, 3]
 
 
-def test_a_refused_flush_does_not_keep_a_subscription_alive(
-    client: Client, tap: Tap, orders: ackwise.Connection
-) -> None:
+def test_refused_flush_does_not_keep_a_subscription_alive(client: Client, tap: Tap, orders: ackwise.Connection) -> None:
     client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
     inbox = Inbox()
     subscription = client.subscribe(ORDERS, inbox)
@@ -424,7 +422,7 @@ def test_refused_flush_does_not_block_logoff(tap: Tap, orders: ackwise.Connectio
     assert again.failures == 0
 
 
-def test_a_subscription_whose_answer_did_not_come_is_taken_back(
+def test_subscription_whose_answer_did_not_come_is_taken_back(
     server: Running, tap: Tap, orders: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server has it: what it was handed goes back."""

@@ -71,7 +71,7 @@ def test_ids_that_do_not_count_up(harness: StoreHarness) -> None:
     check(harness)
 
 
-def test_a_scheduled_message_was_created_when_it_was_pushed(harness: StoreHarness) -> None:
+def test_scheduled_message_was_created_when_it_was_pushed(harness: StoreHarness) -> None:
     pushed = harness.clock.now()
     harness.push("later", "later still", delay=60)
     harness.clock.advance(60)
@@ -145,7 +145,7 @@ def test_what_was_never_there_is_not_there(harness: StoreHarness) -> None:
     assert [row["seq"] for row in by_column(harness.store, [LaneRange(lane, 0, 500)])] == [0]
 
 
-def test_a_stream_holds_all_pages(harness: StoreHarness) -> None:
+def test_stream_holds_all_pages(harness: StoreHarness) -> None:
     harness.send(MIXED)
     harness.push("x", partition="p")
     ranges, wanted = everything(harness), list(STORED)

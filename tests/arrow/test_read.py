@@ -67,7 +67,7 @@ def test_what_is_read_is_what_is_stored(server: Running, native: NativeApi) -> N
         transport.close()
 
 
-def test_a_shelf_asks_in_portions(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shelf_asks_in_portions(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ackwise.spark.connections._ROWS_PER_REQUEST", 5)
     transport = reach(server.url)
     try:

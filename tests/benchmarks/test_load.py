@@ -68,13 +68,13 @@ def test_each_push_reaches_one_waiter_of_its_queue(server: Server, load: Loader)
     assert load.run(job).wrong == 0
 
 
-def test_a_job_that_fails_says_why(server: Server, load: Loader) -> None:
+def test_job_that_fails_says_why(server: Server, load: Loader) -> None:
     nowhere = Load(address="http://127.0.0.1:1", queue="q", connections=1, batch=1, messages=1)
     with pytest.raises(RuntimeError, match="refused"):
         load.run(Push(nowhere))
     assert load.run(Push(a_load(server, "after", 1, 1, 1))).messages == 1
 
 
-def test_the_kernel_knows_the_server(server: Server) -> None:
+def test_kernel_knows_the_server(server: Server) -> None:
     assert cpu_seconds(server.pid) > 0
     assert most_resident_mb(server.pid) > 10

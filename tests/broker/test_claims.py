@@ -36,7 +36,7 @@ def parked(broker: AnyBroker, count: int = 1) -> None:
     until(lambda: len(broker.long_polls) >= count)
 
 
-def test_a_waiter_gets_what_is_pushed_later(broker: AnyBroker, store: CountingStore) -> None:
+def test_waiter_gets_what_is_pushed_later(broker: AnyBroker, store: CountingStore) -> None:
     waiting = Errand(lambda: payloads(broker.claim(claim(), PATIENCE)))
     parked(broker)
     turns = store.turns
@@ -54,12 +54,12 @@ def test_as_many_waiters_are_served_as_there_are_messages(broker: AnyBroker) -> 
     assert sorted(one for w in waiting for one in w.result()) == [b"1", b"2", b"3"]
 
 
-def test_a_waiter_gives_up_in_time(broker: AnyBroker) -> None:
+def test_waiter_gives_up_in_time(broker: AnyBroker) -> None:
     handed = broker.claim(claim(), 0.05)
     assert (handed.claimed.empty, payloads(handed)) == (EmptyReason.EMPTY, [])
 
 
-def test_a_waiter_wakes_when_a_delayed_message_is_due(broker: AnyBroker, clock: ManualClock) -> None:
+def test_waiter_wakes_when_a_delayed_message_is_due(broker: AnyBroker, clock: ManualClock) -> None:
     broker.send(push(b"later", delay=60_000_000))
     waiting = Errand(lambda: payloads(broker.claim(claim(), PATIENCE)))
     parked(broker)
@@ -67,7 +67,7 @@ def test_a_waiter_wakes_when_a_delayed_message_is_due(broker: AnyBroker, clock: 
     assert waiting.result() == [b"later"]
 
 
-def test_a_waiter_wakes_when_a_lease_is_released(broker: AnyBroker) -> None:
+def test_waiter_wakes_when_a_lease_is_released(broker: AnyBroker) -> None:
     broker.send(push(b"1"))
     held = broker.claim(claim())
     waiting = Errand(lambda: payloads(broker.claim(claim(), PATIENCE)))
@@ -77,7 +77,7 @@ def test_a_waiter_wakes_when_a_lease_is_released(broker: AnyBroker) -> None:
     assert waiting.result() == [b"1"]
 
 
-def test_a_waiter_hears_of_another_process(url: str, start_broker: StartBroker) -> None:
+def test_waiter_hears_of_another_process(url: str, start_broker: StartBroker) -> None:
     broker = start_broker(SQLiteStore(url), background=True)
     broker.send(ConfigureQueue(queue="q"))
     waiter = Errand(lambda: payloads(broker.claim(claim(), PATIENCE)))
@@ -119,7 +119,7 @@ def test_bad_command_fails_no_other_command(broker: AnyBroker) -> None:
     assert broker.ask(QueueStats(queue="q")).messages == 2
 
 
-def test_a_turn_that_breaks_fails_only_who_broke_it(broker: AnyBroker) -> None:
+def test_turn_that_breaks_fails_only_who_broke_it(broker: AnyBroker) -> None:
     """After an unexpected error the broker retries the commands one by one."""
     bomb = Claim(queue="q", partitions=(object(),), most=1)  # type: ignore[arg-type]
     results: list[Any] = [*broker.send_all([push(b"1"), bomb, push(b"2")])]
@@ -165,7 +165,7 @@ def test_released_messages_cost_nothing_after_a_drain(url: str, clock: ManualClo
     assert (grant.failures, grant.attempt) == (0, 2)
 
 
-def test_a_closed_broker_says_so(broker: AnyBroker) -> None:
+def test_closed_broker_says_so(broker: AnyBroker) -> None:
     broker.close()
     broker.close()
     with pytest.raises((Draining, StoreError)):
@@ -272,7 +272,7 @@ def test_claims_ahead_with_a_key_are_the_same_claims_again(broker: AnyBroker) ->
     assert payloads(broker.claim(claim())) == [b"4"]
 
 
-def test_a_claim_that_waits_takes_nothing_from_who_asked_again(broker: AnyBroker) -> None:
+def test_claim_that_waits_takes_nothing_from_who_asked_again(broker: AnyBroker) -> None:
     """Its caller may have gone long ago, and have the messages from elsewhere."""
     keyed = msgspec.structs.replace(claim(), key="mine")
     polls = [Errand(lambda: broker.claim(keyed, PATIENCE)) for _ in range(2)]

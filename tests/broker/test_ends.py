@@ -28,7 +28,7 @@ def group(store: SQLiteStore) -> tuple[int, int, int]:
     return sum(g.acked for g in found), sum(g.held for g in found), sum(g.unread for g in found)
 
 
-def test_a_drain_among_busy_claimers_leaves_no_lease_behind(watched_broker: AnyBroker, watched: WatchedStore) -> None:
+def test_drain_among_busy_claimers_leaves_no_lease_behind(watched_broker: AnyBroker, watched: WatchedStore) -> None:
     """A claim that was under way when the drain began is given back, too."""
     watched_broker.send(push(*map(str, range(500))))
     begun = threading.Barrier(9)
@@ -54,7 +54,7 @@ def test_a_drain_among_busy_claimers_leaves_no_lease_behind(watched_broker: AnyB
     assert group(watched)[0] == acked
 
 
-def test_a_claim_that_commits_while_draining_is_given_back(watched_broker: AnyBroker, watched: WatchedStore) -> None:
+def test_claim_that_commits_while_draining_is_given_back(watched_broker: AnyBroker, watched: WatchedStore) -> None:
     watched_broker.send(push("a"))
     watched.hold()
     late = Errand(lambda: watched_broker.claim(claim()))
@@ -66,7 +66,7 @@ def test_a_claim_that_commits_while_draining_is_given_back(watched_broker: AnyBr
     assert watched.ask(ListLeases()) == []
 
 
-def test_a_drain_waits_for_holders(watched_broker: AnyBroker) -> None:
+def test_drain_waits_for_holders(watched_broker: AnyBroker) -> None:
     watched_broker.send(push("a"))
     held = watched_broker.claim(claim()).claimed
     draining = Errand(lambda: watched_broker.drain(grace=PATIENCE))
@@ -161,7 +161,7 @@ def test_turns_continue_after_an_unexpected_error(watched_broker: AnyBroker, wat
 
 
 @pytest.mark.parametrize("steps", range(12))
-def test_a_long_poll_cancelled_at_any_step_loses_nothing(watched: WatchedStore, steps: int) -> None:
+def test_long_poll_cancelled_at_any_step_loses_nothing(watched: WatchedStore, steps: int) -> None:
     """However far it got: parked, riding in a turn, or just answered."""
 
     async def job(broker: AsyncBroker) -> None:
@@ -186,7 +186,7 @@ def test_a_long_poll_cancelled_at_any_step_loses_nothing(watched: WatchedStore, 
 
 
 @pytest.mark.parametrize("steps", range(12))
-def test_a_cancelled_waiter_does_not_keep_the_wake_up_of_another(
+def test_cancelled_waiter_does_not_keep_the_wake_up_of_another(
     watched: WatchedStore, clock: ManualClock, steps: int
 ) -> None:
     async def job(broker: AsyncBroker) -> None:

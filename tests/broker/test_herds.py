@@ -106,7 +106,7 @@ def test_idle_long_polls_on_an_exclusive_queue_are_no_herd(watched_broker: AnyBr
     assert sorted(body for one in idle for body in bodies(one.result())) == ["a"]
 
 
-def test_a_rider_that_finds_nothing_sleeps_on(watched_broker: AnyBroker, watched: TallyStore) -> None:
+def test_rider_that_finds_nothing_sleeps_on(watched_broker: AnyBroker, watched: TallyStore) -> None:
     urgent = asleep(watched_broker, claim(priorities=(5,)))
     watched.claims, turns = 0, len(watched.turns)
     for n in range(10):
@@ -116,7 +116,7 @@ def test_a_rider_that_finds_nothing_sleeps_on(watched_broker: AnyBroker, watched
     assert bodies(urgent.result()) == ["urgent"]
 
 
-def test_a_rider_whose_time_is_up_comes_back(watched_broker: AnyBroker, watched: TallyStore) -> None:
+def test_rider_whose_time_is_up_comes_back(watched_broker: AnyBroker, watched: TallyStore) -> None:
     """It waits for the turn that has it, which must not park it again."""
     urgent = Errand(lambda: watched_broker.claim(claim(priorities=(5,)), 2.0))
     until(lambda: len(watched_broker.long_polls) == 1)
@@ -134,7 +134,7 @@ def rider(queue: str = "q", **more: Any) -> LongPoll:
     return LongPoll(claim(queue=queue, **more), lambda: None)
 
 
-def test_a_rider_is_told_when_it_has_to_look_earlier() -> None:
+def test_rider_is_told_when_it_has_to_look_earlier() -> None:
     long_polls = LongPolls()
     early, late = rider(), rider()
     early.until, late.until = 50, 200
@@ -195,7 +195,7 @@ def test_commit_between_try_and_park_is_not_missed(thread_broker: Broker, monkey
     assert parked == [False]
 
 
-def test_a_rider_that_missed_a_wake_up_tries_again() -> None:
+def test_rider_that_missed_a_wake_up_tries_again() -> None:
     long_polls = LongPolls()
     poll = rider()
     assert long_polls.park(poll, long_polls.version("q"))
@@ -207,7 +207,7 @@ def test_a_rider_that_missed_a_wake_up_tries_again() -> None:
     assert poll.results == []
 
 
-def test_a_strict_waiter_does_not_stand_before_a_relaxed_one(watched_broker: AnyBroker) -> None:
+def test_strict_waiter_does_not_stand_before_a_relaxed_one(watched_broker: AnyBroker) -> None:
     watched_broker.send(push("first"))
     watched_broker.send(settle(watched_broker.claim(claim()).claimed, "retry", delay=600 * SECOND))
     strict = asleep(watched_broker, claim(order="strict"))
@@ -218,7 +218,7 @@ def test_a_strict_waiter_does_not_stand_before_a_relaxed_one(watched_broker: Any
     assert strict.result().claimed.empty is EmptyReason.DRAINING
 
 
-def test_a_stranger_does_not_stand_before_the_owner(watched_broker: AnyBroker) -> None:
+def test_stranger_does_not_stand_before_the_owner(watched_broker: AnyBroker) -> None:
     watched_broker.send(push("first"))
     watched_broker.claim(claim(exclusivity="partition", owner="me"))
     strangers = [asleep(watched_broker, claim(exclusivity="partition", owner=name)) for name in ("you", "he", "she")]
@@ -267,7 +267,7 @@ def behind_its_back(store: SQLiteStore, command: Command) -> None:
     store.transact([command])
 
 
-def test_a_missed_wake_up_is_made_good(watched_broker: AnyBroker, watched: TallyStore) -> None:
+def test_missed_wake_up_is_made_good(watched_broker: AnyBroker, watched: TallyStore) -> None:
     waiters = [asleep(watched_broker, claim()) for _ in range(3)]
     behind_its_back(watched, push("a", "b", "c"))
     watched_broker.retry_scouts()

@@ -38,7 +38,7 @@ def test_readers_at_work_do_not_hold_up_a_loop_that_hands_over(watched: TallySto
     on_loop(watched, job)
 
 
-def test_a_long_hand_over_is_read_in_a_thread(watched: TallyStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_hand_over_is_read_in_a_thread(watched: TallyStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ackwise.broker.deliveries.SHORT_READ", 1)
     readers: list[int] = []
     read = watched.read
@@ -75,7 +75,7 @@ def test_commits_do_not_wait_for_queries(watched: TallyStore, monkeypatch: pytes
     on_loop(watched, job)
 
 
-def test_a_commit_cancelled_before_it_starts_lets_go_of_the_lock(watched: TallyStore) -> None:
+def test_commit_cancelled_before_it_starts_lets_go_of_the_lock(watched: TallyStore) -> None:
     async def job(broker: AsyncBroker) -> None:
         go_on = threading.Event()
         busy = broker._turns.submit(go_on.wait, PATIENCE)
@@ -108,7 +108,7 @@ def assert_nothing_held(url: str, clock: ManualClock) -> None:
         store.close()
 
 
-def test_a_claim_that_commits_while_closing_is_given_back(
+def test_claim_that_commits_while_closing_is_given_back(
     watched: TallyStore, url: str, clock: ManualClock, start_broker: StartBroker
 ) -> None:
     broker = start_broker(watched)
@@ -125,7 +125,7 @@ def test_a_claim_that_commits_while_closing_is_given_back(
 
 
 @pytest.mark.parametrize("problem", [RuntimeError("a bug"), KeyboardInterrupt()])
-def test_a_turn_that_is_not_committed_lets_go_of_the_lock(
+def test_turn_that_is_not_committed_lets_go_of_the_lock(
     thread_broker: Broker, watched: TallyStore, problem: BaseException
 ) -> None:
     watched.break_commit = problem
@@ -148,7 +148,7 @@ def test_readers_share_their_connections_without_a_race(watched: TallyStore) -> 
     assert watched._readers._free == []
 
 
-def test_a_reader_that_comes_back_late_is_closed(watched: TallyStore) -> None:
+def test_reader_that_comes_back_late_is_closed(watched: TallyStore) -> None:
     with watched._readers.use():
         watched.close()
     assert watched._readers._free == []

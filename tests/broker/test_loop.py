@@ -47,7 +47,7 @@ def test_coroutines_share_commits(store: CountingStore) -> None:
 
 
 @pytest.mark.parametrize("wait", [0.0, PATIENCE])
-def test_a_cancelled_claim_loses_nothing(store: CountingStore, wait: float) -> None:
+def test_cancelled_claim_loses_nothing(store: CountingStore, wait: float) -> None:
     """Whether it is cancelled in its turn or while parked, what it would have been handed goes back unspent."""
 
     async def job(broker: AsyncBroker) -> None:
@@ -93,7 +93,7 @@ def test_claim_cancelled_at_its_timeout_leaves_nothing_held(store: CountingStore
     on_loop(store, job)
 
 
-def test_a_claim_that_is_stopped_has_what_it_was_given(store: CountingStore) -> None:
+def test_claim_that_is_stopped_has_what_it_was_given(store: CountingStore) -> None:
     """What it acked at once could not be given back."""
 
     async def job(broker: AsyncBroker) -> None:
@@ -110,7 +110,7 @@ def test_a_claim_that_is_stopped_has_what_it_was_given(store: CountingStore) -> 
     on_loop(store, job)
 
 
-def test_a_claim_that_is_stopped_waits_no_longer(store: CountingStore) -> None:
+def test_claim_that_is_stopped_waits_no_longer(store: CountingStore) -> None:
     async def job(broker: AsyncBroker) -> None:
         stopped: asyncio.Future[None] = broker.loop.create_future()
         waiting = asyncio.create_task(broker.claim(claim(), 100 * PATIENCE, stopped))

@@ -81,7 +81,7 @@ def test_invalid_commands_of_a_call_fail_alone(watched_broker: AnyBroker, watche
 
 
 @pytest.mark.parametrize("fault", [apsw.SQLError("no such thing"), RuntimeError("a bug")])
-def test_an_unexpected_error_is_the_answer_of_one_caller(
+def test_unexpected_error_is_the_answer_of_one_caller(
     watched_broker: AnyBroker, watched: WatchedStore, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     """The turn is rolled back and its commands are run one by one."""
@@ -109,7 +109,7 @@ def test_an_unexpected_error_is_the_answer_of_one_caller(
     assert {b.message.payload for b in watched_broker.ask(Browse(queue="q"))} == {b"zero", b"first", b"a", b"b"}
 
 
-def test_a_lone_unexpected_error_is_raised_and_forgotten(
+def test_lone_unexpected_error_is_raised_and_forgotten(
     watched_broker: AnyBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def explode(turn: Any, command: Claim) -> Any:
@@ -154,7 +154,7 @@ def test_settlements_are_never_left_behind(
     assert watched.turns[turns + 1] == 4, "three pushes and the settlement that came last"
 
 
-def test_a_refused_settlement_gives_the_claim_behind_it_back(watched_broker: AnyBroker) -> None:
+def test_refused_settlement_gives_the_claim_behind_it_back(watched_broker: AnyBroker) -> None:
     watched_broker.send(push("a"))
     bad = Settle(entries=[Settlement(selector=Delivery("x"), outcome=Outcome.RETRY, delay=-1)])
     with pytest.raises(BadInput):
@@ -162,7 +162,7 @@ def test_a_refused_settlement_gives_the_claim_behind_it_back(watched_broker: Any
     assert bodies(watched_broker.claim(claim())) == ["a"]
 
 
-def test_a_refused_claim_says_what_was_settled_before_it(watched_broker: AnyBroker) -> None:
+def test_refused_claim_says_what_was_settled_before_it(watched_broker: AnyBroker) -> None:
     watched_broker.send(push("a"))
     held = watched_broker.claim(claim()).claimed
     with pytest.raises(UnknownQueue) as refusal:

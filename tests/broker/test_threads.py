@@ -12,7 +12,7 @@ from tests.broker.watched import Errand, WatchedStore, bodies, claim, interrupt,
 from tests.patience import PATIENCE
 
 
-def test_a_push_between_the_try_and_the_sleep_is_not_missed(
+def test_push_between_the_try_and_the_sleep_is_not_missed(
     thread_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     park = thread_broker.long_polls.park

@@ -24,7 +24,7 @@ def test_nothing_asks_the_store_while_it_waits(watched_broker: AnyBroker, watche
     assert bodies(waiter.result()) == ["a"]
 
 
-def test_a_wait_that_ends_says_why(watched_broker: AnyBroker) -> None:
+def test_wait_that_ends_says_why(watched_broker: AnyBroker) -> None:
     assert watched_broker.claim(claim(), 0.01).claimed.empty is EmptyReason.EMPTY
     watched_broker.send(PauseQueue(queue="q"))
     assert watched_broker.claim(claim(), 0.01).claimed.empty is EmptyReason.PAUSED
@@ -36,7 +36,7 @@ def test_every_group_gets_its_own(watched_broker: AnyBroker) -> None:
     assert [bodies(w.result()) for w in waiters] == [["a"]] * 3
 
 
-def test_a_waiter_for_another_partition_is_not_in_the_way(watched_broker: AnyBroker) -> None:
+def test_waiter_for_another_partition_is_not_in_the_way(watched_broker: AnyBroker) -> None:
     elsewhere = parked(watched_broker, claim(partitions=("p1",)))
     here = parked(watched_broker, claim(partitions=("p2",)))
     watched_broker.send(push("a", partition="p2"))
@@ -46,7 +46,7 @@ def test_a_waiter_for_another_partition_is_not_in_the_way(watched_broker: AnyBro
     assert bodies(elsewhere.result()) == ["b"]
 
 
-def test_a_waiter_for_another_priority_is_not_in_the_way(watched_broker: AnyBroker) -> None:
+def test_waiter_for_another_priority_is_not_in_the_way(watched_broker: AnyBroker) -> None:
     urgent = parked(watched_broker, claim(priorities=(5,)))
     plain = parked(watched_broker, claim(priorities=(0,)))
     watched_broker.send(push("a"))
@@ -55,7 +55,7 @@ def test_a_waiter_for_another_priority_is_not_in_the_way(watched_broker: AnyBrok
     assert bodies(urgent.result()) == ["b"]
 
 
-def test_a_waiter_by_namespace(watched_broker: AnyBroker) -> None:
+def test_waiter_by_namespace(watched_broker: AnyBroker) -> None:
     watched_broker.send(ConfigureQueue(queue="mail", namespace="shop"))
     other = parked(watched_broker, claim(queue=None, namespace="bank"))
     waiter = parked(watched_broker, claim(queue=None, namespace="shop"))
@@ -135,7 +135,7 @@ def test_returned_messages_wake_waiting_claims(watched_broker: AnyBroker, outcom
     assert sorted(b for w in waiters for b in bodies(w.result())) == ["a", "b"]
 
 
-def test_an_ack_opens_an_exclusive_lane(watched_broker: AnyBroker) -> None:
+def test_ack_opens_an_exclusive_lane(watched_broker: AnyBroker) -> None:
     watched_broker.send(push("a", "b"))
     held = watched_broker.claim(claim(exclusivity="partition")).claimed
     waiter = parked(watched_broker, claim(exclusivity="partition"))
@@ -143,7 +143,7 @@ def test_an_ack_opens_an_exclusive_lane(watched_broker: AnyBroker) -> None:
     assert bodies(waiter.result()) == ["b"]
 
 
-def test_a_retry_that_becomes_due_wakes(watched_broker: AnyBroker, clock: ManualClock) -> None:
+def test_retry_that_becomes_due_wakes(watched_broker: AnyBroker, clock: ManualClock) -> None:
     watched_broker.send(push("a"))
     watched_broker.send(settle(watched_broker.claim(claim()).claimed, "retry", delay=30 * SECOND))
     waiter = parked(watched_broker, claim())
@@ -153,7 +153,7 @@ def test_a_retry_that_becomes_due_wakes(watched_broker: AnyBroker, clock: Manual
     assert bodies(waiter.result()) == ["a"]
 
 
-def test_a_new_group_at_the_end_waits_for_new_messages(watched_broker: AnyBroker) -> None:
+def test_new_group_at_the_end_waits_for_new_messages(watched_broker: AnyBroker) -> None:
     watched_broker.send(push("old"))
     watched_broker.send(ConfigureGroup(queue="q", group="g", start="new"))
     waiter = parked(watched_broker, claim(group="g"))

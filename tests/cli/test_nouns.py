@@ -22,7 +22,7 @@ def test_version(ackwise: Ackwise) -> None:
     assert ackwise("--version") == (0, f"ackwise {version('ackwise')}\n", "")
 
 
-def test_a_queue_from_birth_to_death(ackwise: Ackwise) -> None:
+def test_queue_from_birth_to_death(ackwise: Ackwise) -> None:
     assert ackwise("queue", "create", "orders", "--set", "retry_limit=5", "--set", "order=strict").code == 0
     (listed,) = ackwise("queue", "list", "--json").json
     assert (listed["name"], listed["policy"]["retry_limit"], listed["policy"]["order"]) == ("orders", 5, "strict")

@@ -72,7 +72,7 @@ def test_threads(server: Running, settles: list[str]) -> None:
     assert len(settles) < COUNT
 
 
-def test_a_stale_one_is_refused_alone(server: Running, clock: ManualClock) -> None:
+def test_stale_one_is_refused_alone(server: Running, clock: ManualClock) -> None:
     async def main() -> None:
         async with ackwise.connect_async(server.url) as queue:
             await queue.push_many("q", range(4))

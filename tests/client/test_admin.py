@@ -13,7 +13,7 @@ from ackwise.clock import ManualClock
 from ackwise.wire.timestamps import moment
 
 
-def test_a_queue_is_made_and_changed(queue: ackwise.Connection) -> None:
+def test_queue_is_made_and_changed(queue: ackwise.Connection) -> None:
     made = queue.create_queue("q", retry_limit=5, lease_seconds=timedelta(minutes=1), namespace="shop")
     assert (made.created, made.namespace, made.policy["retry_limit"], made.policy["lease_seconds"]) == (
         True,
@@ -41,13 +41,13 @@ def test_a_queue_is_made_and_changed(queue: ackwise.Connection) -> None:
         ({"backoff": {"kind": "linear"}}, "backoff"),
     ],
 )
-def test_a_bad_policy_names_the_field(queue: ackwise.Connection, fields: dict[str, Any], told: str) -> None:
+def test_bad_policy_names_the_field(queue: ackwise.Connection, fields: dict[str, Any], told: str) -> None:
     with pytest.raises(errors.BadInput, match=told):
         queue.create_queue("q", **fields)
     assert queue.queues() == []
 
 
-def test_a_queue_is_paused_and_deleted(queue: ackwise.Connection) -> None:
+def test_queue_is_paused_and_deleted(queue: ackwise.Connection) -> None:
     queue.push("q", 1)
     assert queue.pause_queue("q").paused
     assert not queue.claim("q")
@@ -79,7 +79,7 @@ def test_groups_start_where_they_are_told(queue: ackwise.Connection, clock: Manu
     assert {g.group: g.lag for g in queue.groups("q")} == {"all": 2, "new": 1, "since": 1}
 
 
-def test_a_group_has_a_policy_of_its_own(queue: ackwise.Connection, clock: ManualClock) -> None:
+def test_group_has_a_policy_of_its_own(queue: ackwise.Connection, clock: ManualClock) -> None:
     queue.create_queue("q", retry_limit=3)
     queue.create_group("q", "once", retry_limit=1)
     queue.create_group("q", "slow", backoff=Backoff(kind="fixed", seconds=9))
@@ -108,7 +108,7 @@ def test_seek_moves_a_group(queue: ackwise.Connection, clock: ManualClock) -> No
         queue.seek("q", "g", to="middle")  # type: ignore[arg-type]
 
 
-def test_a_group_is_deleted(queue: ackwise.Connection) -> None:
+def test_group_is_deleted(queue: ackwise.Connection) -> None:
     queue.push("q", 1)
     queue.create_group("q", "g")
     queue.delete_group("q", "g")

@@ -43,7 +43,7 @@ def test_deliveries(run: Callable[[Job], None]) -> None:
     run(job)
 
 
-def test_a_cancelled_task_gives_its_message_back_unspent(run: Callable[[Job], None]) -> None:
+def test_cancelled_task_gives_its_message_back_unspent(run: Callable[[Job], None]) -> None:
     async def job(queue: AsyncConnection) -> None:
         await queue.push("q", 1)
         inside = asyncio.Event()
@@ -81,7 +81,7 @@ def test_batches_and_transactions(run: Callable[[Job], None]) -> None:
     run(job)
 
 
-def test_a_consumer_wakes_for_a_push(run: Callable[[Job], None]) -> None:
+def test_consumer_wakes_for_a_push(run: Callable[[Job], None]) -> None:
     async def job(queue: AsyncConnection) -> None:
         await queue.create_queue("q")
         seen: list[int] = []

@@ -17,7 +17,7 @@ def ten(queue: ackwise.Connection) -> ackwise.Batch:
     return queue.claim("q", max=10, lease=10)
 
 
-def test_a_batch_is_a_sequence_of_deliveries(queue: ackwise.Connection) -> None:
+def test_batch_is_a_sequence_of_deliveries(queue: ackwise.Connection) -> None:
     batch = ten(queue)
     assert len(batch) == 10
     assert [d.json() for d in batch] == [batch[i].json() for i in range(10)] == list(range(10))
@@ -46,7 +46,7 @@ def test_leaving_the_block_acks_what_is_left(queue: ackwise.Connection) -> None:
     assert (stats.acked, stats.dead, stats.held) == (8, 1, 1)
 
 
-def test_an_exception_retries_what_is_left(queue: ackwise.Connection) -> None:
+def test_exception_retries_what_is_left(queue: ackwise.Connection) -> None:
     def work() -> None:
         with ten(queue) as batch:
             for delivery in batch:
@@ -73,7 +73,7 @@ def test_retry_and_reject_choose_for_the_whole_batch(queue: ackwise.Connection, 
     ("verb", "verdict"),
     [("ack", Verdict.ACKED), ("retry", Verdict.RETRIED), ("reject", Verdict.DEAD), ("release", Verdict.RELEASED)],
 )
-def test_a_whole_batch_by_hand(queue: ackwise.Connection, verb: str, verdict: Verdict) -> None:
+def test_whole_batch_by_hand(queue: ackwise.Connection, verb: str, verdict: Verdict) -> None:
     batch = ten(queue)
     assert getattr(batch, verb)() is verdict
     if verb == "ack":
@@ -85,7 +85,7 @@ def test_a_whole_batch_by_hand(queue: ackwise.Connection, verb: str, verdict: Ve
     assert queue.leases() == []
 
 
-def test_an_empty_batch_says_why(queue: ackwise.Connection) -> None:
+def test_empty_batch_says_why(queue: ackwise.Connection) -> None:
     queue.push("q", 1)
     queue.claim("q", exclusivity="partition")
     empty = queue.claim("q", exclusivity="partition")
@@ -98,12 +98,12 @@ def test_an_empty_batch_says_why(queue: ackwise.Connection) -> None:
         pass
 
 
-def test_an_unknown_queue_is_an_error(queue: ackwise.Connection) -> None:
+def test_unknown_queue_is_an_error(queue: ackwise.Connection) -> None:
     with pytest.raises(errors.UnknownQueue):
         queue.claim("nowhere")
 
 
-def test_a_claim_key_gives_the_same_messages_again(queue: ackwise.Connection) -> None:
+def test_claim_key_gives_the_same_messages_again(queue: ackwise.Connection) -> None:
     queue.push_many("q", range(4))
     first = queue.claim("q", max=2, key="job-1")
     again = queue.claim("q", max=2, key="job-1")
@@ -168,7 +168,7 @@ def test_atomic_settle_undoes_itself(queue: ackwise.Connection) -> None:
 
 
 @pytest.mark.parametrize("entry", [(None, "ack"), ("x", "done"), ("x",), 5])
-def test_a_bad_settlement_is_refused(queue: ackwise.Connection, entry: object) -> None:
+def test_bad_settlement_is_refused(queue: ackwise.Connection, entry: object) -> None:
     with pytest.raises(errors.BadInput):
         queue.settle([entry])  # type: ignore[list-item]
 

@@ -134,7 +134,7 @@ def test_each_is_told_of_it_by_an_error_of_its_own() -> None:
     asyncio.run(main(gathering.submit))
 
 
-def test_a_thread_is_told_of_it_by_an_error_of_its_own() -> None:
+def test_thread_is_told_of_it_by_an_error_of_its_own() -> None:
     told = [one.exception() for one in asked_by_threads(lambda batches: [Overloaded("no")])]
     assert [str(one) for one in told] == ["no"] * 20
     assert len(set(map(id, told))) == 20
@@ -230,7 +230,7 @@ def test_caller_cancelled_in_flight_is_not_next_leader() -> None:
     assert far.sent == [("", [0]), ("", [1, 2, 3]), ("", [4])]
 
 
-def test_a_full_batch_is_due_and_is_sent_in_pieces_of_its_size() -> None:
+def test_full_batch_is_due_and_is_sent_in_pieces_of_its_size() -> None:
     far = Far()
     batcher = far.batcher(size=3)
     assert [batcher.add("k", number) for number in range(3)] == [True, False, True], "one begins, one is full"

@@ -36,7 +36,7 @@ from tests.server.running import Running
         (None, "not a store URL"),
     ],
 )
-def test_a_bad_url_says_what_a_good_one_is(url: str, told: str) -> None:
+def test_bad_url_says_what_a_good_one_is(url: str, told: str) -> None:
     with pytest.raises(errors.BadStoreURL, match=told):
         ackwise.connect(url)
 
@@ -49,18 +49,18 @@ def test_durability_can_be_given_beside_the_url(tmp_path: Path) -> None:
         ackwise.connect(url, durability="some")  # type: ignore[arg-type]
 
 
-def test_a_servers_durability_is_its_own() -> None:
+def test_servers_durability_is_its_own() -> None:
     with pytest.raises(errors.BadStoreURL, match="--durability normal"):
         ackwise.connect("http://localhost:6632", durability="normal")
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "q.db").write_bytes(b"not a database, not at all" * 100)
     with pytest.raises(errors.StoreCorrupt):
         ackwise.connect(f"sqlite:///{tmp_path}/q.db")
 
 
-def test_a_server_is_not_a_store() -> None:
+def test_server_is_not_a_store() -> None:
     with pytest.raises(errors.BadStoreURL, match="the store itself"):
         open_store("http://localhost:6632")
 
@@ -82,7 +82,7 @@ def test_closing_gives_back_what_is_held_without_a_failure(url: str, clock: Manu
         assert found == [(1, 0), (2, 0), (3, 0)]
 
 
-def test_a_keyed_claim_outlives_its_connection(url: str, clock: ManualClock) -> None:
+def test_keyed_claim_outlives_its_connection(url: str, clock: ManualClock) -> None:
     with ackwise.connect(url, clock=clock) as queue:
         queue.push_many("q", range(2))
         queue.claim("q", max=2, key="job")
@@ -91,7 +91,7 @@ def test_a_keyed_claim_outlives_its_connection(url: str, clock: ManualClock) -> 
         assert len(queue.claim("q", max=2, key="job")) == 2
 
 
-def test_a_closed_connection_says_so(url: str) -> None:
+def test_closed_connection_says_so(url: str) -> None:
     queue = ackwise.connect(url)
     queue.close()
     queue.close()
@@ -125,7 +125,7 @@ def test_async_connections_are_entered_or_awaited(url: str) -> None:
     assert asyncio.run(both()) == [1]
 
 
-def test_a_bad_url_is_raised_when_awaited() -> None:
+def test_bad_url_is_raised_when_awaited() -> None:
     async def bad() -> None:
         async with ackwise.connect_async("http://"):
             pass

@@ -13,7 +13,7 @@ from ackwise.clock import ManualClock
 from tests.patience import PATIENCE
 
 
-def test_an_ack_that_was_refused_ends_what_is_left_of_a_batch(queue: ackwise.Connection) -> None:
+def test_ack_that_was_refused_ends_what_is_left_of_a_batch(queue: ackwise.Connection) -> None:
     queue.push_many("q", range(3))
     seen: list[tuple[int, int]] = []
     for delivery in queue.consume("q", max=3, stop_when_empty=True):
@@ -53,7 +53,7 @@ def test_closed_loop_releases_undelivered_messages(queue: ackwise.Connection) ->
     assert all(d.ack() == "acked" for d in kept)
 
 
-def test_the_lease_is_kept_alive_between_deliveries(queue: ackwise.Connection, clock: ManualClock) -> None:
+def test_lease_is_kept_alive_between_deliveries(queue: ackwise.Connection, clock: ManualClock) -> None:
     queue.push_many("q", range(5))
     for delivery in queue.consume("q", lease=10, wait=0, stop_when_empty=True):
         with delivery:
@@ -61,7 +61,7 @@ def test_the_lease_is_kept_alive_between_deliveries(queue: ackwise.Connection, c
     assert queue.groups("q")[0].acked == 5
 
 
-def test_the_rest_of_a_lost_lease_is_left_to_others(queue: ackwise.Connection, clock: ManualClock) -> None:
+def test_rest_of_a_lost_lease_is_left_to_others(queue: ackwise.Connection, clock: ManualClock) -> None:
     queue.push_many("q", range(3))
     seen = []
     for delivery in queue.consume("q", lease=10, wait=0, stop_when_empty=True):
@@ -73,7 +73,7 @@ def test_the_rest_of_a_lost_lease_is_left_to_others(queue: ackwise.Connection, c
     assert seen == [0, 0, 1, 2]
 
 
-def test_a_loop_without_end_must_wait(queue: ackwise.Connection) -> None:
+def test_loop_without_end_must_wait(queue: ackwise.Connection) -> None:
     with pytest.raises(errors.BadInput, match="stop_when_empty"):
         next(queue.consume("q", wait=0))
 
@@ -98,7 +98,7 @@ def test_consume_wakes_for_a_push_and_ends_with_the_drain(queue: ackwise.Connect
     assert (thread.is_alive(), seen) == (False, ["hello"])
 
 
-def test_the_next_batch_acks_the_last(queue: ackwise.Connection) -> None:
+def test_next_batch_acks_the_last(queue: ackwise.Connection) -> None:
     queue.push_many("q", range(25))
     seen = []
     for batch in queue.batches("q", group="g", max=10, wait=0, stop_when_empty=True):
@@ -107,7 +107,7 @@ def test_the_next_batch_acks_the_last(queue: ackwise.Connection) -> None:
     assert (seen, queue.groups("q")[0].acked, queue.leases()) == (list(range(25)), 25, [])
 
 
-def test_a_batch_settled_by_hand_is_left_alone(queue: ackwise.Connection) -> None:
+def test_batch_settled_by_hand_is_left_alone(queue: ackwise.Connection) -> None:
     queue.push_many("q", range(4))
     rounds = 0
     for batch in queue.batches("q", max=4, wait=0, stop_when_empty=True):
@@ -120,7 +120,7 @@ def test_a_batch_settled_by_hand_is_left_alone(queue: ackwise.Connection) -> Non
     assert (rounds, stats.acked, stats.dead) == (2, 3, 1)
 
 
-def test_a_batch_in_hand_at_the_end_stays_with_its_holder(queue: ackwise.Connection) -> None:
+def test_batch_in_hand_at_the_end_stays_with_its_holder(queue: ackwise.Connection) -> None:
     queue.push_many("q", range(4))
     batches = queue.batches("q", max=2, wait=0, stop_when_empty=True)
     batch = next(batches)

@@ -28,14 +28,14 @@ def test_leaving_the_block_acks(queue: ackwise.Connection) -> None:
     assert (queue.groups("q")[0].acked, queue.leases()) == (1, [])
 
 
-def test_an_exception_is_recorded_as_a_retry_and_goes_on(queue: ackwise.Connection) -> None:
+def test_exception_is_recorded_as_a_retry_and_goes_on(queue: ackwise.Connection) -> None:
     with pytest.raises(ZeroDivisionError), one(queue):
         _ = 1 / 0
     (again,) = queue.claim("q")
     assert (again.attempt, again.failures) == (2, 1)
 
 
-def test_the_dead_letter_names_the_exception(queue: ackwise.Connection) -> None:
+def test_dead_letter_names_the_exception(queue: ackwise.Connection) -> None:
     queue.create_queue("q", retry_limit=1)
     with pytest.raises(KeyError), one(queue):
         delivery_price({})
@@ -71,7 +71,7 @@ def test_reject_is_swallowed_and_final(queue: ackwise.Connection) -> None:
     assert (letter.reason, letter.error, letter.failures) == ("rejected", "no such customer", 0)
 
 
-def test_an_interruption_costs_nothing(queue: ackwise.Connection) -> None:
+def test_interruption_costs_nothing(queue: ackwise.Connection) -> None:
     with pytest.raises(KeyboardInterrupt), one(queue):
         raise KeyboardInterrupt
     (again,) = queue.claim("q")
@@ -92,7 +92,7 @@ def test_delivery_settled_inside_its_block_stays_settled(queue: ackwise.Connecti
     assert queue.claim("q")[0].failures == 1
 
 
-def test_a_second_settlement_is_said_to_be_one(queue: ackwise.Connection) -> None:
+def test_second_settlement_is_said_to_be_one(queue: ackwise.Connection) -> None:
     delivery = one(queue)
     assert delivery.ack() is Verdict.ACKED
     assert delivery.ack() is Verdict.ALREADY
@@ -100,7 +100,7 @@ def test_a_second_settlement_is_said_to_be_one(queue: ackwise.Connection) -> Non
     assert delivery.verdict is Verdict.ACKED
 
 
-def test_the_last_failure_answers_dead(queue: ackwise.Connection) -> None:
+def test_last_failure_answers_dead(queue: ackwise.Connection) -> None:
     queue.create_queue("q", retry_limit=2)
     assert one(queue).retry(error="first") is Verdict.RETRIED
     assert queue.claim("q")[0].retry(error=RuntimeError("second")) is Verdict.DEAD
@@ -117,7 +117,7 @@ def test_reject_by_hand(queue: ackwise.Connection) -> None:
     assert one(queue).reject("bad") is Verdict.DEAD
 
 
-def test_an_ack_after_the_lease_ran_out_is_refused(queue: ackwise.Connection, clock: ManualClock) -> None:
+def test_ack_after_the_lease_ran_out_is_refused(queue: ackwise.Connection, clock: ManualClock) -> None:
     delivery = one(queue)
     clock.advance(10)
     with pytest.raises(errors.LeaseLost, match="invalid_lease"):
@@ -126,7 +126,7 @@ def test_an_ack_after_the_lease_ran_out_is_refused(queue: ackwise.Connection, cl
         clock.advance(10)
 
 
-def test_a_lost_lease_does_not_hide_the_exception(queue: ackwise.Connection, clock: ManualClock) -> None:
+def test_lost_lease_does_not_hide_the_exception(queue: ackwise.Connection, clock: ManualClock) -> None:
     def work() -> None:
         with one(queue):
             clock.advance(10)
@@ -148,7 +148,7 @@ def test_extend_moves_the_deadline_and_never_revives(queue: ackwise.Connection, 
         delivery.extend(20)
 
 
-def test_an_unknown_delivery_is_not_found(queue: ackwise.Connection) -> None:
+def test_unknown_delivery_is_not_found(queue: ackwise.Connection) -> None:
     delivery = one(queue)
     (answer,) = queue.settle([(delivery.id[:-1] + "9", "ack")])
     assert answer.verdict is Verdict.UNKNOWN
@@ -168,7 +168,7 @@ def test_with_auto_ack_there_is_nothing_to_settle(queue: ackwise.Connection) -> 
 
 
 @pytest.mark.parametrize("delay", [-1, float("nan"), "soon", True])
-def test_a_bad_delay_settles_nothing(queue: ackwise.Connection, delay: float) -> None:
+def test_bad_delay_settles_nothing(queue: ackwise.Connection, delay: float) -> None:
     delivery = one(queue)
     with pytest.raises(errors.BadInput):
         delivery.retry(delay=delay)

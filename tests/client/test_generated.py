@@ -48,7 +48,7 @@ def test_both_have_the_same_names_and_arguments(name: str) -> None:
             assert list(inspect.signature(getattr(source, method)).parameters) == list(theirs)
 
 
-def test_the_twin_awaits_nothing() -> None:
+def test_twin_awaits_nothing() -> None:
     for path in (ROOT / "src/ackwise").glob("*/sync/*.py"):
         text = path.read_text()
         assert "await" not in text, path

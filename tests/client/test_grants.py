@@ -28,7 +28,7 @@ def granted(connection: ackwise.Connection, claim: Claim = JOB) -> Claimed:
     return claimed
 
 
-def test_a_claim_that_is_sent_answers_its_grants(queue: ackwise.Connection, clock: ManualClock) -> None:
+def test_claim_that_is_sent_answers_its_grants(queue: ackwise.Connection, clock: ManualClock) -> None:
     queue.push_many("q", range(5), partition="p")
     send, ask = queue._transport.send, queue._transport.ask
     (lane,) = ask(ListLanes(queue="q"))
@@ -46,7 +46,7 @@ def test_a_claim_that_is_sent_answers_its_grants(queue: ackwise.Connection, cloc
     assert ask(ListHeld(lease_id=claimed.lease_id)) == []
 
 
-def test_an_empty_one_says_why(queue: ackwise.Connection) -> None:
+def test_empty_one_says_why(queue: ackwise.Connection) -> None:
     queue.push("q", 1)
     first = granted(queue)
     rest = Settlement(selector=ByLease(first.lease_id), outcome=Outcome.ACK)
@@ -114,14 +114,14 @@ def test_without_a_key_they_are_not(remote: ackwise.Connection, flaky: Flaky) ->
     assert flaky.count("/v1/claim") == 1
 
 
-def test_a_server_that_leaves_is_unavailable(store_url: str, clock: ManualClock) -> None:
+def test_server_that_leaves_is_unavailable(store_url: str, clock: ManualClock) -> None:
     with Running(store_url, clock) as server, ackwise.connect(server.url, clock=clock) as queue:
         queue.push("q", 1)
         server.server.runtime.broker().stop_claims()
         assert granted(queue).empty is EmptyReason.UNAVAILABLE
 
 
-def test_a_group_that_was_moved_on_is_not_moved_twice(remote: ackwise.Connection, flaky: Flaky) -> None:
+def test_group_that_was_moved_on_is_not_moved_twice(remote: ackwise.Connection, flaky: Flaky) -> None:
     remote.push_many("q", range(3))
     (lane,) = remote._transport.ask(ListLanes(queue="q"))
     flaky.fail("/v1/admin", "lose the answer")

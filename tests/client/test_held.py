@@ -12,7 +12,7 @@ def claimed(number: int, deadline: int = 10) -> Claimed:
     return Claimed("g", [], lease_no=number, tag=1, deadline=deadline)
 
 
-def test_a_lease_is_forgotten_when_a_settlement_ends_it() -> None:
+def test_lease_is_forgotten_when_a_settlement_ends_it() -> None:
     held = HeldLeases()
     for number in range(1, 5):
         held.add(claimed(number), now=0)

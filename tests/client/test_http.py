@@ -106,7 +106,7 @@ def test_other_queries_and_selectors(queue: ackwise.Connection) -> None:
 
 
 @pytest.mark.parametrize("module", [aio_http, sync_http])
-def test_a_claim_waits_longer_than_a_poll(
+def test_claim_waits_longer_than_a_poll(
     queue: ackwise.Connection, server: Running, module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LONGEST_POLL", 0.02)
@@ -155,7 +155,7 @@ def test_drain_lets_holders_finish(queue: ackwise.Connection) -> None:
     assert queue.groups("q")[0].acked == 2
 
 
-def test_a_lease_that_ran_out_is_not_waited_for(queue: ackwise.Connection, clock: ManualClock) -> None:
+def test_lease_that_ran_out_is_not_waited_for(queue: ackwise.Connection, clock: ManualClock) -> None:
     queue.push("q", 1)
     queue.claim("q", lease=5)
     clock.advance(5)
@@ -178,7 +178,7 @@ def test_closing_calls_back_polls_that_wait(server: Running, clock: ManualClock)
         queue.claim("q")
 
 
-def test_a_cancelled_claim_takes_nothing(server: Running) -> None:
+def test_cancelled_claim_takes_nothing(server: Running) -> None:
     async def job() -> None:
         async with ackwise.connect_async(server.url) as queue:
             await queue.create_queue("q")
@@ -191,7 +191,7 @@ def test_a_cancelled_claim_takes_nothing(server: Running) -> None:
     asyncio.run(job())
 
 
-def test_a_server_that_shuts_down_does_not_end_its_clients(store_url: str, clock: ManualClock) -> None:
+def test_server_that_shuts_down_does_not_end_its_clients(store_url: str, clock: ManualClock) -> None:
     """A consumer goes on with the next server at the same address."""
     with Running(store_url, clock) as first:
         queue = ackwise.connect(first.url, clock=clock)
@@ -208,7 +208,7 @@ def test_a_server_that_shuts_down_does_not_end_its_clients(store_url: str, clock
         queue.close()
 
 
-def test_a_claim_without_patience_says_that_the_server_leaves(store_url: str, clock: ManualClock) -> None:
+def test_claim_without_patience_says_that_the_server_leaves(store_url: str, clock: ManualClock) -> None:
     with Running(store_url, clock) as server, ackwise.connect(server.url, clock=clock) as queue:
         queue.push("q", 1)
         server.server.runtime.broker().stop_claims()

@@ -57,7 +57,7 @@ def test_leaving_early_acks_the_finished_and_returns_the_rest(queue: ackwise.Con
     second.ack()
 
 
-def test_a_settled_batch_keeps_its_settlement(queue: ackwise.Connection) -> None:
+def test_settled_batch_keeps_its_settlement(queue: ackwise.Connection) -> None:
     queue.push_many("q", range(20))
     for batch in queue.batches("q", max=10, prefetch=2, stop_when_empty=True):
         if numbers(batch)[0] == 0:
@@ -74,7 +74,7 @@ def test_leases_in_hand_are_kept_alive(queue: ackwise.Connection, clock: ManualC
     assert queue.stats("q").groups[0].acked == 40
 
 
-def test_a_lost_lease_is_said(queue: ackwise.Connection, clock: ManualClock) -> None:
+def test_lost_lease_is_said(queue: ackwise.Connection, clock: ManualClock) -> None:
     queue.create_queue("q", lease_seconds=30)
     queue.push_many("q", range(20))
     loop = queue.batches("q", max=10, prefetch=2, stop_when_empty=True)

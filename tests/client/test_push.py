@@ -41,7 +41,7 @@ def test_payloads_are_bytes_or_json(queue: ackwise.Connection, payload: Any, sto
     assert (delivery.payload, delivery.content_type) == (stored, content_type)
 
 
-def test_a_content_type_goes_with_bytes_and_makes_text_plain(queue: ackwise.Connection) -> None:
+def test_content_type_goes_with_bytes_and_makes_text_plain(queue: ackwise.Connection) -> None:
     queue.push_many("q", [Item(payload=b"<a/>", content_type="text/xml"), Item(payload="é", content_type="text/plain")])
     assert [(d.payload, d.content_type) for d in queue.claim("q", max=2)] == [
         (b"<a/>", "text/xml"),
@@ -58,7 +58,7 @@ def test_push_of_a_value_that_is_no_json_is_refused(queue: ackwise.Connection, p
     assert queue.queues() == []
 
 
-def test_a_delivery_tells_all_about_its_message(queue: ackwise.Connection, clock: ManualClock) -> None:
+def test_delivery_tells_all_about_its_message(queue: ackwise.Connection, clock: ManualClock) -> None:
     receipt = queue.push("shop.orders", {"id": 7}, partition="eu", priority=2, transaction_id="t-7", headers={"a": "b"})
     (delivery,) = queue.claim("shop.orders", group="billing", lease=10)
     assert delivery.json() == {"id": 7}
@@ -79,7 +79,7 @@ def test_repeated_transaction_id_is_duplicate_of_first_id(queue: ackwise.Connect
     assert (first.status, again.status, again.message_id) == ("queued", "duplicate", first.message_id)
 
 
-def test_a_delayed_message_waits(queue: ackwise.Connection, clock: ManualClock) -> None:
+def test_delayed_message_waits(queue: ackwise.Connection, clock: ManualClock) -> None:
     assert queue.push("q", 1, delay=timedelta(seconds=5)).status == "scheduled"
     assert queue.push("q", 2, delay=0.5).status == "scheduled"
     assert not queue.claim("q", max=5)
@@ -121,7 +121,7 @@ def test_bad_input_changes_nothing(queue: ackwise.Connection, arguments: dict[st
     assert queue.queues() == []
 
 
-def test_a_payload_over_the_limit_is_refused(queue: ackwise.Connection) -> None:
+def test_payload_over_the_limit_is_refused(queue: ackwise.Connection) -> None:
     queue.create_queue("q", max_payload_bytes=10)
     with pytest.raises(errors.PayloadTooLarge):
         queue.push("q", b"x" * 11)

@@ -54,7 +54,7 @@ def impatient(queue: ackwise.Connection) -> ackwise.Connection:
     return queue
 
 
-def test_a_push_arrives_once(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_push_arrives_once(queue: ackwise.Connection, flaky: Flaky) -> None:
     flaky.fail("/v1/push", *LOST, *BUSY)
     receipts = queue.push_many("q", range(5))
     assert [(r.status, r.seq) for r in receipts] == [("queued", n) for n in range(5)]
@@ -72,7 +72,7 @@ def test_so_does_each_message_with_options(queue: ackwise.Connection, flaky: Fla
     assert queue.stats("q").messages == 2
 
 
-def test_a_settlement_that_was_made_answers_already(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_settlement_that_was_made_answers_already(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push_many("q", range(2))
     first, second = queue.claim("q", max=2)
     flaky.fail("/v1/settle", "lose the request")
@@ -82,7 +82,7 @@ def test_a_settlement_that_was_made_answers_already(queue: ackwise.Connection, f
     assert queue.groups("q")[0].acked == 2
 
 
-def test_a_retry_that_arrived_is_not_charged_twice(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_retry_that_arrived_is_not_charged_twice(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push("q", 1)
     flaky.fail("/v1/settle", "lose the answer", "lose the answer")
     assert queue.claim("q")[0].retry(error="once") is Verdict.ALREADY
@@ -90,7 +90,7 @@ def test_a_retry_that_arrived_is_not_charged_twice(queue: ackwise.Connection, fl
     assert (again.failures, again.attempt) == (1, 2)
 
 
-def test_a_transaction_happens_once(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_transaction_happens_once(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push("in", 1)
     (delivery,) = queue.claim("in")
     flaky.fail("/v1/transaction", "lose the answer")
@@ -101,9 +101,7 @@ def test_a_transaction_happens_once(queue: ackwise.Connection, flaky: Flaky) -> 
 
 
 @pytest.mark.parametrize("kind", ["fail", "require"])
-def test_a_transaction_that_would_find_itself_is_not_repeated(
-    queue: ackwise.Connection, flaky: Flaky, kind: str
-) -> None:
+def test_transaction_that_would_find_itself_is_not_repeated(queue: ackwise.Connection, flaky: Flaky, kind: str) -> None:
     queue.push("in", 1)
     batch = queue.claim("in")
     flaky.fail("/v1/transaction", "lose the answer")
@@ -113,7 +111,7 @@ def test_a_transaction_that_would_find_itself_is_not_repeated(
     assert queue.stats("out").messages == 1
 
 
-def test_a_claim_whose_answer_is_lost_is_not_repeated(
+def test_claim_whose_answer_is_lost_is_not_repeated(
     queue: ackwise.Connection, flaky: Flaky, clock: ManualClock
 ) -> None:
     queue.push("q", 1)
@@ -125,7 +123,7 @@ def test_a_claim_whose_answer_is_lost_is_not_repeated(
     assert len(queue.claim("q")) == 1
 
 
-def test_a_claim_with_a_key_is_repeated(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_claim_with_a_key_is_repeated(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push_many("q", range(4))
     flaky.fail("/v1/claim", *LOST)
     assert [d.json() for d in queue.claim("q", max=2, key="job")] == [0, 1]
@@ -149,7 +147,7 @@ def test_so_are_claims_ahead_and_the_settlement_with_them(queue: ackwise.Connect
     assert [one.messages[0].payload for one in handed] == [b"4"]
 
 
-def test_a_claim_that_was_refused_is_repeated(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_claim_that_was_refused_is_repeated(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push("q", 1)
     flaky.fail("/v1/claim", refusal(429, "overloaded"), refusal(503, "draining"))
     assert len(queue.claim("q")) == 1
@@ -193,7 +191,7 @@ def test_reads_and_settings_are_repeated_and_the_rest_is_not(queue: ackwise.Conn
     assert [info.name for info in queue.queues()] == ["new", "q"]
 
 
-def test_an_extension_is_repeated(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_extension_is_repeated(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push("q", 1)
     batch = queue.claim("q", lease=10)
     flaky.fail("/v1/extend-all", *LOST)
@@ -300,7 +298,7 @@ def test_settling_and_claiming_together(queue: ackwise.Connection, flaky: Flaky)
     assert ([s.verdict for s in settled], handed.claimed.empty) == ([Verdict.ALREADY], "unavailable")
 
 
-def test_a_server_that_comes_back_in_time_is_waited_for(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_server_that_comes_back_in_time_is_waited_for(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push("q", 1)
     flaky.down()
     pushed = threading.Thread(target=lambda: queue.push("q", 2))
@@ -321,7 +319,7 @@ def test_claims_wait_for_it_too_if_it_never_had_them(queue: ackwise.Connection, 
     assert found == [1]
 
 
-def test_a_server_that_is_not_there_is_named(flaky: Flaky) -> None:
+def test_server_that_is_not_there_is_named(flaky: Flaky) -> None:
     flaky.down()
     with pytest.raises(errors.StoreUnavailable, match=flaky.url):
         ackwise.connect(flaky.url)
@@ -367,7 +365,7 @@ def test_foreign_server_at_the_address(flaky: Flaky) -> None:
         ackwise.connect(flaky.url)
 
 
-def test_an_answer_that_is_not_understood(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_answer_that_is_not_understood(queue: ackwise.Connection, flaky: Flaky) -> None:
     flaky.fail("/v1/push", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]")
     with pytest.raises(errors.StoreError, match="cannot decode the answer"):
         queue.push("q", 1)

@@ -36,7 +36,7 @@ def test_it_commits_at_the_end_of_the_block(queue: ackwise.Connection) -> None:
         pass
 
 
-def test_an_exception_in_the_block_commits_nothing(queue: ackwise.Connection) -> None:
+def test_exception_in_the_block_commits_nothing(queue: ackwise.Connection) -> None:
     batch = three(queue)
 
     def work() -> None:
@@ -50,7 +50,7 @@ def test_an_exception_in_the_block_commits_nothing(queue: ackwise.Connection) ->
     assert batch.ack() is Verdict.ACKED
 
 
-def test_a_refused_settlement_undoes_the_pushes(queue: ackwise.Connection, clock: ManualClock) -> None:
+def test_refused_settlement_undoes_the_pushes(queue: ackwise.Connection, clock: ManualClock) -> None:
     batch = three(queue)
     clock.advance(10)
     with pytest.raises(errors.RolledBack, match="stale"):

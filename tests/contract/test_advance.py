@@ -36,7 +36,7 @@ def test_everything_below_a_seq_is_acked(harness: StoreHarness) -> None:
     assert sorted(harness.claim(group="g").bodies) == ["1", "2", "3", "3"]
 
 
-def test_a_group_is_made_at_the_start(harness: StoreHarness) -> None:
+def test_group_is_made_at_the_start(harness: StoreHarness) -> None:
     harness.number(3)
     assert advance(harness, {lanes(harness)["Default"]: 2}, "new") == 2
     assert counts(harness.group("new")) == {"acked": 2, "unread": 1}
@@ -45,7 +45,7 @@ def test_a_group_is_made_at_the_start(harness: StoreHarness) -> None:
     assert counts(harness.group("none")) == {"unread": 3}
 
 
-def test_a_cursor_never_moves_back(harness: StoreHarness) -> None:
+def test_cursor_never_moves_back(harness: StoreHarness) -> None:
     harness.number(3)
     lane = lanes(harness)["Default"]
     assert [advance(harness, {lane: seq}) for seq in (2, 1, 2, 0, 3, 3)] == [2, 0, 0, 0, 1, 0]
@@ -94,7 +94,7 @@ def test_it_begins_no_epoch(harness: StoreHarness) -> None:
     assert counts(harness.group("g")) == {"unread": 3}
 
 
-def test_a_strict_lane_waits_for_its_retry_as_before(harness: StoreHarness) -> None:
+def test_strict_lane_waits_for_its_retry_as_before(harness: StoreHarness) -> None:
     harness.configure(exclusivity="partition")
     harness.number(3)
     harness.retry(harness.take(group="g"), delay=10)
@@ -114,7 +114,7 @@ def test_messages_that_a_delay_holds_back_may_be_passed(harness: StoreHarness) -
     assert (empty.why, empty.claimed.until) == ("delayed", harness.clock.now() + 60_000_000)
 
 
-def test_a_pruned_lane_begins_where_its_log_does(harness: StoreHarness) -> None:
+def test_pruned_lane_begins_where_its_log_does(harness: StoreHarness) -> None:
     harness.configure(retention_seconds=10)
     harness.number(2)
     harness.advance(10)
@@ -125,7 +125,7 @@ def test_a_pruned_lane_begins_where_its_log_does(harness: StoreHarness) -> None:
     assert counts(harness.group("g")) == {"acked": 1, "unread": 1}
 
 
-def test_the_ledger_counts_them(harness: StoreHarness) -> None:
+def test_ledger_counts_them(harness: StoreHarness) -> None:
     harness.number(3)
     advance(harness, {lanes(harness)["Default"]: 2})
     rows = harness.store.ask(q.ReadLedger(queue="q", group="g"))

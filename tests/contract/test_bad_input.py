@@ -235,7 +235,7 @@ def test_pages_of_bad_sizes_are_refused(harness: StoreHarness, number: Any) -> N
             ask()
 
 
-def test_a_bug_in_one_command_fails_only_that_one(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_in_one_command_fails_only_that_one(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 

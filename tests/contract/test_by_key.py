@@ -13,7 +13,7 @@ from tests.contract.store_harness import StoreHarness, counts, entry
 KEY = c.ByKey("q", "k")
 
 
-def test_an_ack_takes_everything_that_the_claim_holds(harness: StoreHarness) -> None:
+def test_ack_takes_everything_that_the_claim_holds(harness: StoreHarness) -> None:
     harness.push("a", "b", priority=1)
     harness.push("c")
     assert harness.claim(3, key="k").bodies == ["c", "a", "b"]
@@ -49,14 +49,14 @@ def test_one_that_ran_out_is_stale_before_and_after_the_sweep(harness: StoreHarn
     assert harness.ack(new) == ["acked"]
 
 
-def test_the_newest_lease_of_a_repeated_claim_is_meant(harness: StoreHarness) -> None:
+def test_newest_lease_of_a_repeated_claim_is_meant(harness: StoreHarness) -> None:
     harness.push("a", "b")
     harness.claim(2, key="k")
     harness.claim(2, key="k")
     assert harness.ack(KEY) == ["acked"]
 
 
-def test_a_rejected_claim_names_its_dead_letters(harness: StoreHarness) -> None:
+def test_rejected_claim_names_its_dead_letters(harness: StoreHarness) -> None:
     harness.number(3)
     harness.claim(2, key="k")
     (answer,) = harness.settle(entry(KEY, "reject", error="no"))

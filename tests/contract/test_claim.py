@@ -23,13 +23,13 @@ def test_one_lane_up_to_the_maximum(harness: StoreHarness) -> None:
     assert second.claimed.lease_no > first.claimed.lease_no
 
 
-def test_the_first_delivery_is_attempt_one_without_failures(harness: StoreHarness) -> None:
+def test_first_delivery_is_attempt_one_without_failures(harness: StoreHarness) -> None:
     harness.push("a")
     got = harness.take()
     assert (got.attempt, got.failures) == (1, 0)
 
 
-def test_the_lease_time_is_the_claims_or_the_queues(harness: StoreHarness) -> None:
+def test_lease_time_is_the_claims_or_the_queues(harness: StoreHarness) -> None:
     harness.configure(lease_seconds=45)
     harness.push("a", "b")
     now = harness.clock.now()
@@ -48,13 +48,13 @@ def test_many_lanes_under_one_lease(harness: StoreHarness) -> None:
     assert (lease.granted, lease.held) == (5, 5)
 
 
-def test_a_bound_on_the_number_of_partitions(harness: StoreHarness) -> None:
+def test_bound_on_the_number_of_partitions(harness: StoreHarness) -> None:
     for name in "abc":
         harness.push("1", "2", partition=name)
     assert {d.partition for d in harness.claim(10, most_partitions=2).deliveries} == {"a", "b"}
 
 
-def test_a_wildcard_goes_round_the_lanes(harness: StoreHarness) -> None:
+def test_wildcard_goes_round_the_lanes(harness: StoreHarness) -> None:
     for name in "abcd":
         harness.push(*(str(i) for i in range(6)), partition=name)
     served: Counter[str] = Counter()
@@ -65,7 +65,7 @@ def test_a_wildcard_goes_round_the_lanes(harness: StoreHarness) -> None:
     assert served == dict.fromkeys("abcd", 6)
 
 
-def test_a_busy_lane_does_not_starve_a_quiet_one(harness: StoreHarness) -> None:
+def test_busy_lane_does_not_starve_a_quiet_one(harness: StoreHarness) -> None:
     harness.push(*(str(i) for i in range(100)), partition="busy")
     harness.claim(10)
     harness.advance(0.001)
@@ -92,14 +92,14 @@ def test_priorities_come_before_waiting_time(harness: StoreHarness) -> None:
     assert harness.claim(1).bodies == ["new and high"]
 
 
-def test_a_filter_by_priority(harness: StoreHarness) -> None:
+def test_filter_by_priority(harness: StoreHarness) -> None:
     for priority in (0, 1, 2):
         harness.push(f"p{priority}", priority=priority)
     assert harness.claim(10, priorities=(1, 2)).bodies == ["p1", "p2"]
     assert harness.claim(10, priorities=(7,)).why == "empty"
 
 
-def test_a_filter_by_partition(harness: StoreHarness) -> None:
+def test_filter_by_partition(harness: StoreHarness) -> None:
     for name in "abc":
         harness.push(name, partition=name)
     assert sorted(harness.claim(10, partitions=("c", "a", "c", "nowhere")).bodies) == ["a", "c"]
@@ -130,7 +130,7 @@ def test_namespace_claims_are_fair_over_queues(harness: StoreHarness) -> None:
     assert Counter(queues[:4]) == {"one": 2, "two": 2}
 
 
-def test_an_unknown_queue_is_refused_or_made(harness: StoreHarness) -> None:
+def test_unknown_queue_is_refused_or_made(harness: StoreHarness) -> None:
     with pytest.raises(UnknownQueue):
         harness.claim(queue="nowhere")
     assert harness.store.ask(q.ListQueues()) == []
@@ -188,7 +188,7 @@ SMALL = "y" * 1_000
 
 
 @pytest.mark.parametrize("auto_ack", [False, True], ids=["leased", "auto_ack"])
-def test_a_claim_stops_when_it_has_so_many_bytes(harness: StoreHarness, auto_ack: bool) -> None:
+def test_claim_stops_when_it_has_so_many_bytes(harness: StoreHarness, auto_ack: bool) -> None:
     harness.push(*(f"{LARGE}{n}" for n in range(5)))
     harness.push(f"{LARGE}5", priority=1)
     harness.push(*(f"{SMALL}{n}" for n in range(20)), priority=2)

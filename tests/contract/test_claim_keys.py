@@ -11,7 +11,7 @@ from ackwise.core.errors import BadInput, ClaimConflict
 from tests.contract.store_harness import StoreHarness, counts
 
 
-def test_the_same_key_is_the_same_claim_under_a_new_lease(harness: StoreHarness) -> None:
+def test_same_key_is_the_same_claim_under_a_new_lease(harness: StoreHarness) -> None:
     harness.number(6)
     first = harness.claim(3, key="n/1")
     again = harness.claim(3, key="n/1")
@@ -30,7 +30,7 @@ def test_one_that_takes_nothing_over_leaves_what_is_held_alone(harness: StoreHar
     assert (harness.ack(held), counts(harness.group())) == (["acked"], {"acked": 1, "unread": 1})
 
 
-def test_the_old_lease_is_fenced_off(harness: StoreHarness) -> None:
+def test_old_lease_is_fenced_off(harness: StoreHarness) -> None:
     harness.number(2)
     old = harness.claim(key="k")
     new = harness.claim(key="k")
@@ -50,7 +50,7 @@ def test_after_a_partial_ack_the_rest_comes_back(harness: StoreHarness) -> None:
     assert counts(harness.group()) == {"acked": 5}
 
 
-def test_a_finished_claim_gives_nothing(harness: StoreHarness) -> None:
+def test_finished_claim_gives_nothing(harness: StoreHarness) -> None:
     harness.number(3)
     harness.ack(*harness.claim(2, key="k").deliveries)
     again = harness.claim(2, key="k")
@@ -58,7 +58,7 @@ def test_a_finished_claim_gives_nothing(harness: StoreHarness) -> None:
     assert harness.claim(2, key="k2").bodies == ["2"]
 
 
-def test_an_expired_claim_gives_nothing_even_before_the_sweep(harness: StoreHarness) -> None:
+def test_expired_claim_gives_nothing_even_before_the_sweep(harness: StoreHarness) -> None:
     harness.number(1)
     harness.claim(1, key="k", seconds=5)
     harness.advance(5)
@@ -66,7 +66,7 @@ def test_an_expired_claim_gives_nothing_even_before_the_sweep(harness: StoreHarn
     assert harness.claim(1, key="k2").bodies == ["0"]
 
 
-def test_an_empty_claim_uses_up_no_key(harness: StoreHarness) -> None:
+def test_empty_claim_uses_up_no_key(harness: StoreHarness) -> None:
     harness.configure()
     assert harness.claim(key="k").why == "empty"
     harness.push("a")
@@ -111,7 +111,7 @@ def test_repeated_claim_leaves_out_retried_and_rejected(harness: StoreHarness) -
     assert harness.claim(3).bodies == ["0"]
 
 
-def test_a_message_lost_to_a_seek_stays_lost_to_the_old_lease(harness: StoreHarness) -> None:
+def test_message_lost_to_a_seek_stays_lost_to_the_old_lease(harness: StoreHarness) -> None:
     harness.push("a", partition="p1")
     harness.push("b", partition="p2")
     first = harness.claim(2, key="k")
@@ -121,7 +121,7 @@ def test_a_message_lost_to_a_seek_stays_lost_to_the_old_lease(harness: StoreHarn
     assert harness.ack(*first.deliveries) == ["stale", "stale"]
 
 
-def test_a_key_over_several_queues_finds_its_claim_again(harness: StoreHarness) -> None:
+def test_key_over_several_queues_finds_its_claim_again(harness: StoreHarness) -> None:
     for name in ("one", "two"):
         harness.do(c.ConfigureQueue(queue=name, namespace="shop"))
         harness.number(2, queue=name)
@@ -135,13 +135,13 @@ def test_a_key_over_several_queues_finds_its_claim_again(harness: StoreHarness) 
     assert harness.claim(1, **where).why == "ended"
 
 
-def test_a_key_does_not_go_with_auto_ack(harness: StoreHarness) -> None:
+def test_key_does_not_go_with_auto_ack(harness: StoreHarness) -> None:
     harness.number(1)
     with pytest.raises(BadInput, match="auto-ack"):
         harness.claim(key="k", auto_ack=True)
 
 
-def test_a_repeated_claim_keeps_its_owner_and_its_exclusivity(harness: StoreHarness) -> None:
+def test_repeated_claim_keeps_its_owner_and_its_exclusivity(harness: StoreHarness) -> None:
     harness.number(4)
     harness.claim(2, key="k", exclusivity="partition", owner="me")
     harness.claim(2, key="k", exclusivity="partition", owner="me")

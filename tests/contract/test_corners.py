@@ -13,7 +13,7 @@ from ackwise.core.validation import MICROS
 from tests.contract.store_harness import StoreHarness, entry
 
 
-def test_an_expired_queue_lease_does_not_hide_a_live_one(harness: StoreHarness) -> None:
+def test_expired_queue_lease_does_not_hide_a_live_one(harness: StoreHarness) -> None:
     harness.push(*map(str, range(3)))
     harness.claim(1, exclusivity="queue", seconds=10)
     harness.advance(10)
@@ -23,7 +23,7 @@ def test_an_expired_queue_lease_does_not_hide_a_live_one(harness: StoreHarness) 
     assert second.empty == "locked"
 
 
-def test_a_priority_is_found_behind_many_ready_lanes(harness: StoreHarness) -> None:
+def test_priority_is_found_behind_many_ready_lanes(harness: StoreHarness) -> None:
     harness.send([NewMessage(b"other", partition=f"p{i}") for i in range(60)])
     harness.push("mine", priority=5, partition="p59")
     assert harness.claim(priorities=(5,)).bodies == ["mine"]
@@ -42,7 +42,7 @@ def test_lanes_beside_an_exclusive_hold_wait_and_come_back(harness: StoreHarness
     assert harness.claim(1).bodies == ["later"]
 
 
-def test_an_owner_finds_the_free_lanes_of_its_own_partition(harness: StoreHarness) -> None:
+def test_owner_finds_the_free_lanes_of_its_own_partition(harness: StoreHarness) -> None:
     harness.configure(exclusivity="partition")
     harness.push("urgent", partition="a", priority=0)
     harness.push("later", partition="a", priority=1)
@@ -62,7 +62,7 @@ def test_minted_transaction_ids_are_found_anywhere_in_push(harness: StoreHarness
     assert again == ["duplicate"] * 5
 
 
-def test_a_shorter_delay_takes_effect_at_once(harness: StoreHarness) -> None:
+def test_shorter_delay_takes_effect_at_once(harness: StoreHarness) -> None:
     harness.configure(delay_seconds=3600)
     harness.do(c.ConfigureGroup(queue="q", group=QUEUE_MODE))
     harness.push("a")
@@ -71,7 +71,7 @@ def test_a_shorter_delay_takes_effect_at_once(harness: StoreHarness) -> None:
     assert harness.claim().bodies == ["a"]
 
 
-def test_a_failed_lease_says_how_many_died(harness: StoreHarness) -> None:
+def test_failed_lease_says_how_many_died(harness: StoreHarness) -> None:
     harness.configure(retry_limit=2)
     harness.push("old")
     harness.retry(harness.take())
@@ -103,7 +103,7 @@ def test_locked_tells_the_earlier_of_both(harness: StoreHarness) -> None:
     assert empty.until == harness.clock.now() + MICROS
 
 
-def test_a_pool_claim_takes_what_is_behind_a_delayed_head(harness: StoreHarness) -> None:
+def test_pool_claim_takes_what_is_behind_a_delayed_head(harness: StoreHarness) -> None:
     harness.configure(exclusivity="partition")
     harness.push("head", "next")
     harness.retry(harness.take(), delay=3600)
@@ -111,7 +111,7 @@ def test_a_pool_claim_takes_what_is_behind_a_delayed_head(harness: StoreHarness)
     assert harness.claim(exclusivity="none").bodies == ["next"]
 
 
-def test_an_empty_batch_writes_nothing(harness: StoreHarness) -> None:
+def test_empty_batch_writes_nothing(harness: StoreHarness) -> None:
     assert list(harness.do(c.Push(queue="q", messages=PlainBatch([])))) == []
     with pytest.raises(BadInput):
         harness.do(c.Push(queue="q", messages=PlainBatch([b"1", b"2"], ["only one"])))
@@ -162,7 +162,7 @@ def test_rewind_ends_the_lease_on_every_lane_of_the_partition(harness: StoreHarn
     assert [(d.body, d.failures) for d in harness.claim().deliveries] == [("a", 1), ("b", 0)]
 
 
-def test_a_delayed_message_remembers_when_it_was_pushed(harness: StoreHarness) -> None:
+def test_delayed_message_remembers_when_it_was_pushed(harness: StoreHarness) -> None:
     harness.configure(dedupe_seconds=100)
     pushed = harness.clock.now()
     harness.push("a", txid="once", delay=90)
@@ -173,7 +173,7 @@ def test_a_delayed_message_remembers_when_it_was_pushed(harness: StoreHarness) -
     assert harness.push("b", txid="once")[0].status == "queued"
 
 
-def test_a_message_put_back_from_a_snapshot_is_pruned_again(harness: StoreHarness) -> None:
+def test_message_put_back_from_a_snapshot_is_pruned_again(harness: StoreHarness) -> None:
     harness.configure(completed_retention_seconds=10)
     harness.push("a")
     harness.reject(harness.take())
@@ -186,7 +186,7 @@ def test_a_message_put_back_from_a_snapshot_is_pruned_again(harness: StoreHarnes
     assert harness.sweep("retain")["retain"] == 0
 
 
-def test_the_ledger_counts_deaths_by_expiry_and_drops(harness: StoreHarness) -> None:
+def test_ledger_counts_deaths_by_expiry_and_drops(harness: StoreHarness) -> None:
     harness.configure(retry_limit=1)
     harness.push("a")
     harness.claim(1, seconds=1)

@@ -21,7 +21,7 @@ def kill(harness: StoreHarness, *bodies: str, group: str = "g", error: str = "ba
     harness.reject(*harness.claim(100, group=group).deliveries, error=error)
 
 
-def test_a_letter_has_all_that_is_known(harness: StoreHarness) -> None:
+def test_letter_has_all_that_is_known(harness: StoreHarness) -> None:
     message = NewMessage(b"\xff", transaction_id="t", headers={"h": "1"}, content_type="x/y", partition="p")
     (receipt,) = harness.send([message])
     born = harness.clock.now()
@@ -113,7 +113,7 @@ def test_redrive_twice_says_not_found(harness: StoreHarness) -> None:
     assert counts(harness.group("g")) == {"held": 1}
 
 
-def test_a_pruned_message_is_redriven_from_its_snapshot(harness: StoreHarness) -> None:
+def test_pruned_message_is_redriven_from_its_snapshot(harness: StoreHarness) -> None:
     harness.configure(retention_seconds=10)
     harness.send([NewMessage(b"first", transaction_id="t", headers={"h": "1"}), NewMessage(b"second")])
     first, second = harness.claim(group="g").deliveries
@@ -194,7 +194,7 @@ def test_replay_to_another_place(harness: StoreHarness) -> None:
     assert harness.store.ask(q.Browse(queue="r"))[0].partition == "elsewhere"
 
 
-def test_a_replay_that_is_refused_changes_nothing(harness: StoreHarness) -> None:
+def test_replay_that_is_refused_changes_nothing(harness: StoreHarness) -> None:
     kill(harness, "small", "much too large")
     harness.configure("r", max_payload_bytes=5)
     before = harness.everything()
@@ -261,7 +261,7 @@ def test_purge_place_out_of_range_is_refused(harness: StoreHarness, field: str) 
         harness.do(c.PurgeDead(group="g", behind=place))
 
 
-def test_a_message_that_dies_again_has_one_letter(harness: StoreHarness) -> None:
+def test_message_that_dies_again_has_one_letter(harness: StoreHarness) -> None:
     kill(harness, "a", error="first")
     harness.seek("start", group="g")
     harness.reject(harness.take(group="g"), error="second")

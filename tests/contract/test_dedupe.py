@@ -57,13 +57,13 @@ def test_priorities_of_one_partition_do(harness: StoreHarness) -> None:
     assert (lost.status, lost.message_id) == ("duplicate", won.message_id)
 
 
-def test_an_acked_message_is_still_remembered(harness: StoreHarness) -> None:
+def test_acked_message_is_still_remembered(harness: StoreHarness) -> None:
     harness.push("1", txid="a")
     harness.ack(harness.take())
     assert statuses(harness.push("2", txid="a")) == ["duplicate"]
 
 
-def test_the_window_ends_exactly(harness: StoreHarness) -> None:
+def test_window_ends_exactly(harness: StoreHarness) -> None:
     harness.configure(dedupe_seconds=60)
     harness.push("1", txid="a")
     harness.advance(59.999999)
@@ -74,7 +74,7 @@ def test_the_window_ends_exactly(harness: StoreHarness) -> None:
     assert harness.claim().bodies == ["1", "3"]
 
 
-def test_a_pruned_message_is_remembered_until_its_window_ends(harness: StoreHarness) -> None:
+def test_pruned_message_is_remembered_until_its_window_ends(harness: StoreHarness) -> None:
     harness.configure(dedupe_seconds=1000, retention_seconds=10)
     (won,) = harness.push("1", txid="a")
     harness.push("plain")
@@ -99,7 +99,7 @@ def test_zero_means_for_ever(harness: StoreHarness) -> None:
 
 
 @pytest.mark.parametrize("due", [False, True], ids=["waiting", "promoted"])
-def test_a_scheduled_message_has_its_id_registered(harness: StoreHarness, due: bool) -> None:
+def test_scheduled_message_has_its_id_registered(harness: StoreHarness, due: bool) -> None:
     (won,) = harness.push("later", txid="a", delay=60)
     assert (won.status, won.seq) == ("scheduled", None)
     if due:
@@ -112,26 +112,26 @@ def test_a_scheduled_message_has_its_id_registered(harness: StoreHarness, due: b
     assert lost.seq == (0 if due else None)
 
 
-def test_a_scheduled_duplicate_in_one_batch(harness: StoreHarness) -> None:
+def test_scheduled_duplicate_in_one_batch(harness: StoreHarness) -> None:
     receipts = harness.send(
         [NewMessage(b"1", transaction_id="a", delay=1_000_000), NewMessage(b"2", transaction_id="a"), NewMessage(b"3")]
     )
     assert statuses(receipts) == ["scheduled", "duplicate", "queued"]
 
 
-def test_a_minted_id_given_back_as_transaction_id_is_a_duplicate(harness: StoreHarness) -> None:
+def test_minted_id_given_back_as_transaction_id_is_a_duplicate(harness: StoreHarness) -> None:
     (won,) = harness.push("1")
     (lost,) = harness.push("1 again", txid=won.transaction_id)
     assert (lost.status, lost.message_id) == ("duplicate", won.message_id)
 
 
-def test_a_uuid_of_the_caller_is_an_id_like_any_other(harness: StoreHarness) -> None:
+def test_uuid_of_the_caller_is_an_id_like_any_other(harness: StoreHarness) -> None:
     text = "0193d6a0-7b1c-4c5d-8e9f-0123456789ab"
     assert statuses(harness.push("1", txid=text) + harness.push("2", txid=text)) == ["queued", "duplicate"]
     assert harness.take().transaction_id == text
 
 
-def test_a_deleted_queue_forgets_its_ids(harness: StoreHarness) -> None:
+def test_deleted_queue_forgets_its_ids(harness: StoreHarness) -> None:
     harness.push("1", txid="a")
     harness.do(c.DeleteQueue(queue="q"))
     assert statuses(harness.push("2", txid="a")) == ["queued"]

@@ -8,7 +8,7 @@ from ackwise.core.validation import MICROS
 from tests.contract.store_harness import StoreHarness
 
 
-def test_a_delayed_message_gets_its_place_when_due(harness: StoreHarness) -> None:
+def test_delayed_message_gets_its_place_when_due(harness: StoreHarness) -> None:
     harness.push("later", delay=60)
     harness.push("now")
     assert harness.store.ask(q.QueueStats(queue="q")).scheduled == 1
@@ -47,7 +47,7 @@ def test_promotion_is_bounded_per_sweep(harness: StoreHarness) -> None:
     assert harness.do(c.Sweep(duties=("promote",), limit=3)).more is False
 
 
-def test_a_queue_delay_holds_back_each_message_for_its_time(harness: StoreHarness) -> None:
+def test_queue_delay_holds_back_each_message_for_its_time(harness: StoreHarness) -> None:
     harness.configure(delay_seconds=30)
     harness.push("a")
     harness.advance(10)
@@ -63,7 +63,7 @@ def test_a_queue_delay_holds_back_each_message_for_its_time(harness: StoreHarnes
     assert harness.claim().bodies == ["b"]
 
 
-def test_a_retry_of_a_queue_with_delay_does_not_wait_again(harness: StoreHarness) -> None:
+def test_retry_of_a_queue_with_delay_does_not_wait_again(harness: StoreHarness) -> None:
     harness.configure(delay_seconds=30)
     harness.push("a")
     harness.advance(30)
@@ -71,7 +71,7 @@ def test_a_retry_of_a_queue_with_delay_does_not_wait_again(harness: StoreHarness
     assert harness.take().attempt == 2
 
 
-def test_a_deleted_queue_drops_what_was_scheduled(harness: StoreHarness) -> None:
+def test_deleted_queue_drops_what_was_scheduled(harness: StoreHarness) -> None:
     harness.push("later", delay=60)
     harness.do(c.DeleteQueue(queue="q"))
     harness.push("new")

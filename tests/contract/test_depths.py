@@ -79,14 +79,14 @@ def test_live_leases_come_oldest_first(harness: StoreHarness) -> None:
     assert [lease.key for lease in depth(harness).leases] == keys
 
 
-def test_a_queue_that_is_not_there(harness: StoreHarness) -> None:
+def test_queue_that_is_not_there(harness: StoreHarness) -> None:
     with pytest.raises(UnknownQueue):
         depth(harness, "nowhere")
     with pytest.raises(BadInput):
         depth(harness, "")
 
 
-def test_a_plain_batch_goes_to_its_priority(harness: StoreHarness) -> None:
+def test_plain_batch_goes_to_its_priority(harness: StoreHarness) -> None:
     harness.do(c.Push(queue="q", messages=PlainBatch([b"1", b"2"], priority=3)))
     harness.do(c.Push(queue="q", messages=PlainBatch([b"3"], priority=1)))
     harness.do(c.Push(queue="q", messages=PlainBatch([b"4"], ["t"], priority=3)))
@@ -98,7 +98,7 @@ def test_a_plain_batch_goes_to_its_priority(harness: StoreHarness) -> None:
 
 
 @pytest.mark.parametrize("priority", [-1, True, 1.5, 2**31, None])
-def test_a_plain_batch_with_a_wrong_priority_is_refused(harness: StoreHarness, priority: object) -> None:
+def test_plain_batch_with_a_wrong_priority_is_refused(harness: StoreHarness, priority: object) -> None:
     with pytest.raises(BadInput, match="priority"):
         harness.do(c.Push(queue="q", messages=PlainBatch([b"1"], priority=priority)))  # type: ignore[arg-type]
     assert harness.store.ask(q.ListQueues()) == []

@@ -66,7 +66,7 @@ def test_blocked_claim_wakes_when_last_foreign_lease_expires(harness: StoreHarne
     assert len(harness.claim(1, exclusivity="queue")) == 1
 
 
-def test_a_delayed_retry_is_no_end_of_a_lock(harness: StoreHarness) -> None:
+def test_delayed_retry_is_no_end_of_a_lock(harness: StoreHarness) -> None:
     harness.retry(harness.take(), delay=5)
     mine = harness.claim(1, exclusivity="queue", seconds=100)
     for exclusivity in ("none", "partition", "queue"):
@@ -74,14 +74,14 @@ def test_a_delayed_retry_is_no_end_of_a_lock(harness: StoreHarness) -> None:
         assert (other.why, other.claimed.until) == ("locked", mine.claimed.deadline)
 
 
-def test_the_queues_policy_is_the_default(harness: StoreHarness) -> None:
+def test_queues_policy_is_the_default(harness: StoreHarness) -> None:
     harness.configure(exclusivity="queue")
     harness.claim(1)
     assert harness.claim(1).why == "locked"
 
 
 @pytest.mark.parametrize("exclusivity", ["partition", "queue"])
-def test_an_owner_never_excludes_itself(harness: StoreHarness, exclusivity: str) -> None:
+def test_owner_never_excludes_itself(harness: StoreHarness, exclusivity: str) -> None:
     first = harness.claim(1, exclusivity=exclusivity, owner="me")
     more = harness.claim(9, exclusivity=exclusivity, owner="me")
     assert len(first) + len(more) == 8
@@ -90,7 +90,7 @@ def test_an_owner_never_excludes_itself(harness: StoreHarness, exclusivity: str)
     assert done.why == "empty"
 
 
-def test_an_owner_may_mix_pool_and_exclusive(harness: StoreHarness) -> None:
+def test_owner_may_mix_pool_and_exclusive(harness: StoreHarness) -> None:
     harness.claim(1, exclusivity="none", owner="me", partitions=("p1",))
     assert harness.claim(1, exclusivity="partition", owner="me", partitions=("p1",)).bodies == ["1"]
     assert harness.claim(1, exclusivity="none", owner="you", partitions=("p1",)).why == "locked"
@@ -114,21 +114,21 @@ def test_auto_ack_respects_a_holder(harness: StoreHarness) -> None:
     assert len(harness.claim(1, auto_ack=True, owner="me", exclusivity="queue")) == 1
 
 
-def test_a_drained_partition_is_empty_though_another_is_locked(harness: StoreHarness) -> None:
+def test_drained_partition_is_empty_though_another_is_locked(harness: StoreHarness) -> None:
     harness.ack(*harness.claim(9, partitions=("p1",)).deliveries)
     harness.claim(1, exclusivity="partition", partitions=("p2",))
     assert harness.claim(partitions=("p1",)).why == "empty"
     assert harness.claim(partitions=("unheard of",)).why == "empty"
 
 
-def test_an_empty_claim_says_paused(harness: StoreHarness) -> None:
+def test_empty_claim_says_paused(harness: StoreHarness) -> None:
     harness.do(c.PauseQueue(queue="q"))
     assert harness.claim().why == "paused"
     harness.do(c.PauseQueue(queue="q", paused=False))
     assert len(harness.claim(9)) == 8
 
 
-def test_an_empty_claim_says_delayed_until(harness: StoreHarness) -> None:
+def test_empty_claim_says_delayed_until(harness: StoreHarness) -> None:
     hand = harness.claim(9)
     harness.ack(*hand.deliveries[1:])
     harness.retry(hand.deliveries[0], delay=30)
@@ -138,7 +138,7 @@ def test_an_empty_claim_says_delayed_until(harness: StoreHarness) -> None:
     assert (named.why, named.claimed.until) == ("delayed", harness.clock.now() + 30 * MICROS)
 
 
-def test_an_empty_claim_says_empty(harness: StoreHarness) -> None:
+def test_empty_claim_says_empty(harness: StoreHarness) -> None:
     harness.ack(*harness.claim(9).deliveries)
     empty = harness.claim()
     assert (empty.why, empty.claimed.until) == ("empty", None)

@@ -20,7 +20,7 @@ def extend(harness: StoreHarness, lease_id: str, **how: Any) -> Extended:
     return answer
 
 
-def test_a_new_lease_time_counts_from_now(harness: StoreHarness) -> None:
+def test_new_lease_time_counts_from_now(harness: StoreHarness) -> None:
     harness.push("a")
     got = harness.take(seconds=10)
     harness.advance(6)
@@ -44,7 +44,7 @@ def test_adding_counts_from_the_old_deadline(harness: StoreHarness) -> None:
     assert extend(harness, hand.lease_id, add=5 * MICROS).deadline == hand.claimed.deadline + 5 * MICROS
 
 
-def test_an_expired_lease_is_not_revived(harness: StoreHarness) -> None:
+def test_expired_lease_is_not_revived(harness: StoreHarness) -> None:
     harness.push("a")
     got = harness.take(seconds=10)
     harness.advance(10)
@@ -54,7 +54,7 @@ def test_an_expired_lease_is_not_revived(harness: StoreHarness) -> None:
     assert extend(harness, got.lease_id, add=10 * MICROS).verdict == "stale"
 
 
-def test_a_settled_lease_says_already_and_a_foreign_one_unknown(harness: StoreHarness) -> None:
+def test_settled_lease_says_already_and_a_foreign_one_unknown(harness: StoreHarness) -> None:
     harness.push("a")
     got = harness.take()
     harness.ack(got)
@@ -76,7 +76,7 @@ def test_a_settled_lease_says_already_and_a_foreign_one_unknown(harness: StoreHa
 @pytest.mark.parametrize(
     "lease", [0, -1, 24 * 3600 * MICROS + 1, 10**400], ids=["zero", "negative", "over a day", "huge"]
 )
-def test_the_time_is_checked(harness: StoreHarness, lease: int) -> None:
+def test_time_is_checked(harness: StoreHarness, lease: int) -> None:
     harness.push("a")
     hand = harness.claim()
     for how in ({"lease": lease}, {"add": lease}):
@@ -91,7 +91,7 @@ def test_one_way_to_say_it(harness: StoreHarness) -> None:
         extend(harness, "L1-00000000", lease=MICROS, add=MICROS)
 
 
-def test_an_extended_lease_survives_the_sweep(harness: StoreHarness) -> None:
+def test_extended_lease_survives_the_sweep(harness: StoreHarness) -> None:
     harness.push("a")
     got = harness.take(seconds=10)
     extend(harness, got.lease_id, lease=60 * MICROS)

@@ -54,7 +54,7 @@ def test_without_any_limit_it_never_dies(harness: StoreHarness) -> None:
     assert harness.take().failures == 59
 
 
-def test_a_retry_says_how_long_to_wait(harness: StoreHarness) -> None:
+def test_retry_says_how_long_to_wait(harness: StoreHarness) -> None:
     harness.push("a")
     harness.retry(harness.take(), delay=2.5)
     assert harness.claim().claimed.until == harness.clock.now() + 2_500_000
@@ -63,7 +63,7 @@ def test_a_retry_says_how_long_to_wait(harness: StoreHarness) -> None:
     assert (again.attempt, again.failures) == (2, 1)
 
 
-def test_a_backoff_is_used_where_the_call_says_nothing(harness: StoreHarness) -> None:
+def test_backoff_is_used_where_the_call_says_nothing(harness: StoreHarness) -> None:
     harness.configure(backoff={"kind": "exponential", "seconds": 1, "cap": 3}, retry_limit=9)
     harness.push("a")
     waits = []
@@ -95,7 +95,7 @@ def test_release_spends_no_failure_but_counts_a_delivery(harness: StoreHarness) 
     assert harness.dead() == []
 
 
-def test_the_delivery_limit_is_final_for_a_retry(harness: StoreHarness) -> None:
+def test_delivery_limit_is_final_for_a_retry(harness: StoreHarness) -> None:
     harness.configure(retry_limit=None, delivery_limit=2)
     harness.push("a")
     assert fail_until_dead(harness) == 2
@@ -142,7 +142,7 @@ def test_in_company_the_limit_means_probation_then_alone(harness: StoreHarness) 
     assert counts(harness.group()) == {"acked": 1, "dead": 1, "held": 1}
 
 
-def test_a_message_on_probation_does_not_hold_up_a_pool(harness: StoreHarness) -> None:
+def test_message_on_probation_does_not_hold_up_a_pool(harness: StoreHarness) -> None:
     harness.configure(retry_limit=1)
     harness.push("a", "b")
     harness.claim(2, seconds=5)
@@ -185,7 +185,7 @@ def test_expiry_waits_for_the_backoff(harness: StoreHarness) -> None:
     assert harness.take().failures == 1
 
 
-def test_a_lease_is_over_at_its_deadline_not_before(harness: StoreHarness) -> None:
+def test_lease_is_over_at_its_deadline_not_before(harness: StoreHarness) -> None:
     harness.push("a", "b")
     first, second = harness.take(seconds=5), harness.take(seconds=5)
     harness.advance(4.999999)
@@ -194,7 +194,7 @@ def test_a_lease_is_over_at_its_deadline_not_before(harness: StoreHarness) -> No
     assert harness.ack(second) == ["stale"]
 
 
-def test_a_dead_message_tells_its_story(harness: StoreHarness) -> None:
+def test_dead_message_tells_its_story(harness: StoreHarness) -> None:
     harness.configure(retry_limit=2)
     harness.push("a", txid="t")
     harness.release(harness.take(owner="one"))
@@ -220,7 +220,7 @@ def test_where_it_failed_last_is_kept(harness: StoreHarness) -> None:
     assert "trace" not in third
 
 
-def test_a_trace_is_text(harness: StoreHarness) -> None:
+def test_trace_is_text(harness: StoreHarness) -> None:
     harness.push("a")
     with pytest.raises(BadInput, match="trace must be a string, not int"):
         harness.retry(taken := harness.take(), trace=7)
@@ -240,7 +240,7 @@ def test_expiry_of_many_is_bounded_per_sweep_and_finishes(harness: StoreHarness)
     assert harness.group().leases == 0
 
 
-def test_a_group_may_have_its_own_limit_and_backoff(harness: StoreHarness) -> None:
+def test_group_may_have_its_own_limit_and_backoff(harness: StoreHarness) -> None:
     harness.push("a")
     policy = GroupPolicy(retry_limit=1)
     harness.do(c.ConfigureGroup(queue="q", group="strict", policy=policy))

@@ -22,7 +22,7 @@ def states(found: FoundMessage) -> dict[str, str]:
     return {view.group: view.state for view in found.groups}
 
 
-def test_a_message_is_found_with_its_place(harness: StoreHarness) -> None:
+def test_message_is_found_with_its_place(harness: StoreHarness) -> None:
     harness.do(c.ConfigureQueue(queue="q", namespace="shop", task="mail", policy={"retry_limit": 5}))
     receipts = harness.number(3, partition="p", priority=2)
     found = find(harness, receipts[1].partition_id, "t1")
@@ -94,7 +94,7 @@ def test_each_group_stands_in_its_own_way(harness: StoreHarness) -> None:
     assert set(states(find(harness, part, "t1")).values()) == {"ready", "skipped"}
 
 
-def test_a_scheduled_message_is_found_before_and_after_it_is_due(harness: StoreHarness) -> None:
+def test_scheduled_message_is_found_before_and_after_it_is_due(harness: StoreHarness) -> None:
     harness.do(c.ConfigureQueue(queue="q"))
     harness.do(c.ConfigureGroup(queue="q", group="g"))
     (receipt,) = harness.push("later", txid="t", priority=3, delay=60)
@@ -108,7 +108,7 @@ def test_a_scheduled_message_is_found_before_and_after_it_is_due(harness: StoreH
     assert (found.due_at, states(found), found.message.id) == (None, {"g": "ready"}, receipt.message_id)
 
 
-def test_a_dead_message_is_found_after_its_payload_was_pruned(harness: StoreHarness) -> None:
+def test_dead_message_is_found_after_its_payload_was_pruned(harness: StoreHarness) -> None:
     harness.configure(retention_seconds=DAY, dedupe_seconds=30 * DAY)
     (receipt,) = harness.push("poison", txid="t")
     harness.reject(harness.take(), error="bad")
@@ -131,7 +131,7 @@ def test_and_after_its_id_was_forgotten(harness: StoreHarness) -> None:
     assert (found.message.payload, [letter.error for letter in found.dead]) == (b"poison", ["bad"])
 
 
-def test_a_pruned_message_is_not_found(harness: StoreHarness) -> None:
+def test_pruned_message_is_not_found(harness: StoreHarness) -> None:
     harness.configure(retention_seconds=DAY, dedupe_seconds=30 * DAY)
     (receipt,) = harness.push("old", txid="t")
     harness.advance(2 * DAY)
@@ -140,7 +140,7 @@ def test_a_pruned_message_is_not_found(harness: StoreHarness) -> None:
         find(harness, receipt.partition_id, "t")
 
 
-def test_a_stored_message_whose_id_dedupe_has_forgotten_is_found(harness: StoreHarness) -> None:
+def test_stored_message_whose_id_dedupe_has_forgotten_is_found(harness: StoreHarness) -> None:
     harness.configure(completed_retention_seconds=None, dedupe_seconds=DAY)
     receipts = harness.number(3)
     harness.advance(3 * DAY)

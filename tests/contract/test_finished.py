@@ -127,7 +127,7 @@ def walk(harness: StoreHarness, queue: str, plan: list[tuple[Any, ...]], *, most
 @pytest.mark.slow
 @pytest.mark.parametrize("dead_letters", [True, False])
 @pytest.mark.parametrize("on_failure", ["rewind", "skip"])
-def test_a_lease_is_finished_when_nothing_of_it_went_back(
+def test_lease_is_finished_when_nothing_of_it_went_back(
     harness: StoreHarness, on_failure: str, dead_letters: bool
 ) -> None:
     numbers = count()

@@ -29,7 +29,7 @@ def at_three_times(harness: StoreHarness) -> list[int]:
     return times
 
 
-def test_a_new_group_starts_at_everything(harness: StoreHarness) -> None:
+def test_new_group_starts_at_everything(harness: StoreHarness) -> None:
     harness.number(3)
     make(harness, "g", "all")
     assert harness.group("g").lag == 3
@@ -54,7 +54,7 @@ def test_or_at_an_instant(harness: StoreHarness) -> None:
     assert harness.claim(group="future").why == "empty"
 
 
-def test_a_claim_may_say_where_its_group_starts(harness: StoreHarness) -> None:
+def test_claim_may_say_where_its_group_starts(harness: StoreHarness) -> None:
     harness.number(3)
     assert harness.claim(group="g", start="new").why == "empty"
     assert harness.claim(group="g", start="all").why == "empty"
@@ -77,7 +77,7 @@ def test_lag_is_unread_and_held(harness: StoreHarness) -> None:
     assert (stats.leases, len(stats.members)) == (1, 1)
 
 
-def test_the_oldest_unfinished_message_dates_the_lag(harness: StoreHarness) -> None:
+def test_oldest_unfinished_message_dates_the_lag(harness: StoreHarness) -> None:
     times = at_three_times(harness)
     hand = harness.claim()
     assert harness.group().oldest_unfinished_at == times[0]
@@ -147,7 +147,7 @@ def test_seek_of_something_unknown(harness: StoreHarness) -> None:
         harness.seek("start", partition="nowhere")
 
 
-def test_a_deleted_group_voids_its_leases_and_may_start_anew(harness: StoreHarness) -> None:
+def test_deleted_group_voids_its_leases_and_may_start_anew(harness: StoreHarness) -> None:
     harness.number(2)
     hand = harness.claim(group="g")
     harness.ack(hand.deliveries[0])

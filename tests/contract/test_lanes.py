@@ -44,7 +44,7 @@ def test_lanes_say_where_they_begin_and_end(harness: StoreHarness) -> None:
     }
 
 
-def test_a_queue_without_messages_has_no_lanes(harness: StoreHarness) -> None:
+def test_queue_without_messages_has_no_lanes(harness: StoreHarness) -> None:
     harness.configure()
     assert harness.store.ask(q.ListLanes(queue="q")) == []
     with pytest.raises(UnknownQueue):
@@ -70,7 +70,7 @@ def test_messages_are_read_by_place_under_any_holder(harness: StoreHarness) -> N
 # leases
 
 
-def test_a_lease_says_what_it_still_holds(harness: StoreHarness) -> None:
+def test_lease_says_what_it_still_holds(harness: StoreHarness) -> None:
     harness.configure(retry_limit=5)
     harness.number(6)
     harness.retry(harness.take())
@@ -127,7 +127,7 @@ def test_leases_are_found_by_what_their_keys_begin_with(harness: StoreHarness) -
             keys(harness, key_prefix=wrong)
 
 
-def test_a_superseded_claim_has_given_its_key_away(harness: StoreHarness) -> None:
+def test_superseded_claim_has_given_its_key_away(harness: StoreHarness) -> None:
     harness.number(1)
     old, new = harness.claim(1, key="job/1"), harness.claim(1, key="job/1")
     (row,) = harness.store.ask(q.ListLeases(key_prefix="job/", live_only=False))

@@ -34,7 +34,7 @@ def test_everything_that_happens_is_counted_in_its_minute(harness: StoreHarness)
     }
 
 
-def test_a_later_minute_is_another_row(harness: StoreHarness) -> None:
+def test_later_minute_is_another_row(harness: StoreHarness) -> None:
     harness.push("a")
     harness.advance(600)
     harness.push("b")

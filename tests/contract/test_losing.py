@@ -22,7 +22,7 @@ def own(store: DatabaseStore, number: int = 1, instance: str | None = None) -> s
     return ids.connection_owner(instance or store.instance, number)
 
 
-def test_a_broken_lease_gives_back_at_once_and_costs_a_failure(harness: StoreHarness) -> None:
+def test_broken_lease_gives_back_at_once_and_costs_a_failure(harness: StoreHarness) -> None:
     harness.number(3)
     lost = harness.claim(3)
     assert harness.do(c.Break(lease_ids=[lost.lease_id])).count == 1
@@ -42,7 +42,7 @@ def test_break_keeps_messages_that_were_settled_before(harness: StoreHarness) ->
     assert counts(harness.group()) == {"acked": 1, "held": 2}
 
 
-def test_a_message_that_is_alone_when_its_holders_are_lost_dies(harness: StoreHarness) -> None:
+def test_message_that_is_alone_when_its_holders_are_lost_dies(harness: StoreHarness) -> None:
     harness.configure(retry_limit=2)
     harness.push("poison")
     for _ in range(2):
@@ -73,7 +73,7 @@ def test_unknown_ended_and_repeated_leases_are_left_alone(harness: StoreHarness)
         harness.do(c.Break(lease_ids="L1"))  # type: ignore[arg-type]
 
 
-def test_the_next_holder_gets_it_in_the_same_turn(harness: StoreHarness) -> None:
+def test_next_holder_gets_it_in_the_same_turn(harness: StoreHarness) -> None:
     harness.push("a")
     lost = harness.claim(1)
     _, claimed = harness.together(c.Break(lease_ids=[lost.lease_id]), c.Claim(queue="q"))

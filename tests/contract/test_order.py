@@ -66,7 +66,7 @@ def test_relaxed_takes_due_retries_first(harness: StoreHarness) -> None:
     assert harness.claim(9).bodies == ["1", "2", "3", "4"]
 
 
-def test_the_queues_order_applies_to_its_own_exclusivity(harness: StoreHarness) -> None:
+def test_queues_order_applies_to_its_own_exclusivity(harness: StoreHarness) -> None:
     harness.configure(exclusivity="none", order="strict")
     harness.claim(1)
     assert harness.claim(1).why == "locked"
@@ -80,7 +80,7 @@ def test_exclusive_claims_default_strict_and_pools_relaxed(harness: StoreHarness
     assert harness.claim(9, exclusivity="none", partitions=("Default",)).bodies == ["1", "2", "3", "4"]
 
 
-def test_a_message_returned_by_expiry_goes_to_the_front(harness: StoreHarness) -> None:
+def test_message_returned_by_expiry_goes_to_the_front(harness: StoreHarness) -> None:
     harness.claim(2, order="strict", seconds=5)
     harness.advance(5)
     assert harness.claim(3, order="strict").bodies == ["0", "1", "2"]

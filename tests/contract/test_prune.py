@@ -73,7 +73,7 @@ def test_nothing_goes_while_there_is_no_group(harness: StoreHarness) -> None:
     assert lane(harness).start == 0
 
 
-def test_a_segment_goes_as_a_whole(harness: StoreHarness) -> None:
+def test_segment_goes_as_a_whole(harness: StoreHarness) -> None:
     harness.number(4)
     harness.ack(*harness.claim(4, group="one").deliveries)
     assert prune(harness, 3) == 0
@@ -88,7 +88,7 @@ def test_pruned_messages_are_still_duplicates(harness: StoreHarness) -> None:
     assert again.status == "duplicate"
 
 
-def test_a_redrive_brings_back_what_was_pruned(harness: StoreHarness) -> None:
+def test_redrive_brings_back_what_was_pruned(harness: StoreHarness) -> None:
     pushed_apart(harness, 1)
     harness.reject(harness.take(group="one"))
     assert prune(harness, 1) == 1

@@ -69,7 +69,7 @@ def test_large_payloads_among_small_ones(harness: StoreHarness) -> None:
     assert [b.message.payload.decode() for b in harness.store.ask(q.Browse(queue="q"))] == bodies
 
 
-def test_a_payload_at_the_limit_goes_in_and_one_over_it_does_not(harness: StoreHarness) -> None:
+def test_payload_at_the_limit_goes_in_and_one_over_it_does_not(harness: StoreHarness) -> None:
     harness.configure(max_payload_bytes=100)
     harness.push("x" * 100)
     before = harness.everything()
@@ -78,7 +78,7 @@ def test_a_payload_at_the_limit_goes_in_and_one_over_it_does_not(harness: StoreH
     assert harness.everything() == before
 
 
-def test_a_push_makes_its_queue_with_the_policy_it_brings(harness: StoreHarness) -> None:
+def test_push_makes_its_queue_with_the_policy_it_brings(harness: StoreHarness) -> None:
     policy = QueuePolicy(retry_limit=7, exclusivity="partition")
     harness.do(c.Push(queue="ns.task.rest", messages=[NewMessage(b"1")], create=policy))
     info = harness.store.ask(q.GetQueue(queue="ns.task.rest"))
@@ -94,7 +94,7 @@ def test_without_leave_to_create_an_unknown_queue_is_refused(harness: StoreHarne
     assert harness.store.ask(q.ListQueues()) == []
 
 
-def test_an_empty_push_answers_nothing_and_stores_nothing(harness: StoreHarness) -> None:
+def test_empty_push_answers_nothing_and_stores_nothing(harness: StoreHarness) -> None:
     assert harness.send([]) == []
     assert harness.store.ask(q.QueueStats(queue="q")).messages == 0
 
@@ -117,7 +117,7 @@ def test_receipts_can_be_indexed_sliced_and_counted(harness: StoreHarness) -> No
     assert receipts[-1].seq == 3
 
 
-def test_a_push_is_looked_through_once(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_push_is_looked_through_once(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker prepares it while the store is busy. A refused push is refused as before, and alone."""
     seen: list[c.Push] = []
     look: Callable[[c.Push], PlainBatch | None] = command_checks._columns

@@ -63,7 +63,7 @@ def test_must_be_new(harness: StoreHarness) -> None:
         {"delay_seconds": object()},
     ],
 )
-def test_a_bad_policy_is_refused_and_changes_nothing(harness: StoreHarness, policy: dict[str, object]) -> None:
+def test_bad_policy_is_refused_and_changes_nothing(harness: StoreHarness, policy: dict[str, object]) -> None:
     harness.configure(retry_limit=5)
     before = harness.everything()
     for name in ("q", "new"):
@@ -72,14 +72,14 @@ def test_a_bad_policy_is_refused_and_changes_nothing(harness: StoreHarness, poli
     assert harness.everything() == before
 
 
-def test_a_new_policy_counts_for_what_is_already_there(harness: StoreHarness) -> None:
+def test_new_policy_counts_for_what_is_already_there(harness: StoreHarness) -> None:
     harness.push("a")
     harness.retry(harness.take())
     harness.configure(retry_limit=2)
     assert harness.retry(harness.take()) == ["dead"]
 
 
-def test_a_paused_queue_takes_pushes_and_settlements(harness: StoreHarness) -> None:
+def test_paused_queue_takes_pushes_and_settlements(harness: StoreHarness) -> None:
     harness.push("a")
     got = harness.take()
     assert harness.do(c.PauseQueue(queue="q")).paused

@@ -26,7 +26,7 @@ def everybody(harness: StoreHarness, **how: Any) -> list[Delivery]:
 
 
 @pytest.mark.parametrize("lanes", [1, 100])
-def test_a_pool_shares_without_overlap(harness: StoreHarness, lanes: int) -> None:
+def test_pool_shares_without_overlap(harness: StoreHarness, lanes: int) -> None:
     harness.send([NewMessage(str(i).encode(), partition=f"p{i % lanes}") for i in range(300)])
     got = everybody(harness)
     assert Counter(d.body for d in got) == {str(i): 1 for i in range(300)}

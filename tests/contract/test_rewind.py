@@ -23,7 +23,7 @@ def verdicts(harness: StoreHarness, *entries: tuple[Delivery, str]) -> list[str]
     return [s.verdict.value for s in harness.settle(*(entry(d, outcome) for d, outcome in entries))]
 
 
-def test_an_ack_is_up_to_its_message(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_ack_is_up_to_its_message(harness: StoreHarness, held: list[Delivery]) -> None:
     assert harness.ack(held[3]) == ["acked"]
     assert counts(harness.group()) == {"acked": 4, "held": 2}
     assert harness.ack(held[1]) == ["already"]
@@ -32,7 +32,7 @@ def test_an_ack_is_up_to_its_message(harness: StoreHarness, held: list[Delivery]
 
 
 @pytest.mark.parametrize(("outcome", "verdict", "failures"), [("retry", "retried", 1), ("release", "released", 0)])
-def test_a_failure_returns_everything_from_it(
+def test_failure_returns_everything_from_it(
     harness: StoreHarness, held: list[Delivery], outcome: str, verdict: str, failures: int
 ) -> None:
     assert verdicts(harness, (held[1], "ack"), (held[2], outcome)) == ["acked", verdict]
@@ -41,7 +41,7 @@ def test_a_failure_returns_everything_from_it(
     assert [(d.body, d.failures) for d in again.deliveries] == [("2", failures), ("3", 0), ("4", 0), ("5", 0)]
 
 
-def test_a_rejected_message_dies_and_what_is_after_it_returns(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_rejected_message_dies_and_what_is_after_it_returns(harness: StoreHarness, held: list[Delivery]) -> None:
     assert verdicts(harness, (held[0], "reject")) == ["dead"]
     assert harness.claim(9).bodies == ["1", "2", "3", "4", "5"]
     assert counts(harness.group()) == {"dead": 1, "held": 5}
@@ -63,7 +63,7 @@ def test_only_the_lowest_failure_is_charged(harness: StoreHarness, held: list[De
     assert [d.failures for d in harness.claim(9).deliveries] == [0, 1, 0, 0, 0, 0]
 
 
-def test_the_lease_ends_with_a_failure(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_lease_ends_with_a_failure(harness: StoreHarness, held: list[Delivery]) -> None:
     verdicts(harness, (held[0], "retry"))
     assert harness.group().leases == 0
     assert set(harness.ack(*held)) <= {"already", "stale"}
@@ -77,13 +77,13 @@ def test_repeated_failure_changes_nothing(harness: StoreHarness, held: list[Deli
     assert harness.group().leases == 1
 
 
-def test_a_late_call_is_refused_as_a_whole(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_late_call_is_refused_as_a_whole(harness: StoreHarness, held: list[Delivery]) -> None:
     harness.advance(30)
     assert verdicts(harness, (held[0], "retry"), (held[1], "ack"), (held[2], "reject")) == ["stale"] * 3
     assert counts(harness.group()) == {"held": 6}
 
 
-def test_the_limit_holds_with_retries_counting(harness: StoreHarness) -> None:
+def test_limit_holds_with_retries_counting(harness: StoreHarness) -> None:
     harness.configure(
         on_failure="rewind", exclusivity="partition", retry_limit=1, retry_counting="retries", expiry_counts=False
     )
@@ -120,7 +120,7 @@ def test_ack_and_retry_of_one_message_make_a_retry(harness: StoreHarness, held: 
     assert [(d.body, d.failures) for d in harness.claim(9).deliveries][:2] == [("1", 1), ("2", 0)]
 
 
-def test_a_rejected_lease_names_what_died_of_it(harness: StoreHarness) -> None:
+def test_rejected_lease_names_what_died_of_it(harness: StoreHarness) -> None:
     harness.configure(on_failure="rewind", exclusivity="partition")
     for name in ("a", "b"):
         harness.push("0", "1", "2", partition=name)
@@ -152,7 +152,7 @@ def strictly(settlements: list[c.Settlement], *txids: str) -> c.Transaction:
 @pytest.mark.parametrize("named", [by_delivery, by_ids])
 @pytest.mark.parametrize("later", ["at once", "after the next has it"])
 @pytest.mark.parametrize("outcome", ["retry", "release", "reject"])
-def test_a_transaction_that_sent_messages_back_finds_itself_done(
+def test_transaction_that_sent_messages_back_finds_itself_done(
     harness: StoreHarness, held: list[Delivery], outcome: str, later: str, named: Callable[[Delivery], c.Selector]
 ) -> None:
     what = [named(one) for one in held]

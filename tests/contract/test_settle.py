@@ -21,7 +21,7 @@ def by_id(delivery: Delivery, **rest: Any) -> c.ByTransaction:
     return c.ByTransaction(delivery.partition_id, delivery.transaction_id, **rest)
 
 
-def test_an_ack_in_the_middle_leaves_the_rest_held(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_ack_in_the_middle_leaves_the_rest_held(harness: StoreHarness, held: list[Delivery]) -> None:
     (answer,) = harness.settle(entry(held[2]))
     assert (answer.verdict, answer.count, answer.lease_ended) == ("acked", 1, False)
     assert counts(harness.group()) == {"acked": 1, "held": 4}
@@ -105,13 +105,13 @@ def test_mixed_outcomes_in_one_call(harness: StoreHarness, held: list[Delivery])
     assert harness.states() == ["acked", "waiting", "dead", "waiting", "acked"]
 
 
-def test_a_range(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_range(harness: StoreHarness, held: list[Delivery]) -> None:
     (answer,) = harness.settle(entry(c.ByRange(held[0].lease_id, held[0].lane, 1, 4)))
     assert (answer.verdict, answer.count) == ("acked", 3)
     assert harness.states() == ["leased", "acked", "acked", "acked", "leased"]
 
 
-def test_a_range_settles_what_is_outstanding_in_it(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_range_settles_what_is_outstanding_in_it(harness: StoreHarness, held: list[Delivery]) -> None:
     harness.ack(held[1], held[2])
     whole = c.ByRange(held[0].lease_id, held[0].lane, 0, 1000)
     (answer,) = harness.settle(entry(whole, "release"))
@@ -119,7 +119,7 @@ def test_a_range_settles_what_is_outstanding_in_it(harness: StoreHarness, held: 
     assert harness.ack(whole) == ["already"]
 
 
-def test_a_whole_lease_over_several_lanes(harness: StoreHarness) -> None:
+def test_whole_lease_over_several_lanes(harness: StoreHarness) -> None:
     for name in "abc":
         harness.push("1", "2", partition=name)
     hand = harness.claim()
@@ -214,7 +214,7 @@ def test_with_a_foreign_lease_a_transaction_id_is_refused(harness: StoreHarness)
     assert counts(harness.group()) == {"held": 2}
 
 
-def test_a_second_settlement_says_already_and_changes_nothing(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_second_settlement_says_already_and_changes_nothing(harness: StoreHarness, held: list[Delivery]) -> None:
     harness.ack(held[0])
     harness.reject(held[1])
     before = harness.everything()
@@ -258,7 +258,7 @@ def test_ack_after_whole_lease_rewound_is_refused(harness: StoreHarness) -> None
     assert (answer.verdict, answer.unacked) == ("already", True)
 
 
-def test_an_ack_in_the_call_that_rejects_the_message_is_none(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_ack_in_the_call_that_rejects_the_message_is_none(harness: StoreHarness, held: list[Delivery]) -> None:
     answers = harness.settle(entry(held[0], "reject"), entry(held[0]), entry(held[1]), entry(held[1]))
     assert [(a.verdict, a.unacked) for a in answers] == [
         ("dead", False),
@@ -269,7 +269,7 @@ def test_an_ack_in_the_call_that_rejects_the_message_is_none(harness: StoreHarne
 
 
 @pytest.mark.parametrize("rewind", [False, True])
-def test_an_ack_of_what_was_dropped_is_none(harness: StoreHarness, rewind: bool) -> None:
+def test_ack_of_what_was_dropped_is_none(harness: StoreHarness, rewind: bool) -> None:
     """Where no dead letters are kept nothing is left that could be looked up."""
     how = {"on_failure": "rewind", "exclusivity": "partition"} if rewind else {}
     harness.configure(dead_letters=False, retry_limit=1, **how)
@@ -297,7 +297,7 @@ def test_an_ack_of_what_was_dropped_is_none(harness: StoreHarness, rewind: bool)
     assert [(a.verdict, a.unacked) for a in answers] == [("already", unacked) for unacked in (True, True, True, False)]
 
 
-def test_an_ack_in_the_call_that_drops_the_message_is_none(harness: StoreHarness) -> None:
+def test_ack_in_the_call_that_drops_the_message_is_none(harness: StoreHarness) -> None:
     harness.configure(dead_letters=False)
     harness.number(2)
     one, other = harness.claim().deliveries
@@ -310,7 +310,7 @@ def test_an_ack_in_the_call_that_drops_the_message_is_none(harness: StoreHarness
     ]
 
 
-def test_a_lease_that_failed_bit_by_bit_has_nothing_left_to_ack(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_lease_that_failed_bit_by_bit_has_nothing_left_to_ack(harness: StoreHarness, held: list[Delivery]) -> None:
     harness.retry(*held)
     (answer,) = harness.settle(entry(c.ByLease(held[0].lease_id)))
     assert (answer.verdict, answer.unacked) == ("already", False)
@@ -407,13 +407,13 @@ def test_ids_that_were_never_given_out_are_unknown(
     assert harness.everything() == before
 
 
-def test_a_delivery_of_another_place_is_unknown(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_delivery_of_another_place_is_unknown(harness: StoreHarness, held: list[Delivery]) -> None:
     lease, lane, _ = held[0].id.split(".")
     assert harness.ack(f"{lease}.{lane}.z", f"{lease}.zz.0") == ["unknown", "unknown"]
     assert harness.ack(c.ByRange(held[0].lease_id, held[0].lane + 1, 0, 5)) == ["unknown"]
     assert harness.ack(c.ByRange(held[0].lease_id, held[0].lane, 5, 9)) == ["unknown"]
 
 
-def test_an_empty_call_is_answered_empty(harness: StoreHarness) -> None:
+def test_empty_call_is_answered_empty(harness: StoreHarness) -> None:
     assert harness.settle() == []
     assert harness.settle(atomic=True) == []

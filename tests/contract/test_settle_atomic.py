@@ -66,13 +66,13 @@ def test_already_settled_entry_fails_no_other(harness: StoreHarness, held: list[
     assert counts(harness.group()) == {"acked": 2, "held": 2}
 
 
-def test_a_rolled_back_lease_end_is_no_end(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_rolled_back_lease_end_is_no_end(harness: StoreHarness, held: list[Delivery]) -> None:
     assert verdicts(harness, *(entry(d) for d in held), entry("L1-00000000.1.0"))[:4] == ["rolled_back"] * 4
     assert harness.group().leases == 1
     assert harness.do(c.Extend(lease_id=held[0].lease_id, lease=5_000_000)).verdict is None
 
 
-def test_a_rolled_back_call_leaves_its_neighbours_alone(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_rolled_back_call_leaves_its_neighbours_alone(harness: StoreHarness, held: list[Delivery]) -> None:
     good, bad, late = harness.together(
         c.Settle(entries=[entry(held[0])]),
         c.Settle(entries=[entry(held[1]), entry("L1-00000000.1.0")], atomic=True),
@@ -82,7 +82,7 @@ def test_a_rolled_back_call_leaves_its_neighbours_alone(harness: StoreHarness, h
     assert counts(harness.group()) == {"acked": 2, "held": 2}
 
 
-def test_a_rolled_back_call_is_not_in_the_ledger(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_rolled_back_call_is_not_in_the_ledger(harness: StoreHarness, held: list[Delivery]) -> None:
     harness.ack(held[0])
     verdicts(harness, entry(held[1]), entry("L1-00000000.1.0"))
     rows = harness.store.ask(q.ReadLedger(queue="q"))
@@ -97,7 +97,7 @@ def test_ack_and_push_are_one_step(harness: StoreHarness, held: list[Delivery]) 
     assert harness.store.ask(q.QueueStats(queue="r")).messages == 2
 
 
-def test_a_refused_settlement_takes_the_pushes_back(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_refused_settlement_takes_the_pushes_back(harness: StoreHarness, held: list[Delivery]) -> None:
     harness.ack(held[1])
     before = harness.everything()
     with pytest.raises(RolledBack, match="settlement 1 was refused as unknown") as refusal:
@@ -107,7 +107,7 @@ def test_a_refused_settlement_takes_the_pushes_back(harness: StoreHarness, held:
     assert [r.status for r in harness.do(out("new", "a"))] == ["queued"]
 
 
-def test_an_already_settled_entry_does_not_refuse_it(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_already_settled_entry_does_not_refuse_it(harness: StoreHarness, held: list[Delivery]) -> None:
     harness.ack(held[1])
     done = harness.do(c.Transaction(settlements=[entry(held[0]), entry(held[1])], pushes=[out("r", "a")]))
     assert [s.verdict for s in done.settled] == ["acked", "already"]
@@ -137,7 +137,7 @@ def test_duplicates_are_fine_or_fatal_as_asked(harness: StoreHarness, held: list
 
 
 @pytest.mark.parametrize("on_already", ["ok", "fail"])
-def test_an_ack_of_what_was_not_acked_refuses_it_in_any_case(
+def test_ack_of_what_was_not_acked_refuses_it_in_any_case(
     harness: StoreHarness, held: list[Delivery], on_already: str
 ) -> None:
     harness.retry(held[0])
@@ -153,7 +153,7 @@ def strictly(settlements: list[c.Settlement], *pushes: c.Push) -> c.Transaction:
     )
 
 
-def test_a_repeatable_transaction_finds_itself_done(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_repeatable_transaction_finds_itself_done(harness: StoreHarness, held: list[Delivery]) -> None:
     acks = [entry(held[0]), entry(held[1], "retry")]
     harness.do(strictly(acks, out("r", "a", "b")))
     before = harness.everything()
@@ -178,7 +178,7 @@ def test_repeatable_transaction_done_in_part_rolls_back(harness: StoreHarness, h
     assert harness.everything() == before
 
 
-def test_a_bad_push_takes_the_settlements_back(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_bad_push_takes_the_settlements_back(harness: StoreHarness, held: list[Delivery]) -> None:
     harness.configure("small", max_payload_bytes=1)
     before = harness.everything()
     push = c.Push(queue="small", messages=[NewMessage(b"too long")])
@@ -187,7 +187,7 @@ def test_a_bad_push_takes_the_settlements_back(harness: StoreHarness, held: list
     assert harness.everything() == before
 
 
-def test_a_refused_transaction_leaves_its_neighbours_alone(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_refused_transaction_leaves_its_neighbours_alone(harness: StoreHarness, held: list[Delivery]) -> None:
     first, refused, last, pushed = harness.together(
         c.Transaction(settlements=[entry(held[0])], pushes=[out("r", "a")]),
         c.Transaction(settlements=[entry(held[1])], pushes=[out("r", "b")], required_leases=("gone",)),

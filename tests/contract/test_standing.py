@@ -35,7 +35,7 @@ def summary(harness: StoreHarness, queue: str = "q") -> Stats:
 # places
 
 
-def test_a_group_that_has_done_nothing_stands_at_the_start(harness: StoreHarness) -> None:
+def test_group_that_has_done_nothing_stands_at_the_start(harness: StoreHarness) -> None:
     (receipt, *_) = harness.number(3)
     harness.do(c.ConfigureGroup(queue="q", group="g"))
     row = place(harness, group="g", last_done=True)
@@ -51,7 +51,7 @@ def test_a_group_that_has_done_nothing_stands_at_the_start(harness: StoreHarness
     assert row.oldest_unfinished_at == harness.clock.now()
 
 
-def test_a_lease_is_shown_with_what_was_granted_and_settled(harness: StoreHarness) -> None:
+def test_lease_is_shown_with_what_was_granted_and_settled(harness: StoreHarness) -> None:
     harness.configure(exclusivity="partition")
     receipts = harness.number(12)
     made_at = harness.clock.now()
@@ -88,14 +88,14 @@ def test_ack_out_of_order_keeps_the_last_done_message(harness: StoreHarness) -> 
     assert (row.last_done_id, row.acked, row.dead, row.lag) == (receipts[2].message_id, 2, 1, 0)
 
 
-def test_the_last_message_is_read_only_when_asked_for(harness: StoreHarness) -> None:
+def test_last_message_is_read_only_when_asked_for(harness: StoreHarness) -> None:
     harness.number(1)
     harness.ack(harness.take())
     assert place(harness).last_done_id is None
     assert place(harness, last_done=True).last_done_id is not None
 
 
-def test_the_last_message_is_known_after_it_was_pruned(harness: StoreHarness) -> None:
+def test_last_message_is_known_after_it_was_pruned(harness: StoreHarness) -> None:
     harness.configure(completed_retention_seconds=60, dedupe_seconds=3600)
     receipts = harness.number(2)
     harness.ack(*harness.claim().deliveries)
@@ -138,7 +138,7 @@ def test_each_partition_and_each_group_has_its_place(harness: StoreHarness) -> N
         places(harness, queue="nowhere")
 
 
-def test_the_lanes_of_a_partition_count_as_one_place(harness: StoreHarness) -> None:
+def test_lanes_of_a_partition_count_as_one_place(harness: StoreHarness) -> None:
     harness.number(2, priority=0)
     harness.advance(10)
     harness.send([NewMessage(b"x", priority=5, transaction_id="urgent")])
@@ -194,7 +194,7 @@ def test_auto_acked_messages_count_as_acked(harness: StoreHarness) -> None:
 # groups
 
 
-def test_a_group_says_where_its_subscription_begins(harness: StoreHarness) -> None:
+def test_group_says_where_its_subscription_begins(harness: StoreHarness) -> None:
     harness.number(1)
     made_at = harness.clock.now()
     harness.do(c.ConfigureGroup(queue="q", group="everything"))
@@ -211,7 +211,7 @@ def test_a_group_says_where_its_subscription_begins(harness: StoreHarness) -> No
     assert (moved.mode, moved.from_at, moved.lag) == ("from", made_at - 9, 0)
 
 
-def test_a_group_counts_its_partitions_and_those_it_is_behind_in(harness: StoreHarness) -> None:
+def test_group_counts_its_partitions_and_those_it_is_behind_in(harness: StoreHarness) -> None:
     for partition in ("p1", "p2", "p3"):
         harness.number(2, partition=partition)
     hand = harness.claim(4, partitions=("p1", "p2"))
@@ -252,7 +252,7 @@ def test_without_a_group_everything_is_pending(harness: StoreHarness) -> None:
     assert stats.furthest_behind is None
 
 
-def test_a_partition_is_counted_for_the_group_furthest_behind(harness: StoreHarness) -> None:
+def test_partition_is_counted_for_the_group_furthest_behind(harness: StoreHarness) -> None:
     for partition, count in (("p1", 5), ("p2", 2)):
         harness.number(count, partition=partition)
     harness.ack(*harness.claim(10, group="ahead").deliveries)
@@ -278,7 +278,7 @@ def test_dead_letters_of_every_group_are_counted(harness: StoreHarness) -> None:
     assert (row.dead, row.pending, row.completed) == (2, 0, 0)
 
 
-def test_an_empty_partition_has_no_ages(harness: StoreHarness) -> None:
+def test_empty_partition_has_no_ages(harness: StoreHarness) -> None:
     harness.do(c.ConfigureQueue(queue="q", partition="Default"))
     (row,) = partitions(harness).values()
     assert (row.partition, row.messages, row.oldest_at, row.newest_at) == ("Default", 0, None, None)
@@ -286,7 +286,7 @@ def test_an_empty_partition_has_no_ages(harness: StoreHarness) -> None:
         partitions(harness, "nowhere")
 
 
-def test_the_partitions_of_every_queue(harness: StoreHarness) -> None:
+def test_partitions_of_every_queue(harness: StoreHarness) -> None:
     harness.number(1, queue="a")
     for partition in ("y", "x"):
         harness.number(2, queue="b", partition=partition)

@@ -47,7 +47,7 @@ def test_retention_never_takes_what_is_held(harness: StoreHarness) -> None:
     assert counts(harness.group()) == {"acked": 1, "expired": 1}
 
 
-def test_a_new_group_starts_where_the_log_starts(harness: StoreHarness) -> None:
+def test_new_group_starts_where_the_log_starts(harness: StoreHarness) -> None:
     harness.configure(retention_seconds=60)
     harness.push("a")
     harness.advance(60)
@@ -97,7 +97,7 @@ def test_seqs_go_on_after_everything_was_pruned(harness: StoreHarness) -> None:
 
 
 @pytest.mark.parametrize("duty", ["retain", "max_wait"])
-def test_a_small_limit_reaches_every_lane_in_the_end(harness: StoreHarness, duty: str) -> None:
+def test_small_limit_reaches_every_lane_in_the_end(harness: StoreHarness, duty: str) -> None:
     setting = {"retain": "retention_seconds", "max_wait": "max_wait_seconds"}[duty]
     policy: dict[str, Any] = {setting: 60}
     harness.configure(**policy)
@@ -159,7 +159,7 @@ def test_max_wait_with_dead_letters_off(harness: StoreHarness) -> None:
     assert counts(harness.group()) == {"expired": 2}
 
 
-def test_a_redriven_message_of_a_max_wait_queue_is_swept_again(harness: StoreHarness) -> None:
+def test_redriven_message_of_a_max_wait_queue_is_swept_again(harness: StoreHarness) -> None:
     harness.configure(max_wait_seconds=60)
     harness.push("a")
     harness.advance(60)
@@ -191,12 +191,12 @@ def test_lease_numbers_never_start_again(harness: StoreHarness) -> None:
     assert harness.claim(1).claimed.lease_no > first.claimed.lease_no
 
 
-def test_an_unknown_duty_is_refused(harness: StoreHarness) -> None:
+def test_unknown_duty_is_refused(harness: StoreHarness) -> None:
     with pytest.raises(BadInput, match="unknown duty 'dream'"):
         harness.sweep("dream")
 
 
-def test_a_clock_that_goes_back_loses_nothing(harness: StoreHarness) -> None:
+def test_clock_that_goes_back_loses_nothing(harness: StoreHarness) -> None:
     harness.push("a")
     got = harness.take(seconds=10)
     harness.advance(-3600)
@@ -206,7 +206,7 @@ def test_a_clock_that_goes_back_loses_nothing(harness: StoreHarness) -> None:
     assert harness.claim().bodies == ["b"]
 
 
-def test_a_beat_is_remembered(harness: StoreHarness) -> None:
+def test_beat_is_remembered(harness: StoreHarness) -> None:
     assert harness.do(c.Beat(instance="broker-1")).count == 1
     assert harness.do(c.Beat(instance="broker-1")).count == 1
 

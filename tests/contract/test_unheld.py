@@ -32,7 +32,7 @@ def test_unheld_ack_after_lease_expiry_succeeds(harness: StoreHarness, held: lis
     assert harness.claim(9).bodies == ["0", "2"]
 
 
-def test_a_failure_is_charged_and_the_last_one_is_final(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_failure_is_charged_and_the_last_one_is_final(harness: StoreHarness, held: list[Delivery]) -> None:
     harness.advance(31)
     harness.sweep("expire")
     assert [harness.retry(meant(held[0]), error="no") for _ in range(3)] == [["retried"], ["retried"], ["dead"]]

@@ -11,7 +11,7 @@ from ackwise.core.policy import QueuePolicy
 from tests.contract.store_harness import StoreHarness, counts, entry
 
 
-def test_a_lane_opens_when_its_newest_message_is_old_enough(harness: StoreHarness) -> None:
+def test_lane_opens_when_its_newest_message_is_old_enough(harness: StoreHarness) -> None:
     harness.configure(window_seconds=5)
     harness.push("a")
     harness.advance(4)
@@ -27,7 +27,7 @@ def test_a_lane_opens_when_its_newest_message_is_old_enough(harness: StoreHarnes
     assert harness.claim().why == "delayed"
 
 
-def test_a_retry_does_not_wait_for_the_window(harness: StoreHarness) -> None:
+def test_retry_does_not_wait_for_the_window(harness: StoreHarness) -> None:
     harness.configure(window_seconds=5)
     harness.push("a")
     harness.advance(5)
@@ -70,7 +70,7 @@ def test_new_queue_has_makers_policy_and_optional_partition(harness: StoreHarnes
     assert (replaced.policy["lease_seconds"], replaced.policy["retry_limit"]) == (60.0, 3)
 
 
-def test_a_transaction_may_refuse_what_was_settled_before(harness: StoreHarness) -> None:
+def test_transaction_may_refuse_what_was_settled_before(harness: StoreHarness) -> None:
     harness.number(2)
     held = harness.claim().deliveries
     harness.ack(held[0])

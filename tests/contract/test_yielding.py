@@ -6,7 +6,7 @@ from ackwise.core import commands as c
 from tests.contract.store_harness import StoreHarness, counts, entry
 
 
-def test_a_failure_gives_back_the_rest_of_its_partition_unspent(harness: StoreHarness) -> None:
+def test_failure_gives_back_the_rest_of_its_partition_unspent(harness: StoreHarness) -> None:
     harness.configure(exclusivity="partition")
     harness.number(4)
     harness.number(2, partition="other")
@@ -40,7 +40,7 @@ def test_without_it_the_rest_stays_held(harness: StoreHarness) -> None:
     assert harness.ack(*held[1:]) == ["acked", "acked"]
 
 
-def test_a_whole_range_is_settled_or_refused_as_one(harness: StoreHarness) -> None:
+def test_whole_range_is_settled_or_refused_as_one(harness: StoreHarness) -> None:
     harness.number(5)
     held = harness.claim(9).deliveries
     everything = c.ByRange(held[0].lease_id, held[0].lane, 0, 5, whole=True)
@@ -51,7 +51,7 @@ def test_a_whole_range_is_settled_or_refused_as_one(harness: StoreHarness) -> No
     assert counts(harness.group()) == {"acked": 3, "held": 2}
 
 
-def test_an_extension_that_keeps_what_is_later(harness: StoreHarness) -> None:
+def test_extension_that_keeps_what_is_later(harness: StoreHarness) -> None:
     harness.number(1)
     lease_id = harness.claim(1, seconds=100).lease_id
     now = harness.clock.now()

@@ -44,7 +44,7 @@ def test_exponential_does_not_overflow_after_many_failures() -> None:
     assert Backoff(kind="exponential", seconds=0.0).delay_micros(10**9, 0.0) == 0
 
 
-def test_a_schedule_repeats_its_last_entry() -> None:
+def test_schedule_repeats_its_last_entry() -> None:
     assert waits(Backoff(kind="schedule", delays=(1, 5, 30))) == [1, 5, 30, 30, 30, 30]
 
 

@@ -84,7 +84,7 @@ def test_bulk_claims_ignore_probation() -> None:
     assert (taken(found), found.solo) == ([(0, 2), (2, 4)], False)
 
 
-def test_a_queue_delay_holds_back_fresh_messages() -> None:
+def test_queue_delay_holds_back_fresh_messages() -> None:
     held_back = plan([], 5, 9, fresh_hi=5, fresh_due_at=NOW + 7)
     assert (held_back.takes, held_back.blocked, held_back.until) == ([], "delayed", NOW + 7)
     assert taken(plan([], 5, 9, fresh_hi=7, fresh_due_at=NOW + 7)) == [(5, 7)]

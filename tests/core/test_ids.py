@@ -15,7 +15,7 @@ tags = st.integers(0, 2**32 - 1)
 
 
 @given(numbers, tags, numbers, numbers)
-def test_a_delivery_id_comes_back(no: int, tag: int, lane: int, seq: int) -> None:
+def test_delivery_id_comes_back(no: int, tag: int, lane: int, seq: int) -> None:
     text = ids.delivery_id(no, tag, lane, seq)
     assert ids.parse_delivery_id(text) == (no, tag, lane, seq)
     assert len(text) <= 128
@@ -23,7 +23,7 @@ def test_a_delivery_id_comes_back(no: int, tag: int, lane: int, seq: int) -> Non
 
 
 @given(numbers, tags)
-def test_a_lease_id_comes_back(no: int, tag: int) -> None:
+def test_lease_id_comes_back(no: int, tag: int) -> None:
     assert ids.parse_lease_id(ids.lease_id(no, tag)) == (no, tag)
 
 

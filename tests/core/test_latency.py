@@ -19,7 +19,7 @@ def sketch_of(values: list[int]) -> dict[int, int]:
 
 
 @given(st.integers(1, 10**12))
-def test_a_buckets_bound_is_at_most_a_quarter_too_high(micros: int) -> None:
+def test_buckets_bound_is_at_most_a_quarter_too_high(micros: int) -> None:
     bound = latency.bound(latency.bucket(micros))
     assert micros - 1 <= bound <= micros * 1.25 + 1
 

@@ -49,7 +49,7 @@ def test_leased_always_has_a_way_on() -> None:
 
 
 @pytest.mark.parametrize("state", sorted(set(State) - {State.SCHEDULED}))
-def test_a_seek_leaves_every_message_ready_or_skipped(state: State) -> None:
+def test_seek_leaves_every_message_ready_or_skipped(state: State) -> None:
     back, forth = {State.READY: State.READY}, {State.SKIPPED: State.SKIPPED}
     assert back.get(state) or target(state, LifecycleEvent.SEEK, Guard.AHEAD) is State.READY
     assert forth.get(state) or target(state, LifecycleEvent.SEEK, Guard.BEHIND) is State.SKIPPED
@@ -60,17 +60,17 @@ def test_transition_missing_in_the_table_raises_key_error() -> None:
         target(State.ACKED, LifecycleEvent.RETRY, Guard.AGAIN)
 
 
-def test_the_picture_has_a_line_per_row() -> None:
+def test_picture_has_a_line_per_row() -> None:
     lines = mermaid().splitlines()
     assert lines[0] == "stateDiagram-v2"
     assert len(lines) == 3 + len(TRANSITIONS)
     assert "    leased --> acked: ack" in lines
 
 
-def test_the_document_explains_every_state_and_event() -> None:
+def test_document_explains_every_state_and_event() -> None:
     assert set(STATES) == set(State)
     assert set(EVENTS) == set(LifecycleEvent)
 
 
-def test_the_document_is_up_to_date() -> None:
+def test_document_is_up_to_date() -> None:
     assert PAGE.read_text() == page(), "run .venv/bin/python tools/state_machine.py"

@@ -34,11 +34,11 @@ def test_bad_transaction_ids(value: object) -> None:
         validation.transaction_id(value)
 
 
-def test_a_long_transaction_id() -> None:
+def test_long_transaction_id() -> None:
     assert validation.transaction_id("x" * 512) == "x" * 512
 
 
-def test_a_tag_may_be_empty() -> None:
+def test_tag_may_be_empty() -> None:
     assert validation.tag("", "task") == ""
     assert validation.tag("mail", "task") == "mail"
     for value in (None, 0, "a\0", "x" * 256):

@@ -106,7 +106,7 @@ def test_extensions(lease_id: str, lease: int | None, add: int | None, keep_late
         assert settle.extend(over(settle.ExtendBody, settle.extend_body(command))) == command
 
 
-def test_an_extension_names_one_thing() -> None:
+def test_extension_names_one_thing() -> None:
     for wrong in ({}, {"lease_id": "L1", "claim": ByKey("q", "k")}):
         with pytest.raises(BadInput, match="one of lease_id and claim"):
             settle.extend(settle.ExtendBody(**wrong))  # type: ignore[arg-type]
@@ -219,7 +219,7 @@ def test_instants_come_back(moment: datetime) -> None:
     assert datetime.fromisoformat(timestamps.text(at)).tzinfo == UTC
 
 
-def test_a_policy_inside_a_command_goes_over() -> None:
+def test_policy_inside_a_command_goes_over() -> None:
     backoff = Backoff(kind="schedule", delays=(1.0, 2.5))
     push = Push(queue="q", messages=[], create=QueuePolicy(backoff=backoff, delivery_limit=None, notes=(("a", True),)))
     assert wire_push.command(over(wire_push.PushBody, wire_push.body(push))) == push

@@ -27,7 +27,7 @@ policies = st.builds(
 
 
 @given(policies)
-def test_a_policy_comes_back_from_its_text(policy: QueuePolicy) -> None:
+def test_policy_comes_back_from_its_text(policy: QueuePolicy) -> None:
     assert msgspec.json.decode(msgspec.json.encode(policy.check()), type=QueuePolicy) == policy
 
 
@@ -42,12 +42,12 @@ def test_merging_changes_what_is_named(policy: QueuePolicy, limit: int) -> None:
     assert merged == msgspec.structs.replace(policy, retry_limit=limit)
 
 
-def test_a_default_can_be_set_again() -> None:
+def test_default_can_be_set_again() -> None:
     assert QueuePolicy(retry_limit=9).merged({"retry_limit": 3}).retry_limit == 3
     assert QueuePolicy().merged({"retry_limit": None}).retry_limit is None
 
 
-def test_a_merged_backoff_is_a_whole_one() -> None:
+def test_merged_backoff_is_a_whole_one() -> None:
     policy = QueuePolicy(backoff=Backoff(kind="fixed", seconds=9))
     assert policy.merged({"backoff": {"kind": "exponential", "seconds": 1}}).backoff == Backoff("exponential", 1)
     assert policy.merged({"backoff": Backoff(kind="fixed", seconds=2)}).backoff.seconds == 2
@@ -102,7 +102,7 @@ def test_policy_change_with_an_object_is_refused(fields: dict[Any, Any]) -> None
         QueuePolicy(lease_seconds=object()),  # type: ignore[arg-type]
     ],
 )
-def test_a_policy_built_by_hand_is_checked_as_well(policy: QueuePolicy) -> None:
+def test_policy_built_by_hand_is_checked_as_well(policy: QueuePolicy) -> None:
     with pytest.raises(BadInput):
         policy.check()
 
@@ -113,7 +113,7 @@ def test_order_follows_exclusivity_unless_named() -> None:
     assert QueuePolicy(exclusivity="queue", order="relaxed").effective_order == "relaxed"
 
 
-def test_a_group_overrides_what_it_names() -> None:
+def test_group_overrides_what_it_names() -> None:
     queue = QueuePolicy(retry_limit=5, backoff=Backoff("fixed", 9))
     assert GroupPolicy().over(queue) is queue
     assert GroupPolicy(retry_limit=None).over(queue).retry_limit is None
@@ -122,7 +122,7 @@ def test_a_group_overrides_what_it_names() -> None:
 
 
 @pytest.mark.parametrize("policy", [GroupPolicy(), GroupPolicy(retry_limit=None), GroupPolicy(2, Backoff("fixed", 1))])
-def test_a_group_policy_comes_back_from_its_text(policy: GroupPolicy) -> None:
+def test_group_policy_comes_back_from_its_text(policy: GroupPolicy) -> None:
     assert msgspec.json.decode(msgspec.json.encode(policy.check()), type=GroupPolicy) == policy
 
 
@@ -134,6 +134,6 @@ def test_a_group_policy_comes_back_from_its_text(policy: GroupPolicy) -> None:
         GroupPolicy(backoff=Backoff(kind="schedule")),
     ],
 )
-def test_a_bad_group_policy_is_refused(policy: GroupPolicy) -> None:
+def test_bad_group_policy_is_refused(policy: GroupPolicy) -> None:
     with pytest.raises(BadInput):
         policy.check()

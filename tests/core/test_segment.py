@@ -53,7 +53,7 @@ def test_messages_come_back_as_they_went_in(batch: list[list[Item]]) -> None:
 
 
 @given(batches, st.data())
-def test_a_part_is_a_part(batch: list[list[Item]], data: st.DataObject) -> None:
+def test_part_is_a_part(batch: list[list[Item]], data: st.DataObject) -> None:
     columns = collected(batch)
     lo = data.draw(st.integers(0, len(columns) - 1))
     hi = data.draw(st.integers(lo + 1, len(columns)))
@@ -69,7 +69,7 @@ def test_a_part_is_a_part(batch: list[list[Item]], data: st.DataObject) -> None:
 
 
 @given(batches)
-def test_a_husk_keeps_the_ids_only(batch: list[list[Item]]) -> None:
+def test_husk_keeps_the_ids_only(batch: list[list[Item]]) -> None:
     found = unpacked(collected(batch))
     husk = Segment(segment.place(3, found.last), 5, 99, found.husk())
     for seq in range(found.first, found.last + 1):
@@ -81,13 +81,13 @@ def test_a_husk_keeps_the_ids_only(batch: list[list[Item]]) -> None:
 
 
 @given(texts)
-def test_a_snapshot_is_one_message(item: Item) -> None:
+def test_snapshot_is_one_message(item: Item) -> None:
     message = unpacked(collected([[item]])).message(5)
     assert segment.snapshot(3, 5, 99, segment.pack_message(message)) == message
 
 
 @given(st.integers(0, 2**23 - 1), st.integers(0, 2**40 - 1))
-def test_a_place_is_a_lane_and_a_seq(lane: int, seq: int) -> None:
+def test_place_is_a_lane_and_a_seq(lane: int, seq: int) -> None:
     pos = segment.place(lane, seq)
     assert (segment.place_lane(pos), segment.place_seq(pos)) == (lane, seq)
     assert pos < 2**63
@@ -95,7 +95,7 @@ def test_a_place_is_a_lane_and_a_seq(lane: int, seq: int) -> None:
 
 
 @given(st.integers(1, 50), st.integers(0, 5000), st.integers(1, 600))
-def test_the_bounds_find_every_segment_of_a_range(lane: int, lo: int, size: int) -> None:
+def test_bounds_find_every_segment_of_a_range(lane: int, lo: int, size: int) -> None:
     """A segment that holds a seq of [lo, hi) ends at most a segment's length behind it."""
     where = segment.bounds(lane, lo, lo + size)
     for seq in (lo, lo + size - 1):

@@ -45,25 +45,25 @@ def attempt(
         (None, "retries", None),
     ],
 )
-def test_the_table_of_final_failures(limit: int | None, counting: str, first_final: int | None) -> None:
+def test_table_of_final_failures(limit: int | None, counting: str, first_final: int | None) -> None:
     policy = QueuePolicy(retry_limit=limit, retry_counting=counting)  # type: ignore[arg-type]
     final = [n for n in range(1, 10) if failure_is_final(policy, n)]
     assert final == ([] if first_final is None else list(range(first_final, 10)))
 
 
-def test_a_retry_waits_for_what_it_says_else_for_the_backoff() -> None:
+def test_retry_waits_for_what_it_says_else_for_the_backoff() -> None:
     policy = QueuePolicy(backoff=Backoff(kind="fixed", seconds=9))
     assert on_retry(policy, attempt(), NOW, 5, 0.0).due_at == NOW + 5
     assert on_retry(policy, attempt(), NOW, 0, 0.0).due_at == NOW
     assert on_retry(policy, attempt(), NOW, None, 0.0).due_at == NOW + 9 * MICROS
 
 
-def test_a_retry_adds_a_failure_and_keeps_probation() -> None:
+def test_retry_adds_a_failure_and_keeps_probation() -> None:
     fate = on_retry(QueuePolicy(), attempt(1, probation=True), NOW, None, 0.0)
     assert (fate.state, fate.failures, fate.probation, fate.reason) == (State.WAITING, 2, True, None)
 
 
-def test_the_last_retry_is_dead_or_dropped() -> None:
+def test_last_retry_is_dead_or_dropped() -> None:
     assert on_retry(QueuePolicy(), attempt(2), NOW, None, 0.0).state is State.DEAD
     dropped = on_retry(QueuePolicy(dead_letters=False), attempt(2), NOW, None, 0.0)
     assert (dropped.state, dropped.reason) == (State.EXPIRED, Reason.RETRY_LIMIT)
@@ -81,7 +81,7 @@ def test_the_last_retry_is_dead_or_dropped() -> None:
         (3, None, None),
     ],
 )
-def test_the_delivery_limit(retry_limit: int | None, delivery_limit: int | None, effective: int | None) -> None:
+def test_delivery_limit(retry_limit: int | None, delivery_limit: int | None, effective: int | None) -> None:
     policy = QueuePolicy(retry_limit=retry_limit, delivery_limit=delivery_limit)
     assert policy.effective_delivery_limit == effective
 
@@ -98,7 +98,7 @@ def test_at_the_delivery_limit_all_but_ack_and_release_is_death(deliveries: int)
     assert (released.state, released.probation, released.failures) == (State.WAITING, dead, 0)
 
 
-def test_the_retry_limit_is_named_before_the_delivery_limit() -> None:
+def test_retry_limit_is_named_before_the_delivery_limit() -> None:
     policy = QueuePolicy(retry_limit=1, delivery_limit=1)
     assert on_retry(policy, attempt(), NOW, None, 0.0).reason is Reason.RETRY_LIMIT
 
@@ -121,12 +121,12 @@ def test_expiry_that_does_not_count_spends_nothing() -> None:
     assert (fate.state, fate.failures, fate.due_at, fate.probation) == (State.WAITING, 0, NOW, False)
 
 
-def test_a_release_is_free_and_due_at_once() -> None:
+def test_release_is_free_and_due_at_once() -> None:
     fate = on_release(QueuePolicy(backoff=Backoff(kind="fixed", seconds=9)), attempt(2), NOW)
     assert (fate.state, fate.failures, fate.due_at, fate.probation) == (State.WAITING, 2, NOW, False)
 
 
-def test_a_reject_is_dead_without_a_failure() -> None:
+def test_reject_is_dead_without_a_failure() -> None:
     fate = on_reject(QueuePolicy(), attempt(1))
     assert (fate.state, fate.failures, fate.reason) == (State.DEAD, 1, Reason.REJECTED)
     assert on_reject(QueuePolicy(dead_letters=False), attempt(1)).state is State.EXPIRED
@@ -167,7 +167,7 @@ def test_no_fate_forgets_a_failure_or_lifts_probation(policy: QueuePolicy, ends:
 
 
 @given(policies, st.booleans())
-def test_a_message_that_always_fails_is_dead_within_its_limits(policy: QueuePolicy, by_expiry: bool) -> None:
+def test_message_that_always_fails_is_dead_within_its_limits(policy: QueuePolicy, by_expiry: bool) -> None:
     """No poison loop: with any limit at all, a message that is alone dies."""
     failures, probation = 0, False
     for deliveries in range(1, 60):

@@ -67,14 +67,14 @@ def test_merged_ranges_cover_the_same_places_and_do_not_touch(some: list[LaneRan
 
 
 @given(ranges, st.integers(1, 4))
-def test_a_bound_on_ranges_covers_gaps_but_never_makes_holes(some: list[LaneRange], most: int) -> None:
+def test_bound_on_ranges_covers_gaps_but_never_makes_holes(some: list[LaneRange], most: int) -> None:
     merged = merge_ranges(some, most)
     assert places(merged) >= places(some)
     assert len(merged) <= most + len({lane for lane, _, _ in some})
 
 
 @given(ranges)
-def test_a_lease_knows_what_it_was_granted(some: list[LaneRange]) -> None:
+def test_lease_knows_what_it_was_granted(some: list[LaneRange]) -> None:
     held = lease(merge_ranges(some, 1 << 30))
     for lane in (1, 2, 3, 4):
         for seq in range(52):
@@ -89,14 +89,14 @@ def test_alone_is_exactly_one_message() -> None:
     assert not lease([LaneRange(LANE, 5, 6), LaneRange(LaneId(2), 0, 1)]).alone
 
 
-def test_a_lease_is_over_at_its_deadline() -> None:
+def test_lease_is_over_at_its_deadline() -> None:
     held = lease([LaneRange(LANE, 0, 1)])
     assert [held.live(now) for now in (0, 99, 100, 101)] == [True, True, False, False]
     held.ended_at = Micros(50)
     assert not held.live(60)
 
 
-def test_a_cursor_must_add_up() -> None:
+def test_cursor_must_add_up() -> None:
     cursor = Cursor(LANE, GROUP, 1, 0, 0, 10, 20, 1, 2, 3, 4, 0, 0, 0, None, None, 30, 0, 10)
     assert cursor.balanced()
     cursor.acked += 1

@@ -133,7 +133,7 @@ def run_flow(url: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", str(FLOW), url], capture_output=True, text=True, timeout=PATIENCE)
 
 
-def test_the_flow_runs_against_what_the_compose_file_starts(store: str) -> None:
+def test_flow_runs_against_what_the_compose_file_starts(store: str) -> None:
     """The command of the compose file, with a store and ports of this test."""
     (command,) = re.findall(r"^    command: ackwise serve (.*)$", COMPOSE.read_text(), re.MULTILINE)
     words = command.split()
@@ -150,7 +150,7 @@ def test_the_flow_runs_against_what_the_compose_file_starts(store: str) -> None:
     assert done.stdout.count("ok      ") == 16
 
 
-def test_the_image_holds_what_is_installed_and_nothing_else(tmp_path: Path) -> None:
+def test_image_holds_what_is_installed_and_nothing_else(tmp_path: Path) -> None:
     """What the compose file copies is enough to build the package, and is all that may be copied."""
     copied = [line.split()[1:-1] for line in COMPOSE.read_text().splitlines() if line.strip().startswith("COPY ")]
     names = [name for line in copied for name in line]
@@ -167,7 +167,7 @@ def test_the_image_holds_what_is_installed_and_nothing_else(tmp_path: Path) -> N
     assert len(list((tmp_path / "dist").glob("ackwise-*.whl"))) == 1
 
 
-def test_the_flow_notices_when_something_is_wrong(store: str) -> None:
+def test_flow_notices_when_something_is_wrong(store: str) -> None:
     with Running(store, pushpop_default_priority=5) as server:
         done = run_flow(server.url)
     assert done.returncode == 1

@@ -113,7 +113,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_readme_begins_with_a_five_line_example() -> None:
+def test_readme_begins_with_a_five_line_example() -> None:
     example = PYTHON.search((ROOT / "README.md").read_text())
     assert example is not None
     lines = [line for line in example[1].splitlines() if line.strip() and not line.startswith("import ")]

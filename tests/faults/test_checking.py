@@ -62,7 +62,7 @@ def checked(store: SQLiteStore, life: Life) -> list[str]:
     return check(store, [life], Book(), random.Random(1))
 
 
-def test_a_store_that_keeps_its_promises_passes(store: SQLiteStore) -> None:
+def test_store_that_keeps_its_promises_passes(store: SQLiteStore) -> None:
     prepare(store)
     assert checked(store, told(store)) == []
 
@@ -73,7 +73,7 @@ def test_what_was_answered_but_is_not_so_is_noticed(store: SQLiteStore, what: st
     assert any(what in problem for problem in checked(store, told(store, *LIES[what])))
 
 
-def test_a_message_that_vanished_is_noticed(store: SQLiteStore) -> None:
+def test_message_that_vanished_is_noticed(store: SQLiteStore) -> None:
     prepare(store)
     life = told(store)
     store.transact([Claim(queue="orders", group="g1", most=1, auto_ack=True)])

@@ -55,7 +55,7 @@ def status(store: SQLiteStore, txid: str) -> str:
 
 
 @pytest.mark.parametrize("room", [0, 100, 5_000, 20_000, 40_000])
-def test_a_full_disk_changes_nothing(store: SQLiteStore, journal: Journal, room: int) -> None:
+def test_full_disk_changes_nothing(store: SQLiteStore, journal: Journal, room: int) -> None:
     journal.room = room
     with pytest.raises(StoreFull, match="Free some space"):
         store.transact([push("big", 100_000)])
@@ -96,7 +96,7 @@ def test_caller_too_large_for_disk_fails_no_other(store: SQLiteStore, journal: J
     assert sorted(txids(store)) == ["first", *(f"small{i}" for i in range(5))]
 
 
-def test_a_full_database_by_page_count(tmp_path: Path) -> None:
+def test_full_database_by_page_count(tmp_path: Path) -> None:
     store = SQLiteStore(f"sqlite:///{tmp_path}/queues.db")
     store.transact([push("first")])
     pages = store._writer.connection.pragma("page_count")
@@ -126,7 +126,7 @@ def test_failed_sync_leaves_outcome_unknown_and_store_alive(store: SQLiteStore, 
     assert store.audit() == []
 
 
-def test_a_disk_that_fails_for_a_while_does_not_close_the_store(store: SQLiteStore, journal: Journal) -> None:
+def test_disk_that_fails_for_a_while_does_not_close_the_store(store: SQLiteStore, journal: Journal) -> None:
     journal.failing_syncs = 5
     for _ in range(5):
         with pytest.raises(OutcomeUnknown):
@@ -135,7 +135,7 @@ def test_a_disk_that_fails_for_a_while_does_not_close_the_store(store: SQLiteSto
     assert txids(store).count("t") == 1
 
 
-def test_a_store_that_cannot_be_reopened_at_once_goes_on_later(
+def test_store_that_cannot_be_reopened_at_once_goes_on_later(
     store: SQLiteStore, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuses(*_: object) -> None:

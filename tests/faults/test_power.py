@@ -26,6 +26,6 @@ def test_without_syncing_answers_are_lost(tmp_path: Path) -> None:
     assert any("lost:" in p or "cannot be opened" in p for p in problems)
 
 
-def test_a_disk_that_lies_about_syncing_loses_answers(tmp_path: Path) -> None:
+def test_disk_that_lies_about_syncing_loses_answers(tmp_path: Path) -> None:
     problems = Recording(tmp_path, 6).problems(15, syncs_count=False)
     assert any("lost:" in p or "cannot be opened" in p for p in problems)

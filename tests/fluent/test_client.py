@@ -74,7 +74,7 @@ def test_ack_by_transaction_id_needs_the_partition(client: Client) -> None:
     assert client.ack({**named, "partition_id": message.partition_id}) == "acked"
 
 
-def test_a_batch_with_its_own_outcome_for_each(client: Client) -> None:
+def test_batch_with_its_own_outcome_for_each(client: Client) -> None:
     client.push("q", None, [{"data": number} for number in range(5)])
     one, two, three, four, five = client.queue("q").group("g").batch(5).wait(0).pop()
 
@@ -100,7 +100,7 @@ def test_a_batch_with_its_own_outcome_for_each(client: Client) -> None:
         client.ack_batch([named(one, status="perhaps")])
 
 
-def test_a_batch_is_all_or_none_unless_it_is_told_otherwise(client: Client, clock: ManualClock) -> None:
+def test_batch_is_all_or_none_unless_it_is_told_otherwise(client: Client, clock: ManualClock) -> None:
     client.push("q", None, [{"data": number} for number in range(2)])
     (lost,) = client.queue("q").group("g").lease(1).wait(0).pop()
     (held,) = client.queue("q").group("g").lease(60).wait(0).pop()
@@ -159,7 +159,7 @@ def test_drain_does_not_wait_for_ack_by_transaction_id(client: Client) -> None:
     assert (len(client.connection._held), client.drain(20)) == (0, 0)
 
 
-def test_a_transaction_acks_and_pushes_or_does_neither(client: Client, clock: ManualClock) -> None:
+def test_transaction_acks_and_pushes_or_does_neither(client: Client, clock: ManualClock) -> None:
     client.push("q", None, [{"data": 1}, {"data": 2}])
     first, second = client.queue("q").group("g").batch(2).wait(0).pop()
     client.transaction().ack(first).queue("next").partition("w").push([{"data": {"processed": True}}]).commit()
@@ -176,7 +176,7 @@ def test_a_transaction_acks_and_pushes_or_does_neither(client: Client, clock: Ma
         client.transaction().push([{"data": 1}])
 
 
-def test_a_transaction_is_used_once_and_forwards_once(client: Client) -> None:
+def test_transaction_is_used_once_and_forwards_once(client: Client) -> None:
     client.push("q", None, [{"data": 1, "transaction_id": "t"}, {"data": 2}])
     first, second = client.queue("q").batch(2).wait(0).pop()
     named = {"transaction_id": "t", "partition_id": first.partition_id}
@@ -209,7 +209,7 @@ def test_items_are_checked(client: Client) -> None:
     assert client.connection.queues() == []
 
 
-def test_a_delayed_item_waits_and_a_repeated_one_is_stored_once(client: Client, clock: ManualClock) -> None:
+def test_delayed_item_waits_and_a_repeated_one_is_stored_once(client: Client, clock: ManualClock) -> None:
     client.push("q", None, {"data": 1, "transaction_id": "a", "delay_seconds": 60})
     (again,) = client.push("q", None, {"data": 1, "transaction_id": "a", "delay_seconds": 60})
     assert again.status == "duplicate"
@@ -278,7 +278,7 @@ def test_options_of_queen_that_only_it_has(client: Client) -> None:
     assert client.queue("q").config(retry_limit=None).create().policy["retry_limit"] is None
 
 
-def test_a_queue_is_made_changed_and_deleted(client: Client) -> None:
+def test_queue_is_made_changed_and_deleted(client: Client) -> None:
     made = client.queue("q").config(lease_time=300, retry_limit=3, max_wait_time_seconds=3600).create()
     assert (made.policy["lease_seconds"], made.policy["max_wait_seconds"]) == (300, 3600)
     assert client.queue("q").config(retry_limit=5).create().policy["lease_seconds"] == 300
@@ -293,6 +293,6 @@ def test_bytes_stay_bytes(client: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_a_client_that_is_not_open_says_so(kind: type) -> None:
+def test_client_that_is_not_open_says_so(kind: type) -> None:
     with pytest.raises(RuntimeError, match="not open"):
         _ = kind("sqlite:///x.db").connection

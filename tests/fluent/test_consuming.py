@@ -107,7 +107,7 @@ def test_unhandled_exception_nacks_and_consumer_continues(client: Client) -> Non
     assert client.get_dlq("orders").messages[0].error_message == "never"
 
 
-def test_a_callback_that_fails_does_not_stop_the_consumer(client: Client) -> None:
+def test_callback_that_fails_does_not_stop_the_consumer(client: Client) -> None:
     def broken(*_: Any) -> None:
         raise RuntimeError("in a callback")
 
@@ -213,7 +213,7 @@ def test_leases_are_renewed_by_default(url: str, clock: ManualClock, kind: str) 
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_the_whole_chain(url: str, clock: ManualClock, kind: str) -> None:
+def test_whole_chain(url: str, clock: ManualClock, kind: str) -> None:
     """Three batches side by side, message by message; one lease is renewed after two seconds."""
     seen: list[int] = []
     done: list[int] = []
@@ -333,7 +333,7 @@ def test_without_renewal_a_lease_runs_out_and_the_ack_says_so(client: Client, cl
     assert "invalid_lease" in told[0]
 
 
-def test_a_thread_learns_at_its_end_that_its_lease_was_lost(client: Client, clock: ManualClock) -> None:
+def test_thread_learns_at_its_end_that_its_lease_was_lost(client: Client, clock: ManualClock) -> None:
     told: list[Exception] = []
 
     def handle(message: Message) -> None:
@@ -346,7 +346,7 @@ def test_a_thread_learns_at_its_end_that_its_lease_was_lost(client: Client, cloc
     assert [type(one) for one in told] == [errors.LeaseLost]
 
 
-def test_a_lost_lease_cancels_an_async_handler(url: str, clock: ManualClock) -> None:
+def test_lost_lease_cancels_an_async_handler(url: str, clock: ManualClock) -> None:
     cancelled: list[int] = []
     told: list[Exception] = []
 
@@ -443,7 +443,7 @@ def test_failure_in_rewinding_queue_returns_partition_rest(client: Client) -> No
     assert counts(client) == (5, 0, 0)
 
 
-def test_a_callback_works_under_the_lease_too(client: Client, clock: ManualClock) -> None:
+def test_callback_works_under_the_lease_too(client: Client, clock: ManualClock) -> None:
     def slow(message: Message) -> None:
         for _ in range(3):
             before = message.delivery.deadline
@@ -459,7 +459,7 @@ def test_a_callback_works_under_the_lease_too(client: Client, clock: ManualClock
     assert counts(client) == (1, 0, 0)
 
 
-def test_a_plain_function_does_not_keep_the_loop_from_renewing(url: str, clock: ManualClock) -> None:
+def test_plain_function_does_not_keep_the_loop_from_renewing(url: str, clock: ManualClock) -> None:
     async def job() -> int:
         async with asyncio.timeout(PATIENCE), AsyncClient(url, clock=clock) as client:
             await client.push("orders", None, {"data": 1})
@@ -479,7 +479,7 @@ def test_a_plain_function_does_not_keep_the_loop_from_renewing(url: str, clock: 
     assert asyncio.run(job()) == 1
 
 
-def test_a_thread_that_outlives_its_lease_holds_no_other_message(url: str, clock: ManualClock) -> None:
+def test_thread_that_outlives_its_lease_holds_no_other_message(url: str, clock: ManualClock) -> None:
     go_on = threading.Event()
     seen: list[int] = []
 
@@ -629,7 +629,7 @@ def test_async_consumers_raise_it_as_it_is_too(
         asyncio.run(job())
 
 
-def test_a_queue_that_is_deleted_is_made_again(client: Client) -> None:
+def test_queue_that_is_deleted_is_made_again(client: Client) -> None:
     seen: list[int] = []
 
     def handle(message: Message) -> None:

@@ -53,7 +53,7 @@ def test_another_server_is_used_when_one_is_down(doors: tuple[Flaky, Flaky], clo
         assert first.count("/v1/push") == 2
 
 
-def test_the_first_server_may_be_down_from_the_start(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+def test_first_server_may_be_down_from_the_start(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     first, second = doors
     first.down()
     with Client([first.url, second.url], resilience=FAST, clock=clock) as client:
@@ -71,7 +71,7 @@ def test_push_with_lost_answer_is_repeated_and_stored_once(doors: tuple[Flaky, F
         assert client.connection.stats("q").messages == 1
 
 
-def test_a_server_that_cannot_now_is_passed_over(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+def test_server_that_cannot_now_is_passed_over(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     first, second = doors
     with Client([first.url, second.url], resilience=FAST, clock=clock) as client:
         first.fail("/v1/push", refusal(503, "store_unavailable"))
@@ -89,7 +89,7 @@ def test_three_failed_retries_raise_error_with_cause(doors: tuple[Flaky, Flaky],
         client.push("q", None, {"data": 1})
 
 
-def test_the_circuit_opens_after_five_failures_and_says_so(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+def test_circuit_opens_after_five_failures_and_says_so(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, resilience=Resilience(pauses=(), failures=5, rest=60), clock=clock) as client:
         door.fail("/v1/push", *[LOST] * 5)
@@ -124,7 +124,7 @@ class Spell:
         self.breaker.failed(self.now)
 
 
-def test_the_breaker_rests_and_lets_one_try() -> None:
+def test_breaker_rests_and_lets_one_try() -> None:
     spell = Spell(pauses=(), failures=5, rest=60)
     breaker = spell.breaker
     for _ in range(4):
@@ -310,7 +310,7 @@ def test_transaction_nacking_by_ids_runs_once_for_its_holder(doors: tuple[Flaky,
         assert (third.retry_count, door.count("/v1/transaction")) == (2, 3)
 
 
-def test_a_consumer_outlives_trouble_that_passes(
+def test_consumer_outlives_trouble_that_passes(
     doors: tuple[Flaky, Flaky], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door = doors[0]
@@ -351,7 +351,7 @@ def test_claim_with_lost_answer_costs_no_message_or_failure(
         assert (row.acked, row.leases, door.used_up) == (3, 0, True)
 
 
-def test_a_consumer_does_not_outlive_nonsense(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+def test_consumer_does_not_outlive_nonsense(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, resilience=Resilience(pauses=()), clock=clock) as client:
         door.fail("/v1/claim", refusal(503, "schema_too_new"))
@@ -359,7 +359,7 @@ def test_a_consumer_does_not_outlive_nonsense(doors: tuple[Flaky, Flaky], clock:
             client.queue("q").consume(client.ack).run()
 
 
-def test_a_lease_that_runs_out_while_no_server_is_there_is_lost(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+def test_lease_that_runs_out_while_no_server_is_there_is_lost(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     told: list[str] = []
 
@@ -384,7 +384,7 @@ def test_a_lease_that_runs_out_while_no_server_is_there_is_lost(doors: tuple[Fla
     assert told == ["cancelled", "LeaseLost"]
 
 
-def test_a_thread_is_told_of_it_at_its_end(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+def test_thread_is_told_of_it_at_its_end(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     told: list[str] = []
     with Client(door.url, resilience=SLOW, clock=clock) as client:
@@ -437,9 +437,7 @@ def test_extension_without_answer_is_retried_in_time(
     assert (told, door.used_up) == (["acked"], True)
 
 
-def test_a_thread_tries_it_again_as_well(
-    doors: tuple[Flaky, Flaky], clock: ManualClock, never: threading.Event
-) -> None:
+def test_thread_tries_it_again_as_well(doors: tuple[Flaky, Flaky], clock: ManualClock, never: threading.Event) -> None:
     door = doors[0]
     told: list[object] = []
     with Client(door.url, resilience=SLOW, clock=clock) as client:

@@ -121,7 +121,7 @@ def test_what_cannot_pass_is_said_once(door: Flaky, clock: ManualClock, caplog: 
     assert caplog.text.count("could not be recorded") == 1
 
 
-def test_a_thread_whose_lease_is_lost_meanwhile_is_told(
+def test_thread_whose_lease_is_lost_meanwhile_is_told(
     door: Flaky, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Client, "sleep", lambda *_: clock.advance(31))
@@ -175,7 +175,7 @@ ODD: list[Any] = ["oops", None, 7, Retry(delay=-1), Retry(delay="soon"), Reject(
 
 @KINDS
 @pytest.mark.parametrize("how", ["returned", "raised"])
-def test_an_outcome_that_is_none_is_a_failure_of_its_own_message(
+def test_outcome_that_is_none_is_a_failure_of_its_own_message(
     url: str, clock: ManualClock, kind: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def handle(messages: list[Message]) -> Any:

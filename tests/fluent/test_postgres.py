@@ -85,7 +85,7 @@ def test_ack_batch_is_all_or_none(client: Client) -> None:
     assert [answer.verdict for answer in answers] == ["acked", "acked", "retried"]
 
 
-def test_a_transaction_forwards_once(client: Client) -> None:
+def test_transaction_forwards_once(client: Client) -> None:
     put(client, 2)
     first, second = client.queue("orders").group("g").batch(2).pop()
     steps = client.transaction().ack(first).queue("next").partition("w").push([{"data": "done"}])
@@ -99,7 +99,7 @@ def test_a_transaction_forwards_once(client: Client) -> None:
     assert client.connection.stats("next").messages == 1
 
 
-def test_a_transaction_whose_answer_got_lost_is_repeated(pg_url: str) -> None:
+def test_transaction_whose_answer_got_lost_is_repeated(pg_url: str) -> None:
     with Running(pg_url) as server:
         door = Flaky(server.address)
         with Client(door.url, resilience=Resilience(pauses=(0.001,))) as client:
@@ -112,7 +112,7 @@ def test_a_transaction_whose_answer_got_lost_is_repeated(pg_url: str) -> None:
         door.down()
 
 
-def test_an_ack_of_what_ended_otherwise_is_refused(client: Client) -> None:
+def test_ack_of_what_ended_otherwise_is_refused(client: Client) -> None:
     client.queue("orders").config(retry_limit=1).create()
     put(client, 2)
     dead, back = client.queue("orders").group("g").batch(2).pop()
@@ -125,7 +125,7 @@ def test_an_ack_of_what_ended_otherwise_is_refused(client: Client) -> None:
     assert (letter.error_message, letter.data, client.get_dlq("orders").total) == ("Timeout: slow", 0, 1)
 
 
-def test_a_lease_is_renewed_while_the_handler_works(client: Client) -> None:
+def test_lease_is_renewed_while_the_handler_works(client: Client) -> None:
     def handle(message: Message) -> None:
         for _ in range(2):
             before = message.delivery.deadline
@@ -139,7 +139,7 @@ def test_a_lease_is_renewed_while_the_handler_works(client: Client) -> None:
     assert counts(client) == (1, 0, 0)
 
 
-def test_a_drain_gives_back_what_is_not_begun(client: Client) -> None:
+def test_drain_gives_back_what_is_not_begun(client: Client) -> None:
     began, go_on = threading.Event(), threading.Event()
 
     def handle(message: Message) -> None:

@@ -192,7 +192,7 @@ def test_leaving_the_block_cancels_async_handlers_that_still_run(url: str, clock
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_a_closed_client_says_so(store_url: str, clock: ManualClock, kind: str) -> None:
+def test_closed_client_says_so(store_url: str, clock: ManualClock, kind: str) -> None:
     def in_threads(url: str) -> None:
         client = Client(url, clock=clock).open()
         connection = client.connection
@@ -216,7 +216,7 @@ def test_a_closed_client_says_so(store_url: str, clock: ManualClock, kind: str) 
         in_threads(server.url) if kind == "threads" else asyncio.run(in_tasks(server.url))
 
 
-def test_a_claim_without_an_answer_goes_back_in_a_drain(store_url: str, clock: ManualClock) -> None:
+def test_claim_without_an_answer_goes_back_in_a_drain(store_url: str, clock: ManualClock) -> None:
     """Its worker waits before it asks again, and has not begun to stop when the client is closed."""
     with Running(store_url, clock) as server:
         door = Flaky(server.address)

@@ -66,7 +66,7 @@ def test_sessions_of_dead_broker_end_and_deliveries_expire(graph_url: str, clock
         left.ack(again)
 
 
-def test_a_reliable_watch_outlives_every_broker(graph_url: str, clock: ManualClock) -> None:
+def test_reliable_watch_outlives_every_broker(graph_url: str, clock: ManualClock) -> None:
     gone = Session(graph_url, clock=clock)
     gone.run(GRAPH + " v = WATCH j: Job [delivery: reliable, initial: none] RETURN j.n w = WATCH j: Job RETURN j.n")
     gone._backend.broker.close()  # type: ignore[union-attr]
@@ -85,7 +85,7 @@ def test_a_reliable_watch_outlives_every_broker(graph_url: str, clock: ManualClo
         assert back.query(status) == [{"w.status": "cancelled"}] * 2
 
 
-def test_a_session_that_comes_back_calls_its_watches_as_before(graph_url: str, clock: ManualClock) -> None:
+def test_session_that_comes_back_calls_its_watches_as_before(graph_url: str, clock: ManualClock) -> None:
     full = "[buffer: 1, on_full: error, initial: none]"
     with Session(graph_url, clock=clock) as session:
         session.run(GRAPH + " node Task { n: Int }")
@@ -115,7 +115,7 @@ def test_events_of_a_cancelled_watch_are_kept_for_a_week(graph_url: str, clock: 
         assert session.query("MATCH w: _Watch RETURN w.status") == []
 
 
-def test_a_session_without_watches_leaves_nothing_behind(graph_url: str, clock: ManualClock) -> None:
+def test_session_without_watches_leaves_nothing_behind(graph_url: str, clock: ManualClock) -> None:
     with Session(graph_url, clock=clock) as one:
         for _ in range(3):
             with one.another() as other:

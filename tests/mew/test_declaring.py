@@ -31,7 +31,7 @@ from tests.mew.prompt import Prompt, raised
         ('t: String [in: ["ab"], length: 3..4]', "none of the values in its list"),
     ],
 )
-def test_an_attribute_that_no_value_fits_is_refused(lite: Prompt, attribute: str, message: str) -> None:
+def test_attribute_that_no_value_fits_is_refused(lite: Prompt, attribute: str, message: str) -> None:
     lite.refused(f"node R {{ {attribute} }}", "constraint", message)
     lite.refused("node S { n: Int } edge r(a: S, b: S) { " + attribute + " }", "constraint", message)
     lite.ok("node R { t: Int [> 3, < 5] = 4, u: Float? [> 1, < 2], v: Int [>= 0.5, <= 1.5] = 1 } SPAWN r: R")
@@ -58,13 +58,13 @@ def test_number_beyond_float_is_refused_and_graph_unchanged(
 
 
 @pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan")])
-def test_a_parameter_that_is_no_number_is_refused(lite: Prompt, number: float) -> None:
+def test_parameter_that_is_no_number_is_refused(lite: Prompt, number: float) -> None:
     lite.ok("node Job { f: Float }")
     lite.refused("WATCH j: Job WHERE j.f < $most RETURN j", "constraint", "'$most' is", most=number)
     lite.refused("WATCH j: Job WHERE j.f in $some RETURN j", "constraint", "'$some' is", some=[1.0, number])
 
 
-def test_an_alias_that_no_value_fits_is_refused(lite: Prompt) -> None:
+def test_alias_that_no_value_fits_is_refused(lite: Prompt) -> None:
     lite.refused("type Lane = Int [9..1]", "constraint", "no value is left")
     lite.refused('type Code = String [match: "[z-a]"]', "constraint", "invalid character class range")
     lite.ok("type Lane = Int [1..9]")
@@ -73,13 +73,13 @@ def test_an_alias_that_no_value_fits_is_refused(lite: Prompt) -> None:
 
 
 @pytest.mark.parametrize("cards", ["a -> 3..1", "a -> 0", "b -> 0..0", "a -> 0..1, a -> 1..2"])
-def test_a_cardinality_that_cannot_be_met_is_refused(lite: Prompt, cards: str) -> None:
+def test_cardinality_that_cannot_be_met_is_refused(lite: Prompt, cards: str) -> None:
     lite.ok("node J { n: Int }")
     lite.refused(f"edge e(a: J, b: J) [{cards}]", "constraint", "'e'")
     lite.ok("edge e(a: J, b: J) [a -> 0..1, b -> 1..*]")
 
 
-def test_a_text_that_is_matched_is_not_too_long(lite: Prompt) -> None:
+def test_text_that_is_matched_is_not_too_long(lite: Prompt) -> None:
     lite.ok('node R { t: String [match: "(a+)+b"], mail: String? [format: email] }')
     lite.refused("SPAWN r: R { t = $t }", "constraint", "does not match", t="a" * LONGEST_TEXT)
     lite.refused("SPAWN r: R { t = $t }", "constraint", "more than the 2000", t="b" * (LONGEST_TEXT + 1))

@@ -43,5 +43,5 @@ def test_unsupported_clauses_answer_as_the_guide_says(lite: Prompt) -> None:
             lite("ROLLBACK")
 
 
-def test_the_grammar_reference_is_the_grammar() -> None:
+def test_grammar_reference_is_the_grammar() -> None:
     assert mew_grammar.PAGE.read_text() == mew_grammar.page(), "run .venv/bin/python tools/mew_grammar.py"

@@ -67,7 +67,7 @@ def mew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     return run
 
 
-def test_a_file_stops_at_the_first_statement_that_fails(mew: Any) -> None:
+def test_file_stops_at_the_first_statement_that_fails(mew: Any) -> None:
     said = mew(FILE, "--json", "--manual-clock")
     assert said.code == 1
     kinds = [(line["kind"], line.get("type") or line.get("statement") or line.get("name")) for line in said.lines]
@@ -101,7 +101,7 @@ def test_keep_going_goes_on_behind_a_syntax_error(mew: Any) -> None:
     assert (said.lines[1]["line"], said.lines[1]["column"]) == (2, 9)
 
 
-def test_a_file_that_works_ends_with_0_and_reads_well(mew: Any) -> None:
+def test_file_that_works_ends_with_0_and_reads_well(mew: Any) -> None:
     said = mew("node A { x: Int }\nSPAWN a: A { x = 1 }\nMATCH a: A RETURN a.x\n\\dt\n\\dg\n\\h\n")
     assert said.code == 0
     lines = said.out.splitlines()
@@ -139,7 +139,7 @@ def test_comment_marks_inside_strings_and_comments_are_text(mew: Any) -> None:
     assert (steps, len(said.lines)) == (["one", "two"], 6)
 
 
-def test_an_error_is_pointed_at(mew: Any) -> None:
+def test_error_is_pointed_at(mew: Any) -> None:
     said = mew("node A { x: Int }\n\n  SPAWN a: A {\n    y = 1 }\n")
     assert said.code == 1
     assert said.out.splitlines()[1:] == [
@@ -167,7 +167,7 @@ def test_meta_commands_that_fail(mew: Any, text: str, message: str) -> None:
     assert message in said.out
 
 
-def test_the_clock_is_real_unless_asked_otherwise(mew: Any) -> None:
+def test_clock_is_real_unless_asked_otherwise(mew: Any) -> None:
     assert "needs --manual-clock" in mew("\\clock +5s").out
 
 
@@ -186,7 +186,7 @@ def test_usage_errors_end_with_2(mew: Any) -> None:
     assert mew("", "--url", "http://127.0.0.1:1", "--manual-clock").code == 2
 
 
-def test_a_file_through_a_server(mew: Any, tmp_path: Path) -> None:
+def test_file_through_a_server(mew: Any, tmp_path: Path) -> None:
     with Running(f"sqlite:///{tmp_path}/s.db?durability=normal") as server:
         said = mew(FILE.replace("\\clock +31s\nACK $d1\n", "") + "\\dt\n", "--json", "--url", server.url)
     assert said.code == 0
@@ -201,7 +201,7 @@ def typed(*lines: str) -> Iterator[str]:
     yield from lines
 
 
-def test_the_prompt_prints_events_as_they_arrive(tmp_path: Path) -> None:
+def test_prompt_prints_events_as_they_arrive(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/p.db?durability=normal"
     out = io.StringIO()
     arrived = threading.Event()
@@ -246,12 +246,12 @@ def test_completion_knows_words_names_and_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "over"), [("TICK\n", True), ("SPAWN a: A {\n", False), ("SPAWM\n", False), ("", True)]
 )
-def test_a_statement_is_read_until_it_is_whole(text: str, over: bool) -> None:
+def test_statement_is_read_until_it_is_whole(text: str, over: bool) -> None:
     assert is_complete(text) is over
 
 
 @pytest.mark.slow
-def test_the_prompt_on_a_terminal(tmp_path: Path) -> None:
+def test_prompt_on_a_terminal(tmp_path: Path) -> None:
     """A real terminal: the test starts the command as a user does."""
     outer, inner = pty.openpty()
     environment = {**os.environ, "ACKWISE_MEW_HISTORY": str(tmp_path / "history"), "TERM": "dumb"}

@@ -137,7 +137,7 @@ def test_edges_keep_their_rules(shop: Prompt) -> None:
     shop.refused("LINK above(#low, #top)", "constraint", "lead back")
 
 
-def test_the_least_number_of_edges_is_looked_at_when_all_is_done(prompt: Prompt) -> None:
+def test_least_number_of_edges_is_looked_at_when_all_is_done(prompt: Prompt) -> None:
     prompt.ok("node A {} node B {} edge has(a: A, b: B) [a -> 1..2]")
     prompt.refused("SPAWN a: A", "constraint", "needs at least 1 'has' edge")
     prompt.ok("BEGIN SPAWN b: B COMMIT")
@@ -259,13 +259,13 @@ def test_rules_are_read_over_with_a_notice(prompt: Prompt) -> None:
     assert [(n["code"], n["line"]) for n in prompt.notices] == [("not_supported", 2)]
 
 
-def test_an_attribute_of_a_named_entity(prompt: Prompt) -> None:
+def test_attribute_of_a_named_entity(prompt: Prompt) -> None:
     prompt.ok("node N { n: Int } SPAWN a: N { n = 1 } SPAWN b: N { n = #a.n + 1 } SET #a.n = #b.n * 10")
     assert prompt.rows("MATCH x: N WHERE x.n > #b.n RETURN x.n, #b.n AS b") == [[20, 2]]
     prompt.refused("SET #a.n = #gone.n", "constraint", "there is nothing with the id '#gone'")
 
 
-def test_a_transaction_has_one_now(prompt: Prompt) -> None:
+def test_transaction_has_one_now(prompt: Prompt) -> None:
     prompt.ok("node N { at: Timestamp = now() }")
     prompt.ok("BEGIN SPAWN a: N")
     prompt.clock.advance(5)
@@ -303,7 +303,7 @@ def test_names_of_rolled_back_transaction_are_forgotten(lite: Prompt) -> None:
     other.session.close()
 
 
-def test_a_parameter_nested_too_deeply_is_an_error_not_a_crash(lite: Prompt) -> None:
+def test_parameter_nested_too_deeply_is_an_error_not_a_crash(lite: Prompt) -> None:
     lite.ok("node A { n: Int = 0 }")
     deep: list[object] = []
     for _ in range(3000):
@@ -314,7 +314,7 @@ def test_a_parameter_nested_too_deeply_is_an_error_not_a_crash(lite: Prompt) -> 
     lite.refused("MATCH a: A WHERE a.n in $list RETURN a", "statement_limit", "values", list=itself)
 
 
-def test_a_symmetric_edge_of_a_node_with_itself_is_one_match(prompt: Prompt) -> None:
+def test_symmetric_edge_of_a_node_with_itself_is_one_match(prompt: Prompt) -> None:
     prompt.ok("node Q { m: Int } edge twin(a: Q, b: Q) [symmetric] SPAWN q: Q { m = 1 } SPAWN r: Q { m = 2 }")
     prompt.ok("LINK twin(#q, #q) LINK twin(#q, #r)")
     both = "MATCH twin(a, b) RETURN a.m, b.m ORDER BY a.m, b.m"
@@ -354,7 +354,7 @@ def test_names_in_a_transaction_stand_for_the_latest(lite: Prompt) -> None:
     assert lite.rows("MATCH e(x, y) WHERE x.id = #a and y.id = #b RETURN x.n, y.n") == [[40, 5]]
 
 
-def test_the_statement_that_fails_in_a_transaction_is_pointed_at(lite: Prompt) -> None:
+def test_statement_that_fails_in_a_transaction_is_pointed_at(lite: Prompt) -> None:
     lite.ok("node N { n: Int [>= 0] }")
     lines = lite("BEGIN\nSPAWN a: N { n = 1 }\nSPAWN b: N { n = -1 }\nSPAWN c: N { n = 2 }\nCOMMIT")
     assert [(line["kind"], line["line"]) for line in lines] == [("result", 1), ("result", 2), ("error", 3)]
@@ -365,7 +365,7 @@ def test_the_statement_that_fails_in_a_transaction_is_pointed_at(lite: Prompt) -
     assert lite.rows("MATCH x: N RETURN COUNT(x)") == [[0]]
 
 
-def test_a_transaction_has_only_so_many_statements(lite: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transaction_has_only_so_many_statements(lite: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_transaction, "MOST_STEPS", 20)
     lite.ok("node N { n: Int }")
     made = "SPAWN a: N { n = 1 } " * 20
@@ -380,7 +380,7 @@ def test_inspect_returns_attributes_despite_session_names(lite: Prompt) -> None:
     assert lite.rows("INSPECT #n RETURN n, _type, id AS i") == [[1, "N", lite.session.names["n"]]]
 
 
-def test_an_edge_is_named_once(lite: Prompt) -> None:
+def test_edge_is_named_once(lite: Prompt) -> None:
     lite.ok("node N { n: Int } edge e(a: N, b: N) { w: Int = 1 } SPAWN n: N { n = 1 }")
     lite.refused("LINK l: e(#n, #n) AS m", "parse_error", "named twice")
     lite.refused("LINK e(#n, #n) { w = 1 } AS m { w = 2 }", "parse_error", "given attributes twice")

@@ -68,7 +68,7 @@ def read(socket: ClientConnection) -> dict[str, Any]:
     return found
 
 
-def test_a_text_is_answered_line_by_line(http: httpx2.Client) -> None:
+def test_text_is_answered_line_by_line(http: httpx2.Client) -> None:
     first = post(http, JOBS + "SPAWN a: Job { title = $title }", params={"title": "A"})
     assert [line["statement"] for line in first["lines"]] == ["NODE", "SPAWN"]
     assert first["lines"][1] == {
@@ -86,7 +86,7 @@ def test_a_text_is_answered_line_by_line(http: httpx2.Client) -> None:
     assert (acked["outcome"], acked["delivery_id"]) == ("acked", watch[2]["delivery_id"])
 
 
-def test_an_error_is_a_line(http: httpx2.Client) -> None:
+def test_error_is_a_line(http: httpx2.Client) -> None:
     answer = post(http, JOBS + "\nACK\n")
     assert [line["kind"] for line in answer["lines"]] == ["result", "error"]
     assert (answer["lines"][1]["code"], answer["lines"][1]["line"]) == ("parse_error", 2)
@@ -94,12 +94,12 @@ def test_an_error_is_a_line(http: httpx2.Client) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"text": 1}', b'{"colour": "red"}', b'{"events": -1}', b'{"wait": 1e9}'])
-def test_a_bad_body_is_refused(http: httpx2.Client, body: bytes) -> None:
+def test_bad_body_is_refused(http: httpx2.Client, body: bytes) -> None:
     answer = http.post("/mew", content=body)
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_input")
 
 
-def test_a_poll_waits_for_its_event(http: httpx2.Client, server: Running) -> None:
+def test_poll_waits_for_its_event(http: httpx2.Client, server: Running) -> None:
     session = post(http, JOBS + CONSUME)["session"]
     with Session(server.url) as producer:
         producer.run('SPAWN a: Job { title = "A" }')
@@ -119,7 +119,7 @@ def test_events_come_through_the_socket(server: Running, http: httpx2.Client) ->
         assert read(socket)["attempt"] == 2
 
 
-def test_a_closed_socket_releases_and_a_broken_one_counts(server: Running, http: httpx2.Client) -> None:
+def test_closed_socket_releases_and_a_broken_one_counts(server: Running, http: httpx2.Client) -> None:
     post(http, JOBS + 'SPAWN a: Job { title = "A" }')
     attempts = []
     for number in range(3):
@@ -148,7 +148,7 @@ def until_ended(http: httpx2.Client, delivery_id: str) -> None:
     raise AssertionError(f"{delivery_id} is still held")
 
 
-def test_a_reliable_watch_survives_a_lost_connection(server: Running, http: httpx2.Client) -> None:
+def test_reliable_watch_survives_a_lost_connection(server: Running, http: httpx2.Client) -> None:
     session = post(http, JOBS)["session"]
     with stream(server, session) as socket:
         post(http, "r = WATCH j: Job [delivery: reliable] RETURN j.title b = WATCH j: Job RETURN j.title", session)
@@ -163,7 +163,7 @@ def test_a_reliable_watch_survives_a_lost_connection(server: Running, http: http
         assert (event["watch"], event["type"], event["match"]) == ("#r", "added", {"j.title": "while away"})
 
 
-def test_a_socket_without_a_session_is_refused(server: Running) -> None:
+def test_socket_without_a_session_is_refused(server: Running) -> None:
     events = "mew/events?session="
     for path in (
         *("elsewhere", "mew/events", events, events + "x" * 600, events + "a%00b"),
@@ -217,7 +217,7 @@ def test_async_sessions(server: Running, graph_url: str, clock: ManualClock) -> 
     assert asyncio.run(consume(server.url)) == ["A", "B"]
 
 
-def test_a_loop_ends_with_its_own_cancel_though_it_waits(server: Running, graph_url: str) -> None:
+def test_loop_ends_with_its_own_cancel_though_it_waits(server: Running, graph_url: str) -> None:
     async def follow(url: str) -> tuple[list[str], str]:
         seen: list[str] = []
         begun = asyncio.Event()
@@ -247,7 +247,7 @@ def test_a_loop_ends_with_its_own_cancel_though_it_waits(server: Running, graph_
         assert asyncio.run(follow(url)) == (["initial"], "E8002")
 
 
-def test_a_hung_up_poll_gives_back_what_it_was_handed(server: Running, http: httpx2.Client) -> None:
+def test_hung_up_poll_gives_back_what_it_was_handed(server: Running, http: httpx2.Client) -> None:
     session = post(http, JOBS + CONSUME)["session"]
     with httpx2.Client(base_url=server.url, timeout=0.2) as impatient, pytest.raises(httpx2.TimeoutException):
         impatient.post("/mew", json={"text": "", "session": session, "wait": 30})
@@ -282,7 +282,7 @@ def test_worker_continues_its_watch_after_server_restart(tmp_path: Path, way: st
             assert list(jobs) == []
 
 
-def test_a_session_with_a_socket_stands_when_the_server_drains(graph_url: str, clock: ManualClock) -> None:
+def test_session_with_a_socket_stands_when_the_server_drains(graph_url: str, clock: ManualClock) -> None:
     with contextlib.ExitStack() as stack:
         with Running(graph_url, clock) as first, httpx2.Client(base_url=first.url, timeout=PATIENCE) as http:
             session = post(http, JOBS + 'SPAWN a: Job { title = "A" } ' + CONSUME, events=0)["session"]
@@ -322,7 +322,7 @@ def test_poll_of_unknown_watch_does_not_wait(server: Running, http: httpx2.Clien
     assert ([line["code"] for line in answer["lines"]], answer["fine"]) == (["E8002"], False)
 
 
-def test_a_poll_that_waits_hears_that_its_watch_is_cancelled(server: Running, http: httpx2.Client) -> None:
+def test_poll_that_waits_hears_that_its_watch_is_cancelled(server: Running, http: httpx2.Client) -> None:
     session = post(http, JOBS + CONSUME)["session"]
     with ThreadPoolExecutor() as pool, httpx2.Client(base_url=server.url, timeout=PATIENCE) as other:
         poll = pool.submit(post, other, "", session, watch="#w", wait=25)
@@ -341,7 +341,7 @@ def test_http_session_left_by_error_counts_as_lost(server: Running) -> None:
         assert (event.attempt, event.failures, event.limit) == (3, 2, 3)
 
 
-def test_the_end_of_a_session_may_be_told_to_any_server(
+def test_end_of_a_session_may_be_told_to_any_server(
     graph_url: str, clock: ManualClock, server: Running, http: httpx2.Client
 ) -> None:
     session = post(http, JOBS + 'SPAWN a: Job { title = "A" } ' + CONSUME)["session"]
@@ -352,7 +352,7 @@ def test_the_end_of_a_session_may_be_told_to_any_server(
     assert post(http, CONSUME, "next", full=True)["lines"][-1]["failures"] == 0
 
 
-def test_a_session_may_go_to_another_server_and_back(
+def test_session_may_go_to_another_server_and_back(
     graph_url: str, clock: ManualClock, server: Running, http: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mew_http, "TIDY_EVERY", 0.01)
@@ -437,7 +437,7 @@ def test_calls_without_a_session_do_not_fill_the_server(
     assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
 
 
-def test_a_poll_that_waits_is_answered_when_the_server_drains(graph_url: str, clock: ManualClock) -> None:
+def test_poll_that_waits_is_answered_when_the_server_drains(graph_url: str, clock: ManualClock) -> None:
     with Running(graph_url, clock) as server, httpx2.Client(base_url=server.url, timeout=PATIENCE) as http:
         session = post(http, JOBS + CONSUME)["session"]
         with ThreadPoolExecutor() as pool:

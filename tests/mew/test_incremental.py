@@ -93,7 +93,7 @@ def test_events_add_up_to_what_is_there(lite: Prompt, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_pool_has_what_matches(lite: Prompt, tmp_path: Path, seed: int) -> None:
+def test_pool_has_what_matches(lite: Prompt, tmp_path: Path, seed: int) -> None:
     """With an ordering a pool is complete from the beginning; nothing is fetched from it."""
     dice = random.Random(seed)
     lite.ok(GRAPH + "SPAWN q0: Q { m = 0 }")
@@ -116,7 +116,7 @@ def test_a_pool_has_what_matches(lite: Prompt, tmp_path: Path, seed: int) -> Non
         connection.close()
 
 
-def test_a_commit_asks_only_for_what_it_changed(lite: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_asks_only_for_what_it_changed(lite: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     """With ten times as many nodes a commit reads no more rows, whatever is watched."""
     lite.ok(GRAPH + "SPAWN q0: Q { m = 0 } SPAWN p0: P { n = 0 } LINK e(#p0, #q0)")
     for pattern in PATTERNS:
@@ -148,7 +148,7 @@ def test_a_commit_asks_only_for_what_it_changed(lite: Prompt, monkeypatch: pytes
     assert sum(counts[0]) > 0
 
 
-def test_a_commit_asks_only_watches_that_it_may_concern(lite: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_asks_only_watches_that_it_may_concern(lite: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many watches look at the same edges, each at those of a node of its own."""
     lite.ok(GRAPH + "SPAWN q0: Q { m = 0 } SPAWN p0: P { n = 3 }")
     asked: list[str] = []

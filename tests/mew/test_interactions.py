@@ -33,7 +33,7 @@ def count(prompt: Prompt, kind: str = "Job") -> int:
 
 @pytest.mark.parametrize("first", ["ACK $id", "NACK $id", "NACK $id [no_retry]"])
 @pytest.mark.parametrize("second", ["ACK $id", "NACK $id", "NACK $id [no_retry]"])
-def test_an_id_is_good_for_one_settlement(lite: Prompt, first: str, second: str) -> None:
+def test_id_is_good_for_one_settlement(lite: Prompt, first: str, second: str) -> None:
     lite.ok(JOBS + "w = WATCH j: Job [mode: consume] RETURN j")
     lite.ok('SPAWN a: Job { title = "a" }')
     spent = lite.consumed[0]["delivery_id"]
@@ -43,7 +43,7 @@ def test_an_id_is_good_for_one_settlement(lite: Prompt, first: str, second: str)
     assert (count(lite), count(lite, "_DeadLetter")) == before
 
 
-def test_an_id_that_is_not_ours_or_is_tampered_with(jobs: Prompt) -> None:
+def test_id_that_is_not_ours_or_is_tampered_with(jobs: Prompt) -> None:
     good = jobs.consumed[0]["delivery_id"]
     for bad in ("", "x" * 500, good + "0", good[:-1], "L1-00000000.0.4", good.replace(".0.", ".1."), "' OR 1=1 --"):
         jobs.refused("ACK $id", "E8004", id=bad)
@@ -74,14 +74,14 @@ def test_edited_while_pending_so_that_it_no_longer_matches(jobs: Prompt) -> None
     assert [event["attempt"] for event in jobs.consumed] == [2]
 
 
-def test_a_kill_that_is_prevented_leaves_the_delivery_pending(jobs: Prompt) -> None:
+def test_kill_that_is_prevented_leaves_the_delivery_pending(jobs: Prompt) -> None:
     jobs.ok('SPAWN guard: Box { name = "guard" } LINK guards(#guard, #a)')
     jobs.refused("ACK $delivery_id", "E3302", "referenced by 'guards' with prevent action")
     jobs.ok("UNLINK guards(#guard, #a)")
     assert jobs.ok("ACK $delivery_id")["deleted"] == 1
 
 
-def test_an_ack_kills_along_what_its_edges_say(jobs: Prompt) -> None:
+def test_ack_kills_along_what_its_edges_say(jobs: Prompt) -> None:
     jobs.ok('SPAWN n: Note { text = "n" } LINK about(#n, #a) SPAWN b: Box { name = "b" } LINK waits_in(#a, #b)')
     done = jobs.ok("ACK $delivery_id")
     assert (done["deleted"], done["unlinked"]) == (2, 2)
@@ -101,7 +101,7 @@ def test_pending_is_hidden_from_consumers_only(jobs: Prompt) -> None:
     other.session.close()
 
 
-def test_a_timeout_is_a_failure_and_the_limit_counts_both(jobs: Prompt) -> None:
+def test_timeout_is_a_failure_and_the_limit_counts_both(jobs: Prompt) -> None:
     jobs.advance(30)
     jobs.ok("NACK $delivery_id")
     jobs.advance(29.999)
@@ -124,7 +124,7 @@ def test_several_die_by_timeout_each_with_a_record(prompt: Prompt) -> None:
     assert (count(prompt), count(prompt, "_DeadLetter")) == (0, 3)
 
 
-def test_a_backlog_is_looked_through_to_its_end(lite: Prompt) -> None:
+def test_backlog_is_looked_through_to_its_end(lite: Prompt) -> None:
     lite.ok(JOBS)
     for begin in range(0, 1201, 400):
         numbers = range(begin, min(begin + 400, 1201))
@@ -160,7 +160,7 @@ def test_cancel_releases_and_its_ids_are_over(jobs: Prompt) -> None:
     assert [event["attempt"] for event in jobs.consumed] == [2]
 
 
-def test_a_clean_end_releases_and_a_lost_connection_counts(graph_url: str, clock: ManualClock) -> None:
+def test_clean_end_releases_and_a_lost_connection_counts(graph_url: str, clock: ManualClock) -> None:
     with Session(graph_url, clock=clock) as owner:
         owner.run(JOBS + 'SPAWN a: Job { title = "a" }')
         for lost in (False, True, True):
@@ -175,7 +175,7 @@ def test_a_clean_end_releases_and_a_lost_connection_counts(graph_url: str, clock
         worker.close()
 
 
-def test_a_restart_leaves_counters_and_deadlines_as_they_were(graph_url: str, clock: ManualClock) -> None:
+def test_restart_leaves_counters_and_deadlines_as_they_were(graph_url: str, clock: ManualClock) -> None:
     first = Session(graph_url, clock=clock)
     first.run(JOBS + 'SPAWN a: Job { title = "a" } SPAWN b: Job { title = "b" }')
     one, two = [e for e in first.watch("WATCH j: Job [mode: consume] RETURN j", wait=0) if e.delivery_id]
@@ -229,7 +229,7 @@ def test_expired_delivery_rolls_transaction_back(jobs: Prompt) -> None:
     assert (count(jobs), count(jobs, "Note")) == (1, 0)
 
 
-def test_a_failing_statement_ends_the_transaction(jobs: Prompt) -> None:
+def test_failing_statement_ends_the_transaction(jobs: Prompt) -> None:
     held = jobs.consumed[0]["delivery_id"]
     jobs.ok('BEGIN SPAWN n: Note { text = "n" }')
     jobs.refused("SPAWN x: Nothing", "constraint")
@@ -240,7 +240,7 @@ def test_a_failing_statement_ends_the_transaction(jobs: Prompt) -> None:
     assert (count(jobs), count(jobs, "Note"), count(jobs, "_DeadLetter")) == (0, 1, 1)
 
 
-def test_a_dead_letter_that_fails_in_a_transaction_rolls_it_back(prompt: Prompt) -> None:
+def test_dead_letter_that_fails_in_a_transaction_rolls_it_back(prompt: Prompt) -> None:
     prompt.ok(JOBS + "w = WATCH j: Job [mode: consume, dead_letter: #gone] RETURN j")
     prompt.ok('SPAWN a: Job { title = "a" }')
     held = prompt.consumed[0]["delivery_id"]
@@ -330,7 +330,7 @@ def test_lost_connection_that_breaks_rule_holds_item(prompt: Prompt) -> None:
     assert prompt.rows("MATCH w: _Watch RETURN w.status") == [["cancelled"]]
 
 
-def test_a_timeout_is_not_held_up_by_a_full_buffer(jobs: Prompt) -> None:
+def test_timeout_is_not_held_up_by_a_full_buffer(jobs: Prompt) -> None:
     other = jobs.another()
     other.ok("v = WATCH j: Job [buffer: 1, on_full: block] RETURN j.title PAUSE WATCH #v")
     jobs.ok("CANCEL WATCH #w u = WATCH j: Job [mode: consume, ack_timeout: 10s, max_redeliveries: 1] RETURN j")

@@ -76,7 +76,7 @@ def test_durations(text: str, wanted: int) -> None:
     assert watch.options[1].value == s.Literal("duration", wanted, text)
 
 
-def test_a_timestamp_is_milliseconds() -> None:
+def test_timestamp_is_milliseconds() -> None:
     match = one("MATCH j: Job WHERE j.at > @2024-01-15T10:30:00Z and j.at < @2024-01-16 RETURN j")
     assert isinstance(match, s.Match)
     assert "1705314600000" in repr(match.where)
@@ -89,7 +89,7 @@ def test_every_modifier_spelling_of_a_node() -> None:
         assert declared.declarations[0] == s.NodeDecl("A", (), (), ("abstract", "sealed"), (1, 1))
 
 
-def test_a_mutation_after_match_belongs_to_it() -> None:
+def test_mutation_after_match_belongs_to_it() -> None:
     parsed = parse("MATCH j: Job SET j.size = 2 LINK done(j, #q) ; SPAWN x: Job")
     match = parsed.statements[0]
     assert isinstance(match, s.Match)

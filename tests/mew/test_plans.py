@@ -31,7 +31,7 @@ from ackwise.wire.store_url import parse as parse_url
         ("MATCH l: _DeadLetter, _watch_dead_letter(#q, l) RETURN l", "mew_end_node"),
     ],
 )
-def test_the_plan_uses_an_index(tmp_path: Path, text: str, through: str) -> None:
+def test_plan_uses_an_index(tmp_path: Path, text: str, through: str) -> None:
     url = f"sqlite:///{tmp_path}/plan.db"
     with Session(url) as session:
         session.run("node Queue { name: String } node Job { title: String, size: Int } ")

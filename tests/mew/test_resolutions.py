@@ -454,7 +454,7 @@ def test_5_31_dead_letter_is_printed_as_it_was_written(jobs: Prompt) -> None:
     jobs.refused("NACK $delivery_id [no_retry]", "E8007", "to '#\"the graveyard\"' - node not found")
 
 
-def test_a_dead_letter_node_made_after_the_watch_is_found(jobs: Prompt) -> None:
+def test_dead_letter_node_made_after_the_watch_is_found(jobs: Prompt) -> None:
     jobs.ok("w = WATCH j: Job [mode: consume, dead_letter: #later] RETURN j")
     jobs.ok('SPAWN later: Queue { name = "later" }')
     spawn(jobs, "a")

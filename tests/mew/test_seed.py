@@ -61,7 +61,7 @@ def count(jobs: Prompt) -> int:
     return found
 
 
-def test_the_examples_of_the_syntax_are_read() -> None:
+def test_examples_of_the_syntax_are_read() -> None:
     parsed = parse(EXAMPLES)
     assert parsed.error is None
     assert [(s.verb, s.no_retry) for s in parsed.statements] == [  # type: ignore[union-attr]

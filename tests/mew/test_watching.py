@@ -34,7 +34,7 @@ def told(prompt: Prompt) -> list[tuple[Any, ...]]:
     return [(event["watch"], event["type"], event.get("match")) for event in prompt.events]
 
 
-def test_a_join_is_watched_through_each_of_its_parts(people: Prompt) -> None:
+def test_join_is_watched_through_each_of_its_parts(people: Prompt) -> None:
     people.ok("v = WATCH p: Person, member(p, t) AS m, t: Team WHERE m.since > 2000 RETURN p.name, t.name, m.since")
     assert people.events[0]["matches"] == [{"p.name": "ann", "t.name": "red", "m.since": 2020}]
     people.ok('SET #red.name = "crimson"')
@@ -54,7 +54,7 @@ def test_a_join_is_watched_through_each_of_its_parts(people: Prompt) -> None:
     assert {event["type"] for event in people.events} == {"removed"}
 
 
-def test_a_transaction_is_one_change(people: Prompt) -> None:
+def test_transaction_is_one_change(people: Prompt) -> None:
     people.ok("v = WATCH p: Person RETURN p.name, p.age")
     people.ok('BEGIN SPAWN bob: Person { name = "bob" } SET #bob.age = 7 SET #ann.age = 1 SET #ann.age = 30 COMMIT')
     assert told(people) == [("#v", "added", {"p.name": "bob", "p.age": 7})]
@@ -78,7 +78,7 @@ def test_consumer_gets_node_when_its_last_edge_ends(people: Prompt) -> None:
     assert [event["match"] for event in people.consumed] == [{"p.name": "ann"}]
 
 
-def test_a_filter_is_one_more_condition(people: Prompt) -> None:
+def test_filter_is_one_more_condition(people: Prompt) -> None:
     people.ok('v = WATCH p: Person WHERE p.age > 10 [filter: starts_with(p.name, "a")] RETURN p.name')
     assert people.events[0]["matches"] == [{"p.name": "ann"}]
     people.ok(
@@ -125,7 +125,7 @@ def test_ticks(people: Prompt) -> None:
         people.refused(f"TICK {amount}", "E9001", message)
 
 
-def test_a_tick_leaves_room_for_the_commits_that_follow(people: Prompt) -> None:
+def test_tick_leaves_room_for_the_commits_that_follow(people: Prompt) -> None:
     for amount in (2**62, 2**63 - 2, 2**63 - 1):
         people.refused(f"TICK {amount}", "E9001", f"Tick amount is too large: {amount}")
     people.ok(f'TICK {2**62 - 1000} SPAWN b: Person {{ name = "b" }}')
@@ -142,14 +142,14 @@ def test_initial_since_a_tick(people: Prompt) -> None:
     assert [(event["watch"], event["matches"]) for event in people.events] == [("#v", [{"p.name": "bob"}])]
 
 
-def test_a_full_buffer_drops_the_oldest(people: Prompt) -> None:
+def test_full_buffer_drops_the_oldest(people: Prompt) -> None:
     people.ok("v = WATCH p: Person [buffer: 2] RETURN p.name PAUSE WATCH #v")
     people.ok(" ".join(f'SPAWN s{n}: Person {{ name = "{n}" }}' for n in range(5)))
     people.ok("RESUME WATCH #v")
     assert [event["match"]["p.name"] for event in people.events] == ["3", "4"]
 
 
-def test_a_full_buffer_that_blocks_holds_the_producer_up(people: Prompt) -> None:
+def test_full_buffer_that_blocks_holds_the_producer_up(people: Prompt) -> None:
     people.ok("v = WATCH p: Person [buffer: 2, on_full: block, initial: none] RETURN p.name PAUSE WATCH #v")
     people.ok('SPAWN a: Person { name = "1" } SPAWN b: Person { name = "2" }')
     people.refused('SPAWN c: Person { name = "3" }', "constraint", "holds this statement up")
@@ -160,7 +160,7 @@ def test_a_full_buffer_that_blocks_holds_the_producer_up(people: Prompt) -> None
     assert [event["match"]["p.name"] for event in people.events] == ["3"]
 
 
-def test_a_full_buffer_that_errs_cancels_the_watch(people: Prompt) -> None:
+def test_full_buffer_that_errs_cancels_the_watch(people: Prompt) -> None:
     people.ok("v = WATCH p: Person [buffer: 1, on_full: error, initial: none] RETURN p.name PAUSE WATCH #v")
     people.ok('SPAWN a: Person { name = "1" } SPAWN b: Person { name = "2" }')
     assert [(note["code"], note["watch"]) for note in people.notices] == [("E8005", "#v")]
@@ -173,7 +173,7 @@ def test_a_full_buffer_that_errs_cancels_the_watch(people: Prompt) -> None:
 @pytest.mark.parametrize(
     ("visibility", "text"), [("committed", "{} {}"), ("immediate", "{} {}"), ("immediate", "BEGIN {} {} ROLLBACK")]
 )
-def test_a_watch_that_is_cancelled_for_its_full_buffer_is_news(people: Prompt, visibility: str, text: str) -> None:
+def test_watch_that_is_cancelled_for_its_full_buffer_is_news(people: Prompt, visibility: str, text: str) -> None:
     cancelled = 'WATCH w: _Watch WHERE w.status = "cancelled"'
     onlooker = people.another()
     onlooker.ok(f"x = {cancelled} [initial: none] RETURN w.id")
@@ -210,7 +210,7 @@ def test_others_may_not_manage_a_watch(people: Prompt) -> None:
     other.session.close()
 
 
-def test_the_limit_of_watches(graph_url: str, clock: ManualClock) -> None:
+def test_limit_of_watches(graph_url: str, clock: ManualClock) -> None:
     with Session(graph_url, clock=clock, max_watches=2) as session:
         session.run(GRAPH + "a = WATCH p: Person RETURN p b = WATCH p: Person RETURN p")
         error = raised(session, "WATCH p: Person RETURN p")
@@ -277,7 +277,7 @@ def test_undecidable_watch_fails_no_other(people: Prompt) -> None:
     assert people.rows("MATCH p: Person RETURN COUNT(p)") == [[3]]
 
 
-def test_a_watch_looks_at_its_own_pattern_only(people: Prompt) -> None:
+def test_watch_looks_at_its_own_pattern_only(people: Prompt) -> None:
     for text in ("WHERE p.age > #ann.age RETURN p", "[filter: p.age > #ann.age] RETURN p", "RETURN p.age + #ann.age"):
         people.refused(f"WATCH p: Person {text}", "not_supported", "put its node into the pattern")
 
@@ -338,7 +338,7 @@ def test_backlog_is_scanned_to_last_match_of_each_entity(few: Prompt, jobs: int)
     assert few.consumed[-1]["match"] == {"p.name": "last"}
 
 
-def test_a_subtype_that_is_declared_later_is_watched_too(prompt: Prompt) -> None:
+def test_subtype_that_is_declared_later_is_watched_too(prompt: Prompt) -> None:
     prompt.ok("node Shape { size: Int = 1 } node Mark {} edge on(mark: Mark, shape: Shape)")
     prompt.ok("v = WATCH s: Shape RETURN s._type e = WATCH s: Shape WHERE not exists(on(m, s)) RETURN s._type")
     prompt.ok("w = WATCH s: Shape [mode: consume] RETURN s._type i = WATCH s: Shape [visibility: immediate] RETURN s")
@@ -353,7 +353,7 @@ def test_a_subtype_that_is_declared_later_is_watched_too(prompt: Prompt) -> None
     assert [event["watch"] for event in prompt.events] == ["#v", "#e", "#i", "#w"]
 
 
-def test_a_commit_larger_than_a_buffer_that_blocks_passes_alone(people: Prompt) -> None:
+def test_commit_larger_than_a_buffer_that_blocks_passes_alone(people: Prompt) -> None:
     people.ok("v = WATCH p: Person [buffer: 2, on_full: block, initial: none] RETURN p.name")
     many = "BEGIN " + " ".join(f'SPAWN s{n}: Person {{ name = "{n}" }}' for n in range(5)) + " COMMIT"
     people.session.run(many)
@@ -381,7 +381,7 @@ def test_impossible_comparison_is_refused_and_fails_no_other(people: Prompt) -> 
     assert [event["match"] for event in people.events] == [{"p.name": "bob"}]
 
 
-def test_the_time_is_no_condition_of_a_watch(people: Prompt) -> None:
+def test_time_is_no_condition_of_a_watch(people: Prompt) -> None:
     for text in (
         "WHERE p.age < logical_time() [mode: consume] RETURN p",
         "[filter: not (now() > wall_time())] RETURN p",
@@ -402,7 +402,7 @@ def test_killing_a_destination_redrives_what_it_held(people: Prompt) -> None:
     assert [(event["match"], event["attempt"]) for event in people.consumed] == [({"p.name": "ann"}, 1)]
 
 
-def test_an_exists_that_no_edge_joins_to_the_pattern_is_refused(people: Prompt) -> None:
+def test_exists_that_no_edge_joins_to_the_pattern_is_refused(people: Prompt) -> None:
     for text in (
         'WHERE exists(t: Team WHERE t.name = "red") RETURN p',
         "WHERE exists(member(_, #red)) RETURN p",
@@ -436,7 +436,7 @@ def test_what_becomes_of_a_watch_can_be_watched(people: Prompt) -> None:
     other.session.close()
 
 
-def test_a_new_dead_letter_can_be_watched(people: Prompt) -> None:
+def test_new_dead_letter_can_be_watched(people: Prompt) -> None:
     people.ok("d = WATCH l: _DeadLetter, _watch_dead_letter(w, l) RETURN l.failure_reason, w.mode")
     people.ok("w = WATCH p: Person [mode: consume] RETURN p.name")
     people.ok("NACK $delivery_id [no_retry]")

@@ -12,7 +12,7 @@ def counts(result: dict[str, object]) -> dict[str, object]:
     return {name: result[name] for name in COUNTS if result[name]}
 
 
-def test_the_worked_examples(prompt: Prompt, clock: ManualClock) -> None:
+def test_worked_examples(prompt: Prompt, clock: ManualClock) -> None:
     # 1-3
     assert prompt.ok("type Lane = Int [1..9]")["declared"] == {"alias": 1}
     assert prompt.ok("node Dock { name: String [required, unique] }")["declared"] == {"node": 1}
@@ -129,7 +129,7 @@ def test_the_worked_examples(prompt: Prompt, clock: ManualClock) -> None:
 PARCEL = "node Parcel { label: String, weight: Int = 1 }"
 
 
-def test_the_worked_examples_on_fresh_graphs(prompt: Prompt) -> None:
+def test_worked_examples_on_fresh_graphs(prompt: Prompt) -> None:
     # 35
     prompt.ok(PARCEL)
     watch = 'WATCH p: Parcel [mode: consume, group: "g", ordering: attribute(p.weight DESC)] RETURN p'

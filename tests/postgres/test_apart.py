@@ -40,7 +40,7 @@ def test_foreign_slow_transaction_blocks_its_own_queue_only(opened: Opener, raw:
         assert held_up.result(PATIENCE)[0].status == "queued"
 
 
-def test_a_wildcard_claim_goes_round_what_others_have(opened: Opener, raw: Raw) -> None:
+def test_wildcard_claim_goes_round_what_others_have(opened: Opener, raw: Raw) -> None:
     store = opened()
     push(store, text("1", partition="busy"), text("2", partition="free"))
     store.transact([ConfigureGroup(queue="q", group=QUEUE_MODE)])
@@ -72,7 +72,7 @@ def test_one_that_waits_too_long_does_not_fail_the_others(opened: Opener, raw: R
     assert other[0].status == "queued"
 
 
-def test_a_deadlock_is_broken_and_the_commands_run_again(opened: Opener, raw: Raw) -> None:
+def test_deadlock_is_broken_and_the_commands_run_again(opened: Opener, raw: Raw) -> None:
     store = opened()
     push(store, text("x", partition="a"), text("x", partition="b"))
     other = raw()

@@ -25,7 +25,7 @@ from tests.postgres.conftest import Opener, Raw
 from tests.postgres.support import claim, kill_all, push, text
 
 
-def test_a_connection_that_dies_while_idle_is_replaced(opened: Opener, raw: Raw) -> None:
+def test_connection_that_dies_while_idle_is_replaced(opened: Opener, raw: Raw) -> None:
     store = opened()
     push(store, text("x"))
     store.ask(GetQueue(queue="q"))
@@ -34,7 +34,7 @@ def test_a_connection_that_dies_while_idle_is_replaced(opened: Opener, raw: Raw)
     assert store.ask(GetQueue(queue="q")).name == "q"
 
 
-def test_a_turn_that_loses_its_connection_before_the_commit(opened: Opener, raw: Raw) -> None:
+def test_turn_that_loses_its_connection_before_the_commit(opened: Opener, raw: Raw) -> None:
     store = opened()
     push(store, text("x"))
     prepared = store.prepare([Push(queue="q", messages=[text("y", transaction_id="t")])])
@@ -44,7 +44,7 @@ def test_a_turn_that_loses_its_connection_before_the_commit(opened: Opener, raw:
     assert push(store, text("y", transaction_id="t"))[0].status == "queued"
 
 
-def test_a_turn_that_loses_its_connection_in_the_middle(
+def test_turn_that_loses_its_connection_in_the_middle(
     opened: Opener, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = opened()
@@ -73,7 +73,7 @@ def fail_inserts(raw: Raw, table: str, state: str) -> None:
         connection.execute(f"CREATE TRIGGER fail BEFORE INSERT ON {table} EXECUTE FUNCTION fail()".encode())
 
 
-def test_a_full_disk(opened: Opener, raw: Raw) -> None:
+def test_full_disk(opened: Opener, raw: Raw) -> None:
     store = opened()
     push(store, text("x"))
     held = claim(store, Claim(queue="q"))
@@ -87,7 +87,7 @@ def test_a_full_disk(opened: Opener, raw: Raw) -> None:
     assert push(store, text("y", transaction_id="t"))[0].seq == 1
 
 
-def test_a_database_that_is_read_only(url: str, opened: Opener, raw: Raw) -> None:
+def test_database_that_is_read_only(url: str, opened: Opener, raw: Raw) -> None:
     name = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
     store = opened()
     push(store, text("x"))
@@ -122,18 +122,18 @@ def test_unreachable_server_is_an_error() -> None:
     assert "secret" not in caught.value.message
 
 
-def test_a_database_that_is_not_there(url: str) -> None:
+def test_database_that_is_not_there(url: str) -> None:
     old = str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
     with pytest.raises(StoreUnavailable, match="createdb nowhere"):
         PostgresStore(url.replace(old, "nowhere"))
 
 
-def test_a_url_that_is_not_one() -> None:
+def test_url_that_is_not_one() -> None:
     with pytest.raises(BadStoreURL, match="bogus"):
         PostgresStore("postgresql://localhost/x?bogus=1")
 
 
-def test_a_closed_store_says_so(opened: Opener, url: str) -> None:
+def test_closed_store_says_so(opened: Opener, url: str) -> None:
     opened()
     store = PostgresStore(url)
     store.close()

@@ -40,7 +40,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return allowed
 
 
-def test_a_locked_partition_holds_up_its_turn_once(opened: Opener, raw: Raw, waits: list[float]) -> None:
+def test_locked_partition_holds_up_its_turn_once(opened: Opener, raw: Raw, waits: list[float]) -> None:
     store = opened("busy_timeout=1")
     push(store, text("x", partition="busy"))
     push(store, text("x", partition="free"), queue="other")
@@ -119,7 +119,7 @@ def test_lease_in_free_partition_expires_beside_locked_one(opened: Opener, raw: 
     assert swept.done == {"expire": 1}
 
 
-def test_a_turn_ends_once(opened: Opener) -> None:
+def test_turn_ends_once(opened: Opener) -> None:
     store = opened()
     committed = store.prepare([one_push("x", "p")])
     committed.commit()
@@ -141,7 +141,7 @@ def test_readers_share_their_connections_without_a_race(opened: Opener) -> None:
     assert len(store._readers._free) <= 4
 
 
-def test_a_reader_that_comes_back_late_is_closed(opened: Opener) -> None:
+def test_reader_that_comes_back_late_is_closed(opened: Opener) -> None:
     store = opened()
     with store._readers._use() as session:
         store._readers.close()

@@ -82,13 +82,13 @@ def filled(pg_databases: Databases) -> Iterator[psycopg.Connection[str]]:
 
 
 @pytest.mark.parametrize("name", [*HOT, *ONLY_HERE])
-def test_the_plan_uses_an_index(filled: psycopg.Connection[str], name: str) -> None:
+def test_plan_uses_an_index(filled: psycopg.Connection[str], name: str) -> None:
     values = {**HOT, **ONLY_HERE}[name]
     plan = "\n".join(filled.execute(b"EXPLAIN " + STATEMENTS[name], values).fetchall())
     assert not [table for table in BIG if f"Seq Scan on {table}" in plan], plan
 
 
-def test_a_wildcard_claim_reads_the_lanes_in_their_order(filled: psycopg.Connection[str]) -> None:
+def test_wildcard_claim_reads_the_lanes_in_their_order(filled: psycopg.Connection[str]) -> None:
     plan = "\n".join(filled.execute(b"EXPLAIN " + STATEMENTS["cursors_ready"], HOT["cursors_ready"]).fetchall())
     assert "cursor_ready" in plan
     assert "Sort" not in plan, plan

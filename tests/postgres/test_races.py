@@ -79,7 +79,7 @@ def test_one_transaction_id_from_everywhere(opened: Opener) -> None:
         assert len({r.message_id for r in receipts}) == 1
 
 
-def test_a_transaction_id_whose_push_is_under_way_is_waited_for(opened: Opener, raw: Raw) -> None:
+def test_transaction_id_whose_push_is_under_way_is_waited_for(opened: Opener, raw: Raw) -> None:
     """Also in a turn of several pushes, which asks for all their transaction ids at once."""
     one, other = opened(), opened()
     push(one, text("first"))
@@ -93,7 +93,7 @@ def test_a_transaction_id_whose_push_is_under_way_is_waited_for(opened: Opener, 
     assert [[receipt.status for receipt in answer] for answer in answers] == [["duplicate"], ["queued"]]
 
 
-def test_a_new_queue_is_made_once(opened: Opener) -> None:
+def test_new_queue_is_made_once(opened: Opener) -> None:
     stores = [opened(), opened()]
     receipts = together(8, lambda n: push(stores[n % 2], text(str(n), partition="p"), queue="new", shard=n // 2)[0])
     assert sorted(r.seq or 0 for r in receipts) == list(range(8))
@@ -232,7 +232,7 @@ def test_one_claim_key_from_everywhere_is_one_claim(opened: Opener) -> None:
     assert settle_lease(stores[0], last).count == 5
 
 
-def test_a_dead_letter_is_redriven_once(opened: Opener) -> None:
+def test_dead_letter_is_redriven_once(opened: Opener) -> None:
     stores = [opened(), opened()]
     push(stores[0], text("x"))
     settle_lease(stores[0], claim(stores[0], Claim(queue="q")), Outcome.REJECT)
@@ -257,7 +257,7 @@ def test_turns_across_the_same_partitions_do_not_get_in_a_ring(opened: Opener, r
     assert deadlocks(raw) == before
 
 
-def test_a_group_is_moved_on_beside_claims_and_pushes(opened: Opener, raw: Raw) -> None:
+def test_group_is_moved_on_beside_claims_and_pushes(opened: Opener, raw: Raw) -> None:
     """The first command creates it, every message is delivered or passed once, and no commands deadlock."""
     stores = [opened("shards=8"), opened("shards=8")]
     push(stores[0], *(text(str(i), partition=str(i % 10)) for i in range(200)))
@@ -285,7 +285,7 @@ def test_a_group_is_moved_on_beside_claims_and_pushes(opened: Opener, raw: Raw) 
     assert deadlocks(raw) == before
 
 
-def test_a_group_that_is_deleted_meanwhile_is_made_again(opened: Opener, raw: Raw) -> None:
+def test_group_that_is_deleted_meanwhile_is_made_again(opened: Opener, raw: Raw) -> None:
     stores = [opened("shards=4"), opened("shards=4")]
     push(stores[0], *(text(str(i), partition=str(i % 5)) for i in range(50)))
     lanes = [row.lane for row in stores[0].ask(ListLanes(queue="q"))]

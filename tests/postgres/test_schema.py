@@ -29,7 +29,7 @@ def test_many_brokers_open_an_empty_database_at_once(url: str, opened: Opener) -
     push(opened(), text("x"))
 
 
-def test_a_newer_schema_is_refused(url: str, opened: Opener, raw: Raw) -> None:
+def test_newer_schema_is_refused(url: str, opened: Opener, raw: Raw) -> None:
     opened()
     with raw() as connection:
         connection.execute("UPDATE meta SET value = '999' WHERE key = 'schema'")
@@ -37,7 +37,7 @@ def test_a_newer_schema_is_refused(url: str, opened: Opener, raw: Raw) -> None:
         PostgresStore(url)
 
 
-def test_an_older_schema_is_brought_up_to_date(
+def test_older_schema_is_brought_up_to_date(
     url: str, opened: Opener, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     push(opened(), text("x"))
@@ -51,7 +51,7 @@ def test_an_older_schema_is_brought_up_to_date(
         assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == (str(following),)
 
 
-def test_a_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener, raw: Raw) -> None:
+def test_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener, raw: Raw) -> None:
     push(opened(), text("x"))
     with raw() as connection:
         graph = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'mew@_%' ESCAPE '@'"

@@ -52,7 +52,7 @@ def test_after_the_server_comes_back_the_store_goes_on_by_itself(server: OwnServ
         one.close()
 
 
-def test_a_restart_between_two_calls_is_not_noticed(server: OwnServer, url: str) -> None:
+def test_restart_between_two_calls_is_not_noticed(server: OwnServer, url: str) -> None:
     store = PostgresStore(url)
     push(store, text("1"))
     server.restart()
@@ -60,7 +60,7 @@ def test_a_restart_between_two_calls_is_not_noticed(server: OwnServer, url: str)
     store.close()
 
 
-def test_a_server_without_fsync_is_refused_unless_asked_for(server: OwnServer, url: str) -> None:
+def test_server_without_fsync_is_refused_unless_asked_for(server: OwnServer, url: str) -> None:
     set_fsync(server, "off")
     try:
         with pytest.raises(UnsafeStore, match="durability=normal"):
@@ -100,7 +100,7 @@ def settings_of(store: PostgresStore) -> dict[str, str]:
     return dict(session.connection.execute("SELECT name, setting FROM pg_settings").fetchall())
 
 
-def test_a_wrong_password_is_said_without_the_password(server: OwnServer, url: str) -> None:
+def test_wrong_password_is_said_without_the_password(server: OwnServer, url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET client_min_messages = error")
         connection.execute("DROP ROLE IF EXISTS guest")

@@ -60,13 +60,13 @@ def nobody_left(server: Running) -> None:
 # size
 
 
-def test_a_body_that_is_announced_too_large_is_not_waited_for(server: Running) -> None:
+def test_body_that_is_announced_too_large_is_not_waited_for(server: Running) -> None:
     with Wire(server.address) as wire:
         wire.send(request("POST", "/api/v1/push", None, f"content-length: {100 << 20}"))
         assert told(wire.reply(), 413, "body_too_large")
 
 
-def test_a_hundred_megabytes_are_refused_and_the_server_goes_on(server: Running) -> None:
+def test_hundred_megabytes_are_refused_and_the_server_goes_on(server: Running) -> None:
     with Wire(server.address) as wire:
         piece = b" " * (1 << 20)
         wire.send(request("POST", "/api/v1/push", None, f"content-length: {100 << 20}"))
@@ -80,7 +80,7 @@ def test_a_hundred_megabytes_are_refused_and_the_server_goes_on(server: Running)
     assert pushed(server) == [1]
 
 
-def test_a_body_in_chunks_is_counted_as_it_comes(server: Running) -> None:
+def test_body_in_chunks_is_counted_as_it_comes(server: Running) -> None:
     with Wire(server.address) as wire:
         wire.send(request("POST", "/api/v1/push", None, "transfer-encoding: chunked"))
         piece = b"%x\r\n%b\r\n" % (1 << 16, b" " * (1 << 16))
@@ -89,7 +89,7 @@ def test_a_body_in_chunks_is_counted_as_it_comes(server: Running) -> None:
         assert told(wire.reply(), 413, "body_too_large")
 
 
-def test_a_body_of_the_largest_size_is_taken(server: Running) -> None:
+def test_body_of_the_largest_size_is_taken(server: Running) -> None:
     whole = body("x")
     whole = body("x" * ((1 << 20) - len(whole) + 1))
     assert len(whole) == 1 << 20
@@ -103,14 +103,14 @@ def test_a_body_of_the_largest_size_is_taken(server: Running) -> None:
 
 
 @pytest.mark.parametrize("head", [b"x-large: " + b"x" * (1 << 17), b"x: y\r\n" * (1 << 15)], ids=["one", "many"])
-def test_a_large_head_is_refused(server: Running, head: bytes) -> None:
+def test_large_head_is_refused(server: Running, head: bytes) -> None:
     with Wire(server.address) as wire:
         wire.send(b"GET /health HTTP/1.1\r\n" + head)
         assert told(wire.reply(), 431, "headers_too_large")
         assert wire.closed()
 
 
-def test_a_long_path_is_refused(server: Running) -> None:
+def test_long_path_is_refused(server: Running) -> None:
     with Wire(server.address) as wire:
         wire.send(b"GET /" + b"x" * (1 << 17))
         assert told(wire.reply(), 431, "headers_too_large")
@@ -162,7 +162,7 @@ def test_one_address_cannot_take_every_connection(store_url: str) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_closed_websocket_frees_its_place(store_url: str, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+def test_closed_websocket_frees_its_place(store_url: str, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
     """A socket that its client resets meanwhile does not know its peer any more."""
     if not known:
         monkeypatch.setattr(websockets_sansio_impl, "get_remote_addr", lambda transport: None)
@@ -230,7 +230,7 @@ def test_connection_is_closed_after_408(store_url: str, monkeypatch: pytest.Monk
                 assert wire.closed()
 
 
-def test_a_body_that_trickles_after_its_answer_is_cut(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_body_that_trickles_after_its_answer_is_cut(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol, "REST_PATIENCE", SHORT)
     with Running(store_url, max_body=1000) as server:
         wire = Wire(server.address)
@@ -247,14 +247,14 @@ def test_half_a_head_is_given_up(store_url: str, monkeypatch: pytest.MonkeyPatch
         assert wire.closed()
 
 
-def test_a_connection_that_says_nothing_is_closed(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_that_says_nothing_is_closed(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol, "HEADER_PATIENCE", SHORT)
     with Running(store_url) as server, Wire(server.address) as wire:
         assert told(wire.reply(), 408, "request_timeout")
         assert wire.closed()
 
 
-def test_a_head_that_comes_in_drops_has_one_patience_for_all(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_head_that_comes_in_drops_has_one_patience_for_all(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol, "HEADER_PATIENCE", SHORT)
     with Running(store_url) as server, Wire(server.address) as wire:
         wire.socket.settimeout(0.01)
@@ -291,7 +291,7 @@ def test_half_a_body_is_given_up_and_nothing_taken(store_url: str, monkeypatch: 
         assert pushed(server) == []
 
 
-def test_a_client_that_never_reads_is_cut_off(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_never_reads_is_cut_off(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol, "WRITE_PATIENCE", SHORT)
     with Running(store_url) as server:
         with Wire(server.address) as wire:
@@ -325,7 +325,7 @@ def test_websocket_whose_client_never_reads_is_cut_off(store_url: str, monkeypat
             nobody_left(server)
 
 
-def test_a_connection_without_work_is_closed_after_a_while(store_url: str) -> None:
+def test_connection_without_work_is_closed_after_a_while(store_url: str) -> None:
     with Running(store_url, keep_alive=1) as server, Wire(server.address) as wire:
         wire.ask("GET", "/livez")
         assert wire.reply() is not None
@@ -352,14 +352,14 @@ def test_requests_may_follow_without_waiting_for_answers(server: Running) -> Non
         assert [answer.status for answer in answers if answer] == [201, 200, 404, 200, 400, 204, 204, 201]
 
 
-def test_a_thousand_requests_in_a_row_are_a_thousand_answers(server: Running) -> None:
+def test_thousand_requests_in_a_row_are_a_thousand_answers(server: Running) -> None:
     with Wire(server.address) as wire:
         wire.send(request("GET", "/api/v1/pop/queue/empty", None, "x-filling: " + "x" * 100) * 1000)
         answers = [wire.reply() for _ in range(1000)]
     assert [answer.status if answer else None for answer in answers] == [204] * 1000
 
 
-def test_a_request_may_come_byte_by_byte(server: Running) -> None:
+def test_request_may_come_byte_by_byte(server: Running) -> None:
     with Wire(server.address) as wire:
         for at in request("POST", "/api/v1/push", body("slow but steady")):
             wire.send(bytes([at]))
@@ -369,7 +369,7 @@ def test_a_request_may_come_byte_by_byte(server: Running) -> None:
     assert pushed(server) == ["slow but steady"]
 
 
-def test_a_body_may_come_in_chunks(server: Running) -> None:
+def test_body_may_come_in_chunks(server: Running) -> None:
     whole = body("chunked")
     with Wire(server.address) as wire:
         wire.send(request("POST", "/api/v1/push", None, "transfer-encoding: chunked"))
@@ -383,7 +383,7 @@ def test_a_body_may_come_in_chunks(server: Running) -> None:
     assert pushed(server) == ["chunked"]
 
 
-def test_a_body_may_wait_until_it_is_asked_for(server: Running) -> None:
+def test_body_may_wait_until_it_is_asked_for(server: Running) -> None:
     whole = body("expected")
     with Wire(server.address) as wire:
         wire.send(request("POST", "/api/v1/push", None, f"content-length: {len(whole)}", "expect: 100-continue"))
@@ -396,7 +396,7 @@ def test_a_body_may_wait_until_it_is_asked_for(server: Running) -> None:
         assert answer.status == 201
 
 
-def test_a_client_may_ask_to_close(server: Running) -> None:
+def test_client_may_ask_to_close(server: Running) -> None:
     with Wire(server.address) as wire:
         wire.send(request("POST", "/api/v1/push", body(1), "connection: close"))
         answer = wire.reply()
@@ -433,7 +433,7 @@ def test_disconnect_in_mid_body_changes_nothing(server: Running) -> None:
     assert pushed(server) == []
 
 
-def test_a_poll_whose_client_hung_up_takes_nothing(server: Running) -> None:
+def test_poll_whose_client_hung_up_takes_nothing(server: Running) -> None:
     for _ in range(3):
         with Wire(server.address) as wire:
             wire.ask("GET", "/api/v1/pop/queue/q?wait=true&timeout=60000")
@@ -493,7 +493,7 @@ def test_bodies_of_one_address_leave_room_for_others(store_url: str, monkeypatch
         assert answer.status == 201
 
 
-def test_a_large_body_has_to_keep_up(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_body_has_to_keep_up(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_request, "BODY_PATIENCE", SHORT)
     with Running(store_url) as server, Wire(server.address) as wire:
         wire.send(request("POST", "/api/v1/push", None, "content-length: 200000") + b"[" * 1000)

@@ -76,20 +76,20 @@ def test_it_says_where_it_answers_and_ends_with_0(sqlite_url: str) -> None:
             assert http.get("/readyz").status_code == 200
 
 
-def test_a_port_that_is_taken_is_an_error(sqlite_url: str) -> None:
+def test_port_that_is_taken_is_an_error(sqlite_url: str) -> None:
     with ServerProcess(sqlite_url) as server:
         code, said = refused("--store", f"{sqlite_url}.other", "--port", str(server.port))
     assert code == 1
     assert "cannot listen on 127.0.0.1" in said
 
 
-def test_a_store_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+def test_store_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     code, said = refused("--store", f"sqlite:///{tmp_path}/no/such/folder/q.db", "--port", "0")
     assert code == 1
     assert "Traceback" not in said
 
 
-def test_a_public_address_needs_a_word(sqlite_url: str) -> None:
+def test_public_address_needs_a_word(sqlite_url: str) -> None:
     code, said = refused("--store", sqlite_url, "--host", "0.0.0.0", "--port", "0")
     assert code == 2
     assert "--insecure" in said
@@ -107,7 +107,7 @@ def test_loopback_host_needs_no_insecure(host: str) -> None:
     assert Settings(host=host).check().host == host
 
 
-def test_a_public_address_is_served_if_that_is_meant(sqlite_url: str) -> None:
+def test_public_address_is_served_if_that_is_meant(sqlite_url: str) -> None:
     with ServerProcess(sqlite_url, "--host", "0.0.0.0", "--insecure") as server:
         assert httpx2.get(f"http://127.0.0.1:{server.port}/livez").status_code == 200
 
@@ -117,7 +117,7 @@ def test_a_public_address_is_served_if_that_is_meant(sqlite_url: str) -> None:
     [("--port", "70000"), ("--max-body", "many"), ("--queen-defaults", "other"), ("--store", "mysql://x")],
     ids=" ".join,
 )
-def test_a_wrong_setting_is_a_usage_error(sqlite_url: str, arguments: tuple[str, ...]) -> None:
+def test_wrong_setting_is_a_usage_error(sqlite_url: str, arguments: tuple[str, ...]) -> None:
     code, said = refused("--store", sqlite_url, "--port", "0", *arguments)
     assert code == 2
     assert "Traceback" not in said
@@ -127,7 +127,7 @@ def test_a_wrong_setting_is_a_usage_error(sqlite_url: str, arguments: tuple[str,
     ("text", "said"),
     [("[serve]\nmax_bodies = 1", "max_bodies"), ("[sevre]", "sevre"), ("[serve", "settings.toml")],
 )
-def test_a_wrong_settings_file_is_a_usage_error(tmp_path: Path, text: str, said: str) -> None:
+def test_wrong_settings_file_is_a_usage_error(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(text)
     code, told = refused("--port", "0", ACKWISE_CONFIG=str(file))
@@ -135,7 +135,7 @@ def test_a_wrong_settings_file_is_a_usage_error(tmp_path: Path, text: str, said:
 
 
 @pytest.mark.parametrize(("flag", "variable", "limit"), [("3000", "2000", 3000), ("", "2000", 2000), ("", "", 1000)])
-def test_a_flag_goes_before_a_variable_and_that_before_the_file(
+def test_flag_goes_before_a_variable_and_that_before_the_file(
     sqlite_url: str, tmp_path: Path, flag: str, variable: str, limit: int
 ) -> None:
     file = tmp_path / "settings.toml"
@@ -146,7 +146,7 @@ def test_a_flag_goes_before_a_variable_and_that_before_the_file(
         assert http.post("/api/v1/push", content=b" " * (limit + 1)).status_code == 413
 
 
-def test_the_store_may_come_from_the_environment(sqlite_url: str, tmp_path: Path) -> None:
+def test_store_may_come_from_the_environment(sqlite_url: str, tmp_path: Path) -> None:
     with ServerProcess("", env={"ACKWISE_STORE": sqlite_url}) as server, client(server) as http:
         assert push(http, "q", 1).status_code == 201
     assert (tmp_path / "served.db").exists()
@@ -238,7 +238,7 @@ def dawdle(server: ServerProcess) -> Wire:
     return wire
 
 
-def test_a_client_that_dawdles_does_not_stop_the_end(sqlite_url: str) -> None:
+def test_client_that_dawdles_does_not_stop_the_end(sqlite_url: str) -> None:
     with ServerProcess(sqlite_url, "--grace", "1") as server, dawdle(server) as wire:
         server.terminate()
         assert server.wait() == 0
@@ -347,7 +347,7 @@ def test_answered_acks_hold_after_a_kill(store_url: str) -> None:
 # several servers
 
 
-def test_a_push_on_one_server_wakes_a_poll_on_another(pg_url: str) -> None:
+def test_push_on_one_server_wakes_a_poll_on_another(pg_url: str) -> None:
     with ServerProcess(pg_url) as one, ServerProcess(pg_url) as other, client(one) as http:
         push(http, "q", "first")
         waiting = poll(other, "fresh")

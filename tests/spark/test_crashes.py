@@ -35,7 +35,7 @@ def passed(campaign: PipelineCampaign, store: str, kills: int) -> bool:
     return (tally.kills, tally.acked, tally.dead) == (kills, COUNT - COUNT // 100, COUNT // 100)
 
 
-def test_a_driver_killed_on_sqlite(sqlite: str, tmp_path: Path) -> None:
+def test_driver_killed_on_sqlite(sqlite: str, tmp_path: Path) -> None:
     with campaign_on(sqlite, tmp_path, seed=1, rows=2500) as campaign:
         campaign.strike(1)
         campaign.finish()

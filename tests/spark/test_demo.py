@@ -33,7 +33,7 @@ def test_every_order_is_acked_with_an_invoice_or_dead(folder: Path, monkeypatch:
     assert [one.name for one in folder.iterdir()] == ["build"]
 
 
-def test_a_seed_always_gives_the_same_orders() -> None:
+def test_seed_always_gives_the_same_orders() -> None:
     assert list(orders(500, 3)) == list(orders(500, 3))
     assert list(orders(500, 3)) != list(orders(500, 4))
 

@@ -93,7 +93,7 @@ def test_another_build_at_the_same_place_gets_another(monkeypatch: pytest.Monkey
     assert java.home(java.Java(real, 17, "17.0.1")) != java.home(java.Java(real, 17, "17.0.2"))
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cache_that_cannot_be_written_is_done_without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     ours = java.home(java.Java(made_up(tmp_path / "real", SHOWS_ITS_ARGUMENTS), 17, "17.0.1"))

@@ -74,7 +74,7 @@ def module(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_a_function_makes_the_pipeline_and_it_runs_to_the_end(
+def test_function_makes_the_pipeline_and_it_runs_to_the_end(
     spark: SparkSession, ackwise: Ackwise, module: str, url: str
 ) -> None:
     said = ackwise("pipeline", "run", f"{module}:make", "--url", url, "--json")
@@ -93,7 +93,7 @@ def finished(module: str, tmp_path: Path, url: str) -> str:
     return module
 
 
-def test_a_pipeline_that_is_finished_has_its_own_url(
+def test_pipeline_that_is_finished_has_its_own_url(
     spark: SparkSession, ackwise: Ackwise, finished: str, url: str
 ) -> None:
     refused = ackwise("pipeline", "run", f"{finished}:made", "--url", url)
@@ -142,7 +142,7 @@ def test_wrong_options(spark: SparkSession, ackwise: Ackwise, module: str, wrong
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
 
 
-def test_a_signal_lets_the_batch_finish_and_no_other_begin(
+def test_signal_lets_the_batch_finish_and_no_other_begin(
     spark: SparkSession, ackwise: Ackwise, module: str, url: str, tmp_path: Path, await_file: Callable[[Path], None]
 ) -> None:
     def interrupt() -> None:

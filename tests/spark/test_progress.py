@@ -40,7 +40,7 @@ def said(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_a_stream_says_a_line_now_and_then_and_one_at_the_end() -> None:
+def test_stream_says_a_line_now_and_then_and_one_at_the_end() -> None:
     clock, console = Clock(), pipe()
     with StreamProgress("orders", console, clock) as progress:
         progress.update(0, {}, None)
@@ -56,7 +56,7 @@ def test_a_stream_says_a_line_now_and_then_and_one_at_the_end() -> None:
     ]
 
 
-def test_a_stream_draws_a_bar_on_a_terminal() -> None:
+def test_stream_draws_a_bar_on_a_terminal() -> None:
     console = terminal()
     with StreamProgress("orders", console) as progress:
         progress.update(700, {"acked": 690, "retried": 8, "dead": 2}, 300)
@@ -66,7 +66,7 @@ def test_a_stream_draws_a_bar_on_a_terminal() -> None:
     assert "rows in" not in said(console)
 
 
-def test_a_batch_job_draws_a_bar_that_goes_away(spark: SparkSession) -> None:
+def test_batch_job_draws_a_bar_that_goes_away(spark: SparkSession) -> None:
     console = terminal()
     with batch_progress(spark, "counting", console):
         assert spark.range(1000).count() == 1000
@@ -74,7 +74,7 @@ def test_a_batch_job_draws_a_bar_that_goes_away(spark: SparkSession) -> None:
     assert said(console).endswith("\x1b[2K")
 
 
-def test_a_batch_job_is_silent_elsewhere(spark: SparkSession) -> None:
+def test_batch_job_is_silent_elsewhere(spark: SparkSession) -> None:
     console = pipe()
     with batch_progress(spark, "counting", console):
         assert spark.range(1000).count() == 1000

@@ -74,7 +74,7 @@ def test_settings(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
-def test_a_task_that_fails_is_tried_again(spark: SparkSession) -> None:
+def test_task_that_fails_is_tried_again(spark: SparkSession) -> None:
     def fails_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
@@ -152,7 +152,7 @@ def test_masters(master: str, understood: str) -> None:
     assert SparkMaster.parse(master, {}).master == understood
 
 
-def test_the_callers_limit_of_failures_holds_locally_too() -> None:
+def test_callers_limit_of_failures_holds_locally_too() -> None:
     assert SparkMaster.parse("local[2]", {"spark.task.maxFailures": "9"}).master == "local[2,9]"
 
 
@@ -163,12 +163,12 @@ def test_only_this_machine_is_kept_to_this_machine() -> None:
 
 
 @pytest.mark.parametrize("master", ["lokal[2]", "local[0]", "local[two]", "sc://localhost", "spark://x", "spark://h:p"])
-def test_a_master_that_is_none_is_refused_before_java_starts(master: str) -> None:
+def test_master_that_is_none_is_refused_before_java_starts(master: str) -> None:
     with pytest.raises(BadInput, match="is no Spark master; write it like"):
         SparkMaster.parse(master, {})
 
 
-def test_a_cluster_that_does_not_answer() -> None:
+def test_cluster_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(AckwiseError, match=f"no Spark master answers at spark://127.0.0.1:{port}"):
@@ -181,7 +181,7 @@ def test_without_pyspark_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatc
         session()
 
 
-def test_the_environment_names_the_master(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_names_the_master(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "ACKWISE_SPARK_MASTER", "local[7]")
     with pytest.warns(UserWarning, match=r"not on local\[7\]"):
         session()

@@ -142,7 +142,7 @@ def test_outputs_of_a_lost_lease_are_not_pushed(harness: QueueHarness) -> None:
     assert harness.payloads("out") == []
 
 
-def test_a_record_that_comes_twice_is_done_once(harness: QueueHarness) -> None:
+def test_record_that_comes_twice_is_done_once(harness: QueueHarness) -> None:
     harness.number(2)
     one = claimed(harness, 2)
     rows = [
@@ -154,7 +154,7 @@ def test_a_record_that_comes_twice_is_done_once(harness: QueueHarness) -> None:
     assert len(harness.payloads("out")) == 2
 
 
-def test_an_output_that_was_pushed_before_is_not_there_twice(harness: QueueHarness) -> None:
+def test_output_that_was_pushed_before_is_not_there_twice(harness: QueueHarness) -> None:
     harness.number(2)
     one = claimed(harness, 2)
     harness.send([output("a", b'"before"')], "out")
@@ -273,7 +273,7 @@ def test_what_was_settled_before_is_not_pushed(local_harness: QueueHarness) -> N
     assert sorted(map(int, local_harness.payloads("out"))) == [0, 1, 2, 3, 5, 6, 8, 9]
 
 
-def test_an_output_that_no_queue_takes_is_its_own_records_fault(local_harness: QueueHarness) -> None:
+def test_output_that_no_queue_takes_is_its_own_records_fault(local_harness: QueueHarness) -> None:
     local_harness.do(c.ConfigureQueue(queue="out", policy={"max_payload_bytes": 100}))
     made = Chunks(local_harness, {"a": 6})
     answers: list[Answer] = [b"1", b"2", b'"%s"' % (b"x" * 200), b"4", b"5", b"6"]

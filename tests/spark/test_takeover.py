@@ -35,7 +35,7 @@ def numbers(query: Query) -> list[int]:
     return [msgspec.json.decode(row["payload"])["n"] for row in query.rows()]
 
 
-def test_a_claim_that_spark_never_wrote_down_is_made_again(harness: QueueHarness) -> None:
+def test_claim_that_spark_never_wrote_down_is_made_again(harness: QueueHarness) -> None:
     """It is not a batch that was finished: nothing of it may be settled."""
     killed = Query(harness.url, nonce="n", maxRowsPerTrigger=4)
     assert killed.plan()
@@ -61,7 +61,7 @@ def test_foreign_query_does_not_take_over(harness: QueueHarness) -> None:
         query.reader.stop()
 
 
-def test_an_offset_that_was_half_written(spark: SparkSession, local_harness: QueueHarness, tmp_path: Path) -> None:
+def test_offset_that_was_half_written(spark: SparkSession, local_harness: QueueHarness, tmp_path: Path) -> None:
     """Spark itself would refuse the checkpoint: its offsets should be empty."""
     checkpoint = tmp_path / "checkpoint"
     mine = identity(HadoopFolder(spark, str(checkpoint)), "q", "g", "g")

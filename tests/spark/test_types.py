@@ -55,7 +55,7 @@ def test_ours_reads_as_spark_does(spark: SparkSession) -> None:
                 parse(text)
 
 
-def test_a_schema_goes_through_text(spark: SparkSession) -> None:
+def test_schema_goes_through_text(spark: SparkSession) -> None:
     for text in GOOD:
         schema = from_ddl(text, "x")
         assert from_ddl(schema.json(), "x") == schema
@@ -63,13 +63,13 @@ def test_a_schema_goes_through_text(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("text", [*BAD, "", "{", '{"type": "struct"}', "[]"])
-def test_a_schema_that_is_none(text: str) -> None:
+def test_schema_that_is_none(text: str) -> None:
     with pytest.raises(BadInput, match=r"^returns (is not a schema such as|must name its columns)") as caught:
         from_ddl(text, "returns")
     assert "\n" not in str(caught.value)
 
 
-def test_a_schema_that_is_none_for_spark(spark: SparkSession) -> None:
+def test_schema_that_is_none_for_spark(spark: SparkSession) -> None:
     for text in ("n longg", "n long,", "array<long>", "long", "n interval day", ""):
         with pytest.raises(BadInput, match=r"^returns") as caught:
             from_ddl(text, "returns")
@@ -144,7 +144,7 @@ def test_values_that_do_not_fit(schema: str, text: str, told: str) -> None:
     assert told in str(errors[1])
 
 
-def test_a_text_that_does_not_fit_spoils_its_row_only() -> None:
+def test_text_that_does_not_fit_spoils_its_row_only() -> None:
     texts = ['{"a": 1, "b": "x"}', '{"a": "1", "b": "y"}', "", None, "[]", "{", '{"a": 2}', "{}", "\ud800"]
     found, errors = columns("a int, b string", *texts)
     assert found == {
@@ -154,13 +154,13 @@ def test_a_text_that_does_not_fit_spoils_its_row_only() -> None:
     assert [error is None for error in errors] == [True, False, False, False, False, False, True, True, False]
 
 
-def test_a_number_that_the_type_cannot_hold_spoils_its_row_only() -> None:
+def test_number_that_the_type_cannot_hold_spoils_its_row_only() -> None:
     found, errors = columns("a decimal(3,0), b int", '{"a": 1, "b": 1}', '{"a": 12345, "b": 2}', '{"a": 3, "b": 3}')
     assert found == {"a": [Decimal(1), None, Decimal(3)], "b": [1, None, 3]}
     assert str(errors[1]).startswith("a: ")
 
 
-def test_a_field_that_must_be_there() -> None:
+def test_field_that_must_be_there() -> None:
     found, errors = columns("a int not null, o struct<x: int not null>", "{}", '{"a": 1}', '{"a": 1, "o": {}}')
     assert found["a"] == [None, 1, None]
     assert ["a" in str(errors[0]), errors[1], "x" in str(errors[2])] == [True, None, True]

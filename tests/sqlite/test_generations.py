@@ -77,7 +77,7 @@ def test_runs_that_do_not_add_up_are_damage_and_not_read(path: Path, clock: Manu
     again.close()
 
 
-def test_a_full_shelf_keeps_its_filter(path: Path, clock: ManualClock) -> None:
+def test_full_shelf_keeps_its_filter(path: Path, clock: ManualClock) -> None:
     store = small(path, clock)
     fill(store, SMALL * SHELF * 2 + 5)
     shelves = rows(path, "SELECT shelf FROM dedupe_filter ORDER BY shelf")
@@ -88,7 +88,7 @@ def test_a_full_shelf_keeps_its_filter(path: Path, clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("count", [1, SMALL - 1, SMALL, SMALL + 1, 17, SMALL * SHELF, SMALL * SHELF * 2 + 3])
-def test_a_reopened_store_knows_the_same_ids(way: None, path: Path, clock: ManualClock, count: int) -> None:
+def test_reopened_store_knows_the_same_ids(way: None, path: Path, clock: ManualClock, count: int) -> None:
     first = small(path, clock)
     txids = fill(first, count)
     first.close()
@@ -145,7 +145,7 @@ def test_after_everything_was_forgotten_it_goes_on(path: Path, clock: ManualCloc
     store.close()
 
 
-def test_an_undone_transaction_leaves_no_id_behind(path: Path, clock: ManualClock) -> None:
+def test_undone_transaction_leaves_no_id_behind(path: Path, clock: ManualClock) -> None:
     store = small(path, clock)
     fill(store, SMALL - 1)
     bad = c.Transaction(
@@ -158,7 +158,7 @@ def test_an_undone_transaction_leaves_no_id_behind(path: Path, clock: ManualCloc
     store.close()
 
 
-def test_an_abandoned_seal_did_not_happen(path: Path, clock: ManualClock) -> None:
+def test_abandoned_seal_did_not_happen(path: Path, clock: ManualClock) -> None:
     store = small(path, clock)
     fill(store, SMALL - 1)
     store.prepare([c.Push(queue="q", messages=[NewMessage(b"1", transaction_id=f"x{i}") for i in range(9)])]).abandon()
@@ -179,14 +179,14 @@ hashes = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50)
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(hashes, hashes)
-def test_a_filter_never_says_no_to_a_key_it_has(way: None, added: list[int], others: list[int]) -> None:
+def test_filter_never_says_no_to_a_key_it_has(way: None, added: list[int], others: list[int]) -> None:
     one = BloomFilter()
     one.add(added)
     assert one.candidates(added) == added
     assert set(one.candidates(added + others)) >= set(added)
 
 
-def test_a_filter_says_no_to_nearly_every_other_key(way: None) -> None:
+def test_filter_says_no_to_nearly_every_other_key(way: None) -> None:
     one = BloomFilter()
     one.add(range(0, 10**18, 10**15))
     strangers = list(range(7, 10**18, 10**14))

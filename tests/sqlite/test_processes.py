@@ -111,7 +111,7 @@ def test_exclusivity_holds_between_them(store: SQLiteStore, peer: Peer) -> None:
     assert claim(store, 1, "none") == []
 
 
-def test_a_queue_deleted_by_one_is_gone_for_the_other(store: SQLiteStore, peer: Peer) -> None:
+def test_queue_deleted_by_one_is_gone_for_the_other(store: SQLiteStore, peer: Peer) -> None:
     push(store, "a")
     assert peer.ask("push", "b") == ["queued"]
     store.transact([c.DeleteQueue(queue="q")])

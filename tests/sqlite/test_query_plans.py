@@ -30,14 +30,14 @@ def plan_of(connection: apsw.Connection, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [*HOT, *LISTS])
-def test_the_plan_uses_an_index(connection: apsw.Connection, name: str) -> None:
+def test_plan_uses_an_index(connection: apsw.Connection, name: str) -> None:
     for step in plan_of(connection, name):
         words = step.split()
         # A scan in the order of a covering index is read only as far as its LIMIT; a scan of the table is not.
         assert not (words[0] == "SCAN" and words[1] in BIG), step
 
 
-def test_a_wildcard_claim_reads_the_lanes_in_their_order(connection: apsw.Connection) -> None:
+def test_wildcard_claim_reads_the_lanes_in_their_order(connection: apsw.Connection) -> None:
     steps = plan_of(connection, "cursors_ready")
     assert any("cursor_ready" in step for step in steps), steps
     assert not any("TEMP B-TREE" in step for step in steps), steps

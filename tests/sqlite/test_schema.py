@@ -59,7 +59,7 @@ def next_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "_apply", apply)
 
 
-def test_a_new_file_gets_the_schema_and_our_mark(path: Path) -> None:
+def test_new_file_gets_the_schema_and_our_mark(path: Path) -> None:
     open_store(path).close()
     assert version(path) == opening.SCHEMA_VERSION
     assert rows(path, "PRAGMA application_id") == [(opening._APPLICATION_ID,)]
@@ -78,7 +78,7 @@ def test_schema_zero_is_migrated(path: Path, content: bytes | None) -> None:
     assert version(path) == opening.SCHEMA_VERSION
 
 
-def test_an_older_schema_is_migrated_and_keeps_its_data(path: Path, request: pytest.FixtureRequest) -> None:
+def test_older_schema_is_migrated_and_keeps_its_data(path: Path, request: pytest.FixtureRequest) -> None:
     old = open_store(path)
     push(old, "a", "b")
     old.close()
@@ -91,7 +91,7 @@ def test_an_older_schema_is_migrated_and_keeps_its_data(path: Path, request: pyt
     new.close()
 
 
-def test_a_file_of_schema_one_goes_on_where_it_was(path: Path) -> None:
+def test_file_of_schema_one_goes_on_where_it_was(path: Path) -> None:
     old = open_store(path)
     push(old, "a", "b")
     (claimed,) = old.transact([c.Claim(queue="q")])
@@ -175,7 +175,7 @@ def test_file_of_schema_seven_keeps_its_leases(path: Path) -> None:
     new.close()
 
 
-def test_a_migration_that_fails_leaves_the_old_schema(
+def test_migration_that_fails_leaves_the_old_schema(
     path: Path, next_schema: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "SCHEMA_VERSION", opening.SCHEMA_VERSION - 1)
@@ -194,7 +194,7 @@ def test_a_migration_that_fails_leaves_the_old_schema(
     assert rows(path, "SELECT count(*) FROM sqlite_schema WHERE name = 'half_way'") == [(0,)]
 
 
-def test_a_newer_schema_is_refused_with_what_to_do(path: Path) -> None:
+def test_newer_schema_is_refused_with_what_to_do(path: Path) -> None:
     open_store(path).close()
     rows(path, f"PRAGMA user_version = {opening.SCHEMA_VERSION + 1}")
     with pytest.raises(SchemaTooNew, match=rf"has schema {opening.SCHEMA_VERSION + 1}.*upgrade"):

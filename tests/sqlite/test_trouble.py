@@ -75,17 +75,17 @@ def test_full_durability_is_the_default(path: Path) -> None:
         store.close()
 
 
-def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+def test_folder_that_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(errors.StoreUnavailable, match="does not exist; create it"):
         open_store(tmp_path / "no" / "such" / "folder.db")
 
 
-def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
+def test_folder_in_place_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(errors.StoreUnavailable):
         open_store(tmp_path)
 
 
-def test_a_read_only_file(shared_folder: Path, request: pytest.FixtureRequest) -> None:
+def test_read_only_file(shared_folder: Path, request: pytest.FixtureRequest) -> None:
     path = shared_folder / "queues.db"
     open_store(path).close()
     path.chmod(0o444)
@@ -97,7 +97,7 @@ def test_a_read_only_file(shared_folder: Path, request: pytest.FixtureRequest) -
     assert path.read_bytes() == before
 
 
-def test_a_file_that_becomes_read_only(store: SQLiteStore) -> None:
+def test_file_that_becomes_read_only(store: SQLiteStore) -> None:
     store._writer.connection.execute("PRAGMA query_only = 1").fetchall()
     with pytest.raises(errors.StoreReadOnly):
         push(store, "second")
@@ -106,7 +106,7 @@ def test_a_file_that_becomes_read_only(store: SQLiteStore) -> None:
     assert push(store, "second") == ["queued"]
 
 
-def test_a_locked_file_says_so_in_time_and_goes_on_later(store: SQLiteStore, path: Path) -> None:
+def test_locked_file_says_so_in_time_and_goes_on_later(store: SQLiteStore, path: Path) -> None:
     other = apsw.Connection(str(path))
     other.execute("BEGIN IMMEDIATE").fetchall()
     with pytest.raises(errors.StoreLocked, match="busy_timeout"):
@@ -138,7 +138,7 @@ def test_many_callers_wait_for_one_lock_together(
     assert messages(store) == 1
 
 
-def test_a_full_disk_changes_nothing_and_passes(store: SQLiteStore, path: Path) -> None:
+def test_full_disk_changes_nothing_and_passes(store: SQLiteStore, path: Path) -> None:
     pages = store._writer.connection.pragma("page_count")
     store._writer.connection.execute(f"PRAGMA max_page_count = {pages + 2}").fetchall()
     with pytest.raises(errors.StoreFull, match="full"):
@@ -150,7 +150,7 @@ def test_a_full_disk_changes_nothing_and_passes(store: SQLiteStore, path: Path) 
     assert push(store, "big") == ["duplicate"]
 
 
-def test_a_full_disk_fails_only_what_does_not_fit(store: SQLiteStore) -> None:
+def test_full_disk_fails_only_what_does_not_fit(store: SQLiteStore) -> None:
     pages = store._writer.connection.pragma("page_count")
     store._writer.connection.execute(f"PRAGMA max_page_count = {pages + 10}").fetchall()
     small, big, claimed = store.transact(
@@ -174,7 +174,7 @@ def test_garbage_is_no_database(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_damaged_page_is_noticed(path: Path) -> None:
+def test_damaged_page_is_noticed(path: Path) -> None:
     store = open_store(path)
     push(store, *(f"t{i}" for i in range(200)), payload=b"x" * 2000)
     store.close()
@@ -207,7 +207,7 @@ def test_every_trouble_has_our_words(theirs: type[apsw.Error], ours: type[errors
     assert "disk says no" in problem.message
 
 
-def test_a_store_that_could_not_be_reopened_tries_again(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_that_could_not_be_reopened_tries_again(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def down(*_: object) -> apsw.Connection:
         raise errors.StoreUnavailable("the disk is away")
 
@@ -242,7 +242,7 @@ def test_connection_that_is_opened_again_is_heard(store: SQLiteStore, monkeypatc
         assert restored.where == store.name
 
 
-def test_a_closed_store_says_so(path: Path) -> None:
+def test_closed_store_says_so(path: Path) -> None:
     store = open_store(path)
     store.close()
     store.close()
@@ -265,7 +265,7 @@ def test_another_process_does_not_see_what_is_not_committed(store: SQLiteStore, 
     assert (before, rows(path, "SELECT sum(head) FROM lane")) == ([(1,)], [(2,)])
 
 
-def test_the_log_is_folded_back_into_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_folded_back_into_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(path)
     push(store, *(f"t{i}" for i in range(50)), payload=b"x" * 10_000)
     monkeypatch.setattr(storing, "CHECKPOINT_BYTES", 1000)

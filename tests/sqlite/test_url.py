@@ -21,7 +21,7 @@ from ackwise.wire.store_url import parse
         "postgresql://host/db?shards=many", "postgres//host/db", "http://[bad", "sqlite:///a\0b.db",
     ],
 )  # fmt: skip
-def test_a_url_with_a_typo_is_refused_with_what_to_write(url: str) -> None:
+def test_url_with_a_typo_is_refused_with_what_to_write(url: str) -> None:
     with pytest.raises(BadStoreURL) as refusal:
         parse(url)
     assert refusal.value.code == "bad_store_url"
@@ -52,7 +52,7 @@ def test_postgresql_keeps_its_own_options() -> None:
     assert (found.scheme, found.shards, found.durability) == ("postgresql", 2, "normal")
 
 
-def test_a_relative_path_is_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_path_is_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     SQLiteStore("sqlite:///here.db?durability=normal").close()
     assert (tmp_path / "here.db").exists()

@@ -67,7 +67,7 @@ async def nothing_was_lost(app: App, seen: list[int], count: int) -> None:
 
 @pytest.mark.parametrize("explicit", [False, True])
 @pytest.mark.parametrize("fault", LOST)
-def test_a_claim(app: App, door: Flaky, server: Running, explicit: bool, fault: Fault) -> None:
+def test_claim(app: App, door: Flaky, server: Running, explicit: bool, fault: Fault) -> None:
     """The first of an app, which does not wait."""
     seen = handled(app, explicit)
 
@@ -82,7 +82,7 @@ def test_a_claim(app: App, door: Flaky, server: Running, explicit: bool, fault: 
 
 
 @pytest.mark.parametrize("explicit", [False, True])
-def test_a_poll(app: App, door: Flaky, server: Running, explicit: bool) -> None:
+def test_poll(app: App, door: Flaky, server: Running, explicit: bool) -> None:
     seen = handled(app, explicit)
 
     async def job() -> None:
@@ -103,9 +103,7 @@ def test_a_poll(app: App, door: Flaky, server: Running, explicit: bool) -> None:
 
 @pytest.mark.parametrize("at", [0, 1])
 @pytest.mark.parametrize("explicit", [False, True])
-def test_a_poll_that_waits_on_at_a_server_that_was_left(
-    pg_url: str, clock: ManualClock, explicit: bool, at: int
-) -> None:
+def test_poll_that_waits_on_at_a_server_that_was_left(pg_url: str, clock: ManualClock, explicit: bool, at: int) -> None:
     """A proxy keeps the connection: the server may deliver the message late or never."""
 
     async def job() -> None:
@@ -145,7 +143,7 @@ def test_claims_and_settlements_when_the_transport_gives_up(
 
 
 @pytest.mark.parametrize("how", ["ack", "nak", "term"])
-def test_an_answer_to_a_settlement(app: App, door: Flaky, how: str) -> None:
+def test_answer_to_a_settlement(app: App, door: Flaky, how: str) -> None:
     """It was settled, and by this call."""
     answers: list[tuple[bool, bool]] = []
 
@@ -482,7 +480,7 @@ def test_nor_when_its_time_is_over_meanwhile(
     go(job)
 
 
-def test_a_claim_without_an_answer_goes_back_when_the_app_stops(
+def test_claim_without_an_answer_goes_back_when_the_app_stops(
     app: App, door: Flaky, server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ackwise.subscriber.feeds.broker_feed.PAUSE_AFTER_FAILURE", 60)

@@ -46,7 +46,7 @@ def test_foreign_cancellation_fails_message_not_worker(live: App) -> None:
     go(job)
 
 
-def test_an_app_whose_worker_has_ended_is_not_live(live: App) -> None:
+def test_app_whose_worker_has_ended_is_not_live(live: App) -> None:
     @live.subscriber("q", concurrency=2)
     async def handle(number: int) -> None: ...
 
@@ -61,7 +61,7 @@ def test_an_app_whose_worker_has_ended_is_not_live(live: App) -> None:
     go(job)
 
 
-def test_a_handler_that_keeps_its_cancellation_to_itself(live: App, clock: ManualClock) -> None:
+def test_handler_that_keeps_its_cancellation_to_itself(live: App, clock: ManualClock) -> None:
     """When the lease is lost it is cancelled; that it goes on all the same does not harm the next message."""
     seen: list[tuple[int, int]] = []
 
@@ -92,7 +92,7 @@ def test_a_handler_that_keeps_its_cancellation_to_itself(live: App, clock: Manua
     go(job)
 
 
-def test_a_task_group_that_fails_leaves_its_worker_as_it_was(live: App) -> None:
+def test_task_group_that_fails_leaves_its_worker_as_it_was(live: App) -> None:
     """Before Python 3.13 it leaves the task marked as cancelled."""
     seen: list[int] = []
 
@@ -144,7 +144,7 @@ def test_cancellation_after_failed_task_group_is_failure(live: App) -> None:
     go(job)
 
 
-def test_the_same_when_messages_are_delivered_by_hand(app: App, run: Run) -> None:
+def test_same_when_messages_are_delivered_by_hand(app: App, run: Run) -> None:
     async def fail() -> None:
         raise ValueError("in a group")
 
@@ -294,7 +294,7 @@ def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def test_a_handler_behind_an_ordinary_decorator_runs(live: App) -> None:
+def test_handler_behind_an_ordinary_decorator_runs(live: App) -> None:
     seen: list[int] = []
 
     @live.subscriber("q", retry_limit=1)
@@ -354,7 +354,7 @@ def on_the_loop(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def test_a_handler_whose_decorator_needs_the_loop_says_so(live: App, caplog: pytest.LogCaptureFixture) -> None:
+def test_handler_whose_decorator_needs_the_loop_says_so(live: App, caplog: pytest.LogCaptureFixture) -> None:
     threads: list[int] = []
 
     @live.subscriber("q", retry_limit=1, in_thread=False)

@@ -105,7 +105,7 @@ def test_what_is_no_app(folder: Path, target: str, why: str) -> None:
         load_app(target)
 
 
-def test_an_import_error_inside_the_module_is_not_hidden(folder: Path) -> None:
+def test_import_error_inside_the_module_is_not_hidden(folder: Path) -> None:
     (folder / "broken_shop.py").write_text("import no_such_thing\n")
     with pytest.raises(ModuleNotFoundError, match="no_such_thing"):
         load_app("broken_shop:app")
@@ -130,7 +130,7 @@ def test_health_of_an_app(live: App) -> None:
     asyncio.run(job())
 
 
-def test_an_app_that_only_publishes_is_ready(live: App) -> None:
+def test_app_that_only_publishes_is_ready(live: App) -> None:
     live.publisher("q", int)
 
     async def job() -> None:
@@ -141,7 +141,7 @@ def test_an_app_that_only_publishes_is_ready(live: App) -> None:
     asyncio.run(job())
 
 
-def test_a_server_that_is_gone_is_told_of_at_once(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_is_gone_is_told_of_at_once(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A health check times out sooner than a call does."""
     monkeypatch.setattr("ackwise.subscriber.feeds.broker_feed.CHECK_WITHIN", 0.2)
 
@@ -225,7 +225,7 @@ def test_spans_hang_together_across_the_queue(app: App, run: Run, spans: InMemor
     assert [event.name for event in process.events] == ["exception"]
 
 
-def test_an_app_may_leave_tracing_out(run: Run, spans: InMemorySpanExporter) -> None:
+def test_app_may_leave_tracing_out(run: Run, spans: InMemorySpanExporter) -> None:
     app = App("http://127.0.0.1:1", tracing=False)
     orders = app.publisher("q", int)
 
@@ -260,7 +260,7 @@ class Receipt:
     id: int
 
 
-def test_the_asyncapi_document(app: App) -> None:
+def test_asyncapi_document(app: App) -> None:
     @app.subscriber("orders/new")
     async def bill(order: Order) -> None:
         """Charge the customer.

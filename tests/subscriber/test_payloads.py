@@ -142,7 +142,7 @@ class Verbose:
         return bytes
 
 
-def test_the_error_of_an_undecodable_message_may_be_anything(app: App, run: Run) -> None:
+def test_error_of_an_undecodable_message_may_be_anything(app: App, run: Run) -> None:
     @app.subscriber("q", codec=Verbose())
     async def handle(number: int) -> None: ...
 
@@ -203,7 +203,7 @@ def test_cloud_events_are_written_and_tolerated_when_absent(app: App, run: Run) 
     run(app, job)
 
 
-def test_an_event_of_another_version_is_undecodable(app: App, run: Run) -> None:
+def test_event_of_another_version_is_undecodable(app: App, run: Run) -> None:
     seen = events(app)
 
     async def job(test: TestApp) -> None:
@@ -234,7 +234,7 @@ def test_cloud_events_may_be_required_or_left_out(app: App, run: Run) -> None:
     run(app, job)
 
 
-def test_a_publisher_refuses_nothing_and_what_it_cannot_write(app: App, run: Run) -> None:
+def test_publisher_refuses_nothing_and_what_it_cannot_write(app: App, run: Run) -> None:
     models, data = app.publisher("q", Model), app.publisher("q", Data)
 
     async def job(test: TestApp) -> None:
@@ -268,7 +268,7 @@ UNFIT: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "value"), UNFIT, ids=lambda value: str(value)[:30])
-def test_a_publisher_refuses_what_its_subscribers_could_not_read(app: App, run: Run, kind: Any, value: Any) -> None:
+def test_publisher_refuses_what_its_subscribers_could_not_read(app: App, run: Run, kind: Any, value: Any) -> None:
     publisher = app.publisher("q", kind)
 
     async def job(test: TestApp) -> None:
@@ -279,7 +279,7 @@ def test_a_publisher_refuses_what_its_subscribers_could_not_read(app: App, run: 
     run(app, job)
 
 
-def test_a_test_publishes_models_under_their_aliases(app: App, run: Run) -> None:
+def test_test_publishes_models_under_their_aliases(app: App, run: Run) -> None:
     seen: list[Renamed] = []
 
     @app.subscriber("q")
@@ -294,7 +294,7 @@ def test_a_test_publishes_models_under_their_aliases(app: App, run: Run) -> None
     run(app, job)
 
 
-def test_a_publisher_delays_and_stores_once(app: App, run: Run) -> None:
+def test_publisher_delays_and_stores_once(app: App, run: Run) -> None:
     seen = events(app)
     publisher = app.publisher("q", Data)
 
@@ -306,7 +306,7 @@ def test_a_publisher_delays_and_stores_once(app: App, run: Run) -> None:
     run(app, job)
 
 
-def test_a_publisher_of_an_app_that_is_not_started_says_so(app: App) -> None:
+def test_publisher_of_an_app_that_is_not_started_says_so(app: App) -> None:
     with pytest.raises(RuntimeError, match="not started"):
         app.publisher("q", Data).publish(Data(1))
 
@@ -323,7 +323,7 @@ class Upper:
         return lambda text: text.upper().encode()
 
 
-def test_a_codec_of_ones_own(app: App, run: Run) -> None:
+def test_codec_of_ones_own(app: App, run: Run) -> None:
     seen: list[str] = []
     publisher = app.publisher("q", str, codec=Upper())
 

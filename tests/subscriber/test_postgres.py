@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.subscriber.test_running import (
-    test_a_lease_is_kept_while_its_handler_works,
+    test_lease_is_kept_while_its_handler_works,
     test_concurrency_and_held_messages_stay_within_limits,
     test_everything_is_handled_once_and_settled,
     test_lost_lease_cancels_handler_and_next_delivery_runs,
@@ -13,7 +13,7 @@ from tests.subscriber.test_running import (
     test_unfinished_work_after_grace_is_released_free,
 )
 from tests.subscriber.test_settling import (
-    test_a_nak_waits_as_long_as_it_says,
+    test_nak_waits_as_long_as_it_says,
     test_ack_after_nak_and_nak_after_ack_and_anything_after_term,
     test_implicit_success_and_exception,
     test_late_settlement_is_false_and_spares_new_holder,
@@ -28,8 +28,8 @@ from tests.subscriber.test_stopping import (
 )
 
 __all__ = [
-    "test_a_lease_is_kept_while_its_handler_works",
-    "test_a_nak_waits_as_long_as_it_says",
+    "test_lease_is_kept_while_its_handler_works",
+    "test_nak_waits_as_long_as_it_says",
     "test_ack_after_nak_and_nak_after_ack_and_anything_after_term",
     "test_concurrency_and_held_messages_stay_within_limits",
     "test_everything_is_handled_once_and_settled",

@@ -28,7 +28,7 @@ def test_publish_with_the_same_id_is_stored_once(app: App, run: Run) -> None:
     run(app, job)
 
 
-def test_an_ack_frees_what_was_pending(app: App, run: Run) -> None:
+def test_ack_frees_what_was_pending(app: App, run: Run) -> None:
     seen: list[Message[Any]] = []
     explicit(app, seen)
 
@@ -44,7 +44,7 @@ def test_an_ack_frees_what_was_pending(app: App, run: Run) -> None:
 
 
 @pytest.mark.parametrize("delay", [1.0, 3.0])
-def test_a_nak_may_wait_longer_than_the_lease_lasts(app: App, run: Run, delay: float) -> None:
+def test_nak_may_wait_longer_than_the_lease_lasts(app: App, run: Run, delay: float) -> None:
     seen: list[Message[Any]] = []
     explicit(app, seen, lease=2)
 
@@ -76,7 +76,7 @@ def test_ack_elsewhere_while_nak_waits_is_already_settled(app: App, run: Run) ->
 
 
 @pytest.mark.parametrize("reason", [None, "broken", ValueError("broken")], ids=repr)
-def test_a_term_is_never_delivered_again_and_tells_why(app: App, run: Run, reason: Any) -> None:
+def test_term_is_never_delivered_again_and_tells_why(app: App, run: Run, reason: Any) -> None:
     seen: list[Message[Any]] = []
     explicit(app, seen)
 
@@ -155,7 +155,7 @@ def test_nak_of_last_attempt_buries_with_its_error(app: App, run: Run) -> None:
     run(app, job)
 
 
-def test_the_last_step_of_a_schedule_repeats(app: App, run: Run) -> None:
+def test_last_step_of_a_schedule_repeats(app: App, run: Run) -> None:
     """And a plain nak follows it, which JetStream's does not."""
     seen: list[Message[Any]] = []
     explicit(app, seen, backoff=(0.5, 1.0), retry_limit=9)
@@ -208,7 +208,7 @@ class Bank:
         self.charged.append(order.id)
 
 
-def test_the_example_of_the_reference(app: App, run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_example_of_the_reference(app: App, run: Run, caplog: pytest.LogCaptureFixture) -> None:
     bank, audited = Bank(), list[int]()
 
     @app.subscriber("orders", retry_limit=3, backoff=(2, 10))

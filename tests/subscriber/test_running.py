@@ -91,7 +91,7 @@ def test_unsettled_messages_count_until_their_deadline(live: App, clock: ManualC
     go(job)
 
 
-def test_a_lease_is_kept_while_its_handler_works(live: App, clock: ManualClock) -> None:
+def test_lease_is_kept_while_its_handler_works(live: App, clock: ManualClock) -> None:
     seen: list[Message[int]] = []
     go_on = asyncio.Event()
 
@@ -221,7 +221,7 @@ def test_unfinished_work_after_grace_is_released_free(live: App) -> None:
     go(job)
 
 
-def test_a_thread_that_works_is_waited_for(live: App) -> None:
+def test_thread_that_works_is_waited_for(live: App) -> None:
     began, go_on = threading.Event(), threading.Event()
     done: list[int] = []
 
@@ -300,7 +300,7 @@ def test_unreachable_server_is_retried_then_reported() -> None:
     go(job)
 
 
-def test_an_app_is_started_once(live: App) -> None:
+def test_app_is_started_once(live: App) -> None:
     async def job() -> None:
         async with live:
             with pytest.raises(RuntimeError, match="already"):
@@ -371,7 +371,7 @@ def test_nothing_that_a_handler_or_codec_does_ends_a_worker(live: App) -> None:
     assert sorted(calls) == [0, 1, 2]
 
 
-def test_an_app_outlives_its_servers(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_app_outlives_its_servers(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One goes away, the other is used; both go away and come back, and it goes on."""
     seen: list[int] = []
     monkeypatch.setattr("ackwise.subscriber.feeds.broker_feed.PAUSE_AFTER_FAILURE", 0.01)
@@ -404,7 +404,7 @@ def test_an_app_outlives_its_servers(store_url: str, monkeypatch: pytest.MonkeyP
     go(job)
 
 
-def test_a_short_lease_is_kept_as_well(live: App) -> None:
+def test_short_lease_is_kept_as_well(live: App) -> None:
     """In real time: shorter than the keeper's usual round."""
     live.clock = None
     seen: list[int] = []

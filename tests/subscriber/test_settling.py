@@ -112,7 +112,7 @@ def test_threads_that_settle_at_once_one_of_them_does(app: App, run: Run) -> Non
     run(app, job)
 
 
-def test_a_threadsafe_call_in_the_loops_own_thread_says_so(app: App, run: Run) -> None:
+def test_threadsafe_call_in_the_loops_own_thread_says_so(app: App, run: Run) -> None:
     seen: list[Message[Any]] = []
     explicit(app, seen)
 
@@ -269,7 +269,7 @@ def test_what_was_settled_before_an_exception_stands(app: App, run: Run, how: st
 
 
 @pytest.mark.parametrize(("delay", "due"), [(None, 7.0), (0, 0.0), (0.2, 0.2), (timedelta(seconds=90), 90.0)], ids=str)
-def test_a_nak_waits_as_long_as_it_says(app: App, run: Run, delay: Any, due: float) -> None:
+def test_nak_waits_as_long_as_it_says(app: App, run: Run, delay: Any, due: float) -> None:
     """Without a delay it is the next step of the schedule."""
     seen: list[Message[Any]] = []
     explicit(app, seen, backoff=(7, 20), retry_limit=9)
@@ -288,7 +288,7 @@ def test_a_nak_waits_as_long_as_it_says(app: App, run: Run, delay: Any, due: flo
     run(app, job)
 
 
-def test_a_negative_delay_is_refused_and_settles_nothing(app: App, run: Run) -> None:
+def test_negative_delay_is_refused_and_settles_nothing(app: App, run: Run) -> None:
     seen: list[Message[Any]] = []
     explicit(app, seen)
 
@@ -305,7 +305,7 @@ def test_a_negative_delay_is_refused_and_settles_nothing(app: App, run: Run) -> 
     run(app, job)
 
 
-def test_a_message_may_be_settled_after_its_handler_returned(app: App, run: Run) -> None:
+def test_message_may_be_settled_after_its_handler_returned(app: App, run: Run) -> None:
     seen: list[Message[Any]] = []
     explicit(app, seen)
 
@@ -352,7 +352,7 @@ def test_extend_holds_it_longer_and_says_when_it_cannot(app: App, run: Run) -> N
     run(app, job)
 
 
-def test_a_message_says_what_it_is(app: App, run: Run) -> None:
+def test_message_says_what_it_is(app: App, run: Run) -> None:
     seen: list[Message[Any]] = []
     explicit(app, seen)
 
@@ -392,7 +392,7 @@ def test_same_decorator_serves_implicit_and_explicit(app: App, run: Run) -> None
     run(app, job)
 
 
-def test_a_handler_that_is_a_function_runs_in_a_thread(app: App, run: Run) -> None:
+def test_handler_that_is_a_function_runs_in_a_thread(app: App, run: Run) -> None:
     threads: list[bool] = []
 
     @app.subscriber("implicit")

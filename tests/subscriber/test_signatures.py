@@ -192,7 +192,7 @@ class Loop(Generic[T]):
     pass
 
 
-def test_a_dependency_on_itself(app: App) -> None:
+def test_dependency_on_itself(app: App) -> None:
     def chicken(egg: Annotated[int, Depends(lambda: 0)]) -> int:
         return egg
 
@@ -205,7 +205,7 @@ def test_a_dependency_on_itself(app: App) -> None:
         app.subscriber("q")(handle)
 
 
-def test_a_codec_of_ones_own_may_read_any_type_and_may_refuse_it(app: App) -> None:
+def test_codec_of_ones_own_may_read_any_type_and_may_refuse_it(app: App) -> None:
     class Pickles:
         content_type = "application/x-pickle"
 
@@ -291,7 +291,7 @@ def test_what_is_for_nats_is_refused_on_our_own_broker(live: App, url: str, opti
     asyncio.run(start())
 
 
-def test_an_app_for_nats_may_be_tested_without_one(app: App, run: Run) -> None:
+def test_app_for_nats_may_be_tested_without_one(app: App, run: Run) -> None:
     seen: list[int] = []
 
     @app.subscriber("q", stream="ORDERS", ephemeral=True)

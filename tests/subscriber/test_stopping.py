@@ -181,7 +181,7 @@ def bill(order: int):
 """
 
 
-def test_the_grace_binds_handlers_in_threads(tmp_path: Path) -> None:
+def test_grace_binds_handlers_in_threads(tmp_path: Path) -> None:
     (tmp_path / "shop_orders.py").write_text(THREADS)
     url = f"sqlite:///{tmp_path}/orders.db"
     with ackwise.connect(url) as queue:
@@ -197,7 +197,7 @@ def test_the_grace_binds_handlers_in_threads(tmp_path: Path) -> None:
         assert (again.failures, again.attempt) == (0, 2)
 
 
-def test_a_second_signal_ends_the_grace(tmp_path: Path) -> None:
+def test_second_signal_ends_the_grace(tmp_path: Path) -> None:
     (tmp_path / "shop_orders.py").write_text(ORDERS)
     (tmp_path / "go").write_text("")
     url = f"sqlite:///{tmp_path}/orders.db"
@@ -218,7 +218,7 @@ def test_a_second_signal_ends_the_grace(tmp_path: Path) -> None:
         assert [(one.json(), one.failures) for one in found] == [(0, 0), (1, 0)]
 
 
-def test_a_server_that_is_gone_is_not_waited_for(
+def test_server_that_is_gone_is_not_waited_for(
     store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not for the fifteen seconds that a call is usually tried."""
@@ -316,7 +316,7 @@ def others() -> set[str]:
     return {task.get_name() for task in asyncio.all_tasks() if task is not mine}
 
 
-def test_a_second_stop_waits_for_the_first(live: App) -> None:
+def test_second_stop_waits_for_the_first(live: App) -> None:
     """It closes nothing that the first still needs."""
     work = Blocked(live)
 
@@ -349,7 +349,7 @@ def test_of_two_stops_the_shorter_grace_counts(live: App, graces: tuple[float, f
     go(job)
 
 
-def test_a_stop_that_is_cancelled_gives_back_what_is_held(live: App) -> None:
+def test_stop_that_is_cancelled_gives_back_what_is_held(live: App) -> None:
     work = Blocked(live)
 
     async def job() -> None:
@@ -397,7 +397,7 @@ def test_stop_cancelled_twice_leaves_no_worker_running(live: App) -> None:
     go(job)
 
 
-def test_a_feed_whose_connection_was_closed_lets_others_go_on(app: App, store_url: str) -> None:
+def test_feed_whose_connection_was_closed_lets_others_go_on(app: App, store_url: str) -> None:
     """It has messages to settle and no server: it retries now and then."""
     app.url = store_url
     work = Blocked(app)
@@ -418,7 +418,7 @@ def test_a_feed_whose_connection_was_closed_lets_others_go_on(app: App, store_ur
 
 
 @pytest.mark.parametrize("how", ["awaits", "in a task", "in a thread"])
-def test_a_handler_that_stops_its_app_finishes_first(live: App, how: str) -> None:
+def test_handler_that_stops_its_app_finishes_first(live: App, how: str) -> None:
     """It does not wait for itself, and what it did counts; so does what others are at."""
     ended: list[int] = []
     began = asyncio.Event()
@@ -481,7 +481,7 @@ def test_lifespan_stopping_its_app_does_not_wait_for_itself(live: App) -> None:
 
 
 @pytest.mark.parametrize("when", ["at work", "while it drains"])
-def test_a_run_that_is_cancelled_drains(live: App, when: str) -> None:
+def test_run_that_is_cancelled_drains(live: App, when: str) -> None:
     """Such as beside something else in a task group, which fails. Cancelled again its grace is over."""
     work = Blocked(live)
 
@@ -585,7 +585,7 @@ def test_what_waits_is_not_begun_when_a_handler_ends_it_all(live: App, how: str)
 
 
 @pytest.mark.parametrize("how", ["start", "run"])
-def test_a_handler_that_stops_its_app_while_that_still_starts(
+def test_handler_that_stops_its_app_while_that_still_starts(
     live: App, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """It has its grace, and nothing is left of the subscription that was just being opened."""

@@ -188,7 +188,7 @@ def test_what_a_router_does_not_say_the_app_says(run: Run) -> None:
     run(app, job)
 
 
-def test_the_source_of_events_is_the_apps_name_also_from_routers(run: Run) -> None:
+def test_source_of_events_is_the_apps_name_also_from_routers(run: Run) -> None:
     router = Router()
     publisher = router.publisher("q", int)
     app = App("http://127.0.0.1:1", name="shop")
@@ -202,7 +202,7 @@ def test_the_source_of_events_is_the_apps_name_also_from_routers(run: Run) -> No
     run(app, job)
 
 
-def test_a_router_that_is_taken_in_is_complete(app: App) -> None:
+def test_router_that_is_taken_in_is_complete(app: App) -> None:
     router = Router("r.")
     app.include_router(router)
     with pytest.raises(RuntimeError, match=r"handle comes too late.*before include_router"):
@@ -250,7 +250,7 @@ def test_lifespan_stands_around_everything(run: Run) -> None:
     assert trail == ["up", "handle", "down"]
 
 
-def test_a_test_app_needs_no_server_and_leaves_the_app_as_it_was() -> None:
+def test_test_app_needs_no_server_and_leaves_the_app_as_it_was() -> None:
     app = App("http://127.0.0.1:1")
 
     @app.subscriber("q")
@@ -293,7 +293,7 @@ def test_one_whose_start_fails_leaves_it_as_it_was_too(where: str) -> None:
     assert (app.url, app.clock, trail) == ("http://127.0.0.1:1", None, [] if where == "lifespan" else ["down"])
 
 
-def test_an_app_that_runs_is_not_tested_nor_stopped_by_that(tmp_path: Path) -> None:
+def test_app_that_runs_is_not_tested_nor_stopped_by_that(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/app.db"
     app = App(url)
 
@@ -308,7 +308,7 @@ def test_an_app_that_runs_is_not_tested_nor_stopped_by_that(tmp_path: Path) -> N
     asyncio.run(job())
 
 
-def test_a_message_that_goes_round_for_ever_is_noticed() -> None:
+def test_message_that_goes_round_for_ever_is_noticed() -> None:
     app = App("http://127.0.0.1:1")
 
     @app.subscriber("q", retry_limit=None)

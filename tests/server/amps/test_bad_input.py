@@ -74,7 +74,7 @@ def test_what_came_before_a_bad_frame_is_done(meet: Meet, http: ackwise.Connecti
     assert http.stats("q").messages == 2
 
 
-def test_a_truncated_frame_is_nothing(meet: Meet, http: ackwise.Connection, witness: Peer) -> None:
+def test_truncated_frame_is_nothing(meet: Meet, http: ackwise.Connection, witness: Peer) -> None:
     peer = meet()
     peer.send(frame(b'{"c":"p","t":"queue://q"}whole') + frame(b'{"c":"p","t":"queue://q"}half')[:-2])
     peer.close()
@@ -82,7 +82,7 @@ def test_a_truncated_frame_is_nothing(meet: Meet, http: ackwise.Connection, witn
     assert delivery.payload == b"whole"
 
 
-def test_the_first_frame_must_be_logon(meet: Meet, witness: Peer) -> None:
+def test_first_frame_must_be_logon(meet: Meet, witness: Peer) -> None:
     for first in ({"c": "p", "t": Q}, {"c": "subscribe", "cid": "1", "t": Q}, {"c": "flush", "cid": "1"}, {}):
         peer = meet(logon=False)
         peer.say(first)
@@ -137,7 +137,7 @@ def test_what_cannot_be_done_is_refused_and_the_line_goes_on(
         assert [info.name for info in http.queues()] == ["witness"], what
 
 
-def test_a_message_that_is_too_large_is_refused_alone(meet: Meet, http: ackwise.Connection) -> None:
+def test_message_that_is_too_large_is_refused_alone(meet: Meet, http: ackwise.Connection) -> None:
     http.create_queue("q", max_payload_bytes=10)
     peer = meet()
     said = b"".join(
@@ -151,7 +151,7 @@ def test_a_message_that_is_too_large_is_refused_alone(meet: Meet, http: ackwise.
     assert [one.payload for one in http.claim("q", max=5)] == [b"small", b"small too"]
 
 
-def test_the_largest_frame_is_a_setting(store_url: str) -> None:
+def test_largest_frame_is_a_setting(store_url: str) -> None:
     with Running(store_url, amps_port=0, amps_max_frame=1000, grace=0.05) as server, Peer(server.amps) as peer:
         peer.publish(Q, b"x" * 900)
         peer.say({"c": "p", "t": Q}, b"x" * 1000)
@@ -196,7 +196,7 @@ def test_subscriber_that_never_reads_blocks_no_other(meet: Meet, server: Running
     assert sum(group.lag for group in http.groups("q")) == 0
 
 
-def test_a_client_that_asks_and_never_reads_is_not_read_either(meet: Meet, server: Running, witness: Peer) -> None:
+def test_client_that_asks_and_never_reads_is_not_read_either(meet: Meet, server: Running, witness: Peer) -> None:
     deaf = meet()
     deaf.socket.settimeout(0.5)
     question = frame(b'{"c":"flush","cid":"%b","a":"processed"}' % (b"x" * 1000)) * 100
@@ -205,7 +205,7 @@ def test_a_client_that_asks_and_never_reads_is_not_read_either(meet: Meet, serve
     assert written(server) < 8 << 20
 
 
-def test_a_listener_that_never_reads_is_cut_off(
+def test_listener_that_never_reads_is_cut_off(
     meet: Meet, server: Running, monkeypatch: pytest.MonkeyPatch, witness: Peer
 ) -> None:
     monkeypatch.setattr(lines, "MOST_UNREAD", 2 << 20)
@@ -330,7 +330,7 @@ def test_there_is_a_bound_on_what_one_client_has_under_way(
     server.do(go.set)
 
 
-def test_a_batch_whose_outcome_is_unknown_is_not_published_again(
+def test_batch_whose_outcome_is_unknown_is_not_published_again(
     meet: Meet, server: Running, http: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     http.create_queue("q")
@@ -350,7 +350,7 @@ def test_a_batch_whose_outcome_is_unknown_is_not_published_again(
     assert http.stats("q").messages == 3
 
 
-def test_an_ack_of_very_many_bookmarks_leaves_the_loop_to_others(
+def test_ack_of_very_many_bookmarks_leaves_the_loop_to_others(
     meet: Meet, server: Running, monkeypatch: pytest.MonkeyPatch, witness: Peer
 ) -> None:
     """They are looked at in slices; each is worked off before the next is looked at."""

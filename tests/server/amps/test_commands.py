@@ -13,7 +13,7 @@ BOOKMARK = re.compile(r"\d+\|\d+\|")
 LEASE = re.compile(r"\d{8}T\d{6}\.\d{6}Z")
 
 
-def test_the_transcript(meet: Meet) -> None:
+def test_transcript(meet: Meet) -> None:
     peer = meet(logon=False)
     peer.say('{"c":"logon","cid":"0","a":"processed","client_name":"probe","version":"0.8.18","mt":"json"}')
     assert peer.read().raw == b'{"c":"ack","cid":"0","a":"processed","status":"success"}'
@@ -120,7 +120,7 @@ def test_plain_topic_tells_every_subscriber_keeps_nothing(meet: Meet) -> None:
     assert two.read().body == b"again"
 
 
-def test_a_topic_can_be_declared_a_queue(meet: Meet, http: ackwise.Connection) -> None:
+def test_topic_can_be_declared_a_queue(meet: Meet, http: ackwise.Connection) -> None:
     peer = meet()
     peer.publish("declared", b"x")
     assert http.stats("declared").messages == 1

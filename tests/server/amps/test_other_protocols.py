@@ -42,7 +42,7 @@ def test_where_json_is_shown_other_bytes_are_base64(meet: Meet, server: Running)
     assert shown == [{"i": 0}, {"$base64": "/wA="}, {"$base64": "bm90IGpzb24="}]
 
 
-def test_a_queue_of_queens_is_exclusive_by_partition_here_too(meet: Meet, server: Running) -> None:
+def test_queue_of_queens_is_exclusive_by_partition_here_too(meet: Meet, server: Running) -> None:
     items = [{"queue": "orders", "payload": number, "partition": "p"} for number in range(4)]
     assert httpx2.post(f"{server.url}/api/v1/push", json={"items": items}).status_code == 201
     one, other = meet(), meet()

@@ -66,7 +66,7 @@ def test_what_is_granted(asked: int | None, granted: int, meet: Meet) -> None:
     assert peer.nothing_comes()
 
 
-def test_a_queue_has_a_cap_of_its_own(meet: Meet, http: ackwise.Connection) -> None:
+def test_queue_has_a_cap_of_its_own(meet: Meet, http: ackwise.Connection) -> None:
     http.create_queue("q", notes={"amps_max_backlog": 3})
     meet().publish(Q, *numbered(5))
     peer = meet()
@@ -143,7 +143,7 @@ def test_leaving_costs_nothing(how: str, meet: Meet, http: ackwise.Connection) -
     assert late.ack(Q, delivery["bm"]) == 0
 
 
-def test_a_message_that_kills_its_consumers_dies(meet: Meet, http: ackwise.Connection) -> None:
+def test_message_that_kills_its_consumers_dies(meet: Meet, http: ackwise.Connection) -> None:
     meet().publish(Q, b"poison")
     for _ in range(3):
         one = meet()
@@ -193,7 +193,7 @@ def test_in_a_strict_queue_only_the_holder_may(meet: Meet, http: ackwise.Connect
     assert one.ack(Q, delivery["bm"]) == 1
 
 
-def test_an_ack_under_another_topic_is_not_meant(meet: Meet) -> None:
+def test_ack_under_another_topic_is_not_meant(meet: Meet) -> None:
     meet().publish(Q, b"a")
     one = meet()
     one.subscribe(Q, 1)
@@ -266,7 +266,7 @@ def test_expire_is_a_dead_letter(meet: Meet, http: ackwise.Connection) -> None:
     assert {letter.reason for letter in http.dead_letters("q")} == {"rejected"}
 
 
-def test_a_lease_runs_out(meet: Meet, clock: ManualClock) -> None:
+def test_lease_runs_out(meet: Meet, clock: ManualClock) -> None:
     meet().publish(Q, b"a")
     one, other = meet(), meet()
     one.subscribe(Q, 1)
@@ -281,7 +281,7 @@ def test_a_lease_runs_out(meet: Meet, clock: ManualClock) -> None:
     assert sorted(bodies(one.deliveries(1) + other.deliveries(1))) == ["b", "c"], "its room is its own again"
 
 
-def test_the_lease_is_the_queues(meet: Meet, http: ackwise.Connection, clock: ManualClock) -> None:
+def test_lease_is_the_queues(meet: Meet, http: ackwise.Connection, clock: ManualClock) -> None:
     http.create_queue("q", lease_seconds=7)
     meet().publish(Q, b"a")
     one = meet()
@@ -294,7 +294,7 @@ def stamp(at: int) -> str:
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
-def test_a_publisher_may_consume_what_it_publishes(meet: Meet) -> None:
+def test_publisher_may_consume_what_it_publishes(meet: Meet) -> None:
     one = meet()
     one.subscribe(Q, 1)
     one.say({"c": "p", "t": Q}, b"a")
@@ -309,7 +309,7 @@ def test_groups_each_get_everything(meet: Meet) -> None:
     assert sorted((d["sub_id"], d.body) for d in one.deliveries(2)) == [("1", b"a"), ("2", b"a")]
 
 
-def test_an_expired_message_is_not_delivered(meet: Meet, http: ackwise.Connection, clock: ManualClock) -> None:
+def test_expired_message_is_not_delivered(meet: Meet, http: ackwise.Connection, clock: ManualClock) -> None:
     one = meet()
     one.say({"c": "p", "t": Q, "e": "5"}, b"late")
     one.say({"c": "p", "t": Q, "e": 500}, b"early")
@@ -396,7 +396,7 @@ def test_lost_connection_releases_before_its_publishes_end(
     assert other.deliveries(1)[0].body == b"kept"
 
 
-def test_a_users_own_headers_are_left_alone(meet: Meet, http: ackwise.Connection) -> None:
+def test_users_own_headers_are_left_alone(meet: Meet, http: ackwise.Connection) -> None:
     http.push("q", "mine", headers={"expires_at": "1"})
     http.push("q", "long", headers={EXPIRES_AT: "1" * 5000})
     one = meet()

@@ -38,7 +38,7 @@ def push(native: NativeApi, table: Any, query: str = "queue=q") -> Any:
     return answer.status_code, answer.json()
 
 
-def test_a_claim_has_the_columns_of_the_source(native_anywhere: NativeApi) -> None:
+def test_claim_has_the_columns_of_the_source(native_anywhere: NativeApi) -> None:
     native = native_anywhere
     native.raw("/v1/push", b'{"queue":"q","messages":[{"payload":{"a": 1.0,  "b":[ ]}}]}')
     native.push("q", "é", partition="p", priority=2, transaction_id="t", headers={"k": "v", "": "é"})
@@ -59,14 +59,14 @@ def test_a_claim_has_the_columns_of_the_source(native_anywhere: NativeApi) -> No
     assert all(one.startswith(head["lease_id"]) for one in ids)
 
 
-def test_an_empty_claim_is_an_empty_stream_that_says_why(native: NativeApi) -> None:
+def test_empty_claim_is_an_empty_stream_that_says_why(native: NativeApi) -> None:
     native.admin("configure_queue", queue="q")
     table = claimed(native, queue="q")
     assert (table.num_rows, table.schema.names) == (0, SOURCE.names)
     assert json.loads(table.schema.metadata[b"ackwise"])["empty"] == "empty"
 
 
-def test_a_large_claim(native: NativeApi) -> None:
+def test_large_claim(native: NativeApi) -> None:
     native.ok("/v1/push", {"queue": "q", "payloads": list(range(3000)), "partition": "p"})
     table = claimed(native, queue="q", max=3000)
     assert table.column("payload").to_pylist() == [str(n) for n in range(3000)]
@@ -109,7 +109,7 @@ def test_tables_as_streams(native: NativeApi) -> None:
     assert min(latency) >= 1.0
 
 
-def test_a_stream_is_pushed(native: NativeApi) -> None:
+def test_stream_is_pushed(native: NativeApi) -> None:
     table = pa.table(
         {
             "payload": ['{"a": 1.0,  "b":[ ]}', "2", "3"],
@@ -174,14 +174,14 @@ def test_payloads_alone_text_is_json_and_binary_is_bytes(native: NativeApi) -> N
         (pa.table({"payload": ["1"]}), "queue=q&partition=p", "'partition'"),
     ],
 )
-def test_a_stream_that_cannot_be_pushed(native: NativeApi, table: Any, query: str, told: str) -> None:
+def test_stream_that_cannot_be_pushed(native: NativeApi, table: Any, query: str, told: str) -> None:
     status, answer = push(native, table, query)
     assert (status, answer["code"]) == (400, "bad_input")
     assert told in answer["error"]
     assert native.ask("list_queues") == []
 
 
-def test_a_stream_with_offsets_that_lie_is_refused(native: NativeApi) -> None:
+def test_stream_with_offsets_that_lie_is_refused(native: NativeApi) -> None:
     """Buffers come from outside: what they point at is looked at before anything is read through them."""
     lying = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\xff\xff\xff\x0f\x02\0\0\0"), pa.py_buffer(b"12"))
     status, answer = push(native, pa.Table.from_arrays([lying], ["payload"]))

@@ -257,7 +257,7 @@ def test_tables_refuse_what_they_do_not_know(native: NativeApi, query: str, code
 
 
 @pytest.mark.parametrize("body", [b"", b"not arrow", b"\xff\xff\xff\xff\x10\x00\x00\x00" + b"\0" * 16, b"\0" * 1000])
-def test_a_body_that_is_no_arrow_stream(native: NativeApi, body: bytes) -> None:
+def test_body_that_is_no_arrow_stream(native: NativeApi, body: bytes) -> None:
     answer = native.raw("/v1/push?queue=q", body, **{"content-type": ARROW})
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_input")
     assert native.ask("list_queues") == []

@@ -33,7 +33,7 @@ ROW = {
 }
 
 
-def test_a_row_tells_all_about_its_message(native_anywhere: NativeApi) -> None:
+def test_row_tells_all_about_its_message(native_anywhere: NativeApi) -> None:
     native = native_anywhere
     (receipt,) = native.push(
         "shop 100%", {"n": 1}, partition='p"%d', priority=2, transaction_id='t"\\é', headers={"a": "%"}
@@ -81,7 +81,7 @@ def test_ids_of_rows_are_those_that_settle(native: NativeApi) -> None:
     assert [m["message_id"] for m in browsed] == [m["message_id"] for m in claim["messages"]]
 
 
-def test_an_empty_claim_says_why_and_until(native: NativeApi) -> None:
+def test_empty_claim_says_why_and_until(native: NativeApi) -> None:
     native.push("q", 1)
     native.claim("q", exclusivity="partition", lease_seconds=5)
     claim = native.claim("q", exclusivity="partition")
@@ -124,7 +124,7 @@ def test_auto_ack_rows_have_nothing_to_settle(native: NativeApi) -> None:
     assert (claim["lease_id"], claim["deadline"], claim["messages"][0]["delivery_id"]) == (None, None, "")
 
 
-def test_a_key_is_the_same_claim_again(native: NativeApi) -> None:
+def test_key_is_the_same_claim_again(native: NativeApi) -> None:
     native.push("q", 1, 2)
     first, again = native.claim("q", key="job"), native.claim("q", key="job")
     assert first["lease_id"] != again["lease_id"]
@@ -173,7 +173,7 @@ def test_grants_are_not_arrow(native: NativeApi) -> None:
     assert native.rows("leases") == []
 
 
-def test_a_server_that_leaves_grants_nothing(native: NativeApi, server: Running) -> None:
+def test_server_that_leaves_grants_nothing(native: NativeApi, server: Running) -> None:
     native.push("q", 1)
     server.server.runtime.broker().stop_claims()
     assert native.claim("q", grants_only=True)["empty"] == "draining"
@@ -192,7 +192,7 @@ def test_settling_and_claiming_in_one_call(native: NativeApi) -> None:
     assert (third["messages"], native.group("q")["acked"]) == ([], 2)
 
 
-def test_a_refused_claim_says_what_was_settled_before(native: NativeApi) -> None:
+def test_refused_claim_says_what_was_settled_before(native: NativeApi) -> None:
     native.push("q", 1)
     lease = native.claim("q")["lease_id"]
     body = {"queue": "nowhere", "settle": [{"lease_id": lease, "outcome": "ack"}]}
@@ -230,7 +230,7 @@ def test_stored_bytes_that_are_no_json_are_sent_as_base64(
     assert columns["payloads"] == [m["payload"] for m in found]
 
 
-def test_a_poll_wakes_for_a_push(native: NativeApi) -> None:
+def test_poll_wakes_for_a_push(native: NativeApi) -> None:
     native.admin("configure_queue", queue="q")
     answers: list[Any] = []
     poll = threading.Thread(target=lambda: answers.append(native.claim("q", wait_seconds=30)))
@@ -240,7 +240,7 @@ def test_a_poll_wakes_for_a_push(native: NativeApi) -> None:
     assert [m["payload"] for m in answers[0]["messages"]] == ["hello"]
 
 
-def test_a_poll_that_is_stopped_comes_back_empty(native: NativeApi) -> None:
+def test_poll_that_is_stopped_comes_back_empty(native: NativeApi) -> None:
     native.admin("configure_queue", queue="q")
     answers: list[Any] = []
     poll = threading.Thread(target=lambda: answers.append(native.claim("q", wait_seconds=60, poll="mine")))
@@ -254,7 +254,7 @@ def test_a_poll_that_is_stopped_comes_back_empty(native: NativeApi) -> None:
     assert native.ok("/v1/stop", {"polls": ["mine"]}) == {"stopped": 0}
 
 
-def test_a_poll_that_is_asked_again_takes_the_place_of_the_first(native: NativeApi, server: Running) -> None:
+def test_poll_that_is_asked_again_takes_the_place_of_the_first(native: NativeApi, server: Running) -> None:
     """A proxy may hold the connection of a client that has long gone elsewhere."""
     native.admin("configure_queue", queue="q")
     answers: dict[str, Any] = {}
@@ -274,6 +274,6 @@ def test_a_poll_that_is_asked_again_takes_the_place_of_the_first(native: NativeA
 
 
 @pytest.mark.parametrize("wait", [0, 0.01])
-def test_a_poll_that_finds_nothing_ends(native: NativeApi, wait: float) -> None:
+def test_poll_that_finds_nothing_ends(native: NativeApi, wait: float) -> None:
     native.admin("configure_queue", queue="q")
     assert native.claim("q", wait_seconds=wait)["empty"] == "empty"

@@ -26,7 +26,7 @@ def poll(server: Running, **more: Any) -> socket.socket:
 
 
 @pytest.mark.parametrize("more", [{}, {"poll": "mine"}, {"settle": []}])
-def test_a_poll_of_a_client_that_left_takes_nothing(native: NativeApi, server: Running, more: dict[str, Any]) -> None:
+def test_poll_of_a_client_that_left_takes_nothing(native: NativeApi, server: Running, more: dict[str, Any]) -> None:
     native.admin("configure_queue", queue="q")
     line = poll(server, **more)
     server.until_waiting(1)
@@ -75,7 +75,7 @@ def test_disconnected_poll_keeps_its_settlements(native: NativeApi, server: Runn
     assert native.group("q")["acked"] == 1
 
 
-def test_a_push_right_after_a_good_bye_is_there_for_others(native: NativeApi, server: Running) -> None:
+def test_push_right_after_a_good_bye_is_there_for_others(native: NativeApi, server: Running) -> None:
     """In any order of the two inside the server: the message does not stay leased to a client that is gone."""
     native.admin("configure_queue", queue="q", policy={"lease_seconds": 3600})
     for number in range(20):

@@ -114,7 +114,7 @@ def test_json_that_looks_wrapped_is_json(native: NativeApi) -> None:
     assert (found["payload"], found["content_type"]) == ({"$base64": "not base64 at all"}, "application/json")
 
 
-def test_a_queue_is_made_with_a_policy_or_not_at_all(native: NativeApi) -> None:
+def test_queue_is_made_with_a_policy_or_not_at_all(native: NativeApi) -> None:
     native.ok("/v1/push", {"queue": "q", "payloads": [1], "create": {"retry_limit": 7}})
     assert native.ask("get_queue", queue="q")["policy"]["retry_limit"] == 7
     status, answer = native.call("/v1/push", {"queue": "other", "payloads": [1], "create": None})

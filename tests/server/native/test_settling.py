@@ -14,7 +14,7 @@ def ten(native: NativeApi) -> list[str]:
     return [m["delivery_id"] for m in native.claim("q", max=10, lease_seconds=10)["messages"]]
 
 
-def test_the_shape_of_settlements_and_verdicts(native_anywhere: NativeApi) -> None:
+def test_shape_of_settlements_and_verdicts(native_anywhere: NativeApi) -> None:
     native = native_anywhere
     a, b, c, d, *_ = ten(native)
     entries: list[dict[str, Any]] = [
@@ -112,7 +112,7 @@ def test_extending_several_leases_at_once(native: NativeApi) -> None:
         {"more": 1},
     ],
 )
-def test_an_extension_that_is_wrong_is_refused_for_itself(native: NativeApi, wrong: dict[str, Any]) -> None:
+def test_extension_that_is_wrong_is_refused_for_itself(native: NativeApi, wrong: dict[str, Any]) -> None:
     native.push("q", 1, 2)
     good = [{"lease_id": native.claim("q")["lease_id"], "lease_seconds": 20} for _ in range(2)]
     asked = [good[0], {**good[1], **wrong}, good[1]]
@@ -131,7 +131,7 @@ def test_release_hands_back_unspent(native: NativeApi) -> None:
     assert native.ok("/v1/release", {"lease_id": "none"})["verdict"] == "unknown"
 
 
-def test_a_transaction_is_one_step(native: NativeApi) -> None:
+def test_transaction_is_one_step(native: NativeApi) -> None:
     a, b, *_ = ten(native)
     body: dict[str, Any] = {
         "settlements": [{"delivery_id": a, "outcome": "ack"}],
@@ -151,7 +151,7 @@ def test_a_transaction_is_one_step(native: NativeApi) -> None:
     assert again["receipts"][0][0]["status"] == "duplicate"
 
 
-def test_a_transaction_needs_its_leases(native: NativeApi) -> None:
+def test_transaction_needs_its_leases(native: NativeApi) -> None:
     native.push("q", 1)
     lease = native.claim("q", lease_seconds=10)["lease_id"]
     body = {"required_leases": [lease], "pushes": [{"queue": "out", "payloads": [1]}]}

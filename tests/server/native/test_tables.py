@@ -107,7 +107,7 @@ def test_queries_and_commands_by_name(native: NativeApi) -> None:
     assert native.admin("delete_queue", queue="q")["count"] == 1
 
 
-def test_the_server_says_who_it_is_and_what_time_it_has(native: NativeApi) -> None:
+def test_server_says_who_it_is_and_what_time_it_has(native: NativeApi) -> None:
     answer = native.http.get("/v1")
     assert answer.json()["server"] == "ackwise"
     assert answer.headers["x-ackwise-now"] == str(native.clock.now())

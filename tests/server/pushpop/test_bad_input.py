@@ -74,7 +74,7 @@ def flat(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("body", PUSHES.values(), ids=PUSHES.keys())
-def test_a_push_that_is_wrong(pushpop: PushPopApi, body: Any) -> None:
+def test_push_that_is_wrong(pushpop: PushPopApi, body: Any) -> None:
     flat(pushpop.post("push", body))
     assert pushpop.queue not in [one["queue_id"] for one in pushpop.http.get("/queue").json()["queues"]]
     pushpop.push(1)
@@ -101,7 +101,7 @@ def test_readable_item_is_returned_byte_for_byte(pushpop: PushPopApi, item: byte
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in POPS.items() for text in texts])
 @pytest.mark.parametrize("held", [True, False], ids=["with ack", "plain"])
-def test_an_option_that_cannot_be_read(pushpop: PushPopApi, name: str, text: str, held: bool) -> None:
+def test_option_that_cannot_be_read(pushpop: PushPopApi, name: str, text: str, held: bool) -> None:
     pushpop.push(1, 2)
     flat(pushpop.post("pop", **{"require_ack": str(held).lower(), name: text}))
     if text.strip() == text and text.isascii() and text:
@@ -122,7 +122,7 @@ def test_queue_ids_are_letters_digits_and_two_signs(http: httpx2.Client, queue: 
 
 
 @pytest.mark.parametrize("path", ["/queue//push", "/queue//pop", "/queue//metadata", "/queue//sink/http/register"])
-def test_an_empty_queue_id(server: Running, path: str) -> None:
+def test_empty_queue_id(server: Running, path: str) -> None:
     with Wire(server.address) as wire:
         wire.ask("GET" if path.endswith("metadata") else "POST", path, b'{"item": {}}')
         answer = wire.reply()
@@ -144,7 +144,7 @@ def test_paths_and_methods_that_are_not_there(pushpop: PushPopApi) -> None:
 
 
 @pytest.mark.parametrize("queue", ["a", "Z9", "-", "_", "a-b_c", "a" * 64])
-def test_the_other_queue_ids_are_good(pushpop: PushPopApi, queue: str) -> None:
+def test_other_queue_ids_are_good(pushpop: PushPopApi, queue: str) -> None:
     named = PushPopApi(pushpop.http, pushpop.clock, queue)
     named.push(1)
     assert named.pop() == [1]
@@ -171,7 +171,7 @@ def test_lock_bodies_that_are_no_objects(pushpop: PushPopApi, verb: str, body: b
 
 
 @pytest.mark.parametrize("verb", ["acknowledge", "extend-lock", "deadletter"])
-def test_a_strange_but_possible_id_is_only_not_found(pushpop: PushPopApi, verb: str) -> None:
+def test_strange_but_possible_id_is_only_not_found(pushpop: PushPopApi, verb: str) -> None:
     pushpop.push(1)
     pushpop.lock()
     for lock_id in ("L1-00000000", " ", "é", "x" * 128, "'; DROP TABLE lease; --"):
@@ -196,14 +196,14 @@ def test_json_is_read_whatever_the_content_type(pushpop: PushPopApi, kind: str) 
     assert pushpop.post("acknowledge", json.dumps({"lock_id": lock_id}).encode(), headers=headers).status == 200
 
 
-def test_an_item_over_the_limit_is_refused(pushpop: PushPopApi) -> None:
+def test_item_over_the_limit_is_refused(pushpop: PushPopApi) -> None:
     answer = pushpop.post("push", {"item": {"n": "x" * (9 << 20)}})
     assert answer.status == 413
     assert set(answer.body) == {"success", "message"}
     assert pushpop.depth == {}
 
 
-def test_a_thousand_items_are_taken_and_one_more_is_not(pushpop: PushPopApi) -> None:
+def test_thousand_items_are_taken_and_one_more_is_not(pushpop: PushPopApi) -> None:
     assert pushpop.post("push", {"items": [{"item": {"n": n}} for n in range(1000)]}).body["items_pushed"] == 1000
     assert pushpop.depth == {"0": 1000}
     assert pushpop.drained() == list(range(1000))

@@ -59,7 +59,7 @@ def test_valid_before_the_instant_expired_at_it(pushpop: PushPopApi) -> None:
     assert pushpop.ack(other["lock_id"]).status == 200
 
 
-def test_a_batch_over_two_priorities_returns_in_place_and_order(pushpop: PushPopApi) -> None:
+def test_batch_over_two_priorities_returns_in_place_and_order(pushpop: PushPopApi) -> None:
     pushpop.push(1, 2, 3)
     pushpop.push(11, 12, 13, priority=2)
     held = pushpop.lock(count=5, ttl_seconds=5)
@@ -72,7 +72,7 @@ def test_a_batch_over_two_priorities_returns_in_place_and_order(pushpop: PushPop
     assert pushpop.drained() == [13]
 
 
-def test_an_item_always_returns_however_often_its_lock_runs_out(pushpop: PushPopApi) -> None:
+def test_item_always_returns_however_often_its_lock_runs_out(pushpop: PushPopApi) -> None:
     pushpop.push(1, 2)
     for _ in range(60):
         assert taken(pushpop.lock(ttl_seconds=1)) == [1]
@@ -84,7 +84,7 @@ def test_an_item_always_returns_however_often_its_lock_runs_out(pushpop: PushPop
     assert pushpop.drained() == [1, 2]
 
 
-def test_a_late_ack_never_disturbs_the_new_holder(pushpop: PushPopApi) -> None:
+def test_late_ack_never_disturbs_the_new_holder(pushpop: PushPopApi) -> None:
     pushpop.push(1)
     old = pushpop.lock(ttl_seconds=5)
     pushpop.clock.advance(5)

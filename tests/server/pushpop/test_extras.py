@@ -16,7 +16,7 @@ def test_options_may_come_as_headers(pushpop: PushPopApi) -> None:
     assert (status, taken(body), body["lock_expires_at"]) == (200, [1, 2], pushpop.now + 60)
 
 
-def test_the_query_wins_over_a_header(pushpop: PushPopApi) -> None:
+def test_query_wins_over_a_header(pushpop: PushPopApi) -> None:
     pushpop.push(1, 2, 3)
     assert pushpop.post("pop", headers={"require_ack": "true", "count": "abc"}, require_ack="0", count=2).body == {
         "items": [{"n": 1}, {"n": 2}], "count": 2,
@@ -31,7 +31,7 @@ def test_spellings_of_true_and_false(pushpop: PushPopApi, yes: str, no: str) -> 
     assert "lock_id" in pushpop.post("pop", require_ack=yes).body
 
 
-def test_a_count_takes_what_is_there(pushpop: PushPopApi) -> None:
+def test_count_takes_what_is_there(pushpop: PushPopApi) -> None:
     pushpop.push(*range(3))
     assert pushpop.post("pop", count=100).body["count"] == 3
     pushpop.push(*range(120))
@@ -113,7 +113,7 @@ def test_thirty_seconds_unless_said(pushpop: PushPopApi) -> None:
     assert body == {"lock_id": held["lock_id"], "new_expires_at": held["lock_expires_at"] + 30}
 
 
-def test_a_day_from_now_is_the_most(pushpop: PushPopApi) -> None:
+def test_day_from_now_is_the_most(pushpop: PushPopApi) -> None:
     pushpop.push(1)
     held = pushpop.lock(ttl_seconds=10)
     answer = pushpop.post("extend-lock", {"lock_id": held["lock_id"], "additional_ttl_seconds": 86400})
@@ -130,7 +130,7 @@ def test_exclusive_pop_is_told_of_last_ending_lock(pushpop: PushPopApi) -> None:
         assert (status, body["lock_expires_at"]) == (423, pushpop.now + 300)
 
 
-def test_a_pop_of_large_items_stops_at_sixteen_mebibytes(pushpop: PushPopApi) -> None:
+def test_pop_of_large_items_stops_at_sixteen_mebibytes(pushpop: PushPopApi) -> None:
     large = {"x": "x" * (6 << 20)}
     for _ in range(4):
         pushpop.push(large)
@@ -143,7 +143,7 @@ def test_a_pop_of_large_items_stops_at_sixteen_mebibytes(pushpop: PushPopApi) ->
 # dead letters
 
 
-def test_a_dead_letter_is_one_like_any_other(pushpop: PushPopApi) -> None:
+def test_dead_letter_is_one_like_any_other(pushpop: PushPopApi) -> None:
     pushpop.push(1, priority=3)
     pushpop.push(2, priority=3)
     held = pushpop.lock()
@@ -216,7 +216,7 @@ def test_foreign_protocol_queue_with_own_name_is_not_listed(pushpop: PushPopApi)
 # settings
 
 
-def test_the_default_priority_is_a_setting(shared_store: str, clock: ManualClock) -> None:
+def test_default_priority_is_a_setting(shared_store: str, clock: ManualClock) -> None:
     with (
         Running(shared_store, clock, pushpop_default_priority=4) as server,
         httpx2.Client(base_url=server.url) as client,
@@ -227,7 +227,7 @@ def test_the_default_priority_is_a_setting(shared_store: str, clock: ManualClock
         assert pushpop.depth == {"0": 1, "4": 2}
 
 
-def test_a_queue_made_here_never_gives_up_an_item(pushpop: PushPopApi) -> None:
+def test_queue_made_here_never_gives_up_an_item(pushpop: PushPopApi) -> None:
     pushpop.push(1)
     policy = pushpop.http.get(f"/api/v1/resources/queues/{pushpop.queue}").json()["options"]
     assert policy["retryLimit"] is None

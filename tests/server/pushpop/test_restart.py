@@ -20,7 +20,7 @@ def serving(store: str, clock: ManualClock, queue: str = "kept") -> Iterator[Pus
         yield PushPopApi(http, clock, queue)
 
 
-def test_a_live_lock_is_live_after_a_restart(any_store: str, clock: ManualClock) -> None:
+def test_live_lock_is_live_after_a_restart(any_store: str, clock: ManualClock) -> None:
     with serving(any_store, clock) as pushpop:
         pushpop.push(1, 2)
         held = pushpop.lock(ttl_seconds=60)
@@ -108,7 +108,7 @@ def test_its_own_port(any_store: str, clock: ManualClock) -> None:
             assert PushPopApi(http, clock, "both").pop() == [1]
 
 
-def test_the_command_says_where_it_listens(any_store: str, clock: ManualClock) -> None:
+def test_command_says_where_it_listens(any_store: str, clock: ManualClock) -> None:
     with ServerProcess(any_store, "--pushpop-port", "0", "--pushpop-default-priority", "3") as server:
         assert server.process.stdout is not None
         word, url = server.process.stdout.readline().split()

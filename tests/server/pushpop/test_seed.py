@@ -12,7 +12,7 @@ from tests.server.pushpop.pushpop_api import EXPIRED, INVALID, LOCKED, NOT_FOUND
 # overview
 
 
-def test_a_popped_message_is_held_until_it_is_acknowledged(pushpop: PushPopApi) -> None:
+def test_popped_message_is_held_until_it_is_acknowledged(pushpop: PushPopApi) -> None:
     pushpop.push(1)
     held = pushpop.lock()
     assert pushpop.look()["lock"]["lock_id"] == held["lock_id"]
@@ -60,7 +60,7 @@ def test_locks_of_different_queues_do_not_meet(pushpop: PushPopApi) -> None:
 # architecture
 
 
-def test_the_state_schema(pushpop: PushPopApi) -> None:
+def test_state_schema(pushpop: PushPopApi) -> None:
     pushpop.push(10, 11, 12, 13)
     pushpop.push(20, 21, 22, 23, 24, priority=1)
     before = pushpop.now
@@ -104,7 +104,7 @@ def test_lock_ids_are_eleven_url_safe_chars_and_unique(pushpop: PushPopApi) -> N
     [(None, 30), (1, 1), (60, 60), (300, 300), (0, 1), (-5, 1), (301, 300), (9999, 300), ("9" * 400, 300),
      ("-" + "9" * 400, 1), ("+7", 7), ("007", 7), ("0" * 30 + "7", 7)],
 )  # fmt: skip
-def test_the_ttl_is_clamped(pushpop: PushPopApi, given: Any, effective: int) -> None:
+def test_ttl_is_clamped(pushpop: PushPopApi, given: Any, effective: int) -> None:
     pushpop.push(1)
     held = pushpop.lock() if given is None else pushpop.lock(ttl_seconds=given)
     assert held["lock_expires_at"] == pushpop.now + effective
@@ -114,7 +114,7 @@ def test_the_ttl_is_clamped(pushpop: PushPopApi, given: Any, effective: int) -> 
     assert pushpop.pop() == [1]
 
 
-def test_a_ttl_without_require_ack_is_ignored(pushpop: PushPopApi) -> None:
+def test_ttl_without_require_ack_is_ignored(pushpop: PushPopApi) -> None:
     pushpop.push(1)
     assert pushpop.post("pop", ttl_seconds=5) == (200, {"items": [{"n": 1}], "count": 1})
     assert pushpop.look()["lock"] is None
@@ -123,7 +123,7 @@ def test_a_ttl_without_require_ack_is_ignored(pushpop: PushPopApi) -> None:
 # pop with ack: behaviour 1 to 8
 
 
-def test_an_expired_lock_is_removed_and_popping_goes_on(pushpop: PushPopApi) -> None:
+def test_expired_lock_is_removed_and_popping_goes_on(pushpop: PushPopApi) -> None:
     pushpop.push(1, 2)
     old = pushpop.lock(ttl_seconds=5)
     pushpop.clock.advance(5)
@@ -252,14 +252,14 @@ def test_priority_zero_is_first_and_each_priority_is_fifo(pushpop: PushPopApi) -
     assert pushpop.drained() == [0, 1, 20, 21, 50, 51, 90]
 
 
-def test_a_lower_number_is_drained_completely_before_the_next(pushpop: PushPopApi) -> None:
+def test_lower_number_is_drained_completely_before_the_next(pushpop: PushPopApi) -> None:
     pushpop.push(10, 11, priority=1)
     assert pushpop.pop() == [10]
     pushpop.push(1, 2)
     assert [pushpop.pop() for _ in range(3)] == [[1], [2], [11]]
 
 
-def test_a_thousand_priorities(pushpop: PushPopApi) -> None:
+def test_thousand_priorities(pushpop: PushPopApi) -> None:
     body = {"items": [{"item": {"n": n}, "priority": n} for n in reversed(range(1000))]}
     assert pushpop.post("push", body).status == 200
     assert pushpop.pop(count=100) == list(range(100))
@@ -279,7 +279,7 @@ def test_pushing_goes_on_while_the_queue_is_locked(pushpop: PushPopApi) -> None:
     assert pushpop.drained() == [2, 0]
 
 
-def test_an_items_text_is_kept_exactly(pushpop: PushPopApi) -> None:
+def test_items_text_is_kept_exactly(pushpop: PushPopApi) -> None:
     text = b'{"b" : 1.50,"a":[1,  2],"big":12345678901234567890123,"u":"\\u00e9\xc3\xa9","a":null, "e":1E+2}'
     assert pushpop.post("push", b'{"priority":0,"item":' + text + b"}").status == 200
     answer = pushpop.http.post(f"/queue/{pushpop.queue}/pop")

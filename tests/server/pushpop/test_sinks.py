@@ -111,7 +111,7 @@ def test_anything_else_lets_the_lock_run_out(sunk: PushPopApi, receiver: Receive
     assert sunk.look()["expired_locks"] == 1
 
 
-def test_a_receiver_that_is_not_there(sunk: PushPopApi, receiver: Receiver) -> None:
+def test_receiver_that_is_not_there(sunk: PushPopApi, receiver: Receiver) -> None:
     url = receiver.url
     receiver.close()
     sunk.push(1)
@@ -122,7 +122,7 @@ def test_a_receiver_that_is_not_there(sunk: PushPopApi, receiver: Receiver) -> N
     assert sunk.pop() == [1]
 
 
-def test_a_post_under_way_still_counts_after_unregistering(sunk: PushPopApi, receiver: Receiver) -> None:
+def test_post_under_way_still_counts_after_unregistering(sunk: PushPopApi, receiver: Receiver) -> None:
     receiver.gate.clear()
     sunk.push(1)
     register(sunk, receiver.url, lock_ttl_seconds=60)
@@ -134,7 +134,7 @@ def test_a_post_under_way_still_counts_after_unregistering(sunk: PushPopApi, rec
     assert sunk.drained() == [2]
 
 
-def test_a_post_that_outlives_its_lock_still_takes_room(
+def test_post_that_outlives_its_lock_still_takes_room(
     sunk: PushPopApi, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[worker.PostPace] = []
@@ -171,7 +171,7 @@ def test_another_registration_takes_its_place(sunk: PushPopApi, receiver: Receiv
         assert receiver.posts.empty()
 
 
-def test_a_sink_outlives_the_server(any_store: str, clock: ManualClock, receiver: Receiver) -> None:
+def test_sink_outlives_the_server(any_store: str, clock: ManualClock, receiver: Receiver) -> None:
     with Running(any_store, clock) as server, httpx2.Client(base_url=server.url) as http:
         pushpop = PushPopApi(http, clock, "sunk")
         register(pushpop, receiver.url)
@@ -238,7 +238,7 @@ def test_registrations_at_the_same_time_leave_one_sink(any_store: str) -> None:
     asyncio.run(on_a_store(any_store, work))
 
 
-def test_a_sink_that_may_not_post_from_here_is_mentioned_once(any_store: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_sink_that_may_not_post_from_here_is_mentioned_once(any_store: str, caplog: pytest.LogCaptureFixture) -> None:
     async def work(broker: AsyncBroker, sinks: Sinks) -> None:
         await sinks.register("q", SinkTarget("http://hooks.example.com/"))
         elsewhere = Sinks(broker)
@@ -346,7 +346,7 @@ def test_other_hosts_when_the_server_allows_them(any_store: str, clock: ManualCl
         pushpop.post("sink/http/unregister")
 
 
-def test_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("FLOWING", 1.0), ("LONGEST_EMPTY", 60.0), ("LONGEST_FULL", 4.0)):
         monkeypatch.setattr(worker, name, value)
     one = worker.PostPace()

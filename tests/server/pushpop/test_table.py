@@ -78,7 +78,7 @@ def test_acknowledge(pushpop: PushPopApi) -> None:
 
 @pytest.mark.parametrize("body", [{}, {"lock_id": ""}, {"lock_id": None}, {"lock_id": 7}, {"lock_id": ["x"]}, b""])
 @pytest.mark.parametrize("verb", ["acknowledge", "extend-lock", "deadletter"])
-def test_a_lock_id_that_is_absent_empty_or_no_string(pushpop: PushPopApi, verb: str, body: Any) -> None:
+def test_lock_id_that_is_absent_empty_or_no_string(pushpop: PushPopApi, verb: str, body: Any) -> None:
     pushpop.push(1)
     held = pushpop.lock()
     assert pushpop.post(verb, body) == (400, REQUIRED)
@@ -87,7 +87,7 @@ def test_a_lock_id_that_is_absent_empty_or_no_string(pushpop: PushPopApi, verb: 
 
 
 @pytest.mark.parametrize("verb", ["acknowledge", "extend-lock", "deadletter"])
-def test_an_id_that_is_known_as_expired(pushpop: PushPopApi, verb: str) -> None:
+def test_id_that_is_known_as_expired(pushpop: PushPopApi, verb: str) -> None:
     pushpop.push(1)
     late = {"lock_id": pushpop.lock(ttl_seconds=5)["lock_id"]}
     pushpop.clock.advance(5)

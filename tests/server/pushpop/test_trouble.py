@@ -32,7 +32,7 @@ from tests.server.wire import Wire, request
 WORKERS = 8
 
 
-def test_an_unexpected_error_is_a_flat_500_without_internals(tmp_path: Path, clock: ManualClock) -> None:
+def test_unexpected_error_is_a_flat_500_without_internals(tmp_path: Path, clock: ManualClock) -> None:
     with (
         ServerProcess(f"sqlite:///{tmp_path}/broken.db") as server,
         httpx2.Client(base_url=server.url, timeout=PATIENCE) as http,
@@ -57,7 +57,7 @@ def test_an_unexpected_error_is_a_flat_500_without_internals(tmp_path: Path, clo
         server.kill()
 
 
-def test_a_server_that_stops_hands_out_nothing_more(any_store: str, clock: ManualClock) -> None:
+def test_server_that_stops_hands_out_nothing_more(any_store: str, clock: ManualClock) -> None:
     with Running(any_store, clock) as server, httpx2.Client(base_url=server.url) as http:
         pushpop = PushPopApi(http, clock)
         pushpop.push(1, 2)
@@ -70,7 +70,7 @@ def test_a_server_that_stops_hands_out_nothing_more(any_store: str, clock: Manua
         assert pushpop.depth == {"0": 1}
 
 
-def test_a_pop_takes_nothing_before_it_is_asked_for_completely(
+def test_pop_takes_nothing_before_it_is_asked_for_completely(
     any_store: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = threading.Event()
@@ -93,7 +93,7 @@ def test_a_pop_takes_nothing_before_it_is_asked_for_completely(
         assert pushpop.drained() == [1]
 
 
-def test_a_pop_that_is_cut_off_may_have_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pop_that_is_cut_off_may_have_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
 
     async def send(message: Any) -> None:

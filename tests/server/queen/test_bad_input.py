@@ -73,7 +73,7 @@ MALFORMED = [
 POSTS = ["/api/v1/push", "/api/v1/ack", "/api/v1/ack/batch", "/api/v1/transaction", "/api/v1/configure"]
 
 
-def test_a_body_that_is_not_an_object_is_refused(queen: QueenApi, held: Message) -> None:
+def test_body_that_is_not_an_object_is_refused(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     for path in POSTS:
         for content in MALFORMED:
@@ -104,25 +104,25 @@ WRONG_ITEMS: list[Any] = [
 ]
 
 
-def test_a_push_with_one_bad_item_pushes_nothing(queen: QueenApi, held: Message) -> None:
+def test_push_with_one_bad_item_pushes_nothing(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     for wrong in WRONG_ITEMS:
         refuse(queen, "POST", "/api/v1/push", json.dumps(wrong).encode())
     assert state(queen) == before
 
 
-def test_the_words_of_a_refused_push(queen: QueenApi) -> None:
+def test_words_of_a_refused_push(queen: QueenApi) -> None:
     assert refuse(queen, "POST", "/api/v1/push", b"{}") == "items array is required"
 
 
-def test_a_payload_that_is_not_json_is_not_stored(queen: QueenApi, held: Message) -> None:
+def test_payload_that_is_not_json_is_not_stored(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     for payload in (b"{bad}", b"[1,]", b"01", b"NaN", b"'text'", b'"\xff"', b'"\xed\xa0\x80"', b'"\n"', b""):
         refuse(queen, "POST", "/api/v1/push", b'{"items":[{"queue":"q","payload":%b}]}' % payload)
     assert state(queen) == before
 
 
-def test_a_name_that_is_no_text_is_refused(queen: QueenApi, held: Message) -> None:
+def test_name_that_is_no_text_is_refused(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     for name in (b'"\\ud800"', b'"\xed\xa0\x80"', b'"\xff"', b'"\\u0000"'):
         refuse(queen, "POST", "/api/v1/push", b'{"items":[{"queue":%b,"payload":1}]}' % name)
@@ -155,7 +155,7 @@ def wrong_acks(held: Message) -> list[tuple[Message, str]]:
     ]
 
 
-def test_an_ack_that_makes_no_sense_is_refused(queen: QueenApi, held: Message) -> None:
+def test_ack_that_makes_no_sense_is_refused(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     for wrong, said in wrong_acks(held):
         assert said in refuse(queen, "POST", "/api/v1/ack", json.dumps(wrong).encode()), wrong
@@ -163,7 +163,7 @@ def test_an_ack_that_makes_no_sense_is_refused(queen: QueenApi, held: Message) -
     assert queen.ack(held)["success"] is True
 
 
-def test_a_batch_with_one_bad_ack_acks_nothing(queen: QueenApi, held: Message) -> None:
+def test_batch_with_one_bad_ack_acks_nothing(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     for wrong, _ in wrong_acks(held):
         if "consumerGroup" not in wrong:  # an entry's own group is not read
@@ -179,7 +179,7 @@ def test_a_batch_with_one_bad_ack_acks_nothing(queen: QueenApi, held: Message) -
     assert queen.ack(held)["success"] is True
 
 
-def test_a_transaction_with_one_bad_operation_does_nothing(queen: QueenApi, held: Message) -> None:
+def test_transaction_with_one_bad_operation_does_nothing(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     push = {"type": "push", "items": [ITEM]}
     good = {"type": "ack", **named(held)}
@@ -208,7 +208,7 @@ def test_a_transaction_with_one_bad_operation_does_nothing(queen: QueenApi, held
     assert queen.ack(held)["success"] is True
 
 
-def test_a_renewal_by_no_time_is_refused(queen: QueenApi, held: Message) -> None:
+def test_renewal_by_no_time_is_refused(queen: QueenApi, held: Message) -> None:
     before = state(queen)
     seconds: list[Any] = ["soon", {}, [], True, 1e300, 10**400]
     for one in seconds:
@@ -236,7 +236,7 @@ WRONG_POPS = [
 ]
 
 
-def test_a_pop_that_makes_no_sense_takes_and_makes_nothing(queen: QueenApi) -> None:
+def test_pop_that_makes_no_sense_takes_and_makes_nothing(queen: QueenApi) -> None:
     queen.push("q", 1)
     before = state(queen)
     for wrong in WRONG_POPS:
@@ -245,7 +245,7 @@ def test_a_pop_that_makes_no_sense_takes_and_makes_nothing(queen: QueenApi) -> N
     assert bodies(queen.pop("q")) == [1]
 
 
-def test_a_pop_must_say_from_where(queen: QueenApi) -> None:
+def test_pop_must_say_from_where(queen: QueenApi) -> None:
     answer = queen.call("GET", "/api/v1/pop")
     assert (answer.status, answer.body["error"], answer.body["messages"]) == (400, "namespace or task is required", [])
 
@@ -329,7 +329,7 @@ def test_nothing_to_push_and_nothing_to_ack_is_no_error(queen: QueenApi) -> None
     assert queen.get("/api/v1/resources/queues")["queues"] == []
 
 
-def test_an_empty_pop_has_no_body(queen: QueenApi) -> None:
+def test_empty_pop_has_no_body(queen: QueenApi) -> None:
     answer = queen.http.get("/api/v1/pop/queue/q")
     assert (answer.status_code, answer.content, "content-length" in answer.headers) == (204, b"", False)
 
@@ -395,14 +395,14 @@ def test_whatever_is_posted_is_done_or_refused(queen: QueenApi, place: str, word
         assert state(queen) == before
 
 
-def test_a_payload_may_have_any_keys_also_in_a_transaction(queen: QueenApi) -> None:
+def test_payload_may_have_any_keys_also_in_a_transaction(queen: QueenApi) -> None:
     push = {"type": "push", "queue": "q", "payload": {"items": [1]}}
     status, body = queen.call("POST", "/api/v1/transaction", {"operations": [push]})
     assert (status, body["success"]) == (200, True)
     assert bodies(queen.pop("q")) == [{"items": [1]}]
 
 
-def test_a_lease_time_out_of_range_says_the_range(queen: QueenApi) -> None:
+def test_lease_time_out_of_range_says_the_range(queen: QueenApi) -> None:
     status, body = queen.call("GET", "/api/v1/pop/queue/q", leaseSeconds=0)
     assert status == 400
     assert "between" in body["error"]

@@ -32,7 +32,7 @@ def options(queen: QueenApi, queue: str = "orders") -> dict[str, Any]:
 
 
 @in_both_modes
-def test_a_queue_is_made_with_its_default_partition(queen: QueenApi) -> None:
+def test_queue_is_made_with_its_default_partition(queen: QueenApi) -> None:
     body = {"queue": "orders", "namespace": "shop", "task": "checkout", "options": SENT_BY_EVERY_CLIENT}
     status, answer = queen.call("POST", "/api/v1/configure", body)
     assert status == 200
@@ -75,7 +75,7 @@ def test_replace_starts_from_the_defaults(queen: QueenApi) -> None:
 
 
 @in_both_modes
-def test_a_queue_keeps_the_rules_of_its_mode(queen: QueenApi) -> None:
+def test_queue_keeps_the_rules_of_its_mode(queen: QueenApi) -> None:
     """Failure number `retryLimit` is final as the seed counts, the next one as upstream does."""
     queen.configure("orders", leaseTime=60)
     queen.call("POST", "/api/v1/configure", {"queue": "orders", "mode": "replace", "options": {"retryLimit": 1}})
@@ -104,7 +104,7 @@ def test_options_that_belong_together_are_read_together(queen: QueenApi) -> None
     assert queen.dlq("orders")["total"] == 2
 
 
-def test_a_lease_lasts_as_configured_and_a_delay_holds_back(queen: QueenApi) -> None:
+def test_lease_lasts_as_configured_and_a_delay_holds_back(queen: QueenApi) -> None:
     queen.configure("orders", leaseTime=10, delayedProcessing=60)
     queen.push("orders", 1)
     assert queen.pop("orders") == []

@@ -28,7 +28,7 @@ def data(page: dict[str, Any]) -> list[Any]:
 # asking
 
 
-def test_a_dead_letter_as_the_seed_shows_it(queen: QueenApi) -> None:
+def test_dead_letter_as_the_seed_shows_it(queen: QueenApi) -> None:
     queen.configure("orders", retryLimit=3, dlqAfterMaxRetries=True)
     queen.push("orders", {"orderId": "12345"}, transactionId="tx-123", traceId="11111111-2222-4333-8444-555555555555")
     for _ in range(3):

@@ -140,7 +140,7 @@ def test_lagging_partitions(queen: QueenApi) -> None:
 # cursors
 
 
-def test_the_cursors_of_the_seeds_example(queen: QueenApi) -> None:
+def test_cursors_of_the_seeds_example(queen: QueenApi) -> None:
     pushed = queen.push("user-events", *[f"msg-{number}" for number in range(1, 103)])
     for group, last in (("email-sender", 100), ("analytics", 98)):
         found = queen.pop("user-events", group, batch=last)
@@ -156,7 +156,7 @@ def test_the_cursors_of_the_seeds_example(queen: QueenApi) -> None:
     assert place["lastConsumedAt"] == "2023-11-14T22:13:22.000000Z"
 
 
-def test_the_lease_columns_of_the_seeds_table(queen: QueenApi) -> None:
+def test_lease_columns_of_the_seeds_table(queen: QueenApi) -> None:
     queen.push("orders", *range(12))
     found = queen.pop("orders", "workers", batch=10)
     for acked, message in enumerate(found[:9], 1):
@@ -181,7 +181,7 @@ def test_the_lease_columns_of_the_seeds_table(queen: QueenApi) -> None:
     assert (place["totalMessagesConsumed"], place["offsetLag"]) == (10, 2)
 
 
-def test_a_lease_that_ran_out_is_not_active(queen: QueenApi) -> None:
+def test_lease_that_ran_out_is_not_active(queen: QueenApi) -> None:
     queen.push("orders", 1)
     queen.pop("orders", "workers")
     queen.clock.advance(300)
@@ -190,7 +190,7 @@ def test_a_lease_that_ran_out_is_not_active(queen: QueenApi) -> None:
     assert (place["timeLagSeconds"], place["oldestUnconsumedAt"], place["lastConsumedId"]) == (300, START, None)
 
 
-def test_a_group_over_queues_and_partitions(queen: QueenApi) -> None:
+def test_group_over_queues_and_partitions(queen: QueenApi) -> None:
     queen.push("orders", 1, partition="a")
     queen.push("orders", 2, partition="b")
     queen.push("mail", 3)
@@ -207,7 +207,7 @@ def test_a_group_over_queues_and_partitions(queen: QueenApi) -> None:
 # deleted
 
 
-def test_a_deleted_group_begins_anew(queen: QueenApi) -> None:
+def test_deleted_group_begins_anew(queen: QueenApi) -> None:
     for queue in ("orders", "mail"):
         queen.push(queue, 1, 2)
         queen.pop(queue, "workers", autoAck="true", batch=2)
@@ -258,7 +258,7 @@ def test_group_without_metadata_returns_to_subscription(queen: QueenApi) -> None
 # moved
 
 
-def test_a_new_subscription_moves_no_cursor(queen: QueenApi) -> None:
+def test_new_subscription_moves_no_cursor(queen: QueenApi) -> None:
     at_three_times(queen)
     queen.pop("orders", "workers", autoAck="true")
     status, body = queen.call(

@@ -40,7 +40,7 @@ def test_after_a_seek_an_old_ack_is_no_ack(queen: QueenApi) -> None:
 
 
 @pytest.mark.parametrize("mode", ["upstream"])
-def test_a_failure_that_ends_the_lease_says_so(queen: QueenApi) -> None:
+def test_failure_that_ends_the_lease_says_so(queen: QueenApi) -> None:
     queen.push("q", 1, 2, 3)
     held = queen.pop("q", batch=3)
     answer = queen.nack(held[0])
@@ -78,7 +78,7 @@ def test_repeated_failure_without_lease_settles_nothing(queen: QueenApi, status:
 
 
 @pytest.mark.parametrize("mode", ["upstream"])
-def test_a_transaction_does_not_fail_what_was_acked(queen: QueenApi) -> None:
+def test_transaction_does_not_fail_what_was_acked(queen: QueenApi) -> None:
     queen.push("q", 1)
     (held,) = queen.pop("q")
     queen.ack(held)
@@ -117,7 +117,7 @@ def test_new_group_of_a_namespace_gets_queues_made_later(queen: QueenApi) -> Non
     assert bodies(queen.get("/api/v1/pop", **query)["messages"]) == ["first"]
 
 
-def test_a_refused_pop_leaves_no_member(queen: QueenApi) -> None:
+def test_refused_pop_leaves_no_member(queen: QueenApi) -> None:
     assert queen.call("GET", f"/api/v1/pop/queue/{'x' * 300}").status == 400
     assert queen.get("/api/v1/consumer-groups") == {"groups": []}
 

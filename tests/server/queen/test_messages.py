@@ -71,7 +71,7 @@ def test_in_queue_mode(queen: QueenApi) -> None:
     assert shown["consumedByGroups"] == ["__QUEUE_MODE__"]
 
 
-def test_a_lease_that_ran_out_holds_nothing(queen: QueenApi) -> None:
+def test_lease_that_ran_out_holds_nothing(queen: QueenApi) -> None:
     message = pushed(queen)
     queen.pop("orders")
     queen.clock.advance(300)
@@ -80,7 +80,7 @@ def test_a_lease_that_ran_out_holds_nothing(queen: QueenApi) -> None:
     assert shown["consumerGroups"][0]["leaseExpiresAt"] is None
 
 
-def test_an_auto_ack_leaves_one_group_that_consumed(queen: QueenApi) -> None:
+def test_auto_ack_leaves_one_group_that_consumed(queen: QueenApi) -> None:
     message = pushed(queen)
     queen.pop("orders", "workers", autoAck="true")
     (group,) = show(queen, message)["consumerGroups"]
@@ -101,7 +101,7 @@ def test_with_named_groups_all_of_them_complete_it(queen: QueenApi) -> None:
     assert (shown["status"], shown["mode"]["type"]) == ("processing", "hybrid")
 
 
-def test_a_dead_letter_keeps_its_error(queen: QueenApi) -> None:
+def test_dead_letter_keeps_its_error(queen: QueenApi) -> None:
     queen.configure("orders", retryLimit=2)
     message = pushed(queen)
     for _ in range(2):
@@ -111,7 +111,7 @@ def test_a_dead_letter_keeps_its_error(queen: QueenApi) -> None:
     assert shown["payload"] == 1
 
 
-def test_a_message_that_waits_to_be_due(queen: QueenApi) -> None:
+def test_message_that_waits_to_be_due(queen: QueenApi) -> None:
     message = pushed(queen, delaySeconds=60)
     shown = show(queen, message)
     assert (shown["status"], shown["deliverAt"]) == ("pending", "2023-11-14T22:14:20.000000Z")

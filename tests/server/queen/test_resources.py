@@ -43,7 +43,7 @@ def test_queues_are_listed_with_their_counts(queen: QueenApi) -> None:
     assert queen.get(f"{RESOURCES}/queues", namespace="shop")["queues"] == [other]
 
 
-def test_a_queue_is_shown_with_its_partitions(queen: QueenApi) -> None:
+def test_queue_is_shown_with_its_partitions(queen: QueenApi) -> None:
     fill(queen)
     queen.clock.advance(60)
     queen.push("orders", 5, partition="p1")
@@ -65,7 +65,7 @@ def test_scheduled_messages_are_pending(queen: QueenApi) -> None:
     assert queen.get(f"{RESOURCES}/queues")["queues"][0]["messages"] == six(total=1, pending=1)
 
 
-def test_a_queue_is_deleted_with_all_that_was_in_it(queen: QueenApi) -> None:
+def test_queue_is_deleted_with_all_that_was_in_it(queen: QueenApi) -> None:
     fill(queen)
     status, body = queen.call("DELETE", f"{RESOURCES}/queues/orders")
     assert (status, body) == (200, {"deleted": True, "existed": True, "queue": "orders"})
@@ -83,7 +83,7 @@ def test_names_are_percent_decoded(queen: QueenApi) -> None:
     assert queen.call("DELETE", f"{RESOURCES}/queues/a%20queue%2Fwith%20%C3%BCn%C3%AFcode").body["existed"] is True
 
 
-def test_the_depth_for_a_group(queen: QueenApi) -> None:
+def test_depth_for_a_group(queen: QueenApi) -> None:
     fill(queen)
     shown = queen.get(f"{RESOURCES}/queues/orders/depth", group="workers")
     assert shown == {
@@ -131,7 +131,7 @@ def test_namespaces_and_tasks(queen: QueenApi) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", f"{RESOURCES}/overview"), ("POST", "/api/v1/stats/refresh")])
-def test_the_overview(queen: QueenApi, method: str, path: str) -> None:
+def test_overview(queen: QueenApi, method: str, path: str) -> None:
     fill(queen)
     queen.clock.advance(120)
     queen.push("shop.mail", *range(30))

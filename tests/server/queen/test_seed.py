@@ -16,7 +16,7 @@ NOWHERE = "00000000-0000-7000-8000-000000000000"
 # Core concepts
 
 
-def test_an_ack_completes_advances_and_releases(queen: QueenApi) -> None:
+def test_ack_completes_advances_and_releases(queen: QueenApi) -> None:
     queen.push("orders", {"n": 1}, {"n": 2})
     (message,) = queen.pop("orders", "workers")
     answer = queen.ack(message)
@@ -26,7 +26,7 @@ def test_an_ack_completes_advances_and_releases(queen: QueenApi) -> None:
     assert bodies(queen.pop("orders", "workers")) == [{"n": 2}]
 
 
-def test_an_acked_message_is_kept_as_retention_says(queen: QueenApi) -> None:
+def test_acked_message_is_kept_as_retention_says(queen: QueenApi) -> None:
     queen.push("orders", {"n": 1})
     (message,) = queen.pop("orders")
     queen.ack(message)
@@ -34,7 +34,7 @@ def test_an_acked_message_is_kept_as_retention_says(queen: QueenApi) -> None:
     assert (kept["payload"], kept["status"]) == ({"n": 1}, "completed")
 
 
-def test_a_nack_counts_and_makes_the_message_available_again(queen: QueenApi) -> None:
+def test_nack_counts_and_makes_the_message_available_again(queen: QueenApi) -> None:
     queen.push("orders", {"n": 1})
     (message,) = queen.pop("orders")
     assert queen.nack(message)["message"] == "failed_retry"
@@ -42,7 +42,7 @@ def test_a_nack_counts_and_makes_the_message_available_again(queen: QueenApi) ->
     assert (again["transactionId"], again["retryCount"]) == (message["transactionId"], 1)
 
 
-def test_a_crash_before_the_ack_loses_nothing(queen: QueenApi) -> None:
+def test_crash_before_the_ack_loses_nothing(queen: QueenApi) -> None:
     queen.push("orders", {"n": 1})
     queen.pop("orders")
     queen.clock.advance(FIVE_MINUTES - 0.001)
@@ -81,7 +81,7 @@ def test_auto_ack_knows_no_retry_and_no_dead_letters(queen: QueenApi) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/ack", "/api/v1/transaction"])
-def test_the_partition_id_is_mandatory(queen: QueenApi, path: str) -> None:
+def test_partition_id_is_mandatory(queen: QueenApi, path: str) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
     body = {"transactionId": message["transactionId"], "leaseId": message["leaseId"], "status": "completed"}
@@ -93,7 +93,7 @@ def test_the_partition_id_is_mandatory(queen: QueenApi, path: str) -> None:
     assert queen.ack(message)["success"] is True
 
 
-def test_the_partition_id_is_mandatory_in_a_batch(queen: QueenApi) -> None:
+def test_partition_id_is_mandatory_in_a_batch(queen: QueenApi) -> None:
     queen.push("orders", 1, 2)
     first, second = queen.pop("orders", batch=2)
     entries = [named(first, status="completed"), {"transactionId": second["transactionId"]}]
@@ -109,7 +109,7 @@ def test_lease_and_group_are_optional(queen: QueenApi) -> None:
     assert (status, answer["success"], answer["message"]) == (200, True, "acknowledged")
 
 
-def test_a_group_is_named_or_known_by_its_lease(queen: QueenApi) -> None:
+def test_group_is_named_or_known_by_its_lease(queen: QueenApi) -> None:
     queen.push("orders", 1, 2)
     by_lease, by_name = queen.pop("orders", "workers", batch=2)
     assert queen.ack(by_lease)["success"] is True
@@ -117,7 +117,7 @@ def test_a_group_is_named_or_known_by_its_lease(queen: QueenApi) -> None:
     assert queen.call("POST", "/api/v1/ack", unleased(by_name, consumerGroup="workers")).body["success"] is True
 
 
-def test_the_partition_tells_equal_transaction_ids_apart(queen: QueenApi) -> None:
+def test_partition_tells_equal_transaction_ids_apart(queen: QueenApi) -> None:
     for partition in ("A", "B"):
         queen.push("orders", partition, partition=partition, transactionId="tx-123")
     found = {message["partition"]: message for message in queen.pop("orders", batch=10, partitions=2)}
@@ -129,7 +129,7 @@ def test_the_partition_tells_equal_transaction_ids_apart(queen: QueenApi) -> Non
 # ACK flow and NACK flow
 
 
-def test_the_ack_flow(queen: QueenApi) -> None:
+def test_ack_flow(queen: QueenApi) -> None:
     (pushed,) = queen.push("orders", {"orderId": "12345"}, transactionId="tx-123")
     (message,) = queen.pop("orders", "workers")
     assert message["messageId"] == pushed["message_id"]
@@ -149,7 +149,7 @@ def test_the_ack_flow(queen: QueenApi) -> None:
     assert partition["lastConsumedAt"].startswith("2023-11-14T22:13:20")
 
 
-def test_the_nack_flow(queen: QueenApi) -> None:
+def test_nack_flow(queen: QueenApi) -> None:
     queen.push("orders", {"orderId": "12345"}, transactionId="tx-123")
     told = []
     while found := queen.pop("orders"):
@@ -165,7 +165,7 @@ def test_the_nack_flow(queen: QueenApi) -> None:
 # Batch ACK
 
 
-def test_a_batch_across_partitions(queen: QueenApi) -> None:
+def test_batch_across_partitions(queen: QueenApi) -> None:
     for partition in ("1", "2", "3"):
         queen.push("orders", partition, partition=partition)
     messages = queen.pop("orders", "workers", batch=10, partitions=3)
@@ -186,7 +186,7 @@ def test_a_batch_across_partitions(queen: QueenApi) -> None:
 
 
 @pytest.mark.parametrize("refused", ["unknown", "stale"])
-def test_a_batch_succeeds_or_fails_as_a_whole(queen: QueenApi, refused: str) -> None:
+def test_batch_succeeds_or_fails_as_a_whole(queen: QueenApi, refused: str) -> None:
     queen.push("orders", 1, 2)
     first, second = queen.pop("orders", batch=2)
     wrong = {"transactionId": "tx-never"} if refused == "unknown" else {"leaseId": first["partitionId"]}
@@ -209,14 +209,14 @@ def test_settled_message_in_a_batch_does_not_roll_it_back(queen: QueenApi) -> No
     ]
 
 
-def test_a_batch_may_ask_for_a_verdict_each(queen: QueenApi) -> None:
+def test_batch_may_ask_for_a_verdict_each(queen: QueenApi) -> None:
     queen.push("orders", 1, 2)
     first, second = queen.pop("orders", batch=2)
     entries = (named(first, status="completed"), named(second, transactionId="tx-never", status="completed"))
     assert [answer["success"] for answer in queen.ack_batch(*entries, atomic=False)] == [True, False]
 
 
-def test_a_message_named_twice_in_a_batch_is_settled_once(queen: QueenApi) -> None:
+def test_message_named_twice_in_a_batch_is_settled_once(queen: QueenApi) -> None:
     queen.push("orders", 1, 2)
     first, second = queen.pop("orders", "workers", batch=2)
     answers = queen.ack_batch(named(first), named(first), named(second))
@@ -229,7 +229,7 @@ def test_a_message_named_twice_in_a_batch_is_settled_once(queen: QueenApi) -> No
     assert partition["totalConsumed"] == 2
 
 
-def test_a_batch_of_another_group_is_refused(queen: QueenApi) -> None:
+def test_batch_of_another_group_is_refused(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders", "workers")
     (answer,) = queen.ack_batch(named(message), consumerGroup="others")
@@ -240,7 +240,7 @@ def test_a_batch_of_another_group_is_refused(queen: QueenApi) -> None:
 # Lease management
 
 
-def test_the_life_of_a_lease(queen: QueenApi) -> None:
+def test_life_of_a_lease(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
     queen.clock.advance(FIVE_MINUTES - 1)
@@ -251,14 +251,14 @@ def test_the_life_of_a_lease(queen: QueenApi) -> None:
     assert bodies(queen.pop("orders")) == [2]
 
 
-def test_an_expired_lease_is_invalid(queen: QueenApi) -> None:
+def test_expired_lease_is_invalid(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
     queen.clock.advance(FIVE_MINUTES)
     assert INVALID_LEASE.items() <= queen.call("POST", "/api/v1/ack", named(message)).body.items()
 
 
-def test_a_released_lease_is_invalid(queen: QueenApi) -> None:
+def test_released_lease_is_invalid(queen: QueenApi) -> None:
     """By a nack: the message is not settled and not held."""
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
@@ -266,7 +266,7 @@ def test_a_released_lease_is_invalid(queen: QueenApi) -> None:
     assert INVALID_LEASE.items() <= queen.call("POST", "/api/v1/ack", named(message)).body.items()
 
 
-def test_a_wrong_lease_is_invalid(queen: QueenApi) -> None:
+def test_wrong_lease_is_invalid(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
     for wrong in ("no-such-lease", message["partitionId"]):
@@ -275,7 +275,7 @@ def test_a_wrong_lease_is_invalid(queen: QueenApi) -> None:
     assert queen.ack(message)["success"] is True
 
 
-def test_a_reassigned_partition_is_an_invalid_lease(queen: QueenApi) -> None:
+def test_reassigned_partition_is_an_invalid_lease(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (lost,) = queen.pop("orders")
     queen.clock.advance(FIVE_MINUTES)
@@ -286,7 +286,7 @@ def test_a_reassigned_partition_is_an_invalid_lease(queen: QueenApi) -> None:
     assert (answer["success"], answer["retryCount"]) == (True, 1)
 
 
-def test_a_lease_is_released_with_the_last_of_ten_acks(queen: QueenApi) -> None:
+def test_lease_is_released_with_the_last_of_ten_acks(queen: QueenApi) -> None:
     queen.push("orders", *range(11))
     batch = queen.pop("orders", batch=10)
     released = []
@@ -297,7 +297,7 @@ def test_a_lease_is_released_with_the_last_of_ten_acks(queen: QueenApi) -> None:
     assert bodies(queen.pop("orders", batch=10)) == [10]
 
 
-def test_a_lease_is_renewed_by_its_id(queen: QueenApi) -> None:
+def test_lease_is_renewed_by_its_id(queen: QueenApi) -> None:
     queen.push("tasks", 1)
     (message,) = queen.pop("tasks", leaseSeconds=30)
     status, answer = queen.call("POST", f"/api/v1/lease/{message['leaseId']}/extend", {"seconds": 60})
@@ -310,14 +310,14 @@ def test_a_lease_is_renewed_by_its_id(queen: QueenApi) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"seconds": null}'])
-def test_a_renewal_without_a_time_is_a_minute(queen: QueenApi, content: bytes) -> None:
+def test_renewal_without_a_time_is_a_minute(queen: QueenApi, content: bytes) -> None:
     queen.push("tasks", 1)
     (message,) = queen.pop("tasks", leaseSeconds=30)
     answer = queen.http.post(f"/api/v1/lease/{message['leaseId']}/extend", content=content)
     assert (answer.status_code, answer.json()["newExpiresAt"][:19]) == (200, "2023-11-14T22:14:20")
 
 
-def test_a_renewal_never_shortens_and_never_revives(queen: QueenApi) -> None:
+def test_renewal_never_shortens_and_never_revives(queen: QueenApi) -> None:
     queen.push("tasks", 1)
     (message,) = queen.pop("tasks")
     path = f"/api/v1/lease/{message['leaseId']}/extend"
@@ -393,7 +393,7 @@ def test_three_failures_are_a_dead_letter(queen: QueenApi) -> None:
     assert (queen.dlq("orders")["total"], queen.pop("orders")) == (1, [])
 
 
-def test_an_hour_of_waiting_is_a_dead_letter(quick_sweeps: None, queen: QueenApi) -> None:
+def test_hour_of_waiting_is_a_dead_letter(quick_sweeps: None, queen: QueenApi) -> None:
     queen.configure("time-sensitive", maxWaitTimeSeconds=3600, deadLetterQueue=True)
     queen.push("time-sensitive", {"n": 1})
     queen.clock.advance(1)
@@ -403,7 +403,7 @@ def test_an_hour_of_waiting_is_a_dead_letter(quick_sweeps: None, queen: QueenApi
     assert bodies(queen.pop("time-sensitive", batch=10)) == [{"n": 2}]
 
 
-def test_the_shape_of_a_dead_letter(queen: QueenApi) -> None:
+def test_shape_of_a_dead_letter(queen: QueenApi) -> None:
     queen.clock.set(round(datetime(2024, 1, 15, 10, 30, tzinfo=UTC).timestamp() * 1e6))
     queen.configure("orders", retryLimit=3, leaseTime=600)
     (pushed,) = queen.push("orders", {"orderId": "12345"}, transactionId="tx-123")
@@ -448,7 +448,7 @@ def test_dead_letters_are_asked_for_by_group_and_by_day(queen: QueenApi) -> None
     assert (january["total"], sorted(bodies(january["messages"]))) == (2, [0, 1])
 
 
-def test_a_dead_letter_is_reprocessed_by_pushing_it_again(queen: QueenApi) -> None:
+def test_dead_letter_is_reprocessed_by_pushing_it_again(queen: QueenApi) -> None:
     queen.configure("orders", retryLimit=0)
     queen.push("orders", {"orderId": 1}, partition="p", transactionId="tx-1")
     (message,) = queen.pop("orders")
@@ -468,7 +468,7 @@ def test_a_dead_letter_is_reprocessed_by_pushing_it_again(queen: QueenApi) -> No
 # Common errors
 
 
-def test_a_second_ack_finds_nothing_to_do(queen: QueenApi) -> None:
+def test_second_ack_finds_nothing_to_do(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
     queen.ack(message)
@@ -478,7 +478,7 @@ def test_a_second_ack_finds_nothing_to_do(queen: QueenApi) -> None:
     assert queen.pop("orders") == []
 
 
-def test_a_wrong_transaction_id_is_not_found(queen: QueenApi) -> None:
+def test_wrong_transaction_id_is_not_found(queen: QueenApi) -> None:
     queen.push("orders", 1)
     (message,) = queen.pop("orders")
     answer = queen.ack({**message, "transactionId": "tx-never"})
@@ -518,7 +518,7 @@ def test_ack_and_push_are_one_transaction(queen: QueenApi) -> None:
     assert queen.pop("input") == []
 
 
-def test_a_failed_transaction_changes_nothing(queen: QueenApi) -> None:
+def test_failed_transaction_changes_nothing(queen: QueenApi) -> None:
     queen.push("input", {"n": 1})
     (message,) = queen.pop("input")
     push = {"type": "push", "items": [{"queue": "next-step", "payload": 1}]}
@@ -530,7 +530,7 @@ def test_a_failed_transaction_changes_nothing(queen: QueenApi) -> None:
     assert queen.ack(message)["success"] is True
 
 
-def test_a_message_is_acked_once_it_was_moved_aside(queen: QueenApi) -> None:
+def test_message_is_acked_once_it_was_moved_aside(queen: QueenApi) -> None:
     """The conditional pattern: ack, nack, or put it straight among the dead letters."""
     queen.push("tasks", "good", "flaky", "hopeless")
     good, flaky, hopeless = queen.pop("tasks", batch=3)
@@ -541,7 +541,7 @@ def test_a_message_is_acked_once_it_was_moved_aside(queen: QueenApi) -> None:
     assert [letter["errorMessage"] for letter in queen.dlq("tasks")["messages"]] == ["never"]
 
 
-def test_a_rate_limited_message_is_pushed_back_with_a_delay(queen: QueenApi) -> None:
+def test_rate_limited_message_is_pushed_back_with_a_delay(queen: QueenApi) -> None:
     queen.push("rate-limited", {"n": 1}, transactionId="tx-1")
     (message,) = queen.pop("rate-limited")
     item = {
@@ -563,7 +563,7 @@ def test_a_rate_limited_message_is_pushed_back_with_a_delay(queen: QueenApi) -> 
 # Monitoring
 
 
-def test_the_lag_of_a_group(queen: QueenApi) -> None:
+def test_lag_of_a_group(queen: QueenApi) -> None:
     queen.push("orders", *range(10))
     found = queen.pop("orders", "workers", batch=4)
     queen.ack_batch(*map(named, found[:3]), consumerGroup="workers")
@@ -581,7 +581,7 @@ def test_the_lag_of_a_group(queen: QueenApi) -> None:
     assert {key: shown[key] for key in wanted} == wanted
 
 
-def test_a_group_far_behind_is_lagging(queen: QueenApi) -> None:
+def test_group_far_behind_is_lagging(queen: QueenApi) -> None:
     queen.push("orders", 1)
     queen.pop("orders", "workers")
     queen.clock.advance(301)

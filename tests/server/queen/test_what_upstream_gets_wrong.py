@@ -42,7 +42,7 @@ def test_acks_out_of_order_complete_the_batch(queen: QueenApi) -> None:
     assert again(queen) == []
 
 
-def test_an_ack_repeated_without_its_lease_brings_nothing_back(queen: QueenApi) -> None:
+def test_ack_repeated_without_its_lease_brings_nothing_back(queen: QueenApi) -> None:
     first, *rest = popped(queen, "1", "2", "3")
     for message in (first, *rest):
         queen.ack(message)
@@ -52,7 +52,7 @@ def test_an_ack_repeated_without_its_lease_brings_nothing_back(queen: QueenApi) 
     assert bodies(queen.pop("q", batch=10)) == ["4", "5"]
 
 
-def test_a_nack_between_acks_in_one_call_is_not_lost(queen: QueenApi) -> None:
+def test_nack_between_acks_in_one_call_is_not_lost(queen: QueenApi) -> None:
     first, second, third = popped(queen, "1", "2", "3")
     answers = queen.ack_batch(
         named(first, status="completed"), named(second, status="failed", error="bad"), named(third, status="completed")
@@ -64,7 +64,7 @@ def test_a_nack_between_acks_in_one_call_is_not_lost(queen: QueenApi) -> None:
     assert found[0]["retryCount"] == 1
 
 
-def test_a_batch_that_always_fails_is_dead_lettered_whole(queen: QueenApi) -> None:
+def test_batch_that_always_fails_is_dead_lettered_whole(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=3)
     queen.push("q", *"12345")
     calls = 0
@@ -92,7 +92,7 @@ def test_message_behind_a_dead_letter_has_its_own_budget(queen: QueenApi) -> Non
     )
 
 
-def test_the_rest_of_a_batch_is_not_blocked_by_a_dead_letter(queen: QueenApi) -> None:
+def test_rest_of_a_batch_is_not_blocked_by_a_dead_letter(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=0)
     queen.push("q", *"12345")
     first, second, *rest = queen.pop("q", batch=5)
@@ -104,7 +104,7 @@ def test_the_rest_of_a_batch_is_not_blocked_by_a_dead_letter(queen: QueenApi) ->
         assert bodies(queen.pop("q", batch=5)) == ["3", "4", "5"]
 
 
-def test_the_release_by_a_dead_letter_is_told(queen: QueenApi) -> None:
+def test_release_by_a_dead_letter_is_told(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=0)
     (message,) = popped(queen, "poison")
     answer = queen.nack(message)
@@ -112,7 +112,7 @@ def test_the_release_by_a_dead_letter_is_told(queen: QueenApi) -> None:
     assert queen.dead("q") == ["poison"]
 
 
-def test_an_ack_without_a_lease_does_not_end_the_holders_batch(queen: QueenApi) -> None:
+def test_ack_without_a_lease_does_not_end_the_holders_batch(queen: QueenApi) -> None:
     lost, _ = popped(queen, "1", "2")
     queen.clock.advance(300)
     first, second = queen.pop("q", batch=2)
@@ -124,7 +124,7 @@ def test_an_ack_without_a_lease_does_not_end_the_holders_batch(queen: QueenApi) 
     assert again(queen) == []
 
 
-def test_an_ack_for_a_group_that_never_popped_is_refused(queen: QueenApi) -> None:
+def test_ack_for_a_group_that_never_popped_is_refused(queen: QueenApi) -> None:
     (message,) = popped(queen, "1")
     answer = queen.call("POST", "/api/v1/ack", unleased(message, consumerGroup="stranger", status="completed")).body
     assert (answer["success"], answer["message"]) == (False, "not_found")

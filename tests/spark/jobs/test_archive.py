@@ -102,7 +102,7 @@ def staged(spark: SparkSession, queue: Connection, url: str, books: Archive) -> 
     return books.stage(settled_messages(spark, url, [[lane_range]])), {f"{lane.partition_id}/0": lane.settled}
 
 
-def test_a_run_that_died_before_its_manifest_archived_nothing(
+def test_run_that_died_before_its_manifest_archived_nothing(
     spark: SparkSession, queue: Connection, url: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "archive"
@@ -147,7 +147,7 @@ archive(session(master="local[1]"), *sys.argv[1:])
 
 
 @pytest.mark.long
-def test_a_process_killed_between_data_and_manifest(
+def test_process_killed_between_data_and_manifest(
     spark: SparkSession, queue: Connection, url: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "archive"

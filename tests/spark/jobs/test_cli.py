@@ -29,7 +29,7 @@ def fill(url: str) -> None:
         batch.ack()
 
 
-def test_a_report(ackwise: Ackwise, url: str, tmp_path: Path) -> None:
+def test_report(ackwise: Ackwise, url: str, tmp_path: Path) -> None:
     fill(url)
     page = tmp_path / "report.html"
     said = ackwise("dlq", "report", "--queue", "orders", "--group", "billing", "--json", "--html", str(page))
@@ -119,7 +119,7 @@ def test_archive_and_replay(ackwise: Ackwise, url: str, tmp_path: Path) -> None:
     assert ackwise("replay", path, "--until", "2000-01-01")[:2] == (0, "no archived message matches\n")
 
 
-def test_the_session_that_ran_before_goes_on(ackwise: Ackwise, url: str, spark: SparkSession) -> None:
+def test_session_that_ran_before_goes_on(ackwise: Ackwise, url: str, spark: SparkSession) -> None:
     fill(url)
     assert ackwise("lag").code == 0
     assert spark.range(3).count() == 3
@@ -129,7 +129,7 @@ def alone(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=PATIENCE)
 
 
-def test_the_command_line_does_not_load_spark() -> None:
+def test_command_line_does_not_load_spark() -> None:
     done = alone(
         "import sys, ackwise.cli; print([name for name in sys.modules if name.startswith(('pyspark', 'pyarrow'))])"
     )

@@ -98,7 +98,7 @@ def test_steps_of_time_suit_the_range(seconds: float, step: int) -> None:
     assert step_for(seconds) == step
 
 
-def test_a_summary(spark: SparkSession) -> None:
+def test_summary(spark: SparkSession) -> None:
     letters = [letter(1, "no 1"), letter(2, "no 2", timedelta(minutes=40.5)), letter(3, "other")]
     summary = summarised(frame(spark, "dead_letters", letters), FIRST)
     assert (summary.total, summary.step) == (3, 60)
@@ -109,7 +109,7 @@ def test_a_summary(spark: SparkSession) -> None:
     assert second["example"]["error_message"] == "other"
 
 
-def test_a_misspelt_by_is_refused(spark: SparkSession) -> None:
+def test_misspelt_by_is_refused(spark: SparkSession) -> None:
     wrong: By = "errors"  # type: ignore[assignment]
     with pytest.raises(BadInput, match="by must be one of error, reason, error_type, time"):
         counted(frame(spark, "dead_letters", []), wrong)

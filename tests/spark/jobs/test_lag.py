@@ -35,7 +35,7 @@ def acked(minutes_ago: int, count: int, outcome: str = "acked") -> Row:
     return {"queue": "orders", "consumer_group": "billing", "minute": minute, "outcome": outcome, "count": count}
 
 
-def test_the_estimate_goes_by_the_last_minutes(spark: SparkSession) -> None:
+def test_estimate_goes_by_the_last_minutes(spark: SparkSession) -> None:
     places = [place("a", 500, 20, 90), place("b", 0, 10, 30.5), place("c", 0, 0, None)]
     places += [place("a", 5, 0, 7, "idle"), place("a", 0, 0, None, "done")]
     ledger = [acked(0, 30), acked(5, 300), acked(6, 9999), acked(1, 9999, "retried")]
@@ -59,7 +59,7 @@ def wait_for_ledger(url: str) -> None:
         here.close()
 
 
-def test_a_store(spark: SparkSession, any_url: str) -> None:
+def test_store(spark: SparkSession, any_url: str) -> None:
     with connect(any_url) as queue:
         for partition, count in (("eu", 5), ("us", 3)):
             queue.push_many("orders", [{"id": number} for number in range(count)], partition=partition)

@@ -43,7 +43,7 @@ LEDGER = [
 ]
 
 
-def test_a_window_worked_out_by_hand(spark: SparkSession) -> None:
+def test_window_worked_out_by_hand(spark: SparkSession) -> None:
     rows = collected(measured(frame(spark, "ledger", LEDGER), now=at("2030-01-31T20:00:00")))
     assert [(row["group"], row["window_start"], row["window_end"]) for row in rows] == [
         ("billing", at("2030-01-31T12:00:00"), at("2030-01-31T13:00:00")),
@@ -79,7 +79,7 @@ def test_windows_are_cut_as_asked(spark: SparkSession) -> None:
     assert [(row["group"], row["ack_rate"]) for row in early] == [("billing", 60 / 1800), ("shipping", 7 / 1800)]
 
 
-def test_a_window_that_is_not_over_counts_until_now(spark: SparkSession) -> None:
+def test_window_that_is_not_over_counts_until_now(spark: SparkSession) -> None:
     ledger = frame(spark, "ledger", [minute("12:00", "acked", 60)])
     (row,) = collected(measured(ledger, now=at("2030-01-31T12:02:00")))
     assert row["ack_rate"] == 0.5
@@ -93,7 +93,7 @@ def test_windows_are_whole_minutes(spark: SparkSession, window: float | timedelt
         measured(frame(spark, "ledger", []), window=window)
 
 
-def test_a_store(spark: SparkSession, any_url: str) -> None:
+def test_store(spark: SparkSession, any_url: str) -> None:
     with connect(any_url) as queue:
         queue.push_many("orders", [{"id": number} for number in range(10)])
         batch = queue.claim("orders", group="billing", max=10)

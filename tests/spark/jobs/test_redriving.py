@@ -25,7 +25,7 @@ def lag(url: str) -> int:
         return queue.lag("orders", "billing")
 
 
-def test_an_expression_chooses(spark: SparkSession, any_url: str) -> None:
+def test_expression_chooses(spark: SparkSession, any_url: str) -> None:
     fill(any_url)
     where = "error_message RLIKE 'order [135]' AND get_json_object(payload, '$.id') < 5 AND deliveries = 1"
     kinds = redrive(spark, any_url, where, dry_run=True).collect()
@@ -62,9 +62,7 @@ def test_without_an_expression_all_of_a_queue_go_back(spark: SparkSession, url: 
         ("CAST(error_message AS int) > 1", "cannot be cast"),
     ],
 )
-def test_an_expression_that_makes_no_sense_redrives_nothing(
-    spark: SparkSession, url: str, where: str, said: str
-) -> None:
+def test_expression_that_makes_no_sense_redrives_nothing(spark: SparkSession, url: str, where: str, said: str) -> None:
     fill(url, 2)
     with pytest.raises(BadInput) as refused:
         redrive(spark, url, where)
@@ -97,7 +95,7 @@ class Time:
         (1_000_000, [(0.0, 6)]),
     ],
 )
-def test_a_rate_is_kept(url: str, rate: float | None, pages: list[tuple[float, int]]) -> None:
+def test_rate_is_kept(url: str, rate: float | None, pages: list[tuple[float, int]]) -> None:
     fill(url)
     time = Time()
     with connect(url) as queue:
@@ -108,12 +106,12 @@ def test_a_rate_is_kept(url: str, rate: float | None, pages: list[tuple[float, i
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf"), 1e9])
-def test_a_rate_that_is_none_is_refused(spark: SparkSession, url: str, rate: float) -> None:
+def test_rate_that_is_none_is_refused(spark: SparkSession, url: str, rate: float) -> None:
     with pytest.raises(BadInput, match="rate"):
         redrive(spark, url, rate=rate)
 
 
-def test_an_end_in_the_middle_says_how_far_it_came(queue: Connection, url: str) -> None:
+def test_end_in_the_middle_says_how_far_it_came(queue: Connection, url: str) -> None:
     fill(url)
     ids = [letter.id for letter in queue.dead_letters("orders")]
     with pytest.raises(AckwiseError, match="2 of 6 dead letters were put back"):

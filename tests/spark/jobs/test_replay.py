@@ -69,7 +69,7 @@ def test_payloads_come_back_as_they_were(spark: SparkSession, path: str, any_url
     assert (broken.payload, broken.content_type) == (b"{broken", "application/octet-stream")
 
 
-def test_a_slice(spark: SparkSession, path: str, url: str) -> None:
+def test_slice(spark: SparkSession, path: str, url: str) -> None:
     midnight = FIRST + timedelta(hours=1)
     assert counts(replay(spark, path, url, "orders", to_queue="late", since=midnight)) == [("late", 4, 0)]
     assert counts(replay(spark, path, url, "orders", to_queue="early", until=midnight)) == [("early", 2, 0)]
@@ -101,7 +101,7 @@ def test_what_is_refused_pushes_nothing(spark: SparkSession, path: str, url: str
         replay(spark, path, url, "orders", to_queue="small")
 
 
-def test_a_long_lane_goes_in_pages_and_keeps_its_order(spark: SparkSession, url: str, tmp_path: Path) -> None:
+def test_long_lane_goes_in_pages_and_keeps_its_order(spark: SparkSession, url: str, tmp_path: Path) -> None:
     with connect(url) as queue:
         queue.push_many("long", [Item(payload={"n": number}) for number in range(2500)])
         queue.claim("long", group="all", max=2500).ack()

@@ -168,7 +168,7 @@ def test_lag(tmp_path: Path) -> None:
     assert "No group has read here yet" in Page(tmp_path / "report.html").text
 
 
-def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
+def test_page_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match=r"cannot be written to .*report\.html"):
         write_lag_report(tmp_path / "file" / "report.html", [], FIRST)

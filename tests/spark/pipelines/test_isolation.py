@@ -89,7 +89,7 @@ def test_it_runs_elsewhere_and_keeps_what_it_has(process: Make) -> None:
     ],
 )
 @pytest.mark.parametrize("at", [0, 5, 9])
-def test_the_culprit_alone_is_blamed(process: Make, how: str, told: str, at: int) -> None:
+def test_culprit_alone_is_blamed(process: Make, how: str, told: str, at: int) -> None:
     records: list[Any] = list(range(10))
     records[at] = how
     answers = process(deadly).run(records, blame)
@@ -154,7 +154,7 @@ def test_uncollected_answers_are_not_given_to_other_calls(process: Make) -> None
     assert one.run([5], blame) == [5]
 
 
-def test_a_record_that_takes_too_long(process: Make) -> None:
+def test_record_that_takes_too_long(process: Make) -> None:
     answers = process(deadly, 2.5).run([1, "sleeps", 2], blame)
     assert answers == [1, ("sleeps", "it took longer than 2.5 seconds", "TimeoutError"), 2]
 
@@ -184,7 +184,7 @@ def test_what_is_larger_than_a_pipe(process: Make) -> None:
     assert process(lambda record: record + b"y").run([large, b""], blame) == [large + b"y", b"y"]
 
 
-def test_a_death_that_no_record_explains_is_an_error(process: Make) -> None:
+def test_death_that_no_record_explains_is_an_error(process: Make) -> None:
     with pytest.raises(WorkerDied, match="died between records: the process that ran it died: exit code 1"):
         process(lambda record: lambda: record).run([1], blame)
 
@@ -233,7 +233,7 @@ def test_late_record_that_ends_before_its_kill_is_kept(
         assert runner.run(["slow", "next", "last"], blame) == ["slow", "next", "last"]
 
 
-def test_a_large_chunk_for_one_whose_child_still_holds_its_pipe(process: Make, tmp_path: Path) -> None:
+def test_large_chunk_for_one_whose_child_still_holds_its_pipe(process: Make, tmp_path: Path) -> None:
     def forks(record: Any) -> int:
         if record == b"fork" and not os.fork():
             while not (tmp_path / "over").exists():
@@ -294,7 +294,7 @@ def test_nothing_is_left_behind(process: Make) -> None:
         os.kill(pid, 0)
 
 
-def test_the_process_sees_none_of_our_connections(process: Make) -> None:
+def test_process_sees_none_of_our_connections(process: Make) -> None:
     import socket
 
     def sockets(_: Any) -> list[str]:

@@ -132,7 +132,7 @@ def test_every_record_ends_as_its_function_says(spark: SparkSession, harness: Qu
     assert totals.outputs == sum(outputs.values())
 
 
-def test_a_record_that_takes_too_long(spark: SparkSession, local_harness: QueueHarness) -> None:
+def test_record_that_takes_too_long(spark: SparkSession, local_harness: QueueHarness) -> None:
     local_harness.configure(retry_limit=1)
     local_harness.number(3)
 

@@ -63,7 +63,7 @@ Named = collections.namedtuple("Named", "n s")
         collections.OrderedDict(s="x", n=1),
     ],
 )
-def test_a_row_of_any_shape(value: Any) -> None:
+def test_row_of_any_shape(value: Any) -> None:
     assert returning(value, "n long, s string") == b'{"n":1,"s":"x"}'
 
 
@@ -141,18 +141,18 @@ def test_none_is_an_ack_and_a_list_is_several() -> None:
         (Data(float("nan")), None, "returned NaN or an infinite number"),  # type: ignore[arg-type]
     ],
 )
-def test_the_wrong_type(value: Any, returns: str | None, told: str) -> None:
+def test_wrong_type(value: Any, returns: str | None, told: str) -> None:
     found = returning(value, returns)
     assert isinstance(found, Failure)
     assert (found.outcome, found.error_type) == (Outcome.RETRY, "WrongType")
     assert told.replace("('str')", "(str)") in str(found.error)
 
 
-def test_a_null_that_is_none() -> None:
+def test_null_that_is_none() -> None:
     assert returning({"n": None, "s": "null", "x": 1.5}) == b'{"n":null,"s":"null","x":1.5}'
 
 
-def test_a_list_that_is_wrong_in_one_place_has_no_outputs() -> None:
+def test_list_that_is_wrong_in_one_place_has_no_outputs() -> None:
     assert isinstance(returning([{"n": 1}, {"n": "x"}], "n long"), Failure)
 
 
@@ -184,13 +184,13 @@ def test_what_is_raised(problem: BaseException, expected: Failure) -> None:
     assert raising(problem) == expected
 
 
-def test_a_retry_with_a_delay_that_is_none_is_a_retry() -> None:
+def test_retry_with_a_delay_that_is_none_is_a_retry() -> None:
     found = raising(Retry(delay=-1))
     assert (found.outcome, found.delay, found.error_type) == (Outcome.RETRY, None, "BadInput")
     assert "delay must be between" in str(found.error)
 
 
-def test_an_error_as_long_as_a_book_is_cut() -> None:
+def test_error_as_long_as_a_book_is_cut() -> None:
     assert len(str(raising(ValueError("x" * 100_000)).error)) == 8192
     assert raising(ValueError("a\0b\ud800")).error == "a\ufffdb?"
 
@@ -227,7 +227,7 @@ def test_unfit_payload_is_rejected_before_function_runs(payload: str, expects: s
     assert told in str(found.error)
 
 
-def test_the_payload_is_plain_python() -> None:
+def test_payload_is_plain_python() -> None:
     text = '{"n":1,"f":1.5,"big":123456789012345678901234567890,"a":[null,true],"s":"é"}'
     seen: list[Any] = []
     assert run(seen.append, text, expects="n long") is None
@@ -238,7 +238,7 @@ def with_default(value: Any, more: int = 1) -> Any:
     return (value, more)
 
 
-def test_a_function_that_takes_two_gets_the_record() -> None:
+def test_function_that_takes_two_gets_the_record() -> None:
     assert run(lambda value, record: record.headers) == b'{"k":"v"}'
     assert run(lambda value, record: [record.attempt, record.seq]) == [b"3", b"2"]
 
@@ -262,7 +262,7 @@ def test_which_functions_take_the_record(function: Callable[..., Any], takes: bo
     assert takes_record(function) is takes
 
 
-def test_an_object_that_is_called() -> None:
+def test_object_that_is_called() -> None:
     class Counts:
         def __call__(self, value: Any, record: Record) -> str:
             return record.message_id

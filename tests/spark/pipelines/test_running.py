@@ -83,7 +83,7 @@ def test_error_that_ends_it_is_raised_to_the_waiter(
 
 
 @pytest.mark.parametrize("how", ["map", "transform"])
-def test_a_lease_that_is_lost_in_the_middle_of_a_batch(
+def test_lease_that_is_lost_in_the_middle_of_a_batch(
     spark: SparkSession, local_harness: QueueHarness, tmp_path: Path, how: str
 ) -> None:
     """What was worked on under it is not settled, pushes nothing, and comes again."""
@@ -180,14 +180,14 @@ def test_what_is_done_is_not_done_again(spark: SparkSession, local_harness: Queu
     assert len(local_harness.payloads("out")) == 10
 
 
-def test_a_group_that_begins_later(spark: SparkSession, local_harness: QueueHarness) -> None:
+def test_group_that_begins_later(spark: SparkSession, local_harness: QueueHarness) -> None:
     local_harness.number(5)
     assert billing(spark, local_harness, start="new").run().rows == 0
     local_harness.number(2, first=5)
     assert billing(spark, local_harness, start="new").run().rows == 2
 
 
-def test_a_checkpoint_of_another_pipeline(spark: SparkSession, local_harness: QueueHarness, tmp_path: Path) -> None:
+def test_checkpoint_of_another_pipeline(spark: SparkSession, local_harness: QueueHarness, tmp_path: Path) -> None:
     local_harness.number(1)
     local_harness.number(1, queue="other")
     checkpoint = str(tmp_path / "checkpoint")
@@ -202,7 +202,7 @@ def test_a_checkpoint_of_another_pipeline(spark: SparkSession, local_harness: Qu
     assert local_harness.payloads("out") == [b'{"n":0}']
 
 
-def test_a_queue_that_is_paused(spark: SparkSession, local_harness: QueueHarness) -> None:
+def test_queue_that_is_paused(spark: SparkSession, local_harness: QueueHarness) -> None:
     local_harness.number(3)
     local_harness.do(c.PauseQueue(queue="q"))
     with pytest.raises(Conflict, match="the queue 'q' is paused; resume it with: ackwise queue resume q"):

@@ -130,7 +130,7 @@ def test_rows_are_moved_only_where_they_were_apart(spark: SparkSession) -> None:
                 assert not keeps_rows_together(frame, source)
 
 
-def test_a_payload_of_ones_own_and_how_it_is_pushed(spark: SparkSession, local_harness: QueueHarness) -> None:
+def test_payload_of_ones_own_and_how_it_is_pushed(spark: SparkSession, local_harness: QueueHarness) -> None:
     local_harness.number(4)
 
     def addressed(rows: DataFrame) -> DataFrame:
@@ -174,7 +174,7 @@ def test_aggregates_are_written(spark: SparkSession, local_harness: QueueHarness
 
 
 @pytest.mark.long
-def test_a_record_that_kills_the_process_of_a_udf(spark: SparkSession, local_harness: QueueHarness) -> None:
+def test_record_that_kills_the_process_of_a_udf(spark: SparkSession, local_harness: QueueHarness) -> None:
     """Spark tries such a task four times before it gives up, at every step of the search."""
     local_harness.configure(retry_limit=1)
     local_harness.number(3)
@@ -196,7 +196,7 @@ def test_a_record_that_kills_the_process_of_a_udf(spark: SparkSession, local_har
     assert (totals.acked, totals.dead, len(produced(local_harness))) == (2, 1, 2)
 
 
-def test_a_record_that_breaks_an_expression_is_charged_alone(spark: SparkSession, local_harness: QueueHarness) -> None:
+def test_record_that_breaks_an_expression_is_charged_alone(spark: SparkSession, local_harness: QueueHarness) -> None:
     local_harness.configure(retry_limit=2)
     local_harness.number(8)
 
@@ -255,7 +255,7 @@ def late_rule(rows: DataFrame) -> DataFrame:
         (late_rule, "expect('positive') needs the column delivery_id; put it before the step that drops it"),
     ],
 )
-def test_a_transform_that_is_wrong_settles_nothing(
+def test_transform_that_is_wrong_settles_nothing(
     spark: SparkSession, local_harness: QueueHarness, transform: Callable[[DataFrame], DataFrame], told: str
 ) -> None:
     local_harness.number(4)
@@ -265,7 +265,7 @@ def test_a_transform_that_is_wrong_settles_nothing(
     assert local_harness.leases() == []
 
 
-def test_an_output_that_cannot_be_pushed_is_its_records_fault(spark: SparkSession, harness: QueueHarness) -> None:
+def test_output_that_cannot_be_pushed_is_its_records_fault(spark: SparkSession, harness: QueueHarness) -> None:
     harness.number(5)
 
     def some(rows: DataFrame) -> DataFrame:

@@ -103,7 +103,7 @@ def line(problem: BaseException) -> str:
         ({"queue": "q", "url": "http://127.0.0.1:9"}, "no server answers at http://127.0.0.1:9"),
     ],
 )
-def test_a_read_that_is_wrong(
+def test_read_that_is_wrong(
     spark: SparkSession, local_harness: QueueHarness, options: dict[str, str], told: str
 ) -> None:
     local_harness.number(1)
@@ -114,7 +114,7 @@ def test_a_read_that_is_wrong(
     assert told in line(caught.value)
 
 
-def test_a_schema_that_is_wrong(spark: SparkSession, local_harness: QueueHarness) -> None:
+def test_schema_that_is_wrong(spark: SparkSession, local_harness: QueueHarness) -> None:
     local_harness.number(1)
     some = spark.read.format("ackwise").options(url=local_harness.url, table="messages", queue="q")
     with pytest.raises(PySparkException) as caught:
@@ -130,7 +130,7 @@ def test_a_schema_that_is_wrong(spark: SparkSession, local_harness: QueueHarness
         (["'hello' as payload"], "append", "the column 'payload' has text that is not JSON: b'hello'"),
     ],
 )
-def test_a_push_that_is_wrong(
+def test_push_that_is_wrong(
     spark: SparkSession, local_harness: QueueHarness, columns: list[str], mode: str, told: str
 ) -> None:
     local_harness.configure()

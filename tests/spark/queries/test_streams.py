@@ -161,7 +161,7 @@ def test_two_queries_of_one_name(spark: SparkSession, local_harness: QueueHarnes
     assert local_harness.counts() == {"acked": 10}
 
 
-def test_a_checkpoint_of_another_queue(spark: SparkSession, local_harness: QueueHarness, tmp_path: Path) -> None:
+def test_checkpoint_of_another_queue(spark: SparkSession, local_harness: QueueHarness, tmp_path: Path) -> None:
     local_harness.number(3)
     local_harness.number(3, queue="other")
     acks = [f.col("delivery_id"), f.lit("ack").alias("outcome")]
@@ -210,7 +210,7 @@ def test_log_mode_counts_and_moves_its_group(spark: SparkSession, local_harness:
     assert local_harness.counts() == {"acked": 60}
 
 
-def test_the_push_sink_at_the_end_of_a_stream(spark: SparkSession, local_harness: QueueHarness, tmp_path: Path) -> None:
+def test_push_sink_at_the_end_of_a_stream(spark: SparkSession, local_harness: QueueHarness, tmp_path: Path) -> None:
     local_harness.number(10)
     rows = stream(spark, local_harness, mode="log").select(
         "payload", "partition", f.concat(f.lit("copy-"), "transaction_id").alias("transaction_id")

@@ -82,7 +82,7 @@ def test_with_transaction_ids_a_row_is_pushed_once(harness: QueueHarness) -> Non
         assert found.partition == f"p{int(found.message.payload) % 3}"
 
 
-def test_a_row_without_a_transaction_id_may_come_twice(harness: QueueHarness) -> None:
+def test_row_without_a_transaction_id_may_come_twice(harness: QueueHarness) -> None:
     rows: list[Row] = [{"payload": "1", "transaction_id": "t"}, {"payload": "2", "transaction_id": None}]
     one = sink(harness, "payload string, transaction_id string")
     assert one.write(rows) == {"queued": 2}
@@ -191,7 +191,7 @@ def test_options_that_are_wrong(local_url: str, options: dict[str, str], told: s
         assert told in str(caught.value)
 
 
-def test_a_queue_is_not_overwritten(local_harness: QueueHarness) -> None:
+def test_queue_is_not_overwritten(local_harness: QueueHarness) -> None:
     with pytest.raises(BadInput, match=r'^ackwise: a queue cannot be overwritten; use .mode\("append"\)'):
         sink(local_harness, "payload string", overwrite=True)
 

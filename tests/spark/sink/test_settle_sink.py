@@ -78,7 +78,7 @@ def test_many_rows_go_in_portions(harness: QueueHarness, monkeypatch: pytest.Mon
     assert sink(harness).write(rows[:20], rows[20:22], rows[22:]) == {"acked": 50}
 
 
-def test_an_error_as_long_as_a_book_is_cut(harness: QueueHarness) -> None:
+def test_error_as_long_as_a_book_is_cut(harness: QueueHarness) -> None:
     harness.number(1)
     (one,) = claimed(harness, 1)
     sink(harness, FULL).write([{"delivery_id": one, "outcome": "reject", "error": "x" * 100_000 + "\0"}])

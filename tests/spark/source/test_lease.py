@@ -32,7 +32,7 @@ def attempts(rows: list[Row]) -> set[int]:
     return {row["attempt"] for row in rows}
 
 
-def test_a_batch_is_a_claim(harness: QueueHarness, url: str, query: Make) -> None:
+def test_batch_is_a_claim(harness: QueueHarness, url: str, query: Make) -> None:
     harness.number(10)
     harness.number(5, partition="p", first=10, priority=2)
     one = query(url)
@@ -65,7 +65,7 @@ def test_batch_with_max_bytes_stops_there(harness: QueueHarness, url: str, query
     assert len(harness.settle(query(url).batch())) == 3
 
 
-def test_the_claim_is_the_querys_own_and_exclusive(local_harness: QueueHarness, query: Make) -> None:
+def test_claim_is_the_querys_own_and_exclusive(local_harness: QueueHarness, query: Make) -> None:
     local_harness.number(3)
     one = query(local_harness.url, claimName="mine", leaseSeconds=77)
     one.batch()
@@ -134,7 +134,7 @@ def test_what_spark_itself_limits(local_harness: QueueHarness, query: Make, limi
     assert len(one.batch()) == size
 
 
-def test_a_restart_reads_the_same_claim_without_what_was_settled(harness: QueueHarness, url: str, query: Make) -> None:
+def test_restart_reads_the_same_claim_without_what_was_settled(harness: QueueHarness, url: str, query: Make) -> None:
     harness.number(10)
     first = query(url, maxRowsPerTrigger=6)
     rows = first.batch()
@@ -149,7 +149,7 @@ def test_a_restart_reads_the_same_claim_without_what_was_settled(harness: QueueH
     assert harness.counts() == {"acked": 6, "held": 4}
 
 
-def test_a_claim_that_spark_had_not_written_down_is_found_again(harness: QueueHarness, url: str, query: Make) -> None:
+def test_claim_that_spark_had_not_written_down_is_found_again(harness: QueueHarness, url: str, query: Make) -> None:
     harness.number(10)
     first = query(url, maxRowsPerTrigger=4)
     harness.settle(first.batch())
@@ -160,7 +160,7 @@ def test_a_claim_that_spark_had_not_written_down_is_found_again(harness: QueueHa
     assert again.log[-1] == lost
 
 
-def test_a_restart_after_everything_was_settled_reads_nothing(local_harness: QueueHarness, query: Make) -> None:
+def test_restart_after_everything_was_settled_reads_nothing(local_harness: QueueHarness, query: Make) -> None:
     local_harness.number(3)
     first = query(local_harness.url)
     local_harness.settle(first.batch())
@@ -171,7 +171,7 @@ def test_a_restart_after_everything_was_settled_reads_nothing(local_harness: Que
     assert numbers(again.batch()) == [3]
 
 
-def test_a_batch_whose_claim_the_store_has_forgotten_is_over(local_harness: QueueHarness, query: Make) -> None:
+def test_batch_whose_claim_the_store_has_forgotten_is_over(local_harness: QueueHarness, query: Make) -> None:
     """A claim under its number would take other records, and a pipeline would think that they were written."""
     local_harness.number(3)
     first = query(local_harness.url)
@@ -206,7 +206,7 @@ def test_retries_come_in_a_later_claim_with_their_attempt(harness: QueueHarness,
     assert [one["claim"] for one in one.log] == [0, 1, 2, 3, 4]
 
 
-def test_a_delayed_retry_comes_when_it_is_due(
+def test_delayed_retry_comes_when_it_is_due(
     timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock
 ) -> None:
     timed_harness.number(2)
@@ -270,7 +270,7 @@ def test_second_query_between_two_batches_ends_the_first(local_harness: QueueHar
     assert local_harness.counts() == {"acked": 4, "held": 2, "unread": 2}
 
 
-def test_a_claim_name_each_lets_two_queries_share_a_group(harness: QueueHarness, url: str, query: Make) -> None:
+def test_claim_name_each_lets_two_queries_share_a_group(harness: QueueHarness, url: str, query: Make) -> None:
     for partition in ("a", "b"):
         harness.number(4, partition=partition)
     first = query(url, claimName="one", maxRowsPerTrigger=4)
@@ -312,7 +312,7 @@ def test_without_its_checkpoint_a_query_waits_for_the_lease(
         ({"mode": "log"}, "the checkpoint was written in lease mode; option mode"),
     ],
 )
-def test_a_checkpoint_of_something_else(
+def test_checkpoint_of_something_else(
     local_harness: QueueHarness, query: Make, change: dict[str, str], told: str
 ) -> None:
     local_harness.number(3)
@@ -327,7 +327,7 @@ def test_a_checkpoint_of_something_else(
     assert local_harness.settle(rows) == ["acked"] * 3
 
 
-def test_a_claim_that_ran_out_in_the_middle_of_its_batch(
+def test_claim_that_ran_out_in_the_middle_of_its_batch(
     timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock
 ) -> None:
     timed_harness.number(4)
@@ -426,7 +426,7 @@ def test_where_a_new_group_begins(
     assert numbers(one.batch()) == expected
 
 
-def test_a_group_that_exists_goes_on_where_it_is(local_harness: QueueHarness, query: Make) -> None:
+def test_group_that_exists_goes_on_where_it_is(local_harness: QueueHarness, query: Make) -> None:
     local_harness.number(4)
     claimed = local_harness.do(c.Claim(queue="q", group="g", most=2))
     local_harness.do(c.Settle(entries=[c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.ACK)]))
@@ -457,7 +457,7 @@ def test_one_lane_is_split_unless_its_order_matters(
         assert [row["seq"] for row in work] == sorted(row["seq"] for row in work)
 
 
-def test_a_strict_lane_stops_at_a_retry_that_is_not_due(
+def test_strict_lane_stops_at_a_retry_that_is_not_due(
     timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock
 ) -> None:
     timed_harness.configure(order="strict")
@@ -471,7 +471,7 @@ def test_a_strict_lane_stops_at_a_retry_that_is_not_due(
     assert numbers(one.batch()) == [0, 2]
 
 
-def test_a_paused_queue_gives_nothing(local_harness: QueueHarness, query: Make) -> None:
+def test_paused_queue_gives_nothing(local_harness: QueueHarness, query: Make) -> None:
     local_harness.number(2)
     local_harness.do(c.PauseQueue(queue="q"))
     one = query(local_harness.url)
@@ -496,7 +496,7 @@ def test_only_columns_that_were_asked_for(local_harness: QueueHarness, query: Ma
     assert local_harness.settle(rows) == ["acked"] * 3
 
 
-def test_the_payload_in_columns(local_harness: QueueHarness, query: Make) -> None:
+def test_payload_in_columns(local_harness: QueueHarness, query: Make) -> None:
     local_harness.send(
         [NewMessage(one) for one in (b'{"n": 1, "more": [1]}', b'{"n": "x"}', b"{", b'{"n": null}', b"\xff")]
     )

@@ -32,7 +32,7 @@ def pruned(harness: QueueHarness, group: str, below: int) -> int:
     return count
 
 
-def test_a_batch_is_a_range_of_every_lane(harness: QueueHarness, url: str, query: Make) -> None:
+def test_batch_is_a_range_of_every_lane(harness: QueueHarness, url: str, query: Make) -> None:
     harness.number(10)
     harness.number(5, partition="p", first=10, priority=2)
     one = query(url, mode="log")
@@ -48,7 +48,7 @@ def test_a_batch_is_a_range_of_every_lane(harness: QueueHarness, url: str, query
     assert harness.leases(live_only=False) == []
 
 
-def test_a_batch_is_the_same_again(harness: QueueHarness, url: str, query: Make) -> None:
+def test_batch_is_the_same_again(harness: QueueHarness, url: str, query: Make) -> None:
     harness.number(10)
     first = query(url, mode="log", maxRowsPerTrigger=6)
     rows = first.batch()
@@ -60,7 +60,7 @@ def test_a_batch_is_the_same_again(harness: QueueHarness, url: str, query: Make)
     assert numbers(again.batch()) == [6, 7, 8]
 
 
-def test_the_groups_cursor_follows_what_spark_has_committed(harness: QueueHarness, url: str, query: Make) -> None:
+def test_groups_cursor_follows_what_spark_has_committed(harness: QueueHarness, url: str, query: Make) -> None:
     harness.number(10)
     one = query(url, mode="log", maxRowsPerTrigger=4)
     assert harness.counts() == {"unread": 10}
@@ -91,7 +91,7 @@ def test_query_without_checkpoint_continues_at_its_group(harness: QueueHarness, 
     assert numbers(fresh.batch()) == [3, 4, 5, 6, 7, 8]  # the second batch of the first was not committed
 
 
-def test_a_group_that_claims_elsewhere_keeps_what_it_holds(local_harness: QueueHarness, query: Make) -> None:
+def test_group_that_claims_elsewhere_keeps_what_it_holds(local_harness: QueueHarness, query: Make) -> None:
     local_harness.number(6)
     local_harness.do(c.Claim(queue="q", group="g", most=2))
     one = query(local_harness.url, mode="log")
@@ -111,7 +111,7 @@ def test_lanes_that_appear_later(harness: QueueHarness, url: str, query: Make) -
     assert harness.counts() == {"acked": 6}
 
 
-def test_an_empty_queue(harness: QueueHarness, url: str, query: Make) -> None:
+def test_empty_queue(harness: QueueHarness, url: str, query: Make) -> None:
     harness.configure()
     one = query(url, mode="log")
     assert not one.plan()
@@ -157,7 +157,7 @@ def test_where_it_begins(
 
 
 @pytest.mark.parametrize("group", ["g", None])
-def test_a_time_among_many(
+def test_time_among_many(
     timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock, group: str | None
 ) -> None:
     for number in range(20):
@@ -208,7 +208,7 @@ def test_now_is_what_was_pushed_before(harness: QueueHarness, url: str, query: M
         ({"mode": "lease"}, "the checkpoint was written in log mode; option mode"),
     ],
 )
-def test_a_checkpoint_of_something_else(
+def test_checkpoint_of_something_else(
     local_harness: QueueHarness, query: Make, change: dict[str, Any], told: str
 ) -> None:
     local_harness.number(3)
@@ -237,7 +237,7 @@ def test_what_was_pruned_before_it_was_read_is_missed(harness: QueueHarness, url
     assert numbers(relaxed.batch()) == [4, 5]
 
 
-def test_a_new_query_begins_where_the_queue_does(harness: QueueHarness, url: str, query: Make) -> None:
+def test_new_query_begins_where_the_queue_does(harness: QueueHarness, url: str, query: Make) -> None:
     for number in range(6):
         harness.number(1, first=number)
     assert pruned(harness, "cleaner", 4) == 4
@@ -245,7 +245,7 @@ def test_a_new_query_begins_where_the_queue_does(harness: QueueHarness, url: str
         assert numbers(query(url, mode="log", group=group).batch()) == [4, 5]
 
 
-def test_a_lane_that_appeared_and_was_pruned_meanwhile(harness: QueueHarness, url: str, query: Make) -> None:
+def test_lane_that_appeared_and_was_pruned_meanwhile(harness: QueueHarness, url: str, query: Make) -> None:
     harness.configure()
     one = query(url, mode="log", group=None)
     for number in range(3):

@@ -68,7 +68,7 @@ def planned(url: str, options: dict[str, Any], schema: str | None = None) -> Non
         ({"payloadSchema": "m map<int, string>"}, "option payloadSchema: map<int,string>: the keys of a JSON object"),
     ],
 )
-def test_an_option_that_is_wrong(options: dict[str, Any], told: str) -> None:
+def test_option_that_is_wrong(options: dict[str, Any], told: str) -> None:
     with pytest.raises(BadInput) as caught:
         first_answer(NOWHERE, {**GIVEN, **options})
     text = str(caught.value)
@@ -91,7 +91,7 @@ def test_an_option_that_is_wrong(options: dict[str, Any], told: str) -> None:
         ({**GIVEN, "table": "groups", "mode": "log"}, "option table is 'groups': tables are read as batches"),
     ],
 )
-def test_an_option_that_is_missing(options: dict[str, Any], told: str) -> None:
+def test_option_that_is_missing(options: dict[str, Any], told: str) -> None:
     with pytest.raises(BadInput, match=re.escape(told)):
         first_answer(NOWHERE, options)
 
@@ -113,7 +113,7 @@ def test_without_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
         ("http://127.0.0.1:9", "no server answers at http://127.0.0.1:9"),
     ],
 )
-def test_a_url_where_nothing_is(url: str, told: str) -> None:
+def test_url_where_nothing_is(url: str, told: str) -> None:
     for asked, options in ((first_answer, GIVEN), (planned, {**GIVEN, "table": "groups"})):
         with pytest.raises(AckwiseError) as caught:
             asked(url, options)
@@ -121,7 +121,7 @@ def test_a_url_where_nothing_is(url: str, told: str) -> None:
         assert told in str(caught.value)
 
 
-def test_a_batch_needs_a_queue_for_messages(local_url: str) -> None:
+def test_batch_needs_a_queue_for_messages(local_url: str) -> None:
     for options in ({}, {"table": "messages"}):
         with pytest.raises(BadInput, match="ackwise: option queue is missing"):
             planned(local_url, options)
@@ -136,7 +136,7 @@ def test_a_batch_needs_a_queue_for_messages(local_url: str) -> None:
         ("headers map<string,int>", "schema: the column 'headers' is map<string,string>, not map<string,int>"),
     ],
 )
-def test_a_schema_that_the_source_does_not_have(schema: str, told: str) -> None:
+def test_schema_that_the_source_does_not_have(schema: str, told: str) -> None:
     for asked in (first_answer, planned):
         with pytest.raises(BadInput) as caught:
             asked(NOWHERE, GIVEN, schema)

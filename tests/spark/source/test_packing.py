@@ -44,7 +44,7 @@ def test_every_message_is_in_one_pile(ranges: list[SourceRange], tasks: int, spl
 
 
 @given(some(), st.integers(1, 6))
-def test_a_lane_stays_whole_without_split(ranges: list[SourceRange], tasks: int) -> None:
+def test_lane_stays_whole_without_split(ranges: list[SourceRange], tasks: int) -> None:
     piles = assign_ranges(ranges, tasks, split=False)
     lanes = [{one.lane for one in pile} for pile in piles]
     assert sum(map(len, lanes)) == len(set().union(*lanes))

@@ -25,7 +25,7 @@ def deadline(harness: QueueHarness) -> int:
     return held.deadline
 
 
-def test_a_batch_may_take_longer_than_its_lease(
+def test_batch_may_take_longer_than_its_lease(
     timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock
 ) -> None:
     timed_harness.number(3)
@@ -63,7 +63,7 @@ def test_what_is_finished_is_not_renewed(
     assert timed_harness.counts() == {"acked": 3}
 
 
-def test_a_lost_lease_is_said_once(
+def test_lost_lease_is_said_once(
     timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     timed_harness.number(1)
@@ -88,7 +88,7 @@ def test_a_lost_lease_is_said_once(
     assert said == f"ackwise: the lease {held.lease_id} is lost; its messages are delivered again\n"
 
 
-def test_a_deadline_that_is_later_already_stays(timed_harness: QueueHarness, clock: ManualClock) -> None:
+def test_deadline_that_is_later_already_stays(timed_harness: QueueHarness, clock: ManualClock) -> None:
     timed_harness.number(1)
     claimed = timed_harness.do(c.Claim(queue="q", group="g", most=1, lease=100 * MICROS))
     transport = timed_harness.transport

@@ -289,7 +289,7 @@ def test_ledger(timed_harness: QueueHarness, timed_url: str, clock: ManualClock)
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_a_schema_prunes(harness: QueueHarness, url: str, name: str) -> None:
+def test_schema_prunes(harness: QueueHarness, url: str, name: str) -> None:
     harness.number(2)
     claimed = harness.do(c.Claim(queue="q", group="g", most=2))
     harness.do(c.Settle(entries=[c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.REJECT)]))
@@ -303,7 +303,7 @@ def test_a_schema_prunes(harness: QueueHarness, url: str, name: str) -> None:
         ]
 
 
-def test_the_payload_in_columns(local_harness: QueueHarness) -> None:
+def test_payload_in_columns(local_harness: QueueHarness) -> None:
     local_harness.send([NewMessage(one) for one in (b'{"n": 1, "s": "x"}', b'{"n": "x"}', b"{", b"null", b"")])
     rows = table(local_harness.url, "messages", queue="q", payloadSchema="n int, s string")
     assert [(row["n"], row["s"], row["_corrupt"] is None) for row in rows] == [
@@ -321,13 +321,13 @@ def test_the_payload_in_columns(local_harness: QueueHarness) -> None:
 
 
 @pytest.mark.parametrize("name", ["groups", "leases", "ledger"])
-def test_a_table_without_payloads_has_no_columns_of_them(local_url: str, name: str) -> None:
+def test_table_without_payloads_has_no_columns_of_them(local_url: str, name: str) -> None:
     with pytest.raises(BadInput, match=f"option payloadSchema: the table {name} has no payload"):
         table(local_url, name, payloadSchema="n int")
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_a_queue_that_is_not_there(local_harness: QueueHarness, name: str) -> None:
+def test_queue_that_is_not_there(local_harness: QueueHarness, name: str) -> None:
     local_harness.number(1)
     with pytest.raises(UnknownQueue, match=r"^ackwise: .*'nowhere'.* \[unknown_queue\]$"):
         table(local_harness.url, name, queue="nowhere")

@@ -16,7 +16,7 @@ from tests.subscriber.nats.conftest import Order, keep, run, serving
 NOBODY = "nats://127.0.0.1:1"
 
 
-def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_WITHIN", 0.3)
     app = App(NOBODY, start_patience=0.3)
 
@@ -40,7 +40,7 @@ def test_of_several_servers_one_answers(nats_url: str, subject: str, commas: boo
     run(app, job)
 
 
-def test_a_server_without_jetstream_is_said_to_be_one() -> None:
+def test_server_without_jetstream_is_said_to_be_one() -> None:
     async def job(url: str) -> None:
         told = r"the NATS server at nats://127\.0\.0\.1:\d+ has no JetStream; start it with -js"
         app = App(url, start_patience=0.1)

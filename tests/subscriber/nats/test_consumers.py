@@ -38,7 +38,7 @@ def within(app: App, job: Any) -> None:
     asyncio.run(go())
 
 
-def test_an_ephemeral_subscriber_gets_what_is_new(app: App, nats_url: str, subject: str) -> None:
+def test_ephemeral_subscriber_gets_what_is_new(app: App, nats_url: str, subject: str) -> None:
     orders = app.publisher(subject, Order)
     runs: list[list[int]] = []
 
@@ -163,7 +163,7 @@ def test_existing_consumer_with_foreign_subjects_is_refused(
         (">", "a", True),
     ],
 )
-def test_a_subject_covers_another(pattern: str, subject: str, true: bool) -> None:
+def test_subject_covers_another(pattern: str, subject: str, true: bool) -> None:
     assert covers(pattern, subject) is true
 
 
@@ -280,7 +280,7 @@ def test_each_subscriber_is_on_the_stream_that_it_names(app: App, nats_url: str,
     asyncio.run(job())
 
 
-def test_a_subject_in_several_streams_needs_a_name(app: App, subject: str) -> None:
+def test_subject_in_several_streams_needs_a_name(app: App, subject: str) -> None:
     app.subscriber(f"{subject}.*", durable="d")(handle)
 
     async def job(js: JetStreamContext) -> None:
@@ -319,7 +319,7 @@ def test_defaults_are_jetstreams_own(app: App, subject: str) -> None:
 
 
 @pytest.mark.parametrize("bound", [{"max_batch": 4}, {"max_expires": 2_000_000_000}])
-def test_the_bounds_that_an_operator_set_for_one_ask_are_kept(
+def test_bounds_that_an_operator_set_for_one_ask_are_kept(
     app: App, subject: str, bound: dict[str, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     numbers: list[int] = []

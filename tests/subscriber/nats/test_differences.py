@@ -28,7 +28,7 @@ from tests.subscriber.nats.conftest import (
 SHORT = 0.2
 
 
-def test_a_plain_nak_ignores_the_backoff(app: App, subject: str) -> None:
+def test_plain_nak_ignores_the_backoff(app: App, subject: str) -> None:
     """It is back at once, although the backoff says in an hour."""
     attempts: list[int] = []
     orders = app.publisher(subject, Order)
@@ -46,7 +46,7 @@ def test_a_plain_nak_ignores_the_backoff(app: App, subject: str) -> None:
     run(app, job)
 
 
-def test_the_backoff_is_how_long_it_waits_for_a_settlement(app: App, subject: str) -> None:
+def test_backoff_is_how_long_it_waits_for_a_settlement(app: App, subject: str) -> None:
     seen = keep(app, subject, backoff=(SHORT, 2 * SHORT))
     orders = app.publisher(subject, Order)
 
@@ -83,7 +83,7 @@ def test_settling_without_ack_policy_does_nothing(app: App, subject: str) -> Non
     run(app, job)
 
 
-def test_a_late_ack_wins(app: App, subject: str) -> None:
+def test_late_ack_wins(app: App, subject: str) -> None:
     seen = keep(app, subject, lease=1.5)
     orders = app.publisher(subject, Order)
 
@@ -158,7 +158,7 @@ def test_extend_is_by_the_ack_wait_whatever_is_asked_for(app: App, subject: str)
     run(app, job)
 
 
-def test_a_release_spends_a_delivery(app: App, nats_url: str, subject: str) -> None:
+def test_release_spends_a_delivery(app: App, nats_url: str, subject: str) -> None:
     """With one delivery allowed, what is given back when the app stops is never handled again."""
     calls: list[int] = []
     first, orders = App(nats_url), app.publisher(subject, Order)
@@ -189,7 +189,7 @@ def test_a_release_spends_a_delivery(app: App, nats_url: str, subject: str) -> N
     asyncio.run(job())
 
 
-def test_an_ack_is_sent_and_not_waited_for(app: App, subject: str) -> None:
+def test_ack_is_sent_and_not_waited_for(app: App, subject: str) -> None:
     """Also when the consumer is gone: True says that it was sent."""
     seen = keep(app, subject)
     orders = app.publisher(subject, Order)

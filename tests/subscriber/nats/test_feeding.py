@@ -148,7 +148,7 @@ def test_what_is_handled_while_the_app_stops_stays_its_own(app: App, nats_url: s
 
 
 @pytest.mark.parametrize("what", ["retry", "term", "codec"])
-def test_an_odd_outcome_is_one_messages_own(app: App, subject: str, what: str) -> None:
+def test_odd_outcome_is_one_messages_own(app: App, subject: str, what: str) -> None:
     calls: list[int] = []
     odd = {"retry": ackwise.Retry(delay=-1), "term": Term("\udc80"), "codec": ValueError("\udc80")}[what]
 
@@ -215,7 +215,7 @@ def test_what_is_deleted_under_a_subscriber_is_made_again(
     run(app, job)
 
 
-def test_an_app_without_its_consumer_is_not_ready(app: App, subject: str) -> None:
+def test_app_without_its_consumer_is_not_ready(app: App, subject: str) -> None:
     seen = keep(app, subject)
     orders = app.publisher(subject, Order)
 
@@ -280,7 +280,7 @@ async def answers_when_connected(app: App, stream: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("durable", ["d", None])
-def test_a_server_that_is_killed_and_comes_back_feeds_on(
+def test_server_that_is_killed_and_comes_back_feeds_on(
     tmp_path: Path, durable: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
@@ -442,7 +442,7 @@ def test_what_is_acked_first_waits_for_nothing(
 
 
 @pytest.mark.parametrize("settles", [False, True])
-def test_a_consumer_that_waits_for_no_settlement_loses_nothing(
+def test_consumer_that_waits_for_no_settlement_loses_nothing(
     app: App, nats_url: str, subject: str, settles: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An operator made it so. A handler may take any time: no other consumer gets its message. Nor does what is left

@@ -49,7 +49,7 @@ def test_redelivery_has_own_reply_and_names_its_attempt(app: App, subject: str) 
     run(app, job)
 
 
-def test_an_ack_wins_over_a_nak_that_waits(app: App, subject: str) -> None:
+def test_ack_wins_over_a_nak_that_waits(app: App, subject: str) -> None:
     """The wrapper sends no second answer; JetStream itself takes the ack."""
     seen = keep(app, subject)
     orders = app.publisher(subject, Order)
@@ -139,7 +139,7 @@ def test_max_ack_pending_one_holds_next_until_settlement(app: App, nats_url: str
 
 
 @pytest.mark.parametrize("how", ["ack", "term", "nak"])
-def test_a_work_queue_lets_go_of_what_is_settled(app: App, subject: str, how: str) -> None:
+def test_work_queue_lets_go_of_what_is_settled(app: App, subject: str, how: str) -> None:
     seen = keep(app, subject)
     orders = app.publisher(subject, Order)
 

@@ -53,7 +53,7 @@ def test_second_ack_succeeds_without_redelivery(app: App, subject: str) -> None:
     run(app, job)
 
 
-def test_the_first_settlement_wins(app: App, subject: str) -> None:
+def test_first_settlement_wins(app: App, subject: str) -> None:
     seen = keep(app, subject)
     orders = app.publisher(subject, Order)
 
@@ -90,7 +90,7 @@ def test_the_first_settlement_wins(app: App, subject: str) -> None:
         (timedelta(seconds=0.2), b'-NAK {"delay":200000000}'),
     ],
 )
-def test_a_nak_says_how_long_to_wait(app: App, subject: str, delay: Seconds | None, told: bytes) -> None:
+def test_nak_says_how_long_to_wait(app: App, subject: str, delay: Seconds | None, told: bytes) -> None:
     seen = keep(app, subject)
     orders = app.publisher(subject, Order)
 
@@ -197,7 +197,7 @@ def test_what_was_settled_before_an_exception_stands(app: App, subject: str, how
     run(app, job)
 
 
-def test_a_message_may_be_settled_after_its_handler_returned(app: App, subject: str) -> None:
+def test_message_may_be_settled_after_its_handler_returned(app: App, subject: str) -> None:
     seen = keep(app, subject)
     orders = app.publisher(subject, Order)
 
