@@ -152,11 +152,11 @@ class LongPolls:
     def unpark_after_commit(
         self, queues: Mapping[str, int], riders: Sequence[LongPoll], unparked: list[LongPoll]
     ) -> None:
-        """Add riders with an answer and parked claims that the commit may serve to `unparked`.
+        """Unpark the claims that the commit may serve. Adds them to `unparked`.
 
-        Parks the other riders again.
-        `queues` has the number of messages that became claimable. Of each selection, at most as many claims are
-        unparked as messages are left. None are unparked if a rider found that there is nothing to claim.
+        Riders with an answer are also added to `unparked`. The other riders are parked again. `queues` has the number
+        of messages that became claimable. For each selection the method unparks at most one claim per message that
+        the riders left. It unparks no claim of a selection if a rider of that selection found nothing to claim.
         """
         if not queues and not riders:
             return

@@ -31,9 +31,10 @@ Group = Annotated[str | None, typer.Option("--group", help="Only this group.")]
 
 @contextlib.contextmanager
 def spark_for(label: str, url: str, master: str | None, queue: str | None = None) -> Iterator[SparkSession]:
-    """Session for one command. Stops it at the end, unless it ran before. Spark's errors become one line.
+    """Spark session for one command. An error of Spark becomes one line.
 
-    It first checks that the store, server and queue exist, because Spark starts slowly.
+    Checks that the store, server and queue exist before it starts Spark, which takes seconds. At the end it stops the
+    session, unless Spark ran before the command.
     """
     with opened(url) as connection:
         if queue is not None:

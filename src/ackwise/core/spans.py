@@ -124,7 +124,10 @@ class Span(msgspec.Struct):
 
     @property
     def bypassed(self) -> bool:
-        """Whether the messages are unread: a claim of named messages left them behind. A returned span is due later."""
+        """Whether a claim of named messages bypassed these messages, which are unread.
+
+        Only a bypassed span has `due_at` 0. A span that returned from a delivery has a later `due_at`.
+        """
         return self.lease is None and self.due_at == 0
 
     def state(self, now: int) -> State:

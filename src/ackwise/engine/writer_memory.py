@@ -12,8 +12,8 @@ MOST_GROUPS = 10_000
 class WriterMemory:
     """Facts about the store that stay true while only this writer changes it. Such a writer needs no row locks.
 
-    A writer whose database others change too has a new memory in each turn, and `alone` is False: such a memory stays
-    empty. A rollback empties the memory, because it may contain changes that did not happen.
+    If other writers also change the database, `alone` is False. The writer then has a new memory in each turn, and this
+    memory learns nothing. A rollback empties the memory, because it may contain changes that did not happen.
     """
 
     def __init__(self, *, alone: bool = False) -> None:

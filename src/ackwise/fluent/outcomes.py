@@ -76,7 +76,10 @@ class FunctionEnd:
         return self._over.is_set()
 
     def noting(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap `function` so that its return sets `over`. A coroutine function needs no wrapper: it is cancelled."""
+        """Wrap a plain function: `over` is True after the function has returned.
+
+        A coroutine function needs no wrapper, because it ends when its task is cancelled.
+        """
         if inspect.iscoroutinefunction(function):
             return function
         over = self._over = threading.Event()

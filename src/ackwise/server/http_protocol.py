@@ -155,7 +155,10 @@ class GuardedSocket(WebSocketsSansIOProtocol):
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """Refuses connections above the limit. Closes those with a large or slow head, or a client that does not read."""
+    """HTTP protocol with limits: refuses connections above the limit.
+
+    It closes a connection whose head is too large or too slow, or whose client does not read.
+    """
 
     peers = Peers()
 

@@ -105,7 +105,10 @@ _CODE = re.compile(r"(.*) \[(\w+)\]")
 
 @contextlib.contextmanager
 def translate_spark_errors(what: str | None = None) -> Iterator[None]:
-    """Raises Spark's errors again as one-line Ackwise errors. `what` names the input that is to blame, if one is."""
+    """Converts Spark's errors to one-line Ackwise errors.
+
+    If an input of the user causes the error, `what` names this input, and the error is `BadInput`.
+    """
     try:
         yield
     except (PySparkException, Py4JError) as problem:

@@ -243,9 +243,10 @@ class HandlerRunner:
             raise HandlerTimeout(f"{self._subscription.name} took longer than {seconds:g} seconds") from problem
 
     def _replace_thread(self) -> None:
-        """Give a handler that is stuck in its thread up, so that a new thread takes its place.
+        """Abandon a handler that is stuck in its thread. A new thread replaces the stuck one.
 
-        Python cannot stop a thread. The number of such threads is bounded: beyond it the worker waits for one to end.
+        Python cannot stop a thread, so the stuck thread continues. The number of stuck threads is bounded. At the bound
+        the worker waits until one of them ends.
         """
         stuck = [thread for thread in self._abandoned if not thread.done()]
         if not stuck or self._executor is None or self._executor.stuck >= MOST_STUCK:

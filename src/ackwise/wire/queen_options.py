@@ -83,7 +83,7 @@ def _check_option(name: str, value: object) -> None:
 
 
 def _meaning(name: str, options: dict[str, Any], upstream: bool) -> dict[str, Any]:
-    """Policy fields that one option sets. Some depend on other options."""
+    """Policy fields that the option `name` sets. The values of some fields also depend on other options."""
     value = options[name]
     match name:
         case "leaseTime":

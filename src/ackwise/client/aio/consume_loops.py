@@ -212,7 +212,7 @@ class AsyncConsumeVerbs(AsyncMessageVerbs):
 
 
 def _work_on(batches: Sequence[AsyncBatch], before: Sequence[AsyncBatch]) -> list[AsyncBatch]:
-    """Extend the leases of `batches` from now on, and those of `before` no longer."""
+    """Start the extensions for the leases of `batches`, and stop them for the leases of `before`."""
     for batch in batches:
         batch.lease.begin_work()
     for batch in before:

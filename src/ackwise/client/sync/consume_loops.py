@@ -213,7 +213,7 @@ class ConsumeVerbs(MessageVerbs):
 
 
 def _work_on(batches: Sequence[Batch], before: Sequence[Batch]) -> list[Batch]:
-    """Extend the leases of `batches` from now on, and those of `before` no longer."""
+    """Start the extensions for the leases of `batches`, and stop them for the leases of `before`."""
     for batch in batches:
         batch.lease.begin_work()
     for batch in before:

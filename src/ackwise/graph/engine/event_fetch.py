@@ -302,9 +302,10 @@ class EventFetch:
         self.room -= 1
 
     def _assign_rest(self, members: list[WatchRow]) -> None:
-        """Keep the next items for the members whose turns they are, while other members wait.
+        """If other members wait, keep each of the next items for the member whose turn it is.
 
-        Otherwise a member that asks for many items would get those of a member that asks for one at a time.
+        Without this step, a member that fetches many items at once would get the items of a member that fetches one
+        item at a time.
         """
         for pool_no, turns in self._turns.items():
             own = [row for row in members if row.pool == pool_no]

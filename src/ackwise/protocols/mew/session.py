@@ -297,7 +297,10 @@ class MewSession:
         return problem
 
     def _run_group(self, group: StatementGroup, ahead: deque[s.Statement], source: Source) -> Flow[bool]:
-        """Commit statements together. If one fails, those before it are committed. Those behind it stay ahead."""
+        """Commit the statements of a group together. Returns whether all of them succeeded.
+
+        If a statement fails, the statements before it are committed. The statements after it stay in `ahead`.
+        """
         ran = yield from self._commit_group(group)
         if ran.undone is not None:
             first = group.candidates[0].statement

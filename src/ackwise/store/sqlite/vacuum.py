@@ -31,7 +31,7 @@ class Compacted(msgspec.Struct, frozen=True):
 
 
 def free_pages(connection: apsw.Connection) -> int:
-    """Free pages above those that stay in the file."""
+    """Number of free pages that the file can return. A reserve of free pages stays in the file."""
     free: int = connection.pragma("freelist_count")
     return free - max(KEPT, connection.pragma("page_count") // KEPT_SHARE) if free > KEPT else 0
 
