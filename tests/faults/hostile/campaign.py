@@ -8,6 +8,7 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ GRACE = 3.0
 CALM = 0.8
 """Seconds of load between two faults."""
 DRAIN = 90.0
+"""Seconds without progress after which the drain has failed."""
 DISK_FAULTS = {"fsync": "fsync errors", "full": "full disk"}
 """Names of the faults by the file that switches them on."""
 NODES = "node T { n: String }" + "".join(f' SPAWN t{n}: T {{ n = "{n}" }}' for n in range(120))
@@ -229,21 +231,21 @@ class Hostile:
             time.sleep(0.01)
 
     def _drain(self, urls: list[str]) -> int:
-        """Consume until the group has no lag. Returns the lag that is left."""
-        end = time.monotonic() + DRAIN
+        """Consume until the group has no lag, or the lag stays the same for `DRAIN` seconds. Returns the lag."""
+        end, lag = time.monotonic() + DRAIN, sys.maxsize
         with ackwise.connect(urls, resilience=RESILIENCE) as queue:
-            while time.monotonic() < end:
+            while lag and time.monotonic() < end:
                 consume_once(queue, self.account, self._dice, acks=True)
                 with contextlib.suppress(AckwiseError):
                     (group,) = [row for row in queue.groups(QUEUE) if row.group == GROUP]
-                    if group.lag == 0:
-                        return 0
-            return int(group.lag)
+                    if group.lag < lag:
+                        end, lag = time.monotonic() + DRAIN, group.lag
+        return lag
 
     def _settle_accounts(self, left: int) -> None:
         account = self.account
         if left:
-            account.violations.append(f"{left} messages are left after {DRAIN:.0f} s of draining")
+            account.violations.append(f"{left} messages are left, and no consumer gets them for {DRAIN:.0f} s")
         lost = account.pushed - account.acked.keys() - account.uncertain
         account.violations += [f"{name} is lost" for name in sorted(lost)[:20]]
         store = open_store(self._store)
