@@ -13,13 +13,15 @@ import msgspec
 
 from ackwise.broker import AsyncBroker, Broker
 from ackwise.client import AsyncConnection, Connection
+from ackwise.client import tracing as spans
 from ackwise.client.http_adapters import open_adapter, open_async_adapter
 from ackwise.client.resilience import Resilience
 from ackwise.client.server_url import base_of, is_server
+from ackwise.client.transport import AsyncTransport, Transport
 from ackwise.clock import Clock
 from ackwise.core.errors import BadStoreURL, StoreUnavailable
 from ackwise.core.events import EventStream
-from ackwise.core.extras import is_installed
+from ackwise.core.extras import is_installed, missing
 from ackwise.core.validation import Seconds
 from ackwise.store.database_store import DatabaseStore
 from ackwise.store.sqlite import SQLiteStore
@@ -27,6 +29,7 @@ from ackwise.wire.store_url import Durability, StoreURL, parse
 from ackwise.wire.timestamps import seconds
 
 if TYPE_CHECKING:
+    from ackwise.client.aio.http_transport import AsyncHTTPTransport
     from ackwise.client.sync.http_transport import HTTPTransport
 
 
@@ -46,6 +49,7 @@ def connect(
     durability: Durability | None = None,
     resilience: Resilience | None = None,
     patience: Seconds | None = None,
+    tracing: bool | None = None,
 ) -> Connection:
     """Open a store or connect to a server, for use from threads.
 
@@ -57,12 +61,14 @@ def connect(
     The URL is `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://host/database` or `http://host:6632`.
     With several servers, `["http://a:6632", "http://b:6632"]`, the connection uses one that works. `resilience` says
     when it tries the others. A single server or a PostgreSQL that is not up yet has `patience` seconds, 15 by default.
+    With `tracing` the connection makes OpenTelemetry spans, by default if the program has set up OpenTelemetry.
     """
+    traced = is_traced(tracing)
     if isinstance(url, list | tuple) or is_server(url):
-        return _over_http(url, clock, durability, resilience, _patience(patience))
+        return _connection(_transport(url, clock, durability, resilience, patience=_patience(patience)), traced)
     store = _open_when_up(url, clock, durability, _patience(patience))
     try:
-        return Connection(Broker(store))
+        return _connection(Broker(store), traced)
     except BaseException:
         store.close()
         raise
@@ -75,12 +81,13 @@ def connect_async(
     durability: Durability | None = None,
     resilience: Resilience | None = None,
     patience: Seconds | None = None,
+    tracing: bool | None = None,
 ) -> Connecting:
     """Open a store or connect to a server, for asyncio.
 
     Use `async with connect_async(url) as queue`, or `await connect_async(url)` and close the connection yourself.
     """
-    return Connecting(url, clock, durability, resilience, _patience(patience))
+    return Connecting(url, clock, durability, resilience, _patience(patience), traced=is_traced(tracing))
 
 
 class Connecting:
@@ -93,17 +100,23 @@ class Connecting:
         durability: Durability | None,
         resilience: Resilience | None = None,
         patience: float | None = None,
+        *,
+        traced: bool = False,
     ) -> None:
+        self._traced = traced
         self._url, self._clock, self._durability, self._resilience = url, clock, durability, resilience
         self._patience = patience
         self._connection: AsyncConnection | None = None
 
     async def _open(self) -> AsyncConnection:
         if isinstance(self._url, list | tuple) or is_server(self._url):
-            return await _over_http_async(self._url, self._clock, self._durability, self._resilience, self._patience)
+            transport = await _async_transport(
+                self._url, self._clock, self._durability, self._resilience, self._patience
+            )
+            return _async_connection(transport, self._traced)
         store = await asyncio.to_thread(_open_when_up, self._url, self._clock, self._durability, self._patience)
         try:
-            return AsyncConnection(await AsyncBroker.start(store))
+            return _async_connection(await AsyncBroker.start(store), self._traced)
         except BaseException:
             store.close()
             raise
@@ -143,6 +156,29 @@ def reach(url: str, *, duties: bool = True) -> Broker | HTTPTransport:
         raise
 
 
+def is_traced(wanted: bool | None) -> bool:
+    """Whether to make spans. None means: if the program has set up OpenTelemetry."""
+    if wanted and not is_installed("opentelemetry"):
+        raise missing("otel", "tracing=True", "opentelemetry")
+    return spans.is_configured() if wanted is None else wanted
+
+
+def _connection(transport: Transport, traced: bool) -> Connection:
+    if traced:
+        from ackwise.client.sync.traced_transport import TracedTransport
+
+        transport = TracedTransport(transport)
+    return Connection(transport)
+
+
+def _async_connection(transport: AsyncTransport, traced: bool) -> AsyncConnection:
+    if traced:
+        from ackwise.client.aio.traced_transport import AsyncTracedTransport
+
+        transport = AsyncTracedTransport(transport)
+    return AsyncConnection(transport)
+
+
 def _open_when_up(
     url: str, clock: Clock | None, durability: Durability | None, patience: float | None
 ) -> DatabaseStore:
@@ -163,16 +199,6 @@ def _open_when_up(
 
 def _patience(duration: Seconds | None) -> float | None:
     return None if duration is None else seconds(duration, "patience")
-
-
-def _over_http(
-    url: URL,
-    clock: Clock | None,
-    durability: Durability | None,
-    resilience: Resilience | None,
-    patience: float | None,
-) -> Connection:
-    return Connection(_transport(url, clock, durability, resilience, patience=patience))
 
 
 def _transport(
@@ -201,13 +227,13 @@ def _transport(
     return transport
 
 
-async def _over_http_async(
+async def _async_transport(
     url: URL,
     clock: Clock | None,
     durability: Durability | None,
     resilience: Resilience | None,
     patience: float | None,
-) -> AsyncConnection:
+) -> AsyncHTTPTransport:
     from ackwise.client.aio.failover import AsyncFailover
     from ackwise.client.aio.http_transport import AsyncHTTPTransport
 
@@ -224,7 +250,7 @@ async def _over_http_async(
     except BaseException:
         await adapter.close()
         raise
-    return AsyncConnection(transport)
+    return transport
 
 
 def _servers(

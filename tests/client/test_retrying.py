@@ -137,7 +137,7 @@ def test_so_are_claims_ahead_and_the_settlement_with_them(queue: ackwise.Connect
     settled, handed = queue._transport.claim_ahead(settle, Claim(queue="q", key="job"), 3)
     assert [one.messages[0].payload for one in handed] == [b"1", b"2", b"3"]
     assert ([one.verdict for one in settled], queue.groups("q")[0].acked) == ([Verdict.ALREADY], 1)
-    assert queue._transport.repeats == 1  # type: ignore[attr-defined]
+    assert queue._transport.repeats == 1
     flaky.fail("/v1/claim", "lose the answer")
     queue._transport._patience = 0.0  # type: ignore[attr-defined]
     with pytest.raises(errors.OutcomeUnknown):

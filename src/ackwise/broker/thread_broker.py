@@ -43,6 +43,9 @@ A = TypeVar("A")
 class Broker(BrokerState):
     """Broker for callers on any thread: commands, claims with long polls, queries, maintenance and drain."""
 
+    repeats = 0
+    """How often a call may be repeated. Never: in one process no answer is lost."""
+
     def __init__(self, store: Store, *, background: bool = True) -> None:
         super().__init__(store)
         self._claims = ClaimFlow(self)

@@ -101,6 +101,11 @@ class Transport(Protocol):
         ...
 
     @property
+    def repeats(self) -> int:
+        """Number of answered calls that were repeated."""
+        ...
+
+    @property
     def events(self) -> EventStream | None:
         """The events of a store in this process. None if the store is behind a server."""
         ...

@@ -167,7 +167,7 @@ class App(Router):
         async with AsyncExitStack() as stack:
             watch_coroutines()
             self._loop = asyncio.get_running_loop()
-            self._link = await open_link(self.url, self.clock, self._patience)
+            self._link = await open_link(self.url, self.clock, self._patience, traced=self.traced)
             stack.push_async_callback(self._disconnect)
             if self._lifespan is not None:
                 await stack.enter_async_context(self._lifespan(self))

@@ -15,13 +15,13 @@ from ackwise.wire.store_url import without_password
 _FIRST, _LONGEST = 0.1, 4.0
 
 
-async def open_link(url: URL, clock: Clock | None, patience: float) -> TransportLink:
+async def open_link(url: URL, clock: Clock | None, patience: float, *, traced: bool = False) -> TransportLink:
     """Open a link. Retry for `patience` seconds while no server answers."""
     end, pause, tries = time.monotonic() + patience, _FIRST, 0
     while True:
         tries += 1
         try:
-            return await _open(url, clock)
+            return await _open(url, clock, traced)
         except BadStoreURL as problem:
             raise BadStoreURL(without_password(problem.message)) from None
         except StoreUnavailable as problem:
@@ -32,12 +32,12 @@ async def open_link(url: URL, clock: Clock | None, patience: float) -> Transport
         pause = min(_LONGEST, 2 * pause)
 
 
-async def _open(url: URL, clock: Clock | None) -> TransportLink:
+async def _open(url: URL, clock: Clock | None, traced: bool) -> TransportLink:
     if (url if isinstance(url, str) else "".join(url[:1])).startswith(("nats://", "tls://")):
         from ackwise.subscriber.feeds.jetstream import NATSLink
 
         return await NATSLink.open(url)
-    return BrokerLink(await connect_async(url, clock=clock, patience=0))
+    return BrokerLink(await connect_async(url, clock=clock, patience=0, tracing=traced))
 
 
 def masked(url: URL) -> str:

@@ -57,6 +57,11 @@ class Message(Generic[T]):
         return self._delivery.body
 
     @property
+    def span_key(self) -> str | None:
+        """Internal: the delivery id by which a settlement finds the span of the handler."""
+        return self._delivery.span_key
+
+    @property
     def attempt(self) -> int:
         """The number of this delivery of the message, from 1."""
         return self._delivery.attempt

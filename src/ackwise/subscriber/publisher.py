@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Coroutine, Generator, Mapping
 from contextlib import nullcontext
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
+from ackwise.client import tracing
 from ackwise.core.errors import BadInput
 from ackwise.core.validation import Seconds
-from ackwise.subscriber import cloudevents, tracing
+from ackwise.subscriber import cloudevents
 from ackwise.subscriber.codecs import Codec, Write, content_type_of
 from ackwise.subscriber.feeds.port import TransportLink
 
@@ -117,7 +118,8 @@ class Publisher(Generic[T]):
         if source is not None:
             all_headers = cloudevents.attributes(self.kind, source, content_type)
         all_headers.update(headers or {})
-        with tracing.trace_publish(self.queue, all_headers) if self._owner.traced else nullcontext():
+        spanned = self._owner.traced and not link.makes_spans
+        with tracing.send_span(self.queue, headers=all_headers) if spanned else nullcontext():
             return await link.publish(
                 self.queue,
                 body,

@@ -24,6 +24,11 @@ class TransportDelivery(Protocol):
     def id(self) -> str: ...
 
     @property
+    def span_key(self) -> str | None:
+        """The delivery id by which a settlement finds the span of its handler. None: it needs none."""
+        ...
+
+    @property
     def queue(self) -> str: ...
 
     @property

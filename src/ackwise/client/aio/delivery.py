@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, TypeVar, overload
 
-from ackwise.client import settlements
+from ackwise.client import settlements, tracing
 from ackwise.client.aio.lease import AsyncLease
 from ackwise.client.payloads import decode_json
 from ackwise.core import ids
@@ -51,10 +52,12 @@ class AsyncDelivery:
     suppresses them.
     """
 
-    __slots__ = ("_grant", "_message", "lease", "loop", "verdict")
+    __slots__ = ("_grant", "_message", "_span", "lease", "loop", "verdict")
 
     def __init__(self, message: Message, grant: Grant, lease: AsyncLease) -> None:
         self._message, self._grant, self.lease = message, grant, lease
+        self._span: AbstractContextManager[None] | None = None
+        """The `process` span of the `with` block that runs, if the connection makes spans."""
         self.loop: ConsumeLoop | None = None
         """The loop that yielded this delivery."""
         self.verdict: Verdict | None = None if lease.claimed.lease_no else Verdict.ACKED
@@ -197,11 +200,26 @@ class AsyncDelivery:
 
     async def __aenter__(self) -> AsyncDelivery:
         self.lease.begin_work()
+        if self.lease.is_traced:
+            self._span = tracing.process_span(
+                self.queue, self.message_id, self.headers, self.attempt, group=self.group, delivery_id=self.id
+            )
+            self._span.__enter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        span, self._span = self._span, None
+        if span is None:
+            return await self._leave(problem)
+        try:
+            return await self._leave(problem)
+        finally:
+            span.__exit__(kind, problem, trace)
+
+    async def _leave(self, problem: BaseException | None) -> bool:
+        """Settle at the end of a `with` block. Returns whether to suppress the exception."""
         loop = self.loop
         try:
             suppresses = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
+from ackwise.client.aio.traced_transport import AsyncTracedTransport
 from ackwise.client.settlements import HeldLeases, at_exit, deadline_of, is_settled, verdict_of
 from ackwise.client.transport import AsyncTransport
 from ackwise.core.answers import Claimed, Extended, Settled
@@ -74,6 +75,11 @@ class AsyncLease:
     def remaining(self, now: int) -> int:
         """Microseconds until the deadline."""
         return self.deadline - now
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the connection makes OpenTelemetry spans."""
+        return isinstance(self._transport, AsyncTracedTransport)
 
     def begin_work(self) -> None:
         """Extend the lease in the background until `end_work`."""

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, TypeVar, overload
 
-from ackwise.client import settlements
+from ackwise.client import settlements, tracing
 from ackwise.client.payloads import decode_json
 from ackwise.client.sync.lease import Lease
 from ackwise.core import ids
@@ -52,10 +53,12 @@ class Delivery:
     suppresses them.
     """
 
-    __slots__ = ("_grant", "_message", "lease", "loop", "verdict")
+    __slots__ = ("_grant", "_message", "_span", "lease", "loop", "verdict")
 
     def __init__(self, message: Message, grant: Grant, lease: Lease) -> None:
         self._message, self._grant, self.lease = message, grant, lease
+        self._span: AbstractContextManager[None] | None = None
+        """The `process` span of the `with` block that runs, if the connection makes spans."""
         self.loop: ConsumeLoop | None = None
         """The loop that yielded this delivery."""
         self.verdict: Verdict | None = None if lease.claimed.lease_no else Verdict.ACKED
@@ -198,11 +201,26 @@ class Delivery:
 
     def __enter__(self) -> Delivery:
         self.lease.begin_work()
+        if self.lease.is_traced:
+            self._span = tracing.process_span(
+                self.queue, self.message_id, self.headers, self.attempt, group=self.group, delivery_id=self.id
+            )
+            self._span.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        span, self._span = self._span, None
+        if span is None:
+            return self._leave(problem)
+        try:
+            return self._leave(problem)
+        finally:
+            span.__exit__(kind, problem, trace)
+
+    def _leave(self, problem: BaseException | None) -> bool:
+        """Settle at the end of a `with` block. Returns whether to suppress the exception."""
         loop = self.loop
         try:
             suppresses = False

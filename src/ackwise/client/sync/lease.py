@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from ackwise.client.settlements import HeldLeases, at_exit, deadline_of, is_settled, verdict_of
+from ackwise.client.sync.traced_transport import TracedTransport
 from ackwise.client.transport import Transport
 from ackwise.core.answers import Claimed, Extended, Settled
 from ackwise.core.commands import Extend, Selector, Settle, Settlement
@@ -75,6 +76,11 @@ class Lease:
     def remaining(self, now: int) -> int:
         """Microseconds until the deadline."""
         return self.deadline - now
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the connection makes OpenTelemetry spans."""
+        return isinstance(self._transport, TracedTransport)
 
     def begin_work(self) -> None:
         """Extend the lease in the background until `end_work`."""

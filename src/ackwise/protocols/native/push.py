@@ -5,11 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from ackwise.broker import AsyncBroker
+from ackwise.core.commands import Push
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, answer
 from ackwise.protocols.native import arrow
 from ackwise.protocols.native.request_arguments import Arguments, sends_arrow
 from ackwise.wire import push as wire_push
+from ackwise.wire import trace_context
 
 _BODY = msgspec.json.Decoder(wire_push.PushBody)
 
@@ -19,7 +21,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         if sends_arrow(call):
             return await push_arrow(call)
         body = await call.read(_BODY)
-        receipts = await broker.send(wire_push.command(body))
+        receipts = await broker.send(_traced(wire_push.command(body), call))
         return answer(wire_push.answer(receipts, columns=body.payloads is not None))
 
     async def push_arrow(call: Call) -> Answer:
@@ -28,6 +30,16 @@ def routes(broker: AsyncBroker) -> list[Route]:
         queue = arguments.needed("queue")
         arguments.done()
         command = await broker.in_thread(arrow.read_push, queue, await call.body())
-        return answer(wire_push.answer(await broker.send(command), columns=False))
+        receipts = await broker.send(_traced(command, call))
+        return answer(wire_push.answer(receipts, columns=False))
 
     return [Route("POST", "/v1/push", push)]
+
+
+def _traced(command: Push, call: Call) -> Push:
+    """The push with the trace context of the request, if it has one."""
+    parent = call.header(b"traceparent")
+    if not parent:
+        return command
+    context = trace_context.context_of(parent.decode("latin-1"), call.header(b"tracestate").decode("latin-1"))
+    return trace_context.with_context(command, context)

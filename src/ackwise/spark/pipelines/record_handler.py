@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from itertools import pairwise
 from types import GeneratorType
@@ -17,13 +18,14 @@ import pyarrow as pa
 from pyspark.sql.types import Row as SparkRow
 from pyspark.sql.types import StructType
 
-from ackwise.client import settlements
+from ackwise.client import settlements, tracing
 from ackwise.core.commands import ByDelivery
 from ackwise.core.errors import BadInput
 from ackwise.core.settlement import Outcome
 from ackwise.spark.types import decoder_for, returned_type
 
 _NO_DELIVERY = ByDelivery("")
+_NO_SPAN = nullcontext()
 
 
 def _plain(value: Any) -> Any:
@@ -106,6 +108,13 @@ class WrongType(TypeError):
     """A function returned a value that does not fit `returns`."""
 
 
+def _span(record: Record | None) -> AbstractContextManager[None]:
+    """The `process` span of a record, if the function gets records and the worker has set up OpenTelemetry."""
+    if record is None or not tracing.is_configured():
+        return _NO_SPAN
+    return tracing.process_span(record.queue, record.message_id, record.headers, record.attempt)
+
+
 def takes_record(function: Callable[..., Any]) -> bool:
     """Whether the function has two required positional parameters, so that it gets the `Record`."""
     try:
@@ -138,8 +147,9 @@ class Handler:
                 Outcome.REJECT, None, f"the payload does not fit: {problem}", type(problem).__name__, undecodable=True
             )
         try:
-            result = self._function(value, record) if self._with_record else self._function(value)
-            return self._outputs(result)
+            with _span(record):
+                result = self._function(value, record) if self._with_record else self._function(value)
+                return self._outputs(result)
         except Exception as problem:
             return _failed(problem)
         except BaseException as problem:  # a SystemExit ends the record, not the pipeline

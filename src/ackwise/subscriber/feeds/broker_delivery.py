@@ -40,6 +40,10 @@ class BrokerDelivery:
         return self.client_delivery.message_id
 
     @property
+    def span_key(self) -> str | None:
+        return self.client_delivery.id
+
+    @property
     def queue(self) -> str:
         return self.client_delivery.queue
 

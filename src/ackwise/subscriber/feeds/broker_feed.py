@@ -300,6 +300,8 @@ class BrokerFeed:
 class BrokerLink:
     """Link to Ackwise: a connection of the client."""
 
+    makes_spans = True
+
     def __init__(self, connection: AsyncConnection) -> None:
         self.connection = connection
         self.ready = True

@@ -65,6 +65,9 @@ class Feed(Protocol):
 class TransportLink(Protocol):
     """A connection of an app to a message transport."""
 
+    makes_spans: bool
+    """Whether `publish` makes a `send` span itself, if the app is traced."""
+
     def feed(self, subscription: Subscription) -> Feed: ...
 
     async def publish(

@@ -57,6 +57,10 @@ class NATSDelivery:
         self._expires_at = monotonic_micros() + self.duration
 
     @property
+    def span_key(self) -> str | None:
+        return None
+
+    @property
     def id(self) -> str:
         return f"{self._metadata.stream}.{self.sequence}"
 
