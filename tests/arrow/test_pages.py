@@ -16,7 +16,7 @@ from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import JSON, NewMessage
 from ackwise.engine.segment import MessageColumns, Segment, pack, pack_extras, place
 from tests.arrow.expected import MIXED, PNG, Row, by_column, by_message, spelled, told
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 
 def everything(harness: StoreHarness, queue: str = "q") -> list[LaneRange]:

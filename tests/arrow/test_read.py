@@ -22,7 +22,7 @@ from ackwise.spark.connections import ServerShelf
 from tests.arrow.expected import MIXED, by_message, spelled
 from tests.patience import PATIENCE
 from tests.pg import FACTORIES
-from tests.server.native.native_api import NativeApi, read_arrow
+from tests.protocols.native.native_api import NativeApi, read_arrow
 from tests.server.running import Running
 
 

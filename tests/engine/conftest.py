@@ -11,7 +11,7 @@ from ackwise.clock import ManualClock
 from ackwise.store.database_store import DatabaseStore
 from ackwise.store.postgres import PostgresStore
 from ackwise.store.sqlite import SQLiteStore
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 from tests.pg import FACTORIES
 
 

@@ -55,7 +55,7 @@ def sample(version: int) -> Extension:
     """The extension as a release with this schema has it."""
     return Extension(
         name="sample",
-        tables="tests.contract.sample_tables",
+        tables="tests.engine.sample_tables",
         schema_version=version,
         lock="sample_lock",
         commands={AddWord: (Phase.SETTLE, add), ListWords: (Phase.AFTER_CLAIMS, words)},

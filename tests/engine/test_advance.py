@@ -10,7 +10,7 @@ import pytest
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import BadInput, UnknownQueue
-from tests.contract.store_harness import StoreHarness, counts, entry
+from tests.engine.store_harness import StoreHarness, counts, entry
 
 
 def lanes(harness: StoreHarness, queue: str = "q") -> dict[str, int]:

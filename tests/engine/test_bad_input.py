@@ -14,7 +14,7 @@ from ackwise.core.policy import Backoff, GroupPolicy, QueuePolicy
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
 from ackwise.engine import runner
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 NAN = float("nan")
 INF = float("inf")

@@ -8,7 +8,7 @@ from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import BadInput
 from ackwise.core.validation import MICROS
-from tests.contract.store_harness import StoreHarness, counts, entry
+from tests.engine.store_harness import StoreHarness, counts, entry
 
 KEY = c.ByKey("q", "k")
 

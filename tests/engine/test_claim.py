@@ -11,7 +11,7 @@ from ackwise.core import queries as q
 from ackwise.core.errors import UnknownQueue
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.validation import MICROS
-from tests.contract.store_harness import StoreHarness, counts
+from tests.engine.store_harness import StoreHarness, counts
 
 
 def test_one_lane_up_to_the_maximum(harness: StoreHarness) -> None:

@@ -12,7 +12,7 @@ from ackwise.core.validation import DEFAULT_CLAIM_BYTES
 from ackwise.store.port import Store
 from ackwise.store.postgres.session import PostgresSession
 from ackwise.store.sqlite.session import SQLiteSession
-from tests.contract.store_harness import Hand, StoreHarness, counts
+from tests.engine.store_harness import Hand, StoreHarness, counts
 
 MIB = 1 << 20
 

@@ -8,7 +8,7 @@ import pytest
 
 from ackwise.core import commands as c
 from ackwise.core.errors import BadInput, ClaimConflict
-from tests.contract.store_harness import StoreHarness, counts
+from tests.engine.store_harness import StoreHarness, counts
 
 
 def test_same_key_is_the_same_claim_under_a_new_lease(harness: StoreHarness) -> None:

@@ -11,7 +11,7 @@ from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.rows import Page
 from ackwise.core.validation import MICROS
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 HOUR, DAY = 3600, 86400
 STEPS = pytest.mark.parametrize("step", [-HOUR, DAY], ids=["an hour back", "a day ahead"])

@@ -10,7 +10,7 @@ from ackwise.core.errors import BadInput
 from ackwise.core.messages import QUEUE_MODE, NewMessage, PlainBatch
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
-from tests.contract.store_harness import StoreHarness, entry
+from tests.engine.store_harness import StoreHarness, entry
 
 
 def test_expired_queue_lease_does_not_hide_a_live_one(harness: StoreHarness) -> None:

@@ -13,7 +13,7 @@ from ackwise.core.answers import Counted, PurgePlace
 from ackwise.core.errors import AckwiseError, BadInput, PayloadTooLarge
 from ackwise.core.messages import NewMessage
 from ackwise.engine import dead_letters
-from tests.contract.store_harness import StoreHarness, counts
+from tests.engine.store_harness import StoreHarness, counts
 
 
 def kill(harness: StoreHarness, *bodies: str, group: str = "g", error: str = "bad", **where: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.messages import NewMessage, Receipt
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 DAY = 24 * 3600
 

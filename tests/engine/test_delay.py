@@ -5,7 +5,7 @@ from __future__ import annotations
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.validation import MICROS
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 
 def test_delayed_message_gets_its_place_when_due(harness: StoreHarness) -> None:

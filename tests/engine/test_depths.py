@@ -14,7 +14,7 @@ from ackwise.core.rows import Depth
 from ackwise.engine.catalog import QueueRow
 from ackwise.engine.reads import leases
 from ackwise.engine.reads.registry import Snapshot
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 
 def depth(harness: StoreHarness, queue: str = "q", **rest: Any) -> Depth:

@@ -6,7 +6,7 @@ import pytest
 
 from ackwise.core import commands as c
 from ackwise.core.validation import MICROS
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from ackwise.core.answers import Extended
 from ackwise.core.errors import BadInput
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
-from tests.contract.store_harness import Hand, StoreHarness, counts, entry
+from tests.engine.store_harness import Hand, StoreHarness, counts, entry
 
 
 def extend(harness: StoreHarness, lease_id: str, **how: Any) -> Extended:

@@ -22,8 +22,8 @@ from ackwise.graph.commands import EndGraphSession, FetchGraph, OpenGraphSession
 from ackwise.graph.engine.extension import GRAPH
 from ackwise.store.database_store import DatabaseStore
 from ackwise.wire.store_url import parse
-from tests.contract.sample_extension import AddWord, ListWords, sample
-from tests.contract.store_harness import StoreHarness
+from tests.engine.sample_extension import AddWord, ListWords, sample
+from tests.engine.store_harness import StoreHarness
 from tests.event_log import EventLog
 from tests.patience import PATIENCE
 from tests.pg import FACTORIES

@@ -8,7 +8,7 @@ from ackwise.core import commands as c
 from ackwise.core.errors import BadInput
 from ackwise.core.policy import Backoff, GroupPolicy
 from ackwise.core.validation import MICROS
-from tests.contract.store_harness import StoreHarness, counts
+from tests.engine.store_harness import StoreHarness, counts
 
 
 def fail_until_dead(harness: StoreHarness, most: int = 30) -> int:

@@ -15,7 +15,7 @@ from ackwise.core.events import RequestsRefused, TurnCommitted, TurnFellBack
 from ackwise.engine import runner
 from ackwise.engine.turn import Turn
 from ackwise.store.port import Store
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 from tests.event_log import EventLog
 
 PARTITIONS = ("p1", "p2", "p3")

@@ -9,7 +9,7 @@ from ackwise.core import queries as q
 from ackwise.core.errors import BadInput, MessageNotFound
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.rows import FoundMessage
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 DAY = 24 * 3600.0
 

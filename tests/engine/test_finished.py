@@ -14,7 +14,7 @@ from ackwise.core import queries as q
 from ackwise.core.answers import Extended
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.validation import MICROS
-from tests.contract.store_harness import Delivery, Hand, StoreHarness, entry
+from tests.engine.store_harness import Delivery, Hand, StoreHarness, entry
 
 outcomes = st.sampled_from(["ack", "ack", "retry", "reject", "release"])
 ways = st.sampled_from(["delivery", "id", "range"])

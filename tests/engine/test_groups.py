@@ -12,7 +12,7 @@ from ackwise.core.errors import UnknownGroup, UnknownPartition
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.store.postgres.session import PostgresSession
 from ackwise.store.sqlite.session import WriterSession
-from tests.contract.store_harness import StoreHarness, counts
+from tests.engine.store_harness import StoreHarness, counts
 
 
 def make(harness: StoreHarness, name: str, start: object) -> None:

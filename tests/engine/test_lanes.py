@@ -11,7 +11,7 @@ from ackwise.core.ids import LaneId
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.spans import Cursor
 from ackwise.engine import claim
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 
 def held(harness: StoreHarness, lease_id: str) -> list[tuple[int, int, int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ackwise.core import queries as q
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 MINUTE = 60_000_000
 

@@ -13,7 +13,7 @@ from ackwise.core import queries as q
 from ackwise.core.lifecycle import TRANSITIONS, Guard, LifecycleEvent, State, Transition, target
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.settlement import Verdict
-from tests.contract.store_harness import Delivery, StoreHarness, entry
+from tests.engine.store_harness import Delivery, StoreHarness, entry
 
 LEASE, DELAY, BACKOFF, AGE = 10_000, 1_000, 60, 20
 """Seconds of a lease, of a delay and of the backoff, and the age at which max wait and retention act."""

@@ -15,7 +15,7 @@ from ackwise.core.errors import BadInput
 from ackwise.store import broker_instances
 from ackwise.store.database_store import DatabaseStore
 from ackwise.store.postgres import PostgresStore
-from tests.contract.store_harness import StoreHarness, counts
+from tests.engine.store_harness import StoreHarness, counts
 
 
 def own(store: DatabaseStore, number: int = 1, instance: str | None = None) -> str:

@@ -16,7 +16,7 @@ from ackwise.core.lane_range import LaneRange
 from ackwise.core.rows import AvailablePage
 from ackwise.engine.reads import available as available_reads
 from ackwise.store.database_store import DatabaseStore
-from tests.contract.store_harness import Hand, StoreHarness, counts
+from tests.engine.store_harness import Hand, StoreHarness, counts
 
 FREE: dict[str, Any] = {"exclusivity": "none", "order": "relaxed"}
 

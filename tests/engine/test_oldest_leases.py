@@ -7,7 +7,7 @@ import pytest
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import BadInput
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 
 def lease_ids(harness: StoreHarness, query: q.ListOldestLeases) -> list[str]:

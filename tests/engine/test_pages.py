@@ -18,7 +18,7 @@ from ackwise.engine import ports as sessions
 from ackwise.engine import queue_removal, queue_rounds
 from ackwise.store.database_store import DatabaseStore
 from ackwise.store.port import Store
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 _NONE: sessions.Params = {}
 

@@ -8,7 +8,7 @@ from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import BadInput, UnknownQueue
 from ackwise.core.rows import LaneRow
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 
 def lane(harness: StoreHarness, **query: object) -> LaneRow:

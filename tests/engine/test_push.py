@@ -13,7 +13,7 @@ from ackwise.core.errors import BadInput, PayloadTooLarge, UnknownQueue
 from ackwise.core.ids import uuid_int
 from ackwise.core.messages import NewMessage, PlainBatch
 from ackwise.core.policy import QueuePolicy
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 
 def test_messages_get_dense_places_in_their_order(harness: StoreHarness) -> None:

@@ -16,7 +16,7 @@ from ackwise.engine.reads import registry
 from ackwise.graph.commands import AskGraph, DescribeGraph, FindGraph, IsSessionHere
 from ackwise.graph.engine import queries as graph_queries
 from ackwise.wire import admin
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 
 class UnansweredQuery(Query[int], tag="unanswered_query"):

@@ -7,7 +7,7 @@ import pytest
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import BadInput, QueueExists, UnknownGroup, UnknownPartition, UnknownQueue
-from tests.contract.store_harness import StoreHarness, counts
+from tests.engine.store_harness import StoreHarness, counts
 
 
 def test_configure_creates_then_merges(harness: StoreHarness) -> None:

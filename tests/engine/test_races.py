@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ackwise.core.messages import NewMessage
-from tests.contract.store_harness import Delivery, StoreHarness, counts
+from tests.engine.store_harness import Delivery, StoreHarness, counts
 
 
 def everybody(harness: StoreHarness, **how: Any) -> list[Delivery]:

@@ -9,7 +9,7 @@ import pytest
 from ackwise.core import commands as c
 from ackwise.core.errors import RolledBack
 from ackwise.core.messages import NewMessage
-from tests.contract.store_harness import Delivery, StoreHarness, counts, entry
+from tests.engine.store_harness import Delivery, StoreHarness, counts, entry
 
 
 @pytest.fixture

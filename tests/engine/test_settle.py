@@ -8,7 +8,7 @@ import pytest
 
 from ackwise.core import commands as c
 from ackwise.core.messages import QUEUE_MODE
-from tests.contract.store_harness import Delivery, StoreHarness, counts, entry
+from tests.engine.store_harness import Delivery, StoreHarness, counts, entry
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import AckwiseError, LeaseLost, PayloadTooLarge, RolledBack
 from ackwise.core.messages import NewMessage
-from tests.contract.store_harness import Delivery, StoreHarness, counts, entry
+from tests.engine.store_harness import Delivery, StoreHarness, counts, entry
 
 
 @pytest.fixture

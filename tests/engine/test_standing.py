@@ -11,7 +11,7 @@ from ackwise.core import queries as q
 from ackwise.core.errors import UnknownQueue
 from ackwise.core.messages import QUEUE_MODE, NewMessage
 from ackwise.core.rows import PartitionRow, Place, PlaceLease, Stats
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 
 def places(harness: StoreHarness, **filters: object) -> list[Place]:

@@ -14,7 +14,7 @@ from ackwise.core.lane_selection import EmptyReason
 from ackwise.engine import tagged_queues
 from ackwise.store.postgres.session import PostgresSession
 from ackwise.store.sqlite.session import WriterSession
-from tests.contract.store_harness import StoreHarness, deliveries
+from tests.engine.store_harness import StoreHarness, deliveries
 
 SHOP: dict[str, Any] = {"queue": None, "namespace": "shop", "group": "g"}
 

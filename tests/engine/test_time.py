@@ -11,7 +11,7 @@ from ackwise.core import queries as q
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.validation import MICROS
-from tests.contract.store_harness import StoreHarness, counts
+from tests.engine.store_harness import StoreHarness, counts
 
 DAY = 24 * 3600
 

@@ -11,7 +11,7 @@ from ackwise.core import events as e
 from ackwise.core.errors import AckwiseError
 from ackwise.core.messages import QUEUE_MODE, NewMessage
 from ackwise.store import turn_runner
-from tests.contract.store_harness import StoreHarness, entry
+from tests.engine.store_harness import StoreHarness, entry
 
 
 @pytest.fixture

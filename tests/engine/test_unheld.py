@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ackwise.core import commands as c
-from tests.contract.store_harness import Delivery, StoreHarness, counts, entry
+from tests.engine.store_harness import Delivery, StoreHarness, counts, entry
 
 
 @pytest.fixture

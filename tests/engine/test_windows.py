@@ -8,7 +8,7 @@ from ackwise.core import commands as c
 from ackwise.core.errors import BadInput, RolledBack
 from ackwise.core.messages import NewMessage
 from ackwise.core.policy import QueuePolicy
-from tests.contract.store_harness import StoreHarness, counts, entry
+from tests.engine.store_harness import StoreHarness, counts, entry
 
 
 def test_lane_opens_when_its_newest_message_is_old_enough(harness: StoreHarness) -> None:

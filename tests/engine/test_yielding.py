@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ackwise.core import commands as c
-from tests.contract.store_harness import StoreHarness, counts, entry
+from tests.engine.store_harness import StoreHarness, counts, entry
 
 
 def test_failure_gives_back_the_rest_of_its_partition_unspent(harness: StoreHarness) -> None:

@@ -24,7 +24,7 @@ from ackwise.clock import ManualClock
 from ackwise.connect import open_store
 from ackwise.core.commands import Beat
 from ackwise.mew import Event, MewError, Session
-from tests.mew.following import Follower, found
+from tests.graph.following import Follower, found
 
 TIMEOUT = 30
 GRAPH = """

@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from ackwise.store.sqlite.session import SQLiteSession
-from tests.mew.following import Follower, found
+from tests.graph.following import Follower, found
 from tests.mew.prompt import Prompt
 
 GRAPH = """

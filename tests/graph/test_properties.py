@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.mew.machine import Consumers
+from tests.graph.machine import Consumers
 from tests.pg import FACTORIES, clean
 
 DEEP = os.environ.get("ACKWISE_HYPOTHESIS") == "deep"

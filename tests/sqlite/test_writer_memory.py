@@ -14,7 +14,7 @@ from ackwise.core import commands as c
 from ackwise.core.validation import MICROS
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.sqlite.session import STATEMENTS
-from tests.contract.store_harness import StoreHarness, entry
+from tests.engine.store_harness import StoreHarness, entry
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 import ackwise
 from ackwise.clock import ManualClock
-from tests.server.amps.peer import Peer
+from tests.protocols.amps.peer import Peer
 from tests.server.running import Running
 
 Meet = Callable[..., Peer]

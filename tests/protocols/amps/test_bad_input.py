@@ -18,8 +18,8 @@ from ackwise.protocols.amps import connection as lines
 from ackwise.protocols.amps import session as sessions
 from ackwise.protocols.http_request import IncomingBytes
 from ackwise.wire import amps_bookmarks
-from tests.server.amps.conftest import Meet
-from tests.server.amps.peer import Peer, frame
+from tests.protocols.amps.conftest import Meet
+from tests.protocols.amps.peer import Peer, frame
 from tests.server.running import Running
 from tests.server.wire import Wire
 

@@ -6,8 +6,8 @@ import json
 import re
 
 import ackwise
-from tests.server.amps.conftest import Meet
-from tests.server.amps.peer import frame
+from tests.protocols.amps.conftest import Meet
+from tests.protocols.amps.peer import frame
 
 BOOKMARK = re.compile(r"\d+\|\d+\|")
 LEASE = re.compile(r"\d{8}T\d{6}\.\d{6}Z")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import ackwise
 from tests.patience import PATIENCE
-from tests.server.amps.conftest import Meet
-from tests.server.amps.peer import Frame, Peer
+from tests.protocols.amps.conftest import Meet
+from tests.protocols.amps.peer import Frame, Peer
 from tests.server.running import Running
 
 Order = dict[str, int | str | None]

@@ -17,8 +17,8 @@ from ackwise.engine.reads import available
 from ackwise.protocols.amps import lookahead
 from ackwise.protocols.amps.filters import ContentFilter, Document
 from tests.patience import PATIENCE
-from tests.server.amps.conftest import Meet
-from tests.server.amps.peer import Frame, Peer, share
+from tests.protocols.amps.conftest import Meet
+from tests.protocols.amps.peer import Frame, Peer, share
 from tests.server.running import Running
 
 A = TypeVar("A")

@@ -9,8 +9,8 @@ import pytest
 
 from ackwise.protocols.amps import filter_counts, filters
 from ackwise.protocols.amps.filters import ContentFilter, Document
-from tests.server.amps.conftest import Meet
-from tests.server.amps.peer import share
+from tests.protocols.amps.conftest import Meet
+from tests.protocols.amps.peer import share
 
 COSTLY = " OR ".join(["/n = 1", *["/a = 1"] * 120])
 

@@ -8,8 +8,8 @@ import random
 import pytest
 
 import ackwise
-from tests.server.amps.conftest import Meet
-from tests.server.amps.peer import Peer, frame
+from tests.protocols.amps.conftest import Meet
+from tests.protocols.amps.peer import Peer, frame
 from tests.server.running import Running
 
 ROUNDS = 1000

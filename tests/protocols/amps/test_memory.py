@@ -11,7 +11,7 @@ import pytest
 from ackwise.protocols.amps.server_state import AmpsService
 from ackwise.protocols.http_request import IncomingBytes
 from tests.broker.watched import until
-from tests.server.amps.peer import Peer
+from tests.protocols.amps.peer import Peer
 from tests.server.running import Running
 from tests.server.wire import Wire
 

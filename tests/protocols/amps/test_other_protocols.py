@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 import ackwise
-from tests.server.amps.conftest import Meet
-from tests.server.amps.peer import share
+from tests.protocols.amps.conftest import Meet
+from tests.protocols.amps.peer import share
 from tests.server.running import Running
 
 

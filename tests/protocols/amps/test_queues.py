@@ -18,8 +18,8 @@ from ackwise.core.errors import Overloaded, StoreError
 from ackwise.core.validation import MICROS
 from ackwise.protocols.amps import AmpsService, ack
 from ackwise.protocols.amps.subscription import EXPIRES_AT, QueueSubscription
-from tests.server.amps.conftest import Meet
-from tests.server.amps.peer import Frame, frame, share
+from tests.protocols.amps.conftest import Meet
+from tests.protocols.amps.peer import Frame, frame, share
 from tests.server.running import Running
 
 Q = "queue://q"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import ackwise
-from tests.server.amps.peer import Frame, Peer
+from tests.protocols.amps.peer import Frame, Peer
 from tests.server.running import Running
 
 BOOKMARK_AND_LEASE = re.compile(r'"bm":"[0-9|]+","lp":"[0-9TZ.]+"')

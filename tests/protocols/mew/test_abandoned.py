@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.mew.abandoned import MOST_MEMORY, peak, post
 from tests.patience import PATIENCE
 from tests.pg import FACTORIES
+from tests.protocols.mew.abandoned import MOST_MEMORY, peak, post
 from tests.server.process import ServerProcess
 
 NODES = 400

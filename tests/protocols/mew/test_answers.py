@@ -19,9 +19,9 @@ from ackwise.protocols.mew import answer_stream as answer
 from ackwise.protocols.mew.answer_stream import CollectedAnswer
 from ackwise.protocols.mew.output_records import Result, TextLine
 from tests.broker.watched import until
-from tests.mew import abandoned
 from tests.mew.prompt import Prompt
 from tests.patience import PATIENCE
+from tests.protocols.mew import abandoned
 from tests.server.process import ServerProcess
 from tests.server.running import Running
 

@@ -10,7 +10,7 @@ import pytest
 
 from ackwise.clock import ManualClock
 from tests.patience import PATIENCE
-from tests.server.native.native_api import NativeApi
+from tests.protocols.native.native_api import NativeApi
 from tests.server.running import Running
 
 

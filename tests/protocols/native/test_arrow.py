@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.server.native.native_api import ARROW, NativeApi, read_arrow, write_arrow
+from tests.protocols.native.native_api import ARROW, NativeApi, read_arrow, write_arrow
 
 SOURCE = pa.schema(
     [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.native.native_api import ARROW, NativeApi
+from tests.protocols.native.native_api import ARROW, NativeApi
 
 MALFORMED = [
     b"",

@@ -12,7 +12,7 @@ from ackwise.connect import open_store
 from ackwise.core.commands import Push
 from ackwise.core.messages import NewMessage
 from tests.patience import PATIENCE
-from tests.server.native.native_api import ARROW, NativeApi
+from tests.protocols.native.native_api import ARROW, NativeApi
 from tests.server.running import Running
 
 ROW = {

@@ -13,7 +13,7 @@ from ackwise.engine.turn import Turn
 from ackwise.store.sqlite import SQLiteStore
 from tests.broker.watched import until
 from tests.patience import PATIENCE
-from tests.server.native.native_api import NativeApi
+from tests.protocols.native.native_api import NativeApi
 from tests.server.running import Running
 
 

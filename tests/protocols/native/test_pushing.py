@@ -7,7 +7,7 @@ import base64
 import msgspec
 import pytest
 
-from tests.server.native.native_api import NativeApi
+from tests.protocols.native.native_api import NativeApi
 
 ODD = [
     b'{"a": 1.0,  "b":[ ]}',

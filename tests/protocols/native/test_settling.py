@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.native.native_api import NativeApi
+from tests.protocols.native.native_api import NativeApi
 
 
 def ten(native: NativeApi) -> list[str]:

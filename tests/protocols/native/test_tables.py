@@ -7,7 +7,7 @@ import json
 
 from ackwise.clock import wall_now
 from ackwise.wire import timestamps
-from tests.server.native.native_api import NativeApi
+from tests.protocols.native.native_api import NativeApi
 
 
 def test_messages_come_in_pages(native_anywhere: NativeApi) -> None:

@@ -10,7 +10,7 @@ import pytest
 from ackwise.clock import ManualClock
 from tests.patience import PATIENCE
 from tests.pg import Databases
-from tests.server.pushpop.pushpop_api import PushPopApi
+from tests.protocols.pushpop.pushpop_api import PushPopApi
 from tests.server.running import Running
 
 

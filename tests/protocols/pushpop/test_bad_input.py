@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.protocols.pushpop.pushpop_api import INVALID, PushPopApi
 from tests.server.anything import any_body
-from tests.server.pushpop.pushpop_api import INVALID, PushPopApi
 from tests.server.running import Running
 from tests.server.wire import Wire
 

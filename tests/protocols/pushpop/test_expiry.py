@@ -11,8 +11,8 @@ from ackwise.broker import maintenance
 from ackwise.clock import ManualClock
 from ackwise.core import queries as q
 from ackwise.protocols.pushpop.vocabulary import LOCKED
-from tests.server.pushpop.pushpop_api import EXPIRED, PushPopApi, taken
-from tests.server.queen.queen_api import eventually
+from tests.protocols.pushpop.pushpop_api import EXPIRED, PushPopApi, taken
+from tests.protocols.queen.queen_api import eventually
 from tests.server.running import Running
 
 LOOKS: dict[str, Callable[[PushPopApi, str], object]] = {

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from ackwise.clock import ManualClock
-from tests.server.pushpop.pushpop_api import PushPopApi, taken
+from tests.protocols.pushpop.pushpop_api import PushPopApi, taken
 from tests.server.running import Running
 
 

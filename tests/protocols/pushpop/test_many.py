@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from ackwise.clock import ManualClock
-from tests.server.pushpop.pushpop_api import PushPopApi
+from tests.protocols.pushpop.pushpop_api import PushPopApi
 from tests.server.running import Running
 
 ITEMS, WORKERS, QUEUES = 10_000, 16, 20

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from tests.server.pushpop.pushpop_api import EXPIRED, INVALID, LOCKED, NOT_FOUND, PushPopApi, Reply
+from tests.protocols.pushpop.pushpop_api import EXPIRED, INVALID, LOCKED, NOT_FOUND, PushPopApi, Reply
 
 ttls = st.sampled_from([1, 3, 10])
 counts = st.integers(1, 6)

@@ -9,8 +9,8 @@ import httpx2
 
 from ackwise.clock import ManualClock
 from tests.patience import PATIENCE
+from tests.protocols.pushpop.pushpop_api import EXPIRED, NOT_FOUND, PushPopApi, taken
 from tests.server.process import ServerProcess
-from tests.server.pushpop.pushpop_api import EXPIRED, NOT_FOUND, PushPopApi, taken
 from tests.server.running import Running
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.pushpop.pushpop_api import EXPIRED, INVALID, LOCKED, NOT_FOUND, REQUIRED, PushPopApi, taken
+from tests.protocols.pushpop.pushpop_api import EXPIRED, INVALID, LOCKED, NOT_FOUND, REQUIRED, PushPopApi, taken
 
 # overview
 

@@ -21,9 +21,9 @@ from ackwise.protocols.pushpop.push import push_of
 from ackwise.protocols.pushpop.sinks import supervisor, worker
 from ackwise.protocols.pushpop.sinks.supervisor import Sinks
 from ackwise.protocols.pushpop.sinks.targets import SinkTarget
-from tests.server.pushpop.pushpop_api import PushPopApi
-from tests.server.pushpop.receiving import Receiver
-from tests.server.queen.queen_api import eventually
+from tests.protocols.pushpop.pushpop_api import PushPopApi
+from tests.protocols.pushpop.receiving import Receiver
+from tests.protocols.queen.queen_api import eventually
 from tests.server.running import Running
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.pushpop.pushpop_api import EXPIRED, INVALID, LOCKED, NOT_FOUND, REQUIRED, PushPopApi
+from tests.protocols.pushpop.pushpop_api import EXPIRED, INVALID, LOCKED, NOT_FOUND, REQUIRED, PushPopApi
 
 
 def test_push(pushpop: PushPopApi) -> None:

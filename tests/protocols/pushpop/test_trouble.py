@@ -24,8 +24,8 @@ from ackwise.protocols.pushpop import PATHS, error_answer, pushpop_routes
 from ackwise.protocols.pushpop.push import push_of
 from ackwise.server.app import Application
 from tests.patience import PATIENCE
+from tests.protocols.pushpop.pushpop_api import PushPopApi
 from tests.server.process import ServerProcess
-from tests.server.pushpop.pushpop_api import PushPopApi
 from tests.server.running import Running
 from tests.server.wire import Wire, request
 

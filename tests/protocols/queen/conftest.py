@@ -10,7 +10,7 @@ import pytest
 from ackwise.broker import maintenance
 from ackwise.clock import ManualClock
 from tests.patience import PATIENCE
-from tests.server.queen.queen_api import QueenApi
+from tests.protocols.queen.queen_api import QueenApi
 from tests.server.running import Running
 
 

@@ -18,8 +18,8 @@ from ackwise.protocols import pushpop
 from ackwise.protocols.pushpop.sinks import Sinks
 from ackwise.server.server import all_routes
 from ackwise.server.settings import Settings
+from tests.protocols.queen.queen_api import Message, QueenApi, bodies, named
 from tests.server.anything import any_body
-from tests.server.queen.queen_api import Message, QueenApi, bodies, named
 from tests.server.wire import Wire
 
 ELSEWHERE = "00000000-0000-7000-8000-000000000000"

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.server.queen.queen_api import QueenApi, bodies
+from tests.protocols.queen.queen_api import QueenApi, bodies
 
 SENT_BY_EVERY_CLIENT = {
     "leaseTime": 300,

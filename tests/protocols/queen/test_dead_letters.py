@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from tests.server.queen.queen_api import Message, QueenApi, bodies
+from tests.protocols.queen.queen_api import Message, QueenApi, bodies
 
 DLQ = "/api/v1/dlq"
 NEVER = "0190b1f0-0000-7000-8000-000000000000"

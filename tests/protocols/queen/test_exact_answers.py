@@ -11,7 +11,7 @@ from ackwise.broker import AsyncBroker
 from ackwise.core.answers import Handed
 from ackwise.core.commands import Claim
 from tests.broker.watched import Errand
-from tests.server.queen.queen_api import Message, QueenApi, bodies, eventually, named
+from tests.protocols.queen.queen_api import Message, QueenApi, bodies, eventually, named
 
 GROUPS = "/api/v1/consumer-groups"
 in_upstream_mode = pytest.mark.parametrize("mode", ["upstream"])

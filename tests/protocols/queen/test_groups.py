@@ -10,7 +10,7 @@ from ackwise.broker import AsyncBroker
 from ackwise.core.errors import StoreFull
 from ackwise.protocols import streamed_lists
 from ackwise.protocols.queen import groups
-from tests.server.queen.queen_api import QueenApi, bodies, named
+from tests.protocols.queen.queen_api import QueenApi, bodies, named
 
 GROUPS = "/api/v1/consumer-groups"
 START = "2023-11-14T22:13:20.000000Z"

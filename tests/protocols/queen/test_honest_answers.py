@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.server.queen.queen_api import Message, QueenApi, bodies, named, unleased
+from tests.protocols.queen.queen_api import Message, QueenApi, bodies, named, unleased
 
 
 @pytest.mark.parametrize("spell", [named, unleased])

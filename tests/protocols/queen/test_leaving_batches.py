@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server.queen.queen_api import Message, QueenApi, bodies, named
+from tests.protocols.queen.queen_api import Message, QueenApi, bodies, named
 
 
 def ack(queen: QueenApi, message: Message, status: str, error: str | None = None) -> Message:

@@ -8,7 +8,7 @@ import pytest
 
 from ackwise.clock import wall_now
 from ackwise.wire import timestamps
-from tests.server.queen.queen_api import Message, QueenApi
+from tests.protocols.queen.queen_api import Message, QueenApi
 
 NEVER = "0190b1f0-0000-7000-8000-000000000000"
 TRACE = "11111111-2222-4333-8444-555555555555"

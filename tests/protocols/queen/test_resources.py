@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.queen.queen_api import QueenApi
+from tests.protocols.queen.queen_api import QueenApi
 
 RESOURCES = "/api/v1/resources"
 START = "2023-11-14T22:13:20.000000Z"

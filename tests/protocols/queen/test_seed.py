@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.server.queen.queen_api import QueenApi, bodies, eventually, named, unleased
+from tests.protocols.queen.queen_api import QueenApi, bodies, eventually, named, unleased
 
 INVALID_LEASE = {"success": False, "message": "invalid_lease", "error": "Lease validation failed"}
 FIVE_MINUTES = 300

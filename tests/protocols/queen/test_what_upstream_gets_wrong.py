@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server.queen.queen_api import Message, QueenApi, bodies, named, unleased
+from tests.protocols.queen.queen_api import Message, QueenApi, bodies, named, unleased
 
 
 @pytest.fixture(params=["seed", "upstream"])

@@ -1,6 +1,6 @@
 """Drive a server with an official client: one JSON line per scenario on stdout, exit code 1 when one failed.
 
-Run with the Python of a client's environment: `python -m tests.server.queen_clients.drive URL MODE`.
+Run with the Python of a client's environment: `python -m tests.protocols.queen_clients.drive URL MODE`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from queen import Queen
 
-from tests.server.queen_clients.scenarios import SCENARIOS
-from tests.server.queen_clients.stage import Play, Stage
+from tests.protocols.queen_clients.scenarios import SCENARIOS
+from tests.protocols.queen_clients.stage import Play, Stage
 
 AT_ONCE = 24
 DEADLINE = 180.0

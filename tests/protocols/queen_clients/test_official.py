@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.protocols.queen_clients.scenarios import SCENARIOS
+from tests.protocols.queen_clients.stage import MODES, VERSIONS
 from tests.server.process import ServerProcess, clean_env
-from tests.server.queen_clients.scenarios import SCENARIOS
-from tests.server.queen_clients.stage import MODES, VERSIONS
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 QUIET = "the_client_swallowed_no_error"
@@ -48,7 +48,7 @@ def drive(combination: Combination, store: str) -> Results:
     if not python.exists():
         raise RuntimeError(f"{python} is not there; `make clients` makes it")
     with ServerProcess(store, "--queen-defaults", combination.mode) as server:
-        module = "tests.server.queen_clients.drive"
+        module = "tests.protocols.queen_clients.drive"
         run = subprocess.run(
             [str(python), "-m", module, server.url, combination.mode],
             cwd=ROOT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.server.queen_clients.stage import Stage, bodies, refusal, scenario
+from tests.protocols.queen_clients.stage import Stage, bodies, refusal, scenario
 
 
 @scenario()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.server.queen_clients.stage import IDLE, PATIENCE, Message, Stage, bodies, scenario
+from tests.protocols.queen_clients.stage import IDLE, PATIENCE, Message, Stage, bodies, scenario
 
 
 @scenario()

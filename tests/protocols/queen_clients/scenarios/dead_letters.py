@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.server.queen_clients.stage import Message, Stage, bodies, eventually, scenario
+from tests.protocols.queen_clients.stage import Message, Stage, bodies, eventually, scenario
 
 
 async def fail(stage: Stage, times: int, group: str | None = None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from tests.server.queen_clients.stage import Message, Stage, bodies, scenario
+from tests.protocols.queen_clients.stage import Message, Stage, bodies, scenario
 
 
 @scenario()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 
-from tests.server.queen_clients.stage import PATIENCE, Message, Stage, bodies, scenario
+from tests.protocols.queen_clients.stage import PATIENCE, Message, Stage, bodies, scenario
 
 
 def instant(text: str) -> datetime:

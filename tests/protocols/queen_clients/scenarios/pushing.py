@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from typing import Any
 
-from tests.server.queen_clients.stage import Stage, bodies, eventually, scenario
+from tests.protocols.queen_clients.stage import Stage, bodies, eventually, scenario
 
 
 @scenario()

@@ -6,7 +6,7 @@ import time
 from datetime import datetime
 from typing import Any
 
-from tests.server.queen_clients.stage import Message, Stage, bodies, scenario
+from tests.protocols.queen_clients.stage import Message, Stage, bodies, scenario
 
 
 @scenario()

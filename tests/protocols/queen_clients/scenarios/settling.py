@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.server.queen_clients.stage import Message, Stage, bodies, scenario
+from tests.protocols.queen_clients.stage import Message, Stage, bodies, scenario
 
 
 def marked(message: Message, status: Any, error: str | None = None) -> Message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.server.queen_clients.stage import PATIENCE, Stage, bodies, refusal, scenario
+from tests.protocols.queen_clients.stage import PATIENCE, Stage, bodies, refusal, scenario
 
 
 @scenario()
