@@ -603,7 +603,7 @@ SAYINGS = {
 
 
 @pytest.mark.parametrize("saying", SAYINGS.values(), ids=SAYINGS.keys())
-def test_what_is_not_said_by_a_pushpop_server(saying: tuple[int, bytes]) -> None:
+def test_answer_of_another_server_raises_store_error(saying: tuple[int, bytes]) -> None:
     with Saying(*saying) as url, PushPop("a", url) as made:
         calls: list[Callable[[], object]] = [
             lambda: made.push({}),

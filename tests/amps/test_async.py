@@ -55,7 +55,7 @@ def test_iterating(uri: str, orders: ackwise.Connection) -> None:
     assert [group.lag for group in orders.groups("orders")] == [0]
 
 
-def test_it_comes_back_after_a_cut(tap: Tap) -> None:
+def test_subscription_is_restored_after_a_cut(tap: Tap) -> None:
     async def work(client: AsyncClient) -> None:
         client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
         seen: asyncio.Queue[Message] = asyncio.Queue()

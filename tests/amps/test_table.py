@@ -136,7 +136,7 @@ def test_explicit_ack_goes_at_once_and_leaves_the_buffer(client: Client, tap: Ta
     assert tap.bookmarks() == [[first.bookmark], [second.bookmark]]
 
 
-def test_what_a_handler_acked_itself_is_not_acked_again(client: Client, tap: Tap) -> None:
+def test_handler_that_acked_itself_causes_no_second_ack(client: Client, tap: Tap) -> None:
     client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
     done = Inbox()
 
@@ -210,7 +210,7 @@ def test_failing_handler_acks_nothing_and_keeps_lease(
     assert again.bookmark != bad.bookmark
 
 
-def test_or_gives_it_back_at_once(
+def test_handler_error_with_cancel_returns_message_at_once(
     client: Client, tap: Tap, orders: ackwise.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "ackwise.amps")

@@ -37,7 +37,7 @@ def test_plain_messages(harness: StoreHarness) -> None:
     assert all(row["transaction_id"] == row["message_id"] for row in found)
 
 
-def test_all_kinds_beside_each_other(harness: StoreHarness) -> None:
+def test_pages_of_mixed_kinds_keep_payload_and_type(harness: StoreHarness) -> None:
     harness.send(MIXED)
     found = check(harness)
     assert [row["payload"] for row in found[2:5]] == ['{"$base64":"Iv8i"}', '{"cut": ', ""]
@@ -52,7 +52,7 @@ def test_all_kinds_beside_each_other(harness: StoreHarness) -> None:
 
 
 @pytest.mark.parametrize("kind", MIXED)
-def test_one_kind_alone(harness: StoreHarness, kind: NewMessage) -> None:
+def test_pages_of_a_single_kind_equal_the_messages(harness: StoreHarness, kind: NewMessage) -> None:
     harness.send([kind])
     check(harness)
 
@@ -118,7 +118,7 @@ def test_more_than_a_page(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
     ]
 
 
-def test_what_is_left_after_pruning(harness: StoreHarness) -> None:
+def test_pages_after_pruning_have_the_remaining_messages(harness: StoreHarness) -> None:
     for number in range(6):
         harness.push(str(number))
     ((lane, _, _),) = everything(harness)
@@ -137,7 +137,7 @@ def test_page_of_large_messages_is_cut_by_bytes(harness: StoreHarness, monkeypat
     assert [row["seq"] for row in by_column(harness.store, [whole])] == list(range(7))
 
 
-def test_what_was_never_there_is_not_there(harness: StoreHarness) -> None:
+def test_pages_of_unused_ranges_are_empty(harness: StoreHarness) -> None:
     harness.push("1")
     ((lane, _, _),) = everything(harness)
     empty = [LaneRange(lane, 1, 9), LaneRange(LaneId(lane + 1), 0, 9), LaneRange(lane, 0, 0)]

@@ -48,7 +48,7 @@ def lanes(native: NativeApi) -> list[LaneRange]:
     return [LaneRange(row["lane"], row["start"], row["head"]) for row in native.ask("list_lanes", queue="q")]
 
 
-def test_what_is_read_is_what_is_stored(server: Running, native: NativeApi) -> None:
+def test_arrow_read_of_ranges_equals_stored_messages(server: Running, native: NativeApi) -> None:
     broker = server.server.runtime.broker()
     native.ok("/v1/push", {"queue": "q", "payloads": list(range(3000)), "partition": "p"})
     native.push("q", "é", partition="x", transaction_id="t", headers={"k": "v"})
@@ -87,7 +87,7 @@ def _push(*messages: NewMessage) -> Push:
     return Push(queue="q", messages=list(messages))
 
 
-def test_all_kinds_of_messages_come_through(server: Running) -> None:
+def test_arrow_read_of_mixed_kinds_equals_stored_messages(server: Running) -> None:
     broker = server.server.runtime.broker()
     store_url = server._store
     transport, direct = reach(server.url), reach(store_url, duties=False)
@@ -102,7 +102,7 @@ def test_all_kinds_of_messages_come_through(server: Running) -> None:
         direct.close()
 
 
-def test_what_was_pruned_is_not_there(server: Running) -> None:
+def test_arrow_read_after_pruning_skips_pruned_messages(server: Running) -> None:
     transport, direct = reach(server.url), reach(server._store, duties=False)
     try:
         for number in range(6):
@@ -117,7 +117,7 @@ def test_what_was_pruned_is_not_there(server: Running) -> None:
         direct.close()
 
 
-def test_nothing_there_is_an_empty_stream(native: NativeApi) -> None:
+def test_arrow_read_of_empty_ranges_is_an_empty_stream(native: NativeApi) -> None:
     for ranges in ([], [[5, 0, 5]], [[3, 7, 7]]):
         table = read(native, ranges, ["payload", "headers"])
         assert (table.num_rows, table.schema.names) == (0, ["lane", "seq", "payload", "headers"])

@@ -315,7 +315,7 @@ def test_failed_batch_stays_in_front_and_waits_for_a_pause() -> None:
     assert len(batcher) == 0
 
 
-def test_one_can_be_taken_out_and_all_be_forgotten() -> None:
+def test_discard_removes_an_item_and_clear_forgets_all() -> None:
     far = Far()
     batcher = far.batcher(size=10)
     for number in range(4):

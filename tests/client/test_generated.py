@@ -17,7 +17,7 @@ from tools import async_to_sync
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_nothing_has_drifted() -> None:
+def test_generated_modules_are_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, "tools/async_to_sync.py", "--check"], cwd=ROOT, capture_output=True, text=True
     )

@@ -38,7 +38,7 @@ def queue(server: Running, clock: ManualClock) -> Iterator[ackwise.Connection]:
         yield connection
 
 
-def test_now_is_the_servers(server: Running, clock: ManualClock) -> None:
+def test_transport_now_is_the_time_of_the_server(server: Running, clock: ManualClock) -> None:
     """The client's own clock only says how long ago the server told the time."""
     own = ManualClock(5)
     with ackwise.connect(server.url + "/", clock=own) as queue:

@@ -22,7 +22,7 @@ def test_every_event_and_guard_is_used() -> None:
     assert {t.guard for t in TRANSITIONS} == set(Guard)
 
 
-def test_no_two_rows_disagree() -> None:
+def test_transition_table_has_distinct_keys() -> None:
     keys = [(t.source, t.event, t.guard) for t in TRANSITIONS]
     assert len(keys) == len(set(keys))
 

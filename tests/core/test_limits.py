@@ -121,7 +121,7 @@ def test_good_starts() -> None:
     ]
 
 
-def test_one_of_names_the_choices() -> None:
+def test_refusal_of_a_choice_names_the_choices() -> None:
     with pytest.raises(BadInput, match="order must be one of strict, relaxed, not 'x'"):
         validation.one_of("x", "order", ("strict", "relaxed"))
     with pytest.raises(BadInput):
@@ -139,6 +139,6 @@ checks: list[Callable[[object], object]] = [
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.lists(st.integers()),
     st.sampled_from(checks),
 )
-def test_whatever_comes_in_the_answer_is_a_value_or_bad_input(value: object, check: Callable[[object], object]) -> None:
+def test_check_of_any_value_answers_or_raises_bad_input(value: object, check: Callable[[object], object]) -> None:
     with contextlib.suppress(BadInput):
         assert isinstance(check(value), str | int)

@@ -155,7 +155,7 @@ attempts = st.builds(Attempt, st.integers(0, 8), st.integers(1, 30), st.booleans
 
 
 @given(policies, attempts)
-def test_no_fate_forgets_a_failure_or_lifts_probation(policy: QueuePolicy, ends: Attempt) -> None:
+def test_fate_keeps_failures_and_probation(policy: QueuePolicy, ends: Attempt) -> None:
     fates = (on_retry(policy, ends, NOW, 0, 0.0), on_expiry(policy, ends, NOW, 0.0), on_release(policy, ends, NOW))
     for fate in fates:
         assert ends.failures <= fate.failures <= ends.failures + 1

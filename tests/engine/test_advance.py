@@ -23,7 +23,7 @@ def advance(harness: StoreHarness, to: dict[Any, Any], group: str = "g", queue: 
     return count
 
 
-def test_everything_below_a_seq_is_acked(harness: StoreHarness) -> None:
+def test_advance_acks_messages_below_its_seq(harness: StoreHarness) -> None:
     for partition in ("a", "b"):
         harness.number(4, partition=partition)
     lane = lanes(harness)
@@ -73,7 +73,7 @@ def test_advance_over_held_messages_keeps_them_held(harness: StoreHarness) -> No
 
 
 @pytest.mark.parametrize("exclusivity", ["partition", "queue"])
-def test_who_holds_a_partition_holds_on(harness: StoreHarness, exclusivity: Any) -> None:
+def test_advance_leaves_a_held_partition_to_its_owner(harness: StoreHarness, exclusivity: Any) -> None:
     for priority in (0, 1):
         harness.push("0", "1", "2", "3", priority=priority, partition="p")
     hand = harness.claim(2, group="g", exclusivity=exclusivity, owner="me")
@@ -84,7 +84,7 @@ def test_who_holds_a_partition_holds_on(harness: StoreHarness, exclusivity: Any)
     assert sorted(harness.claim(group="g").bodies) == ["3", "3"]
 
 
-def test_it_begins_no_epoch(harness: StoreHarness) -> None:
+def test_advance_begins_no_epoch(harness: StoreHarness) -> None:
     harness.number(3)
     harness.reject(harness.take(group="g"))
     advance(harness, {lanes(harness)["Default"]: 3})
@@ -145,7 +145,7 @@ def test_advance_in_foreign_lane_or_past_end_changes_nothing(harness: StoreHarne
     assert harness.everything() == before
 
 
-def test_nor_does_what_is_no_lane_or_seq(harness: StoreHarness) -> None:
+def test_advance_to_an_invalid_lane_or_seq_changes_nothing(harness: StoreHarness) -> None:
     harness.number(2)
     lane = lanes(harness)["Default"]
     before = harness.everything()
@@ -165,7 +165,7 @@ def test_lanes_of_a_deleted_queue_are_gone(harness: StoreHarness) -> None:
         advance(harness, {lane: 1})
 
 
-def test_it_shares_a_turn_with_settlements_pushes_and_claims(harness: StoreHarness) -> None:
+def test_advance_shares_a_turn_with_other_commands(harness: StoreHarness) -> None:
     harness.number(4)
     lane = lanes(harness)["Default"]
     hand = harness.claim(1, group="g")

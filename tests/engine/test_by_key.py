@@ -22,7 +22,7 @@ def test_ack_takes_everything_that_the_claim_holds(harness: StoreHarness) -> Non
     assert counts(harness.group()) == {"acked": 3}
 
 
-def test_it_is_settled_once(harness: StoreHarness) -> None:
+def test_claim_key_is_settled_once(harness: StoreHarness) -> None:
     harness.push("a")
     harness.claim(key="k")
     assert [harness.ack(KEY), harness.ack(KEY)] == [["acked"], ["already"]]
@@ -37,7 +37,7 @@ def test_only_that_key_of_that_group_and_queue(harness: StoreHarness) -> None:
     assert counts(harness.group()) == {"held": 1}
 
 
-def test_one_that_ran_out_is_stale_before_and_after_the_sweep(harness: StoreHarness) -> None:
+def test_expired_claim_key_is_stale_before_and_after_sweep(harness: StoreHarness) -> None:
     harness.push("a")
     harness.claim(key="k", seconds=5)
     harness.advance(5)

@@ -14,7 +14,7 @@ from ackwise.core.validation import MICROS
 from tests.engine.store_harness import StoreHarness, counts
 
 
-def test_one_lane_up_to_the_maximum(harness: StoreHarness) -> None:
+def test_claim_takes_a_lane_up_to_its_maximum(harness: StoreHarness) -> None:
     harness.number(5)
     first, second = harness.claim(3), harness.claim(3)
     assert (first.bodies, second.bodies) == (["0", "1", "2"], ["3", "4"])

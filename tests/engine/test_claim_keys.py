@@ -22,7 +22,7 @@ def test_same_key_is_the_same_claim_under_a_new_lease(harness: StoreHarness) -> 
     assert counts(harness.group()) == {"held": 3, "unread": 3}
 
 
-def test_one_that_takes_nothing_over_leaves_what_is_held_alone(harness: StoreHarness) -> None:
+def test_claim_without_takeover_leaves_held_messages_alone(harness: StoreHarness) -> None:
     harness.number(2)
     assert harness.claim(1, key="k", takes_over=False).bodies == ["0"]
     assert harness.claim(1, key="k", takes_over=False).claimed.empty == "ended"

@@ -23,7 +23,7 @@ def test_delayed_message_gets_its_place_when_due(harness: StoreHarness) -> None:
     assert harness.store.ask(q.QueueStats(queue="q")).scheduled == 0
 
 
-def test_it_keeps_the_id_it_was_given(harness: StoreHarness) -> None:
+def test_delayed_message_keeps_its_id_when_due(harness: StoreHarness) -> None:
     (receipt,) = harness.push("later", delay=1, txid="mine", priority=3, partition="p")
     harness.advance(1)
     got = harness.take()

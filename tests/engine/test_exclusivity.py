@@ -15,7 +15,7 @@ def two_partitions(harness: StoreHarness) -> None:
         harness.push("0", "1", "2", "3", partition=name)
 
 
-def test_none_shares_a_lane(harness: StoreHarness) -> None:
+def test_exclusivity_none_shares_a_lane(harness: StoreHarness) -> None:
     first, second = harness.claim(2, partitions=("p1",)), harness.claim(2, partitions=("p1",))
     assert (first.bodies, second.bodies) == (["0", "1"], ["2", "3"])
 

@@ -30,7 +30,7 @@ def test_new_lease_time_counts_from_now(harness: StoreHarness) -> None:
     assert harness.ack(got) == ["acked"]
 
 
-def test_it_may_shorten(harness: StoreHarness) -> None:
+def test_extend_may_shorten_a_lease(harness: StoreHarness) -> None:
     harness.push("a")
     got = harness.take(seconds=100)
     extend(harness, got.lease_id, lease=MICROS)
@@ -84,7 +84,7 @@ def test_time_is_checked(harness: StoreHarness, lease: int) -> None:
             extend(harness, hand.lease_id, **how)
 
 
-def test_one_way_to_say_it(harness: StoreHarness) -> None:
+def test_extend_needs_either_lease_or_add(harness: StoreHarness) -> None:
     with pytest.raises(BadInput):
         extend(harness, "L1-00000000")
     with pytest.raises(BadInput):

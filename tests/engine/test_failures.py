@@ -30,7 +30,9 @@ def fail_until_dead(harness: StoreHarness, most: int = 30) -> int:
         (3, "retries", 4),
     ],
 )
-def test_which_failure_is_final(harness: StoreHarness, limit: int, counting: str, failures: int) -> None:
+def test_retry_limit_decides_which_failure_is_final(
+    harness: StoreHarness, limit: int, counting: str, failures: int
+) -> None:
     harness.configure(retry_limit=limit, retry_counting=counting)
     harness.push("a")
     assert fail_until_dead(harness) == failures
@@ -166,7 +168,7 @@ def test_bulk_claims_ignore_probation_and_charge_no_message(harness: StoreHarnes
     assert [(d.payload, d.reason) for d in harness.dead()] == [(b"a", "delivery_limit")]
 
 
-def test_where_expiry_does_not_count_it_spends_nothing(harness: StoreHarness) -> None:
+def test_expiry_that_does_not_count_spends_no_retry(harness: StoreHarness) -> None:
     harness.configure(expiry_counts=False, retry_limit=1, delivery_limit=None, backoff={"kind": "fixed", "seconds": 50})
     harness.push("a")
     for attempt in range(1, 30):
@@ -207,7 +209,7 @@ def test_dead_message_tells_its_story(harness: StoreHarness) -> None:
     assert (letter.deliveries, letter.transaction_id, letter.payload) == (3, "t", b"a")
 
 
-def test_where_it_failed_last_is_kept(harness: StoreHarness) -> None:
+def test_history_keeps_the_last_trace(harness: StoreHarness) -> None:
     harness.configure(retry_limit=3)
     harness.push("a")
     harness.retry(harness.take(), error="bad", trace="first")

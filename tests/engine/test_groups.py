@@ -36,7 +36,7 @@ def test_new_group_starts_at_everything(harness: StoreHarness) -> None:
     assert harness.claim(group="g").bodies == ["0", "1", "2"]
 
 
-def test_or_at_what_comes(harness: StoreHarness) -> None:
+def test_group_that_starts_new_skips_older_messages(harness: StoreHarness) -> None:
     harness.number(3)
     make(harness, "g", "new")
     assert harness.group("g").lag == 0
@@ -45,7 +45,7 @@ def test_or_at_what_comes(harness: StoreHarness) -> None:
     assert harness.claim(group="g").bodies == ["new", "new partition"]
 
 
-def test_or_at_an_instant(harness: StoreHarness) -> None:
+def test_group_that_starts_at_an_instant_skips_older_messages(harness: StoreHarness) -> None:
     times = at_three_times(harness)
     for offset, bodies in ((-1, ["b", "c"]), (0, ["b", "c"]), (1, ["c"])):
         make(harness, f"g{offset}", times[1] + offset)

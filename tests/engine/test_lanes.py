@@ -91,7 +91,7 @@ def test_lanes_come_in_their_order(harness: StoreHarness) -> None:
     assert {(row.lane, row.lo, row.hi) for row in rows} == set(hand.claimed.ranges)
 
 
-def test_nothing_is_held_by_a_lease_that_is_over(harness: StoreHarness) -> None:
+def test_ended_lease_holds_no_range(harness: StoreHarness) -> None:
     harness.number(4)
     done, late, old = harness.claim(1), harness.claim(1, seconds=5), harness.claim(1, key="k")
     harness.ack(*done.deliveries)

@@ -15,7 +15,7 @@ def ledger(harness: StoreHarness, **query: object) -> dict[tuple[int, str, str],
     return {(row.minute // MINUTE - start, row.group, row.outcome): row.count for row in rows}
 
 
-def test_everything_that_happens_is_counted_in_its_minute(harness: StoreHarness) -> None:
+def test_ledger_counts_each_outcome_in_its_minute(harness: StoreHarness) -> None:
     harness.configure(retry_limit=2)
     harness.number(5)
     harness.push("again", txid="t0")

@@ -67,7 +67,7 @@ def test_prune_keeps_messages_that_a_group_holds(harness: StoreHarness) -> None:
     assert lane(harness).start == 1
 
 
-def test_nothing_goes_while_there_is_no_group(harness: StoreHarness) -> None:
+def test_prune_without_a_group_removes_nothing(harness: StoreHarness) -> None:
     pushed_apart(harness, 2)
     assert prune(harness, 2) == 0
     assert lane(harness).start == 0

@@ -19,13 +19,13 @@ def test_configure_creates_then_merges(harness: StoreHarness) -> None:
     assert changed.policy["exclusivity"] == "none"
 
 
-def test_or_replaces(harness: StoreHarness) -> None:
+def test_configure_with_replace_resets_other_options(harness: StoreHarness) -> None:
     harness.configure(retry_limit=5, lease_seconds=60)
     answer = harness.do(c.ConfigureQueue(queue="q", policy={"lease_seconds": 90}, replace=True))
     assert (answer.policy["retry_limit"], answer.policy["lease_seconds"]) == (3, 90)
 
 
-def test_none_is_a_value(harness: StoreHarness) -> None:
+def test_configure_with_none_removes_a_limit(harness: StoreHarness) -> None:
     assert harness.configure(retry_limit=None, delivery_limit=None).policy["retry_limit"] is None
     assert harness.store.ask(q.GetQueue(queue="q")).policy["delivery_limit"] is None
 
@@ -107,7 +107,7 @@ def test_deleted_queue_frees_name_and_voids_leases(harness: StoreHarness) -> Non
     assert harness.ack(*new.deliveries) == ["acked", "acked"]
 
 
-def test_its_rows_go_in_chunks(harness: StoreHarness) -> None:
+def test_deleted_queue_is_purged_in_chunks(harness: StoreHarness) -> None:
     for name in "abc":
         harness.push(*(str(i) for i in range(5)), partition=name)
         harness.push("low", partition=name, priority=2)

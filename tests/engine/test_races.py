@@ -44,7 +44,7 @@ def test_exclusive_claims_hold_a_partition_each(harness: StoreHarness, lanes: in
     assert all(len(leases) == 1 for leases in holders.values())
 
 
-def test_one_settlement_wins_however_many_ask(harness: StoreHarness) -> None:
+def test_concurrent_settlements_have_one_winner(harness: StoreHarness) -> None:
     harness.number(20)
     held = harness.claim(20).deliveries
 

@@ -47,7 +47,7 @@ def test_neighbours_in_one_call_answer_their_failures(harness: StoreHarness, hel
     assert [a.failures for a in harness.settle(*map(entry, again))] == [1, 1, 1]
 
 
-def test_all_answers_of_a_call_tell_the_end_of_the_lease(harness: StoreHarness) -> None:
+def test_settle_answers_all_report_the_end_of_the_lease(harness: StoreHarness) -> None:
     for name in "ab":
         harness.push("1", "2", "3", partition=name)
     first, second, *rest = harness.claim().deliveries
@@ -368,7 +368,7 @@ def test_refusal_of_lost_lease_does_not_say_it_ended(harness: StoreHarness, held
     assert [one.lease_ended for one in harness.settle(*map(entry, again))] == [False] * 4
 
 
-def test_twice_in_one_call_counts_once(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_settlement_twice_in_a_call_counts_once(harness: StoreHarness, held: list[Delivery]) -> None:
     assert harness.ack(held[0], held[0]) == ["acked", "already"]
     assert harness.ack(by_id(held[1]), held[1]) == ["acked", "already"]
     assert harness.ack(c.ByLease(held[0].lease_id), held[4]) == ["acked", "already"]

@@ -25,13 +25,13 @@ def verdicts(harness: StoreHarness, *entries: c.Settlement) -> list[str]:
     return [s.verdict.value for s in harness.settle(*entries, atomic=True)]
 
 
-def test_all_good_entries_are_settled(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_atomic_settle_of_good_entries_settles_all(harness: StoreHarness, held: list[Delivery]) -> None:
     assert verdicts(harness, entry(held[0]), entry(held[1], "reject")) == ["acked", "dead"]
     assert counts(harness.group()) == {"acked": 1, "dead": 1, "held": 2}
 
 
 @pytest.mark.parametrize("bad", ["L1-00000000.1.0", "stale"])
-def test_one_refusal_undoes_the_others(harness: StoreHarness, held: list[Delivery], bad: str) -> None:
+def test_atomic_settle_with_a_refusal_undoes_the_others(harness: StoreHarness, held: list[Delivery], bad: str) -> None:
     if bad == "stale":
         harness.push("x", partition="other")
         late = harness.claim(1, seconds=1).deliveries[0]

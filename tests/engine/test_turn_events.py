@@ -44,7 +44,7 @@ def test_push_claim_and_ack(harness: StoreHarness, heard: list[e.Event]) -> None
     ]
 
 
-def test_one_event_per_turn_and_not_per_command(harness: StoreHarness, heard: list[e.Event]) -> None:
+def test_turn_emits_one_event_for_several_commands(harness: StoreHarness, heard: list[e.Event]) -> None:
     harness.together(*(c.Push(queue="q", messages=[NewMessage(body)]) for body in (b"a", b"b", b"c")))
     assert heard == [e.MessagesPushed("q", 3)]
 
@@ -104,7 +104,7 @@ def test_commit_tells_its_size(harness: StoreHarness) -> None:
     assert commits[0].seconds > 0
 
 
-def test_no_event_is_built_while_nothing_listens(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turn_without_listener_builds_no_event(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[object] = []
 
     def note(*given: object) -> list[e.Event]:

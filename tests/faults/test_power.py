@@ -10,7 +10,7 @@ from tests.faults.losing import Recording
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_what_was_answered_survives_lost_power(tmp_path: Path, seed: int) -> None:
+def test_answered_commands_survive_lost_power(tmp_path: Path, seed: int) -> None:
     assert Recording(tmp_path, seed).problems(30) == []
 
 

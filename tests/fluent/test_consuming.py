@@ -389,7 +389,7 @@ def test_cancelling_an_async_consumer_gives_back_what_it_holds(url: str, clock: 
     asyncio.run(job())
 
 
-def test_what_is_left_of_a_batch_is_not_handled_on_a_lost_lease(client: Client, clock: ManualClock) -> None:
+def test_batch_with_lost_lease_leaves_the_rest_unhandled(client: Client, clock: ManualClock) -> None:
     seen: list[int] = []
 
     def handle(message: Message) -> None:
@@ -406,7 +406,9 @@ def test_what_is_left_of_a_batch_is_not_handled_on_a_lost_lease(client: Client, 
 
 @pytest.mark.parametrize("renew", [True, False])
 @pytest.mark.parametrize("how", ["raised", "caught", "by callback"])
-def test_nor_when_an_ack_finds_out(client: Client, clock: ManualClock, renew: bool, how: str) -> None:
+def test_batch_rest_after_ack_of_a_lost_lease_is_unhandled(
+    client: Client, clock: ManualClock, renew: bool, how: str
+) -> None:
     seen: list[int] = []
 
     def handle(message: Message) -> None:
@@ -521,7 +523,7 @@ UNREADABLE = (b"1e999", b"9" * 5000)
 
 
 @pytest.mark.parametrize("each", [True, False])
-def test_what_cannot_be_read_dies_and_its_neighbours_are_handled(client: Client, each: bool) -> None:
+def test_unreadable_message_dies_and_its_neighbours_are_handled(client: Client, each: bool) -> None:
     seen: list[Any] = []
 
     def handle(given: Any) -> None:
@@ -538,7 +540,7 @@ def test_what_cannot_be_read_dies_and_its_neighbours_are_handled(client: Client,
     assert all(one.error_message for one in letters)
 
 
-def test_what_cannot_be_read_is_popped_as_bytes(client: Client) -> None:
+def test_unreadable_message_is_popped_as_bytes(client: Client) -> None:
     raw(client, UNREADABLE[0])
     (message,) = client.queue("orders").wait(0).pop()
     assert (message.data, type(message.problem)) == (UNREADABLE[0], msgspec.ValidationError)

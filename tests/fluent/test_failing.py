@@ -157,7 +157,7 @@ def test_abandoned_trial_call_does_not_block_others_for_long() -> None:
     assert spell.breaker.allows()
 
 
-def test_what_many_calls_feel_at_once_is_one_failure() -> None:
+def test_breaker_counts_concurrent_failures_as_one() -> None:
     spell = Spell()
     began = [spell.now for _ in range(20)]
     for at in began:
@@ -250,7 +250,7 @@ def test_opening_tries_again_and_passes_on_to_who_serves(doors: tuple[Flaky, Fla
         Client(first.url, resilience=FAST, clock=clock).open()
 
 
-def test_too_long_retry_after_is_not_waited_for(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+def test_retry_after_that_is_too_long_raises_overloaded(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, clock=clock) as client:
         door.fail("/v1/push", refusal(429, "overloaded", "retry-after: 3600"))
@@ -513,7 +513,7 @@ def test_lease_ended_by_settlements_is_not_reported_lost(
     assert slow.told == ["acked", "went on"]
 
 
-def test_nor_when_its_time_is_over_meanwhile(
+def test_lease_that_expires_while_settled_is_not_reported_lost(
     doors: tuple[Flaky, Flaky], clock: ManualClock, never: threading.Event
 ) -> None:
     door = doors[0]

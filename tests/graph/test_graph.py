@@ -91,7 +91,7 @@ def little_shop(lite: Prompt) -> Prompt:
         ("BEGIN BEGIN", "there is a transaction already"),
     ],
 )
-def test_what_is_refused_changes_nothing(little_shop: Prompt, text: str, message: str) -> None:
+def test_refused_statement_changes_nothing(little_shop: Prompt, text: str, message: str) -> None:
     before = everything(little_shop)
     little_shop.refused(text, "constraint", message, n="ten")
     if text.startswith("BEGIN"):
@@ -210,7 +210,7 @@ def test_queries(prompt: Prompt) -> None:
     assert prompt.rows("MATCH x: N WHERE x.k = $k and x.f = 0.5 RETURN COUNT(x)", k="b") == [[2]]
 
 
-def test_what_the_database_counts_is_what_matches(prompt: Prompt) -> None:
+def test_count_in_the_database_equals_the_matched_rows(prompt: Prompt) -> None:
     prompt.ok("node N { t: String, n: Int, b: Bool = true }")
     long = "x" * 200
     for number, text in enumerate(["a", "ab", long, long + "y", "a"]):

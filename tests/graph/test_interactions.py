@@ -345,7 +345,7 @@ def test_timeout_is_not_held_up_by_a_full_buffer(jobs: Prompt) -> None:
 
 
 @pytest.mark.parametrize("visibility", ["committed", "immediate"])
-def test_what_time_and_a_lost_connection_do_is_seen(jobs: Prompt, visibility: str) -> None:
+def test_watch_sees_removal_by_timeout_and_lost_connection(jobs: Prompt, visibility: str) -> None:
     other = jobs.another()
     other.ok(f"v = WATCH j: Job [visibility: {visibility}] RETURN j.title")
     jobs.ok("CANCEL WATCH #w u = WATCH j: Job [mode: consume, ack_timeout: 10s, max_redeliveries: 1] RETURN j")

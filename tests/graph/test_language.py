@@ -146,7 +146,7 @@ def test_errors_point_at_the_place(text: str, at: tuple[int, int], message: str,
         ("ON MATCH a: A DO SPAWN b: B", "trigger"),
     ],
 )
-def test_what_is_left_out_is_said_by_name(text: str, what: str) -> None:
+def test_unsupported_statement_is_named_in_its_error(text: str, what: str) -> None:
     error = parse(text).error
     assert error is not None
     assert error.word == "not_supported"
@@ -212,7 +212,7 @@ def test_deep_nesting_is_an_error_not_a_crash() -> None:
     assert error.word == "statement_limit"
 
 
-def test_what_is_read_over_may_stand_anywhere_in_an_ontology() -> None:
+def test_skipped_declarations_may_stand_anywhere_in_an_ontology() -> None:
     parsed = parse(
         "ontology o { node A {} rule r: x => y\n node B { rule: Int } policy p: all }; constraint c: z\nTICK"
     )

@@ -435,7 +435,7 @@ def two_places(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_places")
-def test_one_caller_leaves_places_to_others(server: Running) -> None:
+def test_long_statement_of_a_caller_leaves_places_to_others(server: Running) -> None:
     begun, ended, _ = watch_ends(server.server.runtime.broker().store)
     body = msgspec.json.encode({"text": FOR_EVER})
     other = httpx2.HTTPTransport(local_address="127.0.0.2")

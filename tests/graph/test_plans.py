@@ -52,7 +52,7 @@ def test_plan_uses_an_index(tmp_path: Path, text: str, through: str) -> None:
 
 
 @pytest.mark.parametrize("variable", ["w", "q", "t"])
-def test_what_an_exists_is_joined_with_is_found_through_an_index(tmp_path: Path, variable: str) -> None:
+def test_joined_exists_is_searched_through_an_index(tmp_path: Path, variable: str) -> None:
     url = f"sqlite:///{tmp_path}/plan.db"
     with Session(url) as session:
         session.run("node Queue { name: String } node Job { title: String } edge waits_in(job: Job, queue: Queue)")

@@ -55,7 +55,7 @@ def members(jobs: Prompt) -> Iterator[list[Session]]:
         session.close()
 
 
-def test_one_item_per_commit_goes_to_each_in_turn(jobs: Prompt, members: list[Session]) -> None:
+def test_single_items_go_to_each_member_in_turn(jobs: Prompt, members: list[Session]) -> None:
     shares: Counter[int] = Counter()
     for n in range(9):
         jobs.session.run("SPAWN j: Job { n = $n }", n=n)
@@ -64,7 +64,7 @@ def test_one_item_per_commit_goes_to_each_in_turn(jobs: Prompt, members: list[Se
     assert shares == {0: 3, 1: 3, 2: 3}
 
 
-def test_one_session_with_two_members_alternates(jobs: Prompt) -> None:
+def test_session_with_two_members_alternates(jobs: Prompt) -> None:
     jobs.ok(WATCH.format("a", "") + " " + WATCH.format("b", ""))
     seen = []
     for n in range(4):

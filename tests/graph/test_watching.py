@@ -417,7 +417,7 @@ def test_exists_that_no_edge_joins_to_the_pattern_is_refused(people: Prompt) -> 
     people.refused(f"WATCH {near} WHERE exists({far}) RETURN t0", "constraint", "the pattern is too large")
 
 
-def test_what_becomes_of_a_watch_can_be_watched(people: Prompt) -> None:
+def test_status_changes_of_a_watch_can_be_watched(people: Prompt) -> None:
     other = people.another()
     other.ok("s = WATCH w: _Watch WHERE w.mode = $mode RETURN w.status, w.buffer_size", mode="consume")
     worker = people.another()
@@ -447,7 +447,7 @@ def test_new_dead_letter_can_be_watched(people: Prompt) -> None:
     "pattern",
     ["e: _WatchEvent", "t: _TickState", "_watch_event(w, e)", "w: _Watch WHERE exists(_watch_event(w, e))"],
 )
-def test_what_no_watch_is_told_of_is_refused(few: Prompt, pattern: str) -> None:
+def test_watch_of_events_or_of_the_tick_is_refused(few: Prompt, pattern: str) -> None:
     few.refused(f"WATCH {pattern} RETURN *", "not_supported", "a WATCH of events or of the tick")
 
 

@@ -111,7 +111,7 @@ def test_timeout_behaviour(jobs: Prompt) -> None:
     assert jobs.consumed[0]["attempt"] == 2
 
 
-def test_what_time_made_so_is_so_for_a_query_too(jobs: Prompt) -> None:
+def test_query_after_a_timeout_sees_the_dead_letter(jobs: Prompt) -> None:
     jobs.ok("WATCH j: Job [mode: consume, max_redeliveries: 1] RETURN j")
     spawn(jobs)
     jobs.clock.advance(30)

@@ -43,7 +43,7 @@ def test_java_home_goes_before_the_path_and_that_before_ours(
 
 
 @pytest.mark.parametrize("release", ["1.8", "11", "16"])
-def test_one_that_is_too_old_counts_as_none(
+def test_java_that_is_too_old_counts_as_none(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, release: str
 ) -> None:
     old = made_up(tmp_path / "old", SAYS_WHAT_IT_IS.format(release=release))
@@ -55,7 +55,7 @@ def test_one_that_is_too_old_counts_as_none(
 
 
 @pytest.mark.parametrize("script", ["#!/bin/sh\nexit 1\n", "#!/bin/sh\necho hello >&2\n", "no script"])
-def test_one_that_does_not_run_counts_as_none(
+def test_java_that_does_not_run_counts_as_none(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(made_up(tmp_path / "broken", script)))

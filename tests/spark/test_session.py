@@ -87,7 +87,7 @@ def test_task_that_fails_is_tried_again(spark: SparkSession) -> None:
     assert spark.range(0, 10, 1, 1).mapInArrow(fails_at_first, "id long").count() == 10
 
 
-def test_it_says_nothing_leaves_nothing_and_the_caller_decides(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_is_silent_leaves_no_files_and_keeps_settings(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     # PySpark sets these itself, and has done so in this process for an earlier session.
     for name in PYSPARKS_OWN:
         monkeypatch.delenv(name, raising=False)
@@ -108,7 +108,7 @@ def test_it_says_nothing_leaves_nothing_and_the_caller_decides(folder: Folder, m
 
 
 @pytest.mark.long
-def test_what_spark_submit_was_told_holds(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_of_spark_submit_hold(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java.home(java.find())))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
@@ -119,7 +119,7 @@ def test_what_spark_submit_was_told_holds(folder: Folder, monkeypatch: pytest.Mo
     assert (said.out, said.code) == ("local[1,4] 3 5\n", 0)
 
 
-def test_one_that_runs_is_taken_and_what_it_is_not_is_said(spark: SparkSession) -> None:
+def test_running_session_is_reused_and_differences_warn(spark: SparkSession) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert session() is spark

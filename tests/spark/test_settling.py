@@ -57,7 +57,7 @@ def test_each_gets_its_outcome(harness: QueueHarness) -> None:
     assert (letter.transaction_id, letter.error, letter.error_type) == ("t7", "never", "Bad")
 
 
-def test_again_settles_nothing(harness: QueueHarness) -> None:
+def test_repeated_settlement_of_rows_settles_nothing(harness: QueueHarness) -> None:
     harness.number(10)
     rows = [RowSettlement(delivery) for delivery in claimed(harness, 10)]
     rows[5] = RowSettlement(rows[5].delivery_id, Outcome.REJECT)
@@ -67,7 +67,7 @@ def test_again_settles_nothing(harness: QueueHarness) -> None:
     assert harness.counts() == {"acked": 9, "dead": 1}
 
 
-def test_too_late_settles_nothing(harness: QueueHarness) -> None:
+def test_settlement_after_expiry_settles_nothing(harness: QueueHarness) -> None:
     harness.number(10)
     rows = [RowSettlement(delivery) for delivery in claimed(harness, 10)]
     settle(harness, rows[:2])
@@ -93,7 +93,7 @@ def test_two_leases_and_lanes_at_once(harness: QueueHarness) -> None:
     assert settle(harness, rows[::-1]) == {"acked": 10}
 
 
-def test_one_that_fails_and_is_acked_as_well_is_not_acked(harness: QueueHarness) -> None:
+def test_row_that_is_rejected_and_acked_dies(harness: QueueHarness) -> None:
     harness.number(3)
     one = claimed(harness, 3)
     rows = [
@@ -203,7 +203,7 @@ deliveries = st.builds(lambda lane, seq: ids.delivery_id(3, 4, lane, seq), st.in
 
 
 @given(st.lists(st.builds(RowSettlement, deliveries, st.sampled_from(Outcome)), max_size=40))
-def test_what_is_gathered_is_what_was_given(rows: list[RowSettlement]) -> None:
+def test_grouped_ranges_equal_the_given_rows(rows: list[RowSettlement]) -> None:
     ranges, single = group_ranges(rows)
     again = Counter((row.delivery_id, row.outcome) for row in single)
     again.update((row.delivery_id, row.outcome) for one in ranges for row in one.rows)
@@ -263,7 +263,7 @@ def test_chunks_that_waited_are_one_commit(local_harness: QueueHarness) -> None:
     assert settled(local_harness, made.worked(answers, 4)) == {"already": 12, "outputs_before": 9, "rows": 12}
 
 
-def test_what_was_settled_before_is_not_pushed(local_harness: QueueHarness) -> None:
+def test_outputs_of_rows_settled_before_are_not_pushed(local_harness: QueueHarness) -> None:
     made = Chunks(local_harness, {"a": 10})
     assert settle(
         local_harness, [RowSettlement(made.rows[4][0], Outcome.RETRY, 3_600_000_000), RowSettlement(made.rows[7][0])]

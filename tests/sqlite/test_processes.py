@@ -119,7 +119,7 @@ def test_queue_deleted_by_one_is_gone_for_the_other(store: SQLiteStore, peer: Pe
     assert claim(store, 5) == [0, 1]
 
 
-def test_one_notices_that_the_other_wrote(store: SQLiteStore, peer: Peer) -> None:
+def test_store_notices_a_write_of_another_process(store: SQLiteStore, peer: Peer) -> None:
     push(store, "a")
     store.changed()
     assert not store.changed()

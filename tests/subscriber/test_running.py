@@ -22,7 +22,7 @@ from tests.subscriber.conftest import until
 
 @pytest.mark.parametrize("concurrency", [1, 16])
 @pytest.mark.parametrize("explicit", [False, True])
-def test_everything_is_handled_once_and_settled(live: App, concurrency: int, explicit: bool) -> None:
+def test_pushed_messages_are_handled_once_and_settled(live: App, concurrency: int, explicit: bool) -> None:
     seen: list[int] = []
 
     async def implicit(number: int) -> None:
@@ -310,7 +310,7 @@ def test_app_is_started_once(live: App) -> None:
     go(job)
 
 
-def test_what_a_feed_that_fails_says(live: App, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_handler_is_logged_once_per_message(live: App, caplog: pytest.LogCaptureFixture) -> None:
     """A handler's own trouble is never the app's."""
     seen: list[Any] = []
 
@@ -346,7 +346,7 @@ class Broken:
         return bytes
 
 
-def test_nothing_that_a_handler_or_codec_does_ends_a_worker(live: App) -> None:
+def test_worker_survives_errors_of_handlers_and_codecs(live: App) -> None:
     calls: list[int] = []
 
     @live.subscriber("broken", codec=Broken())

@@ -56,7 +56,7 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("logged_on", [True, False])
-def test_what_is_no_frame_is_refused_and_the_line_closed(logged_on: bool, meet: Meet, witness: Peer) -> None:
+def test_malformed_frame_is_refused_and_closes_the_line(logged_on: bool, meet: Meet, witness: Peer) -> None:
     for what, data in FRAMES.items():
         peer = meet(logon=logged_on)
         peer.send(data)
@@ -66,7 +66,7 @@ def test_what_is_no_frame_is_refused_and_the_line_closed(logged_on: bool, meet: 
         assert peer.ended(), what
 
 
-def test_what_came_before_a_bad_frame_is_done(meet: Meet, http: ackwise.Connection, witness: Peer) -> None:
+def test_frames_before_a_malformed_frame_are_executed(meet: Meet, http: ackwise.Connection, witness: Peer) -> None:
     peer = meet()
     peer.send(frame(b'{"c":"p","t":"queue://q"}a') + frame(b'{"c":"p","t":"queue://q"}b') + b"\xff\xff\xff\xff")
     assert peer.read()["status"] == "failure"
@@ -122,7 +122,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_what_cannot_be_done_is_refused_and_the_line_goes_on(
+def test_impossible_command_is_refused_and_the_line_stays_open(
     meet: Meet, http: ackwise.Connection, witness: Peer
 ) -> None:
     peer = meet()
@@ -223,7 +223,7 @@ def test_listener_that_never_reads_is_cut_off(
 
 
 @pytest.mark.parametrize("patience", ["LOGON_PATIENCE", "FRAME_PATIENCE"])
-def test_who_takes_too_long_is_cut_off(
+def test_client_that_takes_too_long_is_cut_off(
     patience: str, meet: Meet, monkeypatch: pytest.MonkeyPatch, witness: Peer
 ) -> None:
     monkeypatch.setattr(lines, patience, 0.05)
@@ -232,7 +232,7 @@ def test_who_takes_too_long_is_cut_off(
     assert peer.ended()
 
 
-def test_there_is_a_bound_on_what_is_half_here(meet: Meet, server: Running, witness: Peer) -> None:
+def test_incomplete_frames_above_the_bound_close_the_line(meet: Meet, server: Running, witness: Peer) -> None:
     assert server.server.amps is not None
     server.server.amps._service.incoming = IncomingBytes(1 << 20)
     for _ in range(3):
@@ -241,7 +241,7 @@ def test_there_is_a_bound_on_what_is_half_here(meet: Meet, server: Running, witn
             assert peer.ended()
 
 
-def test_there_is_a_bound_on_connections(store_url: str) -> None:
+def test_connections_above_the_bound_are_refused(store_url: str) -> None:
     with Running(store_url, amps_port=0, max_connections=2, peer_share=1, grace=0.05) as server:
         first, second = Peer(server.amps), Peer(server.amps)
         assert refused(server)
@@ -287,7 +287,7 @@ def only_connection(server: Running) -> lines.AmpsConnection:
     return session.connection
 
 
-def test_who_never_pauses_is_not_taken_for_slow(meet: Meet, server: Running) -> None:
+def test_client_that_never_pauses_is_not_cut_off_as_slow(meet: Meet, server: Running) -> None:
     """The time that a frame may take begins with that frame, and stands still while nothing is read."""
     peer, half = meet(), frame(b'{"c":"p","t":"queue://q"}x')
     flush = frame(b'{"c":"flush","cid":"f","a":"processed"}')
@@ -306,7 +306,7 @@ def test_who_never_pauses_is_not_taken_for_slow(meet: Meet, server: Running) -> 
 
 
 @pytest.mark.parametrize("heavy", ["body", "header"])
-def test_there_is_a_bound_on_what_one_client_has_under_way(
+def test_pending_bytes_of_a_client_are_bounded(
     heavy: str, meet: Meet, server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the store takes its time, so much is read and no more."""

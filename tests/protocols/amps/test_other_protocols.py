@@ -35,7 +35,7 @@ def test_pushed_there_delivered_here(meet: Meet, http: ackwise.Connection) -> No
     assert [group.lag for group in http.groups("orders")] == [0]
 
 
-def test_where_json_is_shown_other_bytes_are_base64(meet: Meet, server: Running) -> None:
+def test_payload_that_is_not_json_is_shown_as_base64(meet: Meet, server: Running) -> None:
     meet().publish("queue://orders", b'{"i":0}', b"\xff\x00", b"not json")
     answer = httpx2.get(f"{server.url}/api/v1/pop/queue/orders?batch=3")
     shown = [message["data"] for message in json.loads(answer.content)["messages"]]

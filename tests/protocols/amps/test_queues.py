@@ -58,7 +58,7 @@ def test_never_more_than_the_backlog_and_more_as_acks_free_it(meet: Meet) -> Non
 
 
 @pytest.mark.parametrize(("asked", "granted"), [(None, 50), (20, 20), (51, 50)])
-def test_what_is_granted(asked: int | None, granted: int, meet: Meet) -> None:
+def test_max_backlog_granted_is_capped_by_the_server(asked: int | None, granted: int, meet: Meet) -> None:
     meet().publish(Q, *numbered(60))
     peer = meet()
     assert peer.subscribe(Q, asked)["o"] == f"max_backlog={granted}"
@@ -162,7 +162,7 @@ def until(true: Any) -> None:
         time.sleep(0.01)
 
 
-def test_what_was_acked_before_the_end_counts_even_unanswered(meet: Meet, http: ackwise.Connection) -> None:
+def test_ack_before_the_connection_ends_counts_unanswered(meet: Meet, http: ackwise.Connection) -> None:
     meet().publish(Q, b"a", b"b")
     one = meet()
     one.subscribe(Q, 4)
@@ -429,7 +429,7 @@ def test_undeliverable_message_returns_and_others_get_theirs(
     bad.goodbye()
 
 
-def test_what_one_turn_of_a_large_ack_did_stays_done(
+def test_large_ack_that_fails_keeps_its_finished_turns(
     meet: Meet, server: Running, http: ackwise.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ack, "MOST_IN_A_TURN", 10)

@@ -375,7 +375,7 @@ def test_session_may_go_to_another_server_and_back(
     assert post(http, status, "moves")["lines"][0]["rows"] == [["active"]] * 3
 
 
-def test_what_a_prompt_shows_over_http_is_what_it_shows_here(server: Running, tmp_path: Path) -> None:
+def test_prompt_over_http_shows_the_lines_of_an_embedded_one(server: Running, tmp_path: Path) -> None:
     text = """SPAWN a: Job { title = "A" }
 w = WATCH j: Job [mode: consume] RETURN j.title
 NACK $delivery_id

@@ -53,7 +53,7 @@ def test_lists_do_not_wait_for_parsers(tmp_path: Path, gate: threading.Event) ->
     asyncio.run(scene())
 
 
-def test_too_many_texts_to_parse_are_refused(monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> None:
+def test_texts_above_the_parser_bound_are_refused(monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> None:
     monkeypatch.setattr(parser_thread, "MOST_WAITING", 3)
 
     async def scene() -> None:

@@ -67,7 +67,7 @@ def test_whole_leases_ranges_and_details(native: NativeApi) -> None:
     assert native.settle({"lease_id": lease, "outcome": "ack"}) == [{"lease_id": lease, "verdict": "already"}]
 
 
-def test_no_entries_are_no_verdicts(native: NativeApi) -> None:
+def test_settle_without_entries_has_no_verdicts(native: NativeApi) -> None:
     assert native.ok("/v1/settle", {"entries": []}) == {"verdicts": []}
 
 

@@ -234,7 +234,7 @@ CONTENT = any_body(NAMES, WORDS)
         st.sampled_from(OPTIONS), st.sampled_from(["true", "1", "7", "0", "-1", "x", ""]), max_size=3
     ),
 )
-def test_whatever_is_posted_is_done_or_refused(
+def test_random_post_is_done_or_changes_nothing(
     pushpop: PushPopApi, verb: str, content: bytes, options: dict[str, str]
 ) -> None:
     before = pushpop.metadata(), pushpop.look()

@@ -29,7 +29,7 @@ LOOKS: dict[str, Callable[[PushPopApi, str], object]] = {
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS.keys())
 @pytest.mark.parametrize("held", [True, False], ids=["with ack", "plain"])
-def test_whatever_comes_first_the_items_are_back(
+def test_expired_items_are_back_after_any_first_call(
     pushpop: PushPopApi, look: Callable[[PushPopApi, str], object], held: bool
 ) -> None:
     pushpop.push(1, 2, 3)

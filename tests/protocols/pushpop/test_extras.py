@@ -72,7 +72,7 @@ def test_competing_consumers_are_shut_out_by_the_one_lock(pushpop: PushPopApi) -
     assert taken(pushpop.lock(allow_competing_consumers="true")) == [2]
 
 
-def test_one_of_several_locks_runs_out(pushpop: PushPopApi) -> None:
+def test_expired_lock_returns_its_items_and_spares_others(pushpop: PushPopApi) -> None:
     pushpop.push(1, 2, 3)
     short = pushpop.lock(allow_competing_consumers="true", ttl_seconds=5)
     long = pushpop.lock(allow_competing_consumers="true", ttl_seconds=50)
@@ -157,7 +157,7 @@ def test_dead_letter_is_one_like_any_other(pushpop: PushPopApi) -> None:
     assert pushpop.drained() == [1, 3]
 
 
-def test_where_a_failure_rewinds_only_the_first_item_dies(pushpop: PushPopApi) -> None:
+def test_deadletter_on_a_rewinding_queue_buries_the_first_item(pushpop: PushPopApi) -> None:
     pushpop.push(1, 2, 3)
     policy = {"type": "configure_queue", "queue": pushpop.queue, "policy": {"on_failure": "rewind"}}
     assert pushpop.http.post("/v1/admin", json=policy).status_code == 200
@@ -189,7 +189,7 @@ def test_queue_without_push_is_empty_and_not_created(pushpop: PushPopApi) -> Non
     assert pushpop.queue not in [one["queue_id"] for one in pushpop.http.get("/queue").json()["queues"]]
 
 
-def test_all_queues(pushpop: PushPopApi) -> None:
+def test_queue_list_has_depth_and_lock_of_every_queue(pushpop: PushPopApi) -> None:
     others = sorted((pushpop.another() for _ in range(3)), key=lambda one: one.queue)
     for one in others:
         one.push(1, priority=2)

@@ -149,7 +149,7 @@ class Machine(RuleBasedStateMachine):
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_nothing_is_lost(pushpop: PushPopApi) -> None:
+def test_random_calls_lose_no_item(pushpop: PushPopApi) -> None:
     how = settings(
         max_examples=25,
         stateful_step_count=30,

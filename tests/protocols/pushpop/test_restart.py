@@ -96,7 +96,7 @@ def test_answered_calls_survive_kill_9(any_store: str, clock: ManualClock) -> No
         assert pushpop.drained() == [6, 7, 8, 9, 100]
 
 
-def test_its_own_port(any_store: str, clock: ManualClock) -> None:
+def test_pushpop_port_serves_the_same_queues(any_store: str, clock: ManualClock) -> None:
     with Running(any_store, clock, pushpop_port=0) as server:
         first, second = [one.sockets[0].getsockname()[1] for one in server.server.servers]
         assert first != second

@@ -22,7 +22,7 @@ def test_popped_message_is_held_until_it_is_acknowledged(pushpop: PushPopApi) ->
     assert pushpop.drained() == []
 
 
-def test_or_until_the_ttl_expires(pushpop: PushPopApi) -> None:
+def test_locked_item_is_poppable_after_its_ttl(pushpop: PushPopApi) -> None:
     pushpop.push(1)
     pushpop.lock(ttl_seconds=10)
     pushpop.clock.advance(10)

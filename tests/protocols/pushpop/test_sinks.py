@@ -96,7 +96,7 @@ def test_status_202_leaves_ack_to_receiver_up_to_the_cap(sunk: PushPopApi, recei
 
 
 @pytest.mark.parametrize("status", [500, 404, 204, 201, 302, 307])
-def test_anything_else_lets_the_lock_run_out(sunk: PushPopApi, receiver: Receiver, status: int) -> None:
+def test_sink_status_other_than_200_lets_the_lock_expire(sunk: PushPopApi, receiver: Receiver, status: int) -> None:
     receiver.status, receiver.headers = status, {"location": receiver.url + "/elsewhere"}
     sunk.push(1)
     register(sunk, receiver.url, lock_ttl_seconds=10)
@@ -328,7 +328,7 @@ def test_registrations_that_are_refused(pushpop: PushPopApi, body: Any) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/", "http://[::1]:9/", "http://localhost:9/x?y=z"])
-def test_this_machine_is_always_allowed(sunk: PushPopApi, url: str) -> None:
+def test_sink_on_this_machine_is_always_allowed(sunk: PushPopApi, url: str) -> None:
     register(sunk, url)
 
 

@@ -323,7 +323,7 @@ def test_looking_for_headers_takes_no_message(queen: QueenApi) -> None:
     assert bodies(queen.pop("q")) == [1]
 
 
-def test_nothing_to_push_and_nothing_to_ack_is_no_error(queen: QueenApi) -> None:
+def test_empty_push_and_empty_ack_batch_succeed(queen: QueenApi) -> None:
     assert queen.call("POST", "/api/v1/push", {"items": []}) == (201, [])
     assert queen.call("POST", "/api/v1/ack/batch", {"acknowledgments": []}) == (200, [])
     assert queen.get("/api/v1/resources/queues")["queues"] == []
@@ -384,7 +384,7 @@ def in_place(path: str, words: list[str]) -> str:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(place=st.sampled_from(PLACES), words=st.lists(st.sampled_from(WORDS), min_size=4, max_size=4), content=CONTENT)
-def test_whatever_is_posted_is_done_or_refused(queen: QueenApi, place: str, words: list[str], content: bytes) -> None:
+def test_random_post_is_done_or_changes_nothing(queen: QueenApi, place: str, words: list[str], content: bytes) -> None:
     before = state(queen)
     answer = queen.http.post(in_place(place, words), content=content)
     assert answer.status_code < 500, (place, content, answer.text)

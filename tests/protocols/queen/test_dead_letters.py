@@ -215,7 +215,7 @@ def test_purge(queen: QueenApi) -> None:
     assert data(queen.get(DLQ)) == [4]
 
 
-def test_one_is_deleted_by_its_id(queen: QueenApi) -> None:
+def test_dead_letter_is_deleted_by_its_id(queen: QueenApi) -> None:
     bury(queen, 1, 2)
     first, second = queen.dlq("orders")["messages"]
     body = queen.call("DELETE", f"{DLQ}/{first['id']}").body

@@ -61,7 +61,7 @@ def test_members_hold_a_lease_or_were_seen_within_a_minute(queen: QueenApi) -> N
     assert listed(queen)["workers"]["members"] == 1
 
 
-def test_one_entry_per_group_over_all_its_queues(queen: QueenApi) -> None:
+def test_group_list_joins_all_queues_of_a_group(queen: QueenApi) -> None:
     at_three_times(queen, "orders")
     queen.push("mail", 1, 2)
     queen.pop("orders", "workers", autoAck="true")

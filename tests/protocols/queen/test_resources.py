@@ -99,7 +99,7 @@ def test_depth_for_a_group(queen: QueenApi) -> None:
     assert (nobody["group"], nobody["pending"], nobody["partitionsPending"]) == ("__QUEUE_MODE__", 7, 2)
 
 
-def test_all_partitions(queen: QueenApi) -> None:
+def test_partition_list_covers_all_queues(queen: QueenApi) -> None:
     fill(queen)
     queen.push("other", 1)
     shown = queen.get(f"{RESOURCES}/partitions")["partitions"]

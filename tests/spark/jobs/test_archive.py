@@ -160,7 +160,9 @@ def test_process_killed_between_data_and_manifest(
     assert archived(spark, path) == orders(*range(10))
 
 
-def test_of_two_runs_at_once_one_counts(spark: SparkSession, queue: Connection, url: str, tmp_path: Path) -> None:
+def test_second_of_two_concurrent_archives_is_a_conflict(
+    spark: SparkSession, queue: Connection, url: str, tmp_path: Path
+) -> None:
     path = tmp_path / "archive"
     fill(queue, 0, 1)
     finish(queue, 2)
@@ -172,7 +174,9 @@ def test_of_two_runs_at_once_one_counts(spark: SparkSession, queue: Connection, 
     assert archived(spark, path) == orders(0, 1)
 
 
-def test_what_is_archived_can_go(spark: SparkSession, queue: Connection, url: str, tmp_path: Path) -> None:
+def test_archive_with_prune_removes_archived_messages(
+    spark: SparkSession, queue: Connection, url: str, tmp_path: Path
+) -> None:
     path = tmp_path / "archive"
     fill(queue, 0, 1)
     finish(queue, 2)
@@ -188,7 +192,9 @@ def test_what_is_archived_can_go(spark: SparkSession, queue: Connection, url: st
     assert archived(spark, path) == orders(0, 1, 2, 3)
 
 
-def test_what_was_removed_before_is_missing(spark: SparkSession, queue: Connection, url: str, tmp_path: Path) -> None:
+def test_messages_pruned_before_the_archive_count_as_missing(
+    spark: SparkSession, queue: Connection, url: str, tmp_path: Path
+) -> None:
     path = tmp_path / "archive"
     fill(queue, 0, 1)
     finish(queue, 2)
@@ -212,7 +218,9 @@ def test_over_a_server(spark: SparkSession, any_url: str, tmp_path: Path) -> Non
     assert archived(spark, path) == orders(*range(50))
 
 
-def test_what_is_not_there(spark: SparkSession, queue: Connection, url: str, tmp_path: Path) -> None:
+def test_archive_without_queue_or_manifest_is_refused(
+    spark: SparkSession, queue: Connection, url: str, tmp_path: Path
+) -> None:
     path = tmp_path / "archive"
     with pytest.raises(UnknownQueue, match="nowhere"):
         archive(spark, url, str(path), "nowhere")

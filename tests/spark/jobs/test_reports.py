@@ -107,7 +107,7 @@ def test_dead_letters(tmp_path: Path) -> None:
     assert len(page.named("table")) == 4
 
 
-def test_whatever_is_in_a_dead_letter_is_only_text(tmp_path: Path) -> None:
+def test_report_escapes_markup_in_dead_letters(tmp_path: Path) -> None:
     write_dead_letter_report(tmp_path / "report.html", summary(NASTY, NASTY))
     page = Page(tmp_path / "report.html")
     page.check()
@@ -115,7 +115,7 @@ def test_whatever_is_in_a_dead_letter_is_only_text(tmp_path: Path) -> None:
     assert "alert('x')</script>" not in page.source
 
 
-def test_no_dead_letters(tmp_path: Path) -> None:
+def test_report_without_dead_letters_says_so(tmp_path: Path) -> None:
     empty = DeadLetterSummary(
         queue=None, group=None, made_at=FIRST, errors=[], reasons=[], error_types=[], times=[], step=1
     )
@@ -211,7 +211,7 @@ def test_columns_stand_on_each_other() -> None:
     assert other["y"] + other["height"] == pytest.approx(one["y"])
 
 
-def test_how_values_are_spelled() -> None:
+def test_report_values_have_units_and_separators() -> None:
     assert [number(value) for value in (0, 1234, 12.5, 0.25, 1234.56)] == ["0", "1,234", "12.5", "0.25", "1,234.6"]
     assert [duration(value) for value in (0, 0.35, 1, 119, 240, 11_520, 432_000)] == [
         "0 s",

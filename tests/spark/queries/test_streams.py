@@ -65,7 +65,7 @@ def test_from_a_stream_to_the_settle_sink(spark: SparkSession, harness: QueueHar
     assert failures == {f"t{n}": 3 for n in range(200) if n % 10 == 7}
 
 
-def test_what_was_settled_is_left_out_when_a_task_is_run_again(
+def test_rerun_task_leaves_out_settled_messages(
     spark: SparkSession, local_harness: QueueHarness, tmp_path: Path
 ) -> None:
     """Its first attempt dies in the middle, when the sink has settled something."""

@@ -34,7 +34,7 @@ def test_payloads_alone(harness: QueueHarness) -> None:
     assert harness.payloads("q") == [row["payload"].encode() for row in rows]
 
 
-def test_all_there_is_to_say(harness: QueueHarness) -> None:
+def test_push_sink_writes_every_column(harness: QueueHarness) -> None:
     rows: list[Row] = [
         {
             "payload": "1",

@@ -98,7 +98,9 @@ def states(harness: QueueHarness, **options: str) -> list[tuple[int, str]]:
     return sorted((int(row["transaction_id"][1:]), row["state"]) for row in rows)
 
 
-def test_how_messages_stand_for_a_group(harness: QueueHarness, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_table_has_the_state_of_each_message(
+    harness: QueueHarness, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(table_readers, "PAGE", 2)
     harness.number(2)
     harness.do(c.ConfigureGroup(queue="q", group="g", start="new"))
