@@ -503,7 +503,7 @@ def test_thread_that_outlives_its_lease_holds_no_other_message(url: str, clock: 
                 await asyncio.sleep(0.002)
             await client.push("orders", None, {"data": 2})
             # Time for the worker to take it, if it would.
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.05)
             try:
                 assert [one.data for one in await queue.wait(0).pop()] == [2]
                 await client.push("orders", None, {"data": 3})

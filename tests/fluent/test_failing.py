@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from ackwise import errors
+from ackwise.client.aio.lease_keeper import AsyncLeaseKeeper
 from ackwise.client.http_adapters.reply import Broken, Unsent
 from ackwise.client.resilience import CallRetries, CircuitBreaker, Resilience
 from ackwise.clock import ManualClock
@@ -514,10 +515,16 @@ def test_lease_ended_by_settlements_is_not_reported_lost(
 
 
 def test_lease_that_expires_while_settled_is_not_reported_lost(
-    doors: tuple[Flaky, Flaky], clock: ManualClock, never: threading.Event
+    doors: tuple[Flaky, Flaky], clock: ManualClock, never: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door = doors[0]
     slow = Slow(door, by_ids=False)
+    checks: list[int] = []
+    check = AsyncLeaseKeeper._check
+
+    def counted(keeper: AsyncLeaseKeeper[Any]) -> None:
+        check(keeper)
+        checks.append(1)
 
     async def job() -> None:
         async with asyncio.timeout(PATIENCE), AsyncClient(door.url, clock=clock) as client:
@@ -531,10 +538,12 @@ def test_lease_that_expires_while_settled_is_not_reported_lost(
                 while not door.count("/v1/extend-all"):
                     await asyncio.sleep(0.002)
                 clock.advance(16)
-                # Time to look at the clock, which is done as often as this.
-                await asyncio.sleep(0.2)
+                checks.clear()
+                while not checks:
+                    await asyncio.sleep(0.002)
                 slow.later.set()
 
+            monkeypatch.setattr(AsyncLeaseKeeper, "_check", counted)
             watching = asyncio.ensure_future(watch())
             queue = client.queue("q").renew_lease(True, 0.02).limit(1)
             await queue.consume(lambda message: slow.handle(client, message))

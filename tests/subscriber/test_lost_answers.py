@@ -248,7 +248,7 @@ def test_settlement_begun_before_stop_is_awaited(app: App, door: Flaky, how: str
         await until(lambda: door.used_up and later)
         stopping = asyncio.create_task(app.stop(grace=600))
         try:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.05)
             assert not stopping.done()
         finally:
             answered.set()

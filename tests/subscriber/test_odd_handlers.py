@@ -268,7 +268,7 @@ def test_thread_outliving_its_lease_blocks_no_other_message(
                     await asyncio.sleep(0.002)
                 await connection(live).push("q", 99)
                 # Time for a worker to take something, if it would.
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.05)
                 others = await connection(live).claim("q", max=99)
                 assert sorted(one.json() for one in others) == [*range(concurrency + 2), 99]
                 assert live.live

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -412,7 +413,9 @@ def test_short_lease_is_kept_as_well(live: App) -> None:
     @live.subscriber("q", lease=0.9)
     async def slow(msg: Message[int]) -> None:
         seen.append(msg.attempt)
-        await asyncio.sleep(2)
+        deadline = msg.deadline
+        assert deadline is not None
+        await until(lambda: datetime.now(UTC) > deadline)
         assert await msg.ack()
 
     async def job() -> None:

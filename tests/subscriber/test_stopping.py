@@ -83,7 +83,7 @@ def test_settlement_after_handler_return_is_awaited(live: App) -> None:
         await connection(live).push("q", 1)
         await until(lambda: later)
         stopping = asyncio.create_task(live.stop(grace=PATIENCE))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.05)
         assert not stopping.done()
         go_on.set()
         await stopping
@@ -124,7 +124,7 @@ def test_stop_does_not_wait_for_messages_past_their_deadline(live: App, clock: M
         await connection(live).push("q", 1)
         await until(lambda: kept)
         stopping = asyncio.create_task(live.stop(grace=10 * PATIENCE))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.05)
         assert not stopping.done()
         clock.advance(31)
         await stopping
