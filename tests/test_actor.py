@@ -423,7 +423,7 @@ def test_lock_survives_the_actor(tmp_path: Path, clock: ManualClock) -> None:
 
 
 @acknowledgement
-def test_same_from_asyncio(tmp_path: Path, clock: ManualClock) -> None:
+def test_async_actor_pushes_pops_and_acknowledges(tmp_path: Path, clock: ManualClock) -> None:
     async def use(url: str, **how: Any) -> None:
         async with PushPopActor("async", url, **how) as actor:
             assert await actor.Push({"item": {"id": 1}, "priority": 1})

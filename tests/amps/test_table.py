@@ -113,7 +113,7 @@ def test_defaults(uri: str) -> None:
             client.set_ack_timeout(never)
 
 
-def test_without_auto_ack_nothing_is_acked(client: Client, tap: Tap) -> None:
+def test_client_without_auto_ack_sends_no_ack(client: Client, tap: Tap) -> None:
     inbox = Inbox()
     client.subscribe(ORDERS, inbox, max_backlog=5)
     client.publish(ORDERS, "a")

@@ -105,7 +105,7 @@ def test_parts_of_segments_and_several_lanes(harness: StoreHarness) -> None:
         assert by_column(harness.store, ranges, [name]) == short
 
 
-def test_more_than_a_page(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_above_a_page_come_in_pages(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_pages, "PAGE", 100)
     for _ in range(4):
         harness.send([NewMessage(f"{n}".encode()) for n in range(70)])

@@ -147,7 +147,7 @@ def test_bad_input(native: NativeApi, body: Any, told: str) -> None:
     assert told in answer["error"]
 
 
-def test_without_pyarrow_the_server_says_so(native: NativeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrow_read_without_pyarrow_names_the_extra(native: NativeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     status, answer = native.call("/v1/read", {"ranges": [], "columns": []})
     assert (status, answer["code"]) == (406, "not_acceptable")

@@ -139,7 +139,7 @@ def test_broken_store_fails_every_command_of_a_turn(broker: AnyBroker, store: Co
     assert broker.send(push(b"1"))[0].status == "queued"
 
 
-def test_after_a_drain_nothing_is_handed_out(broker: AnyBroker) -> None:
+def test_claim_after_a_drain_is_empty(broker: AnyBroker) -> None:
     broker.send(push(b"1", b"2"))
     broker.claim(claim())
     assert broker.drain() == 1

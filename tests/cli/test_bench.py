@@ -31,7 +31,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pushpop, "LOCKS", 1000)
 
 
-def test_on_a_server_of_its_own(ackwise: Ackwise) -> None:
+def test_bench_without_url_starts_its_own_server(ackwise: Ackwise) -> None:
     said = ackwise("bench", "pushpop", "--users", "3", "--iterations", "20", "--json")
     assert said.code == 0, said.err
     assert {row["operation"]: row["count"] for row in said.json["rows"]} == OPERATIONS
@@ -41,7 +41,7 @@ def test_on_a_server_of_its_own(ackwise: Ackwise) -> None:
     assert 100 < said.json["bytes_per_lock"] < 1000
 
 
-def test_on_a_server_that_runs(ackwise: Ackwise, url: str) -> None:
+def test_bench_with_url_uses_the_running_server(ackwise: Ackwise, url: str) -> None:
     with Running(url) as server:
         for _ in range(2):
             said = ackwise("bench", "pushpop", "-u", "3", "-i", "20", "-r", "100", "--url", server.url)

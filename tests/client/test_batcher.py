@@ -273,7 +273,7 @@ def test_batcher_after_a_flush_keeps_the_age_of_the_rest() -> None:
     assert batcher.pause() == pytest.approx(0.9)
 
 
-def test_without_a_timeout_nothing_gets_old() -> None:
+def test_batcher_without_a_timeout_has_nothing_due() -> None:
     far = Far()
     batcher = far.batcher(size=2, timeout=None)
     batcher.add("k", 1)

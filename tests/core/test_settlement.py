@@ -87,7 +87,7 @@ def test_delivery_limit(retry_limit: int | None, delivery_limit: int | None, eff
 
 
 @pytest.mark.parametrize("deliveries", [4, 5, 6])
-def test_at_the_delivery_limit_all_but_ack_and_release_is_death(deliveries: int) -> None:
+def test_delivery_limit_ends_retries_and_expiries_in_death(deliveries: int) -> None:
     policy = QueuePolicy(retry_limit=None, delivery_limit=5)
     ends = attempt(0, deliveries, alone=False, bulk=True)
     dead = deliveries >= 5

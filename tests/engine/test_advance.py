@@ -178,7 +178,7 @@ def test_advance_shares_a_turn_with_other_commands(harness: StoreHarness) -> Non
     assert [g.group for g in harness.store.ask(q.ListGroups(queue="q"))] == ["g"]
 
 
-def test_beside_claims_and_pushes_nothing_is_counted_twice(harness: StoreHarness) -> None:
+def test_advance_beside_claims_counts_no_message_twice(harness: StoreHarness) -> None:
     """The first command that reaches a message wins: the message is delivered or passed."""
     for partition in ("a", "b"):
         harness.number(20, partition=partition)

@@ -107,7 +107,7 @@ def test_filter_by_partition(harness: StoreHarness) -> None:
     assert harness.claim().bodies == ["b"]
 
 
-def test_several_queues_by_namespace_and_task(harness: StoreHarness) -> None:
+def test_claim_by_namespace_and_task_takes_from_several_queues(harness: StoreHarness) -> None:
     for name, ns, task in (("one", "shop", "mail"), ("two", "shop", "bill"), ("three", "bank", "mail")):
         harness.do(c.ConfigureQueue(queue=name, namespace=ns, task=task))
         harness.push(name, queue=name)

@@ -39,7 +39,7 @@ def test_old_lease_is_fenced_off(harness: StoreHarness) -> None:
     assert harness.ack(*new.deliveries) == ["acked", "acked"]
 
 
-def test_after_a_partial_ack_the_rest_comes_back(harness: StoreHarness) -> None:
+def test_claim_key_after_a_partial_ack_returns_the_rest(harness: StoreHarness) -> None:
     harness.number(5)
     first = harness.claim(5, key="k")
     harness.ack(first.deliveries[1], first.deliveries[3])

@@ -148,7 +148,7 @@ def test_pruned_redriven_message_keeps_neighbours_duplicate(harness: StoreHarnes
     assert [r.status for i in range(3) for r in harness.push("again", txid=f"t{i}")] == ["duplicate"] * 3
 
 
-def test_without_its_group_redrive_is_refused_and_replay_works(harness: StoreHarness) -> None:
+def test_redrive_without_its_group_is_refused_but_replay_works(harness: StoreHarness) -> None:
     kill(harness, "a")
     harness.do(c.DeleteGroup(queue="q", group="g"))
     (letter,) = harness.dead()
@@ -157,7 +157,7 @@ def test_without_its_group_redrive_is_refused_and_replay_works(harness: StoreHar
     assert harness.claim(group="new").bodies == ["a", "a"]
 
 
-def test_after_a_seek_back_the_message_is_before_the_group_again(harness: StoreHarness) -> None:
+def test_redrive_after_a_seek_back_is_refused(harness: StoreHarness) -> None:
     kill(harness, "a", "b")
     harness.seek("start", group="g")
     (second, first) = harness.dead()
@@ -165,7 +165,7 @@ def test_after_a_seek_back_the_message_is_before_the_group_again(harness: StoreH
     assert harness.claim(group="g").bodies == ["a", "b"]
 
 
-def test_after_a_seek_forward_dead_letters_can_still_come_back(harness: StoreHarness) -> None:
+def test_redrive_after_a_seek_forward_returns_dead_letters(harness: StoreHarness) -> None:
     kill(harness, "a", "b", "c", "d")
     harness.seek("end", group="g")
     letters = {d.payload: d for d in harness.dead()}

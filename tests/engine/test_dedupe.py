@@ -26,14 +26,14 @@ def test_inside_one_batch_the_first_wins(harness: StoreHarness) -> None:
     assert harness.store.ask(q.QueueStats(queue="q")).messages == 2
 
 
-def test_across_calls_the_answer_names_the_winner(harness: StoreHarness) -> None:
+def test_duplicate_in_a_later_call_names_the_first_message(harness: StoreHarness) -> None:
     (won,) = harness.push("first", txid="a")
     (lost,) = harness.push("second", txid="a")
     assert (lost.status, lost.message_id, lost.seq) == ("duplicate", won.message_id, 0)
     assert harness.claim().bodies == ["first"]
 
 
-def test_across_commands_of_one_commit(harness: StoreHarness) -> None:
+def test_duplicate_in_the_same_commit_is_found(harness: StoreHarness) -> None:
     first, second = harness.together(
         c.Push(queue="q", messages=[NewMessage(b"1", transaction_id="a")]),
         c.Push(queue="q", messages=[NewMessage(b"2", transaction_id="a"), NewMessage(b"3", transaction_id="b")]),

@@ -22,7 +22,7 @@ def depth(harness: StoreHarness, queue: str = "q", **rest: Any) -> Depth:
     return found
 
 
-def test_without_a_group_everything_waits(harness: StoreHarness) -> None:
+def test_depth_without_a_group_counts_all_messages(harness: StoreHarness) -> None:
     harness.push("a", "b")
     harness.push("c", priority=7)
     assert depth(harness) == Depth("q", {0: 2, 7: 1}, [], 0)

@@ -203,7 +203,7 @@ def test_failed_migration_of_an_extension_changes_nothing(url: str) -> None:
     assert rows(url, "SELECT value FROM meta WHERE key = 'schema:sample'") == [("1",)]
 
 
-def test_several_stores_add_the_same_extension_at_once(url: str) -> None:
+def test_extension_added_by_several_stores_at_once_is_one(url: str) -> None:
     stores = [open_store(url) for _ in range(4)]
     threads = [Thread(target=store.add, args=(GRAPH,)) for store in stores]
     for thread in threads:

@@ -42,14 +42,14 @@ def test_retry_limit_decides_which_failure_is_final(
     assert counts(harness.group()) == {"dead": 1}
 
 
-def test_without_a_limit_only_the_delivery_limit_ends_it(harness: StoreHarness) -> None:
+def test_message_without_retry_limit_dies_at_the_delivery_limit(harness: StoreHarness) -> None:
     harness.configure(retry_limit=None)
     harness.push("a")
     assert fail_until_dead(harness) == 20
     assert harness.dead()[0].reason == "delivery_limit"
 
 
-def test_without_any_limit_it_never_dies(harness: StoreHarness) -> None:
+def test_message_without_any_limit_never_dies(harness: StoreHarness) -> None:
     harness.configure(retry_limit=None, delivery_limit=None)
     harness.push("a")
     assert fail_until_dead(harness, most=60) == 60
@@ -127,7 +127,7 @@ def test_expiry_alone_counts_and_kills_at_the_limit(harness: StoreHarness) -> No
     assert (letter.reason, letter.failures, letter.error) == ("retry_limit", 2, "lease expired")
 
 
-def test_in_company_the_limit_means_probation_then_alone(harness: StoreHarness) -> None:
+def test_failed_batch_at_its_limit_is_claimed_one_by_one(harness: StoreHarness) -> None:
     harness.configure(retry_limit=2)
     harness.push("a", "b", "c")
     for _ in range(2):

@@ -37,7 +37,7 @@ def test_message_is_found_with_its_place(harness: StoreHarness) -> None:
     assert (found.due_at, found.groups, found.dead) == (None, [], [])
 
 
-def test_by_the_id_that_was_minted_for_it(harness: StoreHarness) -> None:
+def test_message_is_found_by_its_minted_id(harness: StoreHarness) -> None:
     receipts = harness.push("a", "b")
     assert find(harness, receipts[1].partition_id, receipts[1].message_id).message.payload == b"b"
 

@@ -52,7 +52,7 @@ def test_message_that_is_alone_when_its_holders_are_lost_dies(harness: StoreHarn
     assert [event["error"] for event in letter.history] == ["connection lost"] * 2
 
 
-def test_in_company_it_goes_on_probation_instead(harness: StoreHarness) -> None:
+def test_broken_batch_at_its_limit_goes_on_probation(harness: StoreHarness) -> None:
     harness.configure(retry_limit=1)
     harness.number(2)
     harness.do(c.Break(lease_ids=[harness.claim(2).lease_id]))

@@ -57,7 +57,7 @@ def test_payload_headers_and_content_type_come_back_as_they_were(harness: StoreH
     assert {m.created_at for m in got} == {harness.clock.now()}
 
 
-def test_more_than_a_segment_holds_in_one_push(harness: StoreHarness) -> None:
+def test_push_larger_than_a_segment_keeps_all_messages(harness: StoreHarness) -> None:
     harness.push(*(f"m{i}" for i in range(700)))
     assert harness.claim(1000).bodies == [f"m{i}" for i in range(700)]
 
@@ -88,7 +88,7 @@ def test_push_makes_its_queue_with_the_policy_it_brings(harness: StoreHarness) -
     assert harness.store.ask(q.GetQueue(queue="ns.task.rest")).policy["retry_limit"] == 7
 
 
-def test_without_leave_to_create_an_unknown_queue_is_refused(harness: StoreHarness) -> None:
+def test_push_without_create_to_an_unknown_queue_is_refused(harness: StoreHarness) -> None:
     with pytest.raises(UnknownQueue, match="no queue 'q'"):
         harness.do(c.Push(queue="q", messages=[NewMessage(b"1")], create=None))
     assert harness.store.ask(q.ListQueues()) == []

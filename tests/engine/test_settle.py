@@ -129,17 +129,17 @@ def test_whole_lease_over_several_lanes(harness: StoreHarness) -> None:
     assert counts(harness.group()) == {"acked": 6}
 
 
-def test_by_transaction_id_and_lease(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_transaction_id_with_its_lease_settles(harness: StoreHarness, held: list[Delivery]) -> None:
     assert harness.ack(by_id(held[1], lease_id=held[1].lease_id)) == ["acked"]
     assert harness.states()[1] == "acked"
 
 
-def test_by_transaction_id_the_current_holder_is_settled(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_transaction_id_settles_the_current_delivery(harness: StoreHarness, held: list[Delivery]) -> None:
     assert harness.ack(by_id(held[1])) == ["acked"]
     assert harness.ack(by_id(held[1])) == ["already"]
 
 
-def test_by_minted_transaction_id(harness: StoreHarness) -> None:
+def test_minted_transaction_id_settles(harness: StoreHarness) -> None:
     harness.push("a")
     got = harness.take()
     assert harness.ack(by_id(got)) == ["acked"]
@@ -189,7 +189,7 @@ def test_fenced_message_by_transaction_id_is_stale_at_once(harness: StoreHarness
     assert harness.retry(failed) == ["stale"], "another claim holds it"
 
 
-def test_by_transaction_id_never_handed_out(harness: StoreHarness) -> None:
+def test_transaction_id_never_handed_out_is_unknown(harness: StoreHarness) -> None:
     harness.number(2)
     got = harness.take()
     part = got.partition_id
@@ -197,7 +197,7 @@ def test_by_transaction_id_never_handed_out(harness: StoreHarness) -> None:
     assert harness.ack(c.ByTransaction("00000000-0000-0000-0000-000000000000", "t0")) == ["unknown"]
 
 
-def test_by_transaction_id_after_the_dedupe_window(harness: StoreHarness) -> None:
+def test_transaction_id_after_the_dedupe_window_settles(harness: StoreHarness) -> None:
     harness.configure(dedupe_seconds=10)
     harness.number(3)
     held = harness.claim(seconds=1000).deliveries
@@ -206,7 +206,7 @@ def test_by_transaction_id_after_the_dedupe_window(harness: StoreHarness) -> Non
     assert harness.ack(by_id(held[1])) == ["acked"]
 
 
-def test_with_a_foreign_lease_a_transaction_id_is_refused(harness: StoreHarness) -> None:
+def test_transaction_id_with_a_foreign_lease_is_stale(harness: StoreHarness) -> None:
     harness.number(2)
     mine, yours = harness.take(), harness.take()
     assert harness.ack(by_id(mine, lease_id=yours.lease_id)) == ["stale"]
@@ -223,7 +223,7 @@ def test_second_settlement_says_already_and_changes_nothing(harness: StoreHarnes
     assert harness.everything() == before
 
 
-def test_already_says_whether_it_was_an_ack(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_verdict_already_says_whether_it_was_an_ack(harness: StoreHarness, held: list[Delivery]) -> None:
     acked, dead, retried, released, _ = held
     harness.ack(acked)
     harness.reject(dead)

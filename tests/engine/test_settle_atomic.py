@@ -60,7 +60,7 @@ def test_atomic_ack_of_failed_message_undoes_the_others(harness: StoreHarness, h
     assert verdicts(harness, entry(good), entry(failed)) == ["acked", "already"]
 
 
-def test_already_settled_entry_fails_no_other(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_atomic_settle_accepts_an_entry_settled_before(harness: StoreHarness, held: list[Delivery]) -> None:
     harness.ack(held[0])
     assert verdicts(harness, entry(held[0]), entry(held[1])) == ["already", "acked"]
     assert counts(harness.group()) == {"acked": 2, "held": 2}
@@ -107,7 +107,7 @@ def test_refused_settlement_takes_the_pushes_back(harness: StoreHarness, held: l
     assert [r.status for r in harness.do(out("new", "a"))] == ["queued"]
 
 
-def test_already_settled_entry_does_not_refuse_it(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_transaction_accepts_an_entry_settled_before(harness: StoreHarness, held: list[Delivery]) -> None:
     harness.ack(held[1])
     done = harness.do(c.Transaction(settlements=[entry(held[0]), entry(held[1])], pushes=[out("r", "a")]))
     assert [s.verdict for s in done.settled] == ["acked", "already"]

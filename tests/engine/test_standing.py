@@ -227,7 +227,7 @@ def test_group_counts_its_partitions_and_those_it_is_behind_in(harness: StoreHar
 # partitions and queues
 
 
-def test_without_a_group_everything_is_pending(harness: StoreHarness) -> None:
+def test_partition_without_a_group_counts_all_as_pending(harness: StoreHarness) -> None:
     first_at = harness.clock.now()
     receipts = harness.number(3, partition="p")
     harness.advance(60)

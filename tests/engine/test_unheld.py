@@ -51,7 +51,7 @@ def test_held_message_is_settled_under_its_lease(harness: StoreHarness, held: li
     assert answers[-1].lease_ended
 
 
-def test_with_rewind_it_means_up_to_there(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_unheld_ack_with_rewind_acks_up_to_its_message(harness: StoreHarness, held: list[Delivery]) -> None:
     harness.configure(on_failure="rewind")
     harness.advance(31)
     harness.sweep("expire")

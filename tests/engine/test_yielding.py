@@ -31,7 +31,7 @@ def test_acks_of_the_same_call_count_before_the_rest_goes_back(harness: StoreHar
     assert harness.claim(9).bodies == ["0", "1", "2"]
 
 
-def test_without_it_the_rest_stays_held(harness: StoreHarness) -> None:
+def test_retry_without_yield_keeps_the_rest_held(harness: StoreHarness) -> None:
     harness.configure(exclusivity="partition")
     harness.number(3)
     held = harness.claim(9).deliveries

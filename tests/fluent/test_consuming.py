@@ -319,7 +319,7 @@ def test_whole_chain(url: str, clock: ManualClock, kind: str) -> None:
         assert sorted((one.data, one.retry_count) for one in again.pop()) == [(number, 1) for number in bad]
 
 
-def test_without_renewal_a_lease_runs_out_and_the_ack_says_so(client: Client, clock: ManualClock) -> None:
+def test_ack_without_renewal_after_expiry_raises_lease_lost(client: Client, clock: ManualClock) -> None:
     told: list[str] = []
 
     def handle(message: Message) -> None:

@@ -709,7 +709,7 @@ def test_pauses_are_one_two_and_four_seconds_with_jitter() -> None:
         tries.pause_after_unsent(Unsent("x"))
 
 
-def test_several_urls_are_those_of_servers() -> None:
+def test_list_of_urls_that_are_not_servers_is_refused() -> None:
     for urls in ([], ["sqlite:///a.db", "sqlite:///b.db"], ["http://127.0.0.1:1", "sqlite:///b.db"]):
         with pytest.raises(errors.BadStoreURL):
             Client(urls).open()

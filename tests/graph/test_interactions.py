@@ -115,7 +115,7 @@ def test_timeout_is_a_failure_and_the_limit_counts_both(jobs: Prompt) -> None:
     assert count(jobs) == 0
 
 
-def test_several_die_by_timeout_each_with_a_record(prompt: Prompt) -> None:
+def test_items_that_die_by_timeout_have_a_dead_letter_each(prompt: Prompt) -> None:
     prompt.ok(JOBS + "w = WATCH j: Job [mode: consume, max_redeliveries: 1] RETURN j")
     prompt.ok('SPAWN a: Job { title = "a" } SPAWN b: Job { title = "b" }')
     prompt.advance(30)

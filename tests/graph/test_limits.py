@@ -111,7 +111,7 @@ def test_call_lowers_limits_but_never_raises_them() -> None:
         Session("sqlite:///nowhere.db", limits={"colour": 1})
 
 
-def test_more_than_10000_entities_are_refused(lite: Prompt) -> None:
+def test_change_of_more_than_10000_entities_is_refused(lite: Prompt) -> None:
     lite.ok(GRAPH)
     fill(lite.session, 10_001)
     refused(lite.session, "MATCH t: T SET t.n = 1", "changes", 10_000)

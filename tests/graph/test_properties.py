@@ -35,7 +35,7 @@ def run(fresh: Callable[[], str], examples: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_on_sqlite(tmp_path: Path) -> None:
+def test_consumers_on_sqlite_keep_the_promises(tmp_path: Path) -> None:
     numbers = count()
     run(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db?durability=normal", 16)
 
@@ -43,7 +43,7 @@ def test_on_sqlite(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("factory", FACTORIES)
-def test_on_postgres(request: pytest.FixtureRequest, factory: str) -> None:
+def test_consumers_on_postgres_keep_the_promises(request: pytest.FixtureRequest, factory: str) -> None:
     url: str = request.getfixturevalue(factory)()
 
     def fresh() -> str:

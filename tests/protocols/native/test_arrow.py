@@ -188,7 +188,7 @@ def test_stream_with_offsets_that_lie_is_refused(native: NativeApi) -> None:
     assert (status, answer["code"]) == (400, "bad_input")
 
 
-def test_without_pyarrow_the_server_says_so(native: NativeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrow_requests_without_pyarrow_name_the_extra(native: NativeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     native.push("q", 1)
     body = write_arrow(pa.table({"payload": ["1"]}))
     monkeypatch.setitem(sys.modules, "pyarrow", None)

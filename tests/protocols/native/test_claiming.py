@@ -202,7 +202,7 @@ def test_refused_claim_says_what_was_settled_before(native: NativeApi) -> None:
     assert native.group("q")["acked"] == 1
 
 
-def test_several_batches_ahead(native: NativeApi) -> None:
+def test_claim_ahead_returns_several_batches(native: NativeApi) -> None:
     native.push("q", *range(25))
     answer = native.ok("/v1/claim", {"queue": "q", "max": 10, "ahead": 4})
     assert [len(claim["messages"]) for claim in answer["claims"]] == [10, 10, 5]

@@ -42,7 +42,7 @@ def test_shape_of_settlements_and_verdicts(native_anywhere: NativeApi) -> None:
     assert (again["payload"], again["attempt"], again["failures"]) == (1, 2, 1)
 
 
-def test_late_is_stale(native: NativeApi) -> None:
+def test_late_settlement_is_stale(native: NativeApi) -> None:
     first = ten(native)[0]
     native.clock.advance(10)
     assert native.settle({"delivery_id": first, "outcome": "ack"}) == [{"delivery_id": first, "verdict": "stale"}]

@@ -107,7 +107,7 @@ def test_locks_beyond_one_sweep_block_no_pop(pushpop: PushPopApi) -> None:
     assert [one.post("pop").status for one in reversed(queues)] == [200] * 230
 
 
-def test_with_no_request_at_all(
+def test_reaper_returns_expired_items_without_a_request(
     monkeypatch: pytest.MonkeyPatch, shared_store: str, http: httpx2.Client, clock: ManualClock
 ) -> None:
     """By the reaper: the store itself is looked at, which does not ask the clock."""

@@ -133,7 +133,7 @@ def test_expired_lock_is_removed_and_popping_goes_on(pushpop: PushPopApi) -> Non
     assert pushpop.metadata()["_active_lock"]["lock_id"] == new["lock_id"]
 
 
-def test_without_items_there_is_no_lock(pushpop: PushPopApi) -> None:
+def test_pop_without_items_makes_no_lock(pushpop: PushPopApi) -> None:
     assert pushpop.post("pop", require_ack="true") == (200, {"items": [], "count": 0, "locked": False})
     assert pushpop.metadata() == {}
 

@@ -71,7 +71,7 @@ def test_200_acknowledges_everything(sunk: PushPopApi, receiver: Receiver) -> No
     assert sunk.look()["expired_locks"] == 0
 
 
-def test_several_items_go_in_one_post_each_under_its_own_lock(sunk: PushPopApi, receiver: Receiver) -> None:
+def test_items_of_one_post_have_a_lock_each(sunk: PushPopApi, receiver: Receiver) -> None:
     sunk.push(1, 2, 3)
     register(sunk, receiver.url, max_concurrency=10)
     posted = receiver.next()

@@ -100,7 +100,7 @@ def test_id_that_is_known_as_expired(pushpop: PushPopApi, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["acknowledge", "extend-lock", "deadletter"])
-def test_another_id_while_a_lock_is_live(pushpop: PushPopApi, verb: str) -> None:
+def test_wrong_lock_id_while_a_lock_is_live_is_400(pushpop: PushPopApi, verb: str) -> None:
     pushpop.push(1)
     held = pushpop.lock()
     assert pushpop.post(verb, {"lock_id": "abc123def456"}) == (400, INVALID)
@@ -110,7 +110,7 @@ def test_another_id_while_a_lock_is_live(pushpop: PushPopApi, verb: str) -> None
 
 
 @pytest.mark.parametrize("verb", ["acknowledge", "extend-lock", "deadletter"])
-def test_another_id_without_a_lock(pushpop: PushPopApi, verb: str) -> None:
+def test_unknown_lock_id_without_a_lock_is_404(pushpop: PushPopApi, verb: str) -> None:
     assert pushpop.post(verb, {"lock_id": "abc123def456"}) == (404, NOT_FOUND)
     pushpop.push(1)
     assert pushpop.post(verb, {"lock_id": "abc123def456"}) == (404, NOT_FOUND)

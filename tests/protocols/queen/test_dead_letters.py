@@ -68,7 +68,7 @@ def test_dead_letter_as_the_seed_shows_it(queen: QueenApi) -> None:
     assert {name: letter[name] for name in upstream} == upstream
 
 
-def test_by_queue_group_and_partition(queen: QueenApi) -> None:
+def test_dead_letters_are_listed_by_queue_group_and_partition(queen: QueenApi) -> None:
     bury(queen, 1, 2, group="workers")
     bury(queen, 3, group="auditors")
     bury(queen, 4, queue="other", partition="p")
@@ -94,7 +94,7 @@ def test_pages_are_newest_first_and_the_total_is_of_all(queen: QueenApi) -> None
     assert data(queen.get(DLQ, queue="orders", limit=0)) == []
 
 
-def test_by_the_days_on_which_they_died(queen: QueenApi) -> None:
+def test_dead_letters_are_listed_by_day_of_death(queen: QueenApi) -> None:
     """The clock starts at 2023-11-14T22:13:20Z; one dies then, one two hours later, one a day after that."""
     bury(queen, "tuesday")
     queen.clock.advance(2 * 3600)

@@ -32,7 +32,7 @@ def test_each_lease_of_a_batch_is_told_for_itself(queen: QueenApi) -> None:
 
 
 @pytest.mark.parametrize("mode", ["seed", "upstream"])
-def test_after_a_seek_an_old_ack_is_no_ack(queen: QueenApi) -> None:
+def test_ack_after_a_seek_is_invalid_lease(queen: QueenApi) -> None:
     queen.push("q", 1)
     (held,) = queen.pop("q", "g")
     assert queen.call("POST", "/api/v1/consumer-groups/g/queues/q/seek", {"toEnd": True}).status == 200

@@ -56,7 +56,7 @@ def test_message_without_consumer(queen: QueenApi) -> None:
     assert {name: shown[name] for name in expected} == expected
 
 
-def test_in_queue_mode(queen: QueenApi) -> None:
+def test_message_in_queue_mode_shows_its_status(queen: QueenApi) -> None:
     message = pushed(queen)
     (popped,) = queen.pop("orders")
     shown = show(queen, message)
@@ -87,7 +87,7 @@ def test_auto_ack_leaves_one_group_that_consumed(queen: QueenApi) -> None:
     assert (group["name"], group["consumed"], group["leaseExpiresAt"]) == ("workers", True, None)
 
 
-def test_with_named_groups_all_of_them_complete_it(queen: QueenApi) -> None:
+def test_message_is_completed_by_all_its_named_groups(queen: QueenApi) -> None:
     message = pushed(queen)
     queen.pop("orders", "fast", autoAck="true")
     (held,) = queen.pop("orders", "slow")
@@ -117,7 +117,7 @@ def test_message_that_waits_to_be_due(queen: QueenApi) -> None:
     assert (shown["status"], shown["deliverAt"]) == ("pending", "2023-11-14T22:14:20.000000Z")
 
 
-def test_by_the_id_that_the_server_minted(queen: QueenApi) -> None:
+def test_message_is_shown_by_its_minted_id(queen: QueenApi) -> None:
     (message,) = queen.push("orders", "minted")
     shown = show(queen, message)
     assert (shown["payload"], shown["id"]) == ("minted", message["message_id"])

@@ -337,7 +337,7 @@ def test_queue_mode_is_a_group_too(queen: QueenApi) -> None:
     assert (status, body["consumerGroup"]) == (200, "__QUEUE_MODE__")
 
 
-def test_in_queue_mode_each_message_is_consumed_once(queen: QueenApi) -> None:
+def test_message_in_queue_mode_is_consumed_once(queen: QueenApi) -> None:
     for partition in ("a", "b"):
         queen.push("tasks", *(f"{partition}{n}" for n in range(3)), partition=partition)
     seen = []

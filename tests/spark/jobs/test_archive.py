@@ -69,7 +69,7 @@ def test_only_what_every_group_has_finished(spark: SparkSession, queue: Connecti
     assert archived(spark, path) == orders(0, 1, 2)
 
 
-def test_by_queue_and_day_with_all_that_was_pushed(spark: SparkSession, url: str, tmp_path: Path) -> None:
+def test_archive_is_split_by_queue_and_day_with_all_columns(spark: SparkSession, url: str, tmp_path: Path) -> None:
     path, clock = tmp_path / "archive", ManualClock(round(at("2026-01-31T23:59:59").timestamp() * 1_000_000))
     with connect(url, clock=clock) as queue:
         for name in ("2024", "a b:c/d%é"):
@@ -207,7 +207,7 @@ def test_messages_pruned_before_the_archive_count_as_missing(
     assert collected(archive(spark, url, str(path)))[0]["missing"] == 0
 
 
-def test_over_a_server(spark: SparkSession, any_url: str, tmp_path: Path) -> None:
+def test_archive_over_a_server_prunes_all_messages(spark: SparkSession, any_url: str, tmp_path: Path) -> None:
     path = tmp_path / "archive"
     with connect(any_url) as queue:
         fill(queue, *range(50))

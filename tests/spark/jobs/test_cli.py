@@ -136,7 +136,7 @@ def test_command_line_does_not_load_spark() -> None:
     assert done.stdout == "[]\n", done.stderr
 
 
-def test_without_the_extra_it_says_what_to_install(url: str) -> None:
+def test_command_without_pyspark_names_the_extra(url: str) -> None:
     connect(url).close()
     code = "import sys; sys.modules['pyspark'] = None; from ackwise.cli import main; sys.argv[0] = 'ackwise'; main()"
     done = alone(code, "lag", "--url", url)

@@ -44,7 +44,7 @@ def test_expression_chooses(spark: SparkSession, any_url: str) -> None:
     assert left.isdisjoint(row.id for row in results)
 
 
-def test_without_an_expression_all_of_a_queue_go_back(spark: SparkSession, url: str) -> None:
+def test_redrive_without_expression_returns_all_of_a_queue(spark: SparkSession, url: str) -> None:
     fill(url)
     assert redrive(spark, url, queue="orders").count() == 6
     assert lag(url) == 6

@@ -102,7 +102,7 @@ def test_values_of_a_schema(value: Any, returns: str, text: bytes) -> None:
         ({"n": np.float64(0.5), "a": np.array([1, 2])}, b'{"n":0.5,"a":[1,2]}'),
     ],
 )
-def test_without_a_schema_it_is_json(value: Any, text: bytes) -> None:
+def test_result_without_a_schema_is_json(value: Any, text: bytes) -> None:
     assert returning(value) == text
 
 

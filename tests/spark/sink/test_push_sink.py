@@ -70,7 +70,7 @@ def test_push_sink_writes_every_column(harness: QueueHarness) -> None:
     assert harness.ask(QueueStats(queue="q")).scheduled == 1
 
 
-def test_with_transaction_ids_a_row_is_pushed_once(harness: QueueHarness) -> None:
+def test_row_with_a_transaction_id_is_pushed_once(harness: QueueHarness) -> None:
     rows: list[Row] = [
         {"payload": str(number), "partition": f"p{number % 3}", "transaction_id": f"t{number}"} for number in range(9)
     ]
@@ -115,7 +115,7 @@ def test_many_rows_go_in_portions(harness: QueueHarness, monkeypatch: pytest.Mon
     assert sorted(harness.payloads("q")) == sorted(text.encode() for text in texts)
 
 
-def test_several_tasks_and_a_stream(harness: QueueHarness, capsys: pytest.CaptureFixture[str]) -> None:
+def test_push_sink_of_a_stream_writes_all_tasks(harness: QueueHarness, capsys: pytest.CaptureFixture[str]) -> None:
     one = sink(harness, "payload string", stream=True)
     one.commit(one.task([{"payload": "1"}]), one.task([]), one.task([{"payload": "2"}]), batch=7)
     one.writer.abort([None], 8)
@@ -196,7 +196,7 @@ def test_queue_is_not_overwritten(local_harness: QueueHarness) -> None:
         sink(local_harness, "payload string", overwrite=True)
 
 
-def test_without_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_push_sink_without_a_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACKWISE_URL", raising=False)
     with pytest.raises(BadInput, match="option url is missing"):
         Sink("payload string", mode="push", queue="q")

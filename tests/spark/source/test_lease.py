@@ -112,7 +112,7 @@ def test_missing_queue_is_waited_for_and_not_created(
     assert numbers(one.batch()) == [0, 1]
 
 
-def test_at_most_so_many_rows(local_harness: QueueHarness, query: Make) -> None:
+def test_lease_source_batch_has_at_most_max_rows(local_harness: QueueHarness, query: Make) -> None:
     local_harness.number(10)
     local_harness.number(10, partition="p", first=10)
     one = query(local_harness.url, maxRowsPerTrigger=8)
@@ -291,7 +291,7 @@ def test_query_without_checkpoint_starts_after_last_claim(harness: QueueHarness,
     assert numbers(fresh.batch()) == [6, 7, 8]
 
 
-def test_without_its_checkpoint_a_query_waits_for_the_lease(
+def test_query_without_its_checkpoint_waits_for_the_lease(
     timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock
 ) -> None:
     timed_harness.number(3)

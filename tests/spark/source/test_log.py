@@ -74,7 +74,7 @@ def test_groups_cursor_follows_what_spark_has_committed(harness: QueueHarness, u
     assert harness.group().lag == 0
 
 
-def test_without_a_group_nothing_is_written(harness: QueueHarness, url: str, query: Make) -> None:
+def test_log_source_without_a_group_writes_nothing(harness: QueueHarness, url: str, query: Make) -> None:
     harness.number(4)
     one = query(url, mode="log", group=None)
     assert numbers(one.batch()) == [0, 1, 2, 3]
@@ -170,7 +170,7 @@ def test_time_among_many(
     assert query(timed_url, mode="log", group=group and "later", startingPosition=later).batch() == []
 
 
-def test_at_most_so_many_rows_from_all_lanes_together(harness: QueueHarness, url: str, query: Make) -> None:
+def test_log_source_batch_has_at_most_max_rows_of_all_lanes(harness: QueueHarness, url: str, query: Make) -> None:
     for number, count in enumerate((1, 5, 30)):
         harness.number(count, partition=f"p{number}", first=100 * number)
     one = query(url, mode="log", maxRowsPerTrigger=10)

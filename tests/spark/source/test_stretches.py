@@ -31,7 +31,7 @@ def numbers(rows: list[Row]) -> list[int]:
     return sorted(int(row["transaction_id"][1:]) for row in rows)
 
 
-def test_same_messages_by_another_way(harness: QueueHarness, url: str, query: Make) -> None:
+def test_planned_ranges_read_all_messages(harness: QueueHarness, url: str, query: Make) -> None:
     harness.number(300)
     harness.number(200, partition="p", first=300)
     one = query(url, schema=PLACES, maxPartitions=2)
