@@ -384,7 +384,7 @@ def test_extending_and_dead_lettering(actor: PushPop, clock: ManualClock) -> Non
 
 
 @acknowledgement
-def test_competing_consumers(actor: PushPop) -> None:
+def test_competing_consumers_lock_different_items(actor: PushPop) -> None:
     actor.push_many([{"id": 1}, {"id": 2}])
     locks = [actor.pop_with_ack(allow_competing_consumers=True) for _ in range(2)]
     assert [one["items"] for one in locks] == [[{"id": 1}], [{"id": 2}]]
@@ -392,7 +392,7 @@ def test_competing_consumers(actor: PushPop) -> None:
 
 
 @acknowledgement
-def test_status(actor: PushPop, clock: ManualClock) -> None:
+def test_status_has_depth_and_lock(actor: PushPop, clock: ManualClock) -> None:
     actor.push_many([({"id": 1}, 3), ({"id": 2}, 3)])
     lock_id = actor.pop_with_ack(ttl_seconds=10)["lock_id"]
     clock.advance(4)
@@ -646,13 +646,13 @@ class Saying:
 
 
 @pytest.mark.parametrize("queue", ["", "a.b", "a" * 65, "é", "a b", None, 7])
-def test_queue_ids(tmp_path: Path, queue: Any) -> None:
+def test_invalid_queue_id_is_refused(tmp_path: Path, queue: Any) -> None:
     with pytest.raises(BadInput, match="letters, digits"):
         PushPopActor(queue, f"sqlite:///{tmp_path}/ids.db")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_urls(tmp_path: Path, clock: ManualClock) -> None:
+def test_invalid_url_is_refused(tmp_path: Path, clock: ManualClock) -> None:
     with pytest.raises(BadInput, match="url must be a string"):
         PushPop("a", None)  # type: ignore[arg-type]
     for opened in (PushPop("a", "nowhere"), PushPop("a", "http://127.0.0.1:1", clock=clock)):

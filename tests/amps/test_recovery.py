@@ -22,7 +22,7 @@ from tests.patience import PATIENCE
 from tests.server.running import Running
 
 
-def test_recovery_path(tap: Tap, orders: ackwise.Connection) -> None:
+def test_cut_connection_is_restored_with_its_subscription(tap: Tap, orders: ackwise.Connection) -> None:
     lost: list[int] = []
     with Client("tested", on_disconnect=lambda _, dropped: lost.append(dropped)).connect(tap.uri).logon() as client:
         client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)

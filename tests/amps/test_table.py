@@ -99,7 +99,7 @@ def test_timeout_is_a_bound_however_often_messages_come(client: Client, tap: Tap
     assert tap.acks(), "a timer that every message sets back would not come to its end"
 
 
-def test_defaults(uri: str) -> None:
+def test_client_options_have_defaults_and_bounds(uri: str) -> None:
     client = Client()
     assert (client.auto_ack, client.ack_batch_size, client.ack_timeout) == (False, 1, 1.0)
     client.set_auto_ack(True).set_ack_batch_size(0).set_ack_timeout(-1)

@@ -30,7 +30,7 @@ def check(harness: StoreHarness) -> list[Row]:
     return found
 
 
-def test_plain_messages(harness: StoreHarness) -> None:
+def test_pages_of_plain_messages_equal_the_messages(harness: StoreHarness) -> None:
     harness.send([NewMessage(str(number).encode()) for number in range(700)])
     found = check(harness)
     assert [row["payload"] for row in found] == [str(number) for number in range(700)]

@@ -141,7 +141,7 @@ def test_arrow_read_of_empty_ranges_is_an_empty_stream(native: NativeApi) -> Non
         ({"ranges": [], "columns": [], "more": 1}, "more"),
     ],
 )
-def test_bad_input(native: NativeApi, body: Any, told: str) -> None:
+def test_arrow_read_with_bad_input_is_refused(native: NativeApi, body: Any, told: str) -> None:
     status, answer = native.call("/v1/read", body)
     assert (status, answer["code"]) == (400, "bad_input")
     assert told in answer["error"]

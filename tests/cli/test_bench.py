@@ -85,11 +85,11 @@ def test_users_arrive_before_anything_is_measured(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("wrong", [("--users", "0"), ("--iterations", "1"), ("--ramp-up", "-1"), ("--users", "x")])
-def test_wrong_numbers(ackwise: Ackwise, wrong: tuple[str, str]) -> None:
+def test_bench_with_wrong_numbers_is_misuse(ackwise: Ackwise, wrong: tuple[str, str]) -> None:
     assert ackwise("bench", "pushpop", *wrong).code == 2
 
 
-def test_percentiles() -> None:
+def test_latency_row_has_rate_mean_and_percentiles() -> None:
     some = Latencies()
     some.add([n / 1000 for n in range(1, 101)])
     some.elapsed = 2.0

@@ -48,7 +48,7 @@ def settles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_tasks(server: Running, settles: list[str]) -> None:
+def test_acks_of_concurrent_tasks_share_requests(server: Running, settles: list[str]) -> None:
     async def main() -> None:
         async with ackwise.connect_async(server.url) as queue:
             await queue.push_many("q", range(COUNT))
@@ -62,7 +62,7 @@ def test_tasks(server: Running, settles: list[str]) -> None:
     assert len(settles) <= 4
 
 
-def test_threads(server: Running, settles: list[str]) -> None:
+def test_acks_of_concurrent_threads_share_requests(server: Running, settles: list[str]) -> None:
     with ackwise.connect(server.url) as queue, ThreadPoolExecutor(32) as pool:
         queue.push_many("q", range(COUNT))
         deliveries = list(queue.claim("q", max=COUNT))

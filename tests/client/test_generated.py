@@ -56,6 +56,6 @@ def test_twin_awaits_nothing() -> None:
         assert not any(word in text for word in ("async def", "async with", "async for")), path
 
 
-def test_public_names() -> None:
+def test_public_names_exist_without_internal_ones() -> None:
     assert all(hasattr(ackwise, name) for name in ackwise.__all__)
     assert not hasattr(ackwise, "ManualClock")

@@ -89,7 +89,7 @@ def test_prefetch_is_a_number(queue: ackwise.Connection) -> None:
         next(queue.batches("q", prefetch=0))
 
 
-def test_async_too(url: str) -> None:
+def test_async_prefetch_yields_all_messages_in_order(url: str) -> None:
     async def run() -> list[int]:
         async with ackwise.connect_async(url) as queue:
             await queue.push_many("q", range(35))

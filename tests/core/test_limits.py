@@ -18,13 +18,13 @@ BAD_TEXT = [None, 5, b"x", ["x"], "", "a\0b", "\ud800"]
 
 
 @pytest.mark.parametrize("value", [*BAD_TEXT, "x" * 256])
-def test_bad_names(value: object) -> None:
+def test_invalid_name_is_refused(value: object) -> None:
     with pytest.raises(BadInput, match="queue"):
         validation.name(value, "queue")
 
 
 @pytest.mark.parametrize("value", ["x", "x" * 255, "ünï/cødé 🐇", "a.b.c", " ", "\n"])
-def test_good_names(value: str) -> None:
+def test_valid_name_is_kept(value: str) -> None:
     assert validation.name(value) == value
 
 
@@ -60,7 +60,7 @@ def test_free_text_must_be_text() -> None:
 
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF, -1, -0.001, HUGE, -HUGE, True, False, "5", None, 10**10])
-def test_bad_durations(value: object) -> None:
+def test_invalid_duration_is_refused(value: object) -> None:
     with pytest.raises(BadInput, match="delay"):
         validation.micros(value, "delay")
 
@@ -69,7 +69,7 @@ def test_bad_durations(value: object) -> None:
     ("value", "micros"),
     [(0, 0), (1, 1_000_000), (0.5, 500_000), (timedelta(minutes=1), 60_000_000), (1e-6, 1), (1e-9, 0)],
 )
-def test_good_durations(value: object, micros: int) -> None:
+def test_valid_duration_is_microseconds(value: object, micros: int) -> None:
     assert validation.micros(value, "delay") == micros
 
 
@@ -92,7 +92,7 @@ def test_bad_lease_times_in_microseconds(value: object) -> None:
 
 
 @pytest.mark.parametrize("value", [0, 11, -1, HUGE, NAN, INF, 1.0, True, "5", None])
-def test_bad_counts(value: object) -> None:
+def test_invalid_count_is_refused(value: object) -> None:
     with pytest.raises(BadInput, match="max"):
         validation.count(value, "max", most=10)
 
@@ -107,12 +107,12 @@ def test_counts_in_their_range_and_no_others(value: int) -> None:
 
 
 @pytest.mark.parametrize("value", ["middle", "", -1, validation.LAST_INSTANT + 1, HUGE, NAN, 1.5, True, None])
-def test_bad_starts(value: object) -> None:
+def test_invalid_start_is_refused(value: object) -> None:
     with pytest.raises(BadInput, match="start"):
         validation.start(value)
 
 
-def test_good_starts() -> None:
+def test_valid_start_is_kept() -> None:
     assert [validation.start(s) for s in ("all", "new", 0, validation.LAST_INSTANT)] == [
         "all",
         "new",

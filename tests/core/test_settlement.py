@@ -81,7 +81,9 @@ def test_last_retry_is_dead_or_dropped() -> None:
         (3, None, None),
     ],
 )
-def test_delivery_limit(retry_limit: int | None, delivery_limit: int | None, effective: int | None) -> None:
+def test_delivery_limit_auto_depends_on_the_retry_limit(
+    retry_limit: int | None, delivery_limit: int | None, effective: int | None
+) -> None:
     policy = QueuePolicy(retry_limit=retry_limit, delivery_limit=delivery_limit)
     assert policy.effective_delivery_limit == effective
 

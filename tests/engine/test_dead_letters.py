@@ -36,7 +36,7 @@ def test_letter_has_all_that_is_known(harness: StoreHarness) -> None:
     assert (letter.error, letter.error_type, letter.deliveries) == ("why", "KeyError", 1)
 
 
-def test_filters(harness: StoreHarness) -> None:
+def test_dead_letters_are_filtered_by_each_field(harness: StoreHarness) -> None:
     kill(harness, "a")
     first_at = harness.clock.now()
     harness.advance(60)
@@ -204,7 +204,7 @@ def test_replay_that_is_refused_changes_nothing(harness: StoreHarness) -> None:
     assert harness.everything() == before
 
 
-def test_purge(harness: StoreHarness) -> None:
+def test_purge_removes_dead_letters_and_keeps_counts(harness: StoreHarness) -> None:
     kill(harness, "a", "b")
     kill(harness, "c", group="h")
     by_body = {(d.group, d.payload): d.id for d in harness.dead()}

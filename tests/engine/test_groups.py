@@ -88,7 +88,7 @@ def test_oldest_unfinished_message_dates_the_lag(harness: StoreHarness) -> None:
 
 
 @pytest.mark.parametrize(("to", "bodies"), [("start", ["a", "b", "c"]), ("end", []), (1, ["b", "c"]), (2, ["c"])])
-def test_seek(harness: StoreHarness, to: str | int, bodies: list[str]) -> None:
+def test_seek_sets_the_next_message_of_a_group(harness: StoreHarness, to: str | int, bodies: list[str]) -> None:
     times = at_three_times(harness)
     harness.ack(*harness.claim(2).deliveries)
     harness.seek(times[to] if isinstance(to, int) else to)

@@ -69,7 +69,7 @@ def test_latency_is_from_claim_to_settlement(harness: StoreHarness) -> None:
     assert 10_000_000 <= slow <= 12_500_000
 
 
-def test_filters(harness: StoreHarness) -> None:
+def test_ledger_is_filtered_by_queue_group_and_time(harness: StoreHarness) -> None:
     harness.push("a")
     harness.push("b", queue="r")
     harness.ack(harness.take(group="g"))

@@ -185,7 +185,7 @@ def test_browse_of_something_unknown(harness: StoreHarness) -> None:
         harness.store.ask(q.Browse(queue="q", partition="nowhere"))
 
 
-def test_stats(harness: StoreHarness) -> None:
+def test_queue_stats_count_messages_and_groups(harness: StoreHarness) -> None:
     harness.number(3)
     harness.number(2, partition="p", priority=1)
     harness.push("later", delay=9)

@@ -105,7 +105,7 @@ def test_mixed_outcomes_in_one_call(harness: StoreHarness, held: list[Delivery])
     assert harness.states() == ["acked", "waiting", "dead", "waiting", "acked"]
 
 
-def test_range(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_range_of_a_lease_is_settled(harness: StoreHarness, held: list[Delivery]) -> None:
     (answer,) = harness.settle(entry(c.ByRange(held[0].lease_id, held[0].lane, 1, 4)))
     assert (answer.verdict, answer.count) == ("acked", 3)
     assert harness.states() == ["leased", "acked", "acked", "acked", "leased"]

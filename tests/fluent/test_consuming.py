@@ -73,7 +73,7 @@ def test_auto_ack_is_at_delivery(client: Client) -> None:
     assert counts(client) == (1, 0, 0)
 
 
-def test_callbacks_settle(client: Client) -> None:
+def test_callbacks_of_a_consumer_settle_its_messages(client: Client) -> None:
     def handle(message: Message) -> None:
         if message.data % 2:
             raise ValueError(f"{message.data} is odd")
@@ -213,7 +213,7 @@ def test_leases_are_renewed_by_default(url: str, clock: ManualClock, kind: str) 
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_whole_chain(url: str, clock: ManualClock, kind: str) -> None:
+def test_chain_of_all_options_consumes_every_message(url: str, clock: ManualClock, kind: str) -> None:
     """Three batches side by side, message by message; one lease is renewed after two seconds."""
     seen: list[int] = []
     done: list[int] = []

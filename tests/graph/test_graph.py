@@ -183,7 +183,7 @@ def test_returning_and_chosen_targets(shop: Prompt) -> None:
     assert shop.ok("INSPECT #e")["columns"] == ["id", "_type", "_targets", "row"]
 
 
-def test_queries(prompt: Prompt) -> None:
+def test_query_sorts_limits_and_groups_rows(prompt: Prompt) -> None:
     prompt.ok("node N { k: String, n: Int?, f: Float = 0.5 }")
     prompt.ok(" ".join(f'SPAWN s{i}: N {{ k = "{k}", n = {n} }}' for i, (k, n) in enumerate(
         [("a", "3"), ("b", "1"), ("a", "null"), ("b", "2"), ("c", "-7")])))  # fmt: skip
@@ -227,7 +227,7 @@ def test_count_in_the_database_equals_the_matched_rows(prompt: Prompt) -> None:
     prompt.refused('MATCH x: N WHERE x.n = "a" RETURN COUNT(x)', "constraint", "cannot be compared")
 
 
-def test_text_functions(lite: Prompt) -> None:
+def test_text_functions_return_their_values(lite: Prompt) -> None:
     lite.ok('node N { t: String } SPAWN a: N { t = "  Hello  " }')
     text = (
         'MATCH x: N RETURN trim(x.t), lower(trim(x.t)), upper(x.t), length(x.t), contains(x.t, "ell"), '

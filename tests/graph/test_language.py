@@ -69,7 +69,7 @@ def test_strings_have_escapes() -> None:
         ("2.weeks", 1_209_600_000),
     ],
 )  # fmt: skip
-def test_durations(text: str, wanted: int) -> None:
+def test_duration_is_parsed_in_each_spelling(text: str, wanted: int) -> None:
     assert milliseconds(text) == wanted
     watch = one(f"WATCH j: Job [mode: consume, ack_timeout: {text}] RETURN j")
     assert isinstance(watch, s.Watch)

@@ -113,7 +113,7 @@ def test_deliver_on_tick_waits_for_a_tick(people: Prompt) -> None:
     assert [event["match"] for event in people.consumed] == [{"t.name": "blue"}]
 
 
-def test_ticks(people: Prompt) -> None:
+def test_tick_advances_logical_time(people: Prompt) -> None:
     before = people.rows("MATCH p: Person RETURN logical_time()")[0][0]
     people.ok('TICK 5 SPAWN b: Person { name = "b" }')
     assert people.rows("MATCH p: Person RETURN logical_time() LIMIT 1") == [[before + 6]]

@@ -35,7 +35,7 @@ from tests.postgres.support import claim, places, push, settle_lease, text, toge
 
 @pytest.mark.parametrize("exclusivity", ["none", "partition", "queue"])
 @pytest.mark.parametrize("lanes", [1, 1000])
-def test_sixteen_claimers(opened: Opener, lanes: int, exclusivity: str) -> None:
+def test_sixteen_claimers_get_each_message_once(opened: Opener, lanes: int, exclusivity: str) -> None:
     stores = [opened("shards=8"), opened("shards=8")]
     (done,) = stores[0].transact([ConfigureQueue(queue="q", policy={"exclusivity": exclusivity})])
     assert not isinstance(done, AckwiseError)

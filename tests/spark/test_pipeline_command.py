@@ -137,7 +137,9 @@ def test_broken_module_is_reported_in_one_line_with_place(
     "wrong",
     [("--follow",), ("--config", "spark.x"), ("--config", "x=1"), ("--master", "lokal"), ("--py-files", "nowhere.py")],
 )
-def test_wrong_options(spark: SparkSession, ackwise: Ackwise, module: str, wrong: tuple[str, ...]) -> None:
+def test_command_with_wrong_options_is_misuse(
+    spark: SparkSession, ackwise: Ackwise, module: str, wrong: tuple[str, ...]
+) -> None:
     said = ackwise("pipeline", "run", f"{module}:make", *wrong)
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
 

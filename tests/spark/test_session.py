@@ -67,7 +67,7 @@ print(spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"),
 """
 
 
-def test_settings(spark: SparkSession) -> None:
+def test_session_has_its_default_settings(spark: SparkSession) -> None:
     context = spark.sparkContext
     assert (context.master, context.uiWebUrl) == ("local[2,4]", None)
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
@@ -148,7 +148,7 @@ def test_running_session_is_reused_and_differences_warn(spark: SparkSession) -> 
         ("yarn", "yarn"),
     ],
 )
-def test_masters(master: str, understood: str) -> None:
+def test_master_is_understood_in_each_spelling(master: str, understood: str) -> None:
     assert SparkMaster.parse(master, {}).master == understood
 
 

@@ -67,7 +67,9 @@ async def nothing_was_lost(app: App, seen: list[int], count: int) -> None:
 
 @pytest.mark.parametrize("explicit", [False, True])
 @pytest.mark.parametrize("fault", LOST)
-def test_claim(app: App, door: Flaky, server: Running, explicit: bool, fault: Fault) -> None:
+def test_claim_without_an_answer_loses_no_message(
+    app: App, door: Flaky, server: Running, explicit: bool, fault: Fault
+) -> None:
     """The first of an app, which does not wait."""
     seen = handled(app, explicit)
 
@@ -82,7 +84,7 @@ def test_claim(app: App, door: Flaky, server: Running, explicit: bool, fault: Fa
 
 
 @pytest.mark.parametrize("explicit", [False, True])
-def test_poll(app: App, door: Flaky, server: Running, explicit: bool) -> None:
+def test_poll_without_an_answer_loses_no_message(app: App, door: Flaky, server: Running, explicit: bool) -> None:
     seen = handled(app, explicit)
 
     async def job() -> None:

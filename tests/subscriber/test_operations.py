@@ -260,7 +260,7 @@ class Receipt:
     id: int
 
 
-def test_asyncapi_document(app: App) -> None:
+def test_asyncapi_document_describes_the_app(app: App) -> None:
     @app.subscriber("orders/new")
     async def bill(order: Order) -> None:
         """Charge the customer.

@@ -90,7 +90,7 @@ class Service:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_accepted(app: App, handler: Callable[..., Any], kind: object, explicit: bool) -> None:
+def test_valid_signature_is_accepted(app: App, handler: Callable[..., Any], kind: object, explicit: bool) -> None:
     assert app.subscriber("q")(handler) is handler
     (subscription,) = app.subscriptions
     assert (subscription.signature.kind, subscription.explicit) == (kind, explicit)
@@ -235,7 +235,7 @@ def test_codec_of_ones_own_may_read_any_type_and_may_refuse_it(app: App) -> None
     ],
     ids=str,
 )
-def test_contradictions(app: App, options: dict[str, Any]) -> None:
+def test_contradictory_options_are_refused(app: App, options: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=r"^payload: .* contradict"):
         app.subscriber("q", **options)(payload)
     assert app.subscriptions == []

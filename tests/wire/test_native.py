@@ -89,18 +89,18 @@ settlements = st.builds(
 
 
 @given(pushes)
-def test_pushes(push: Push) -> None:
+def test_push_survives_its_wire_form(push: Push) -> None:
     assert wire_push.command(over(wire_push.PushBody, wire_push.body(push))) == push
 
 
 @given(st.lists(settlements), st.booleans())
-def test_settlements(entries: list[Settlement], atomic: bool) -> None:
+def test_settlement_survives_its_wire_form(entries: list[Settlement], atomic: bool) -> None:
     command = Settle(entries=entries, atomic=atomic)
     assert settle.settle(over(settle.SettleBody, settle.settle_body(command))) == command
 
 
 @given(names.filter(bool), st.none() | leases, st.none() | leases, st.booleans())
-def test_extensions(lease_id: str, lease: int | None, add: int | None, keep_later: bool) -> None:
+def test_extension_survives_its_wire_form(lease_id: str, lease: int | None, add: int | None, keep_later: bool) -> None:
     for who in ({"lease_id": lease_id}, {"claim": ByKey("q", lease_id, "g")}):
         command = Extend(lease=lease, add=add, keep_later=keep_later, **who)
         assert settle.extend(over(settle.ExtendBody, settle.extend_body(command))) == command
@@ -113,7 +113,7 @@ def test_extension_names_one_thing() -> None:
 
 
 @given(st.lists(settlements, max_size=3), st.lists(pushes, max_size=2), st.lists(names))
-def test_transactions(entries: list[Settlement], pushed: list[Push], required: list[str]) -> None:
+def test_transaction_survives_its_wire_form(entries: list[Settlement], pushed: list[Push], required: list[str]) -> None:
     for on_duplicate, on_already in (("ok", "fail"), ("fail", "ok")):
         command = Transaction(
             settlements=entries,
@@ -150,7 +150,7 @@ def test_transactions(entries: list[Settlement], pushed: list[Push], required: l
         create=policies,
     )
 )
-def test_claims(claim: Claim) -> None:
+def test_claim_survives_its_wire_form(claim: Claim) -> None:
     assert wire_claim.command(over(wire_claim.ClaimBody, wire_claim.body(claim))) == claim
 
 

@@ -13,7 +13,7 @@ BOOKMARK = re.compile(r"\d+\|\d+\|")
 LEASE = re.compile(r"\d{8}T\d{6}\.\d{6}Z")
 
 
-def test_transcript(meet: Meet) -> None:
+def test_transcript_of_a_session_is_answered_byte_by_byte(meet: Meet) -> None:
     peer = meet(logon=False)
     peer.say('{"c":"logon","cid":"0","a":"processed","client_name":"probe","version":"0.8.18","mt":"json"}')
     assert peer.read().raw == b'{"c":"ack","cid":"0","a":"processed","status":"success"}'

@@ -67,7 +67,7 @@ def mutated(dice: random.Random, raw: bytes) -> bytes:
     return whole
 
 
-def test_mutated_frames(meet: Meet, server: Running, http: ackwise.Connection) -> None:
+def test_mutated_frames_disturb_no_other_client(meet: Meet, server: Running, http: ackwise.Connection) -> None:
     seed = int(os.environ.get("ACKWISE_FUZZ_SEED", "1"))
     dice = random.Random(seed)
     witness = meet(name="witness")

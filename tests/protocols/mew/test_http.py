@@ -203,7 +203,7 @@ def test_worker_may_reuse_name_of_its_watch(server: Running, graph_url: str) -> 
             assert session.query('MATCH w: _Watch WHERE w.status = "active" RETURN w.id') == []
 
 
-def test_async_sessions(server: Running, graph_url: str, clock: ManualClock) -> None:
+def test_async_session_consumes_embedded_and_over_http(server: Running, graph_url: str, clock: ManualClock) -> None:
     async def consume(url: str) -> list[str]:
         seen: list[str] = []
         async with AsyncSession(url) as session:

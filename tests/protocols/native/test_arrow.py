@@ -66,7 +66,7 @@ def test_empty_claim_is_an_empty_stream_that_says_why(native: NativeApi) -> None
     assert json.loads(table.schema.metadata[b"ackwise"])["empty"] == "empty"
 
 
-def test_large_claim(native: NativeApi) -> None:
+def test_large_claim_as_arrow_has_every_message(native: NativeApi) -> None:
     native.ok("/v1/push", {"queue": "q", "payloads": list(range(3000)), "partition": "p"})
     table = claimed(native, queue="q", max=3000)
     assert table.column("payload").to_pylist() == [str(n) for n in range(3000)]

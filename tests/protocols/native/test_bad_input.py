@@ -32,7 +32,7 @@ POSTS = ["push", "claim", "settle", "extend", "release", "transaction", "stop", 
 
 
 @pytest.mark.parametrize("route", POSTS)
-def test_malformed_bodies(native: NativeApi, route: str) -> None:
+def test_malformed_body_is_400_on_every_route(native: NativeApi, route: str) -> None:
     for body in MALFORMED:
         answer = native.raw(f"/v1/{route}", body)
         assert answer.status_code == 400, (body[:80], answer.text)

@@ -60,7 +60,7 @@ def test_locks_of_different_queues_do_not_meet(pushpop: PushPopApi) -> None:
 # architecture
 
 
-def test_state_schema(pushpop: PushPopApi) -> None:
+def test_metadata_has_depths_and_the_active_lock(pushpop: PushPopApi) -> None:
     pushpop.push(10, 11, 12, 13)
     pushpop.push(20, 21, 22, 23, 24, priority=1)
     before = pushpop.now
@@ -259,7 +259,7 @@ def test_lower_number_is_drained_completely_before_the_next(pushpop: PushPopApi)
     assert [pushpop.pop() for _ in range(3)] == [[1], [2], [11]]
 
 
-def test_thousand_priorities(pushpop: PushPopApi) -> None:
+def test_thousand_priorities_pop_in_order(pushpop: PushPopApi) -> None:
     body = {"items": [{"item": {"n": n}, "priority": n} for n in reversed(range(1000))]}
     assert pushpop.post("push", body).status == 200
     assert pushpop.pop(count=100) == list(range(100))

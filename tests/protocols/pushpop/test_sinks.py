@@ -346,7 +346,7 @@ def test_other_hosts_when_the_server_allows_them(any_store: str, clock: ManualCl
         pushpop.post("sink/http/unregister")
 
 
-def test_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_post_pace_doubles_while_empty_and_resets(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("FLOWING", 1.0), ("LONGEST_EMPTY", 60.0), ("LONGEST_FULL", 4.0)):
         monkeypatch.setattr(worker, name, value)
     one = worker.PostPace()

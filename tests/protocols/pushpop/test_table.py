@@ -9,7 +9,7 @@ import pytest
 from tests.protocols.pushpop.pushpop_api import EXPIRED, INVALID, LOCKED, NOT_FOUND, REQUIRED, PushPopApi
 
 
-def test_push(pushpop: PushPopApi) -> None:
+def test_push_answers_with_queue_and_priority(pushpop: PushPopApi) -> None:
     answer = pushpop.post("push", {"item": {"n": 1}})
     assert answer == (200, {"success": True, "message": f"Item pushed to queue {pushpop.queue} with priority 0"})
     answer = pushpop.post("push", {"item": {"n": 2}, "priority": 5})
@@ -26,7 +26,7 @@ def test_push_of_many(pushpop: PushPopApi) -> None:
     assert pushpop.drained() == [2, 1, 3]
 
 
-def test_pop(pushpop: PushPopApi) -> None:
+def test_pop_returns_the_next_item(pushpop: PushPopApi) -> None:
     pushpop.push(1, 2)
     assert pushpop.post("pop") == (200, {"items": [{"n": 1}], "count": 1})
     assert pushpop.look()["lock"] is None
@@ -68,7 +68,7 @@ def test_pop_with_ack_of_an_empty_queue(pushpop: PushPopApi) -> None:
     assert pushpop.look()["lock"] is None
 
 
-def test_acknowledge(pushpop: PushPopApi) -> None:
+def test_acknowledge_removes_the_locked_items(pushpop: PushPopApi) -> None:
     pushpop.push(1, 2)
     held = pushpop.lock(count=2)
     told = "Items acknowledged successfully"
@@ -119,7 +119,7 @@ def test_unknown_lock_id_without_a_lock_is_404(pushpop: PushPopApi, verb: str) -
     assert pushpop.post(verb, {"lock_id": held["lock_id"]}) == (404, NOT_FOUND)
 
 
-def test_extend_lock(pushpop: PushPopApi) -> None:
+def test_extend_lock_adds_to_the_expiry(pushpop: PushPopApi) -> None:
     pushpop.push(1)
     held = pushpop.lock(ttl_seconds=10)
     asked = {"lock_id": held["lock_id"], "additional_ttl_seconds": 20}
@@ -129,7 +129,7 @@ def test_extend_lock(pushpop: PushPopApi) -> None:
     assert pushpop.ack(held["lock_id"]).status == 200
 
 
-def test_deadletter(pushpop: PushPopApi) -> None:
+def test_deadletter_buries_the_locked_items(pushpop: PushPopApi) -> None:
     pushpop.push(1)
     status, body = pushpop.post("deadletter", {"lock_id": pushpop.lock()["lock_id"]})
     assert (status, list(body)) == (200, ["success", "message", "dlq_id"])

@@ -204,7 +204,7 @@ def test_reprocessing_as_the_seed_does_it(queen: QueenApi) -> None:
 # forgotten
 
 
-def test_purge(queen: QueenApi) -> None:
+def test_purge_removes_dead_letters_by_queue_and_group(queen: QueenApi) -> None:
     bury(queen, 1, 2)
     bury(queen, 3, group="auditors")
     bury(queen, 4, queue="other")

@@ -94,7 +94,7 @@ def test_group_list_of_full_pages_is_valid(queen: QueenApi, monkeypatch: pytest.
     assert [(group["name"], group["topics"]) for group in groups] == [("first", queues), ("second", queues)]
 
 
-def test_states(queen: QueenApi) -> None:
+def test_group_state_depends_on_its_lag_and_activity(queen: QueenApi) -> None:
     queen.push("orders", 1)
     queen.pop("orders", "busy", autoAck="true")
     queen.pop("orders", "late")
@@ -115,7 +115,7 @@ def test_states(queen: QueenApi) -> None:
     }
 
 
-def test_lagging_partitions(queen: QueenApi) -> None:
+def test_lagging_partitions_are_listed_with_their_lag(queen: QueenApi) -> None:
     queen.push("orders", 1, 2, partition="old")
     queen.clock.advance(7200)
     queen.push("orders", 3, partition="young")
@@ -290,7 +290,7 @@ def test_new_subscription_moves_no_cursor(queen: QueenApi) -> None:
         ({"timestamp": "9999-12-31"}, []),
     ],
 )
-def test_seek(queen: QueenApi, body: dict[str, Any], left: list[int]) -> None:
+def test_seek_sets_the_next_message_of_a_group(queen: QueenApi, body: dict[str, Any], left: list[int]) -> None:
     at_three_times(queen)
     (held,) = queen.pop("orders", "workers")
     status, answer = queen.call("POST", f"{GROUPS}/workers/queues/orders/seek", body)

@@ -131,7 +131,7 @@ def test_namespaces_and_tasks(queen: QueenApi) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", f"{RESOURCES}/overview"), ("POST", "/api/v1/stats/refresh")])
-def test_overview(queen: QueenApi, method: str, path: str) -> None:
+def test_overview_counts_queues_and_messages(queen: QueenApi, method: str, path: str) -> None:
     fill(queen)
     queen.clock.advance(120)
     queen.push("shop.mail", *range(30))

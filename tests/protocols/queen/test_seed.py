@@ -129,7 +129,7 @@ def test_partition_tells_equal_transaction_ids_apart(queen: QueenApi) -> None:
 # ACK flow and NACK flow
 
 
-def test_ack_flow(queen: QueenApi) -> None:
+def test_ack_flow_answers_as_documented(queen: QueenApi) -> None:
     (pushed,) = queen.push("orders", {"orderId": "12345"}, transactionId="tx-123")
     (message,) = queen.pop("orders", "workers")
     assert message["messageId"] == pushed["message_id"]
@@ -149,7 +149,7 @@ def test_ack_flow(queen: QueenApi) -> None:
     assert partition["lastConsumedAt"].startswith("2023-11-14T22:13:20")
 
 
-def test_nack_flow(queen: QueenApi) -> None:
+def test_nack_flow_ends_in_the_dead_letters(queen: QueenApi) -> None:
     queen.push("orders", {"orderId": "12345"}, transactionId="tx-123")
     told = []
     while found := queen.pop("orders"):

@@ -113,7 +113,7 @@ def reports(
     ("combination", "name"),
     [pytest.param(one, name, id=f"{one}-{name}") for one in COMBINATIONS for name in one.names],
 )
-def test_official_client(combination: Combination, name: str, reports: Reports) -> None:
+def test_official_client_plays_its_scenario(combination: Combination, name: str, reports: Reports) -> None:
     problem = reports.of(combination)[name]
     if problem is not None:
         pytest.fail(problem, pytrace=False)

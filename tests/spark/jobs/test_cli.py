@@ -29,7 +29,7 @@ def fill(url: str) -> None:
         batch.ack()
 
 
-def test_report(ackwise: Ackwise, url: str, tmp_path: Path) -> None:
+def test_dlq_report_prints_json_and_writes_html(ackwise: Ackwise, url: str, tmp_path: Path) -> None:
     fill(url)
     page = tmp_path / "report.html"
     said = ackwise("dlq", "report", "--queue", "orders", "--group", "billing", "--json", "--html", str(page))

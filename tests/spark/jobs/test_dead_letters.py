@@ -98,7 +98,7 @@ def test_steps_of_time_suit_the_range(seconds: float, step: int) -> None:
     assert step_for(seconds) == step
 
 
-def test_summary(spark: SparkSession) -> None:
+def test_summary_groups_errors_and_times(spark: SparkSession) -> None:
     letters = [letter(1, "no 1"), letter(2, "no 2", timedelta(minutes=40.5)), letter(3, "other")]
     summary = summarised(frame(spark, "dead_letters", letters), FIRST)
     assert (summary.total, summary.step) == (3, 60)

@@ -69,7 +69,7 @@ def test_payloads_come_back_as_they_were(spark: SparkSession, path: str, any_url
     assert (broken.payload, broken.content_type) == (b"{broken", "application/octet-stream")
 
 
-def test_slice(spark: SparkSession, path: str, url: str) -> None:
+def test_replay_of_a_time_slice_pushes_only_its_messages(spark: SparkSession, path: str, url: str) -> None:
     midnight = FIRST + timedelta(hours=1)
     assert counts(replay(spark, path, url, "orders", to_queue="late", since=midnight)) == [("late", 4, 0)]
     assert counts(replay(spark, path, url, "orders", to_queue="early", until=midnight)) == [("early", 2, 0)]

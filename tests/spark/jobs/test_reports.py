@@ -96,7 +96,7 @@ def summary(error: str = "order <n> not found", payload: str = '{"n": 1}') -> De
     )
 
 
-def test_dead_letters(tmp_path: Path) -> None:
+def test_report_of_dead_letters_has_charts_and_commands(tmp_path: Path) -> None:
     write_dead_letter_report(tmp_path / "new" / "report.html", summary(), outcomes=[("pushed", 20_000)])
     page = Page(tmp_path / "new" / "report.html")
     page.check()
@@ -144,7 +144,7 @@ def window(hour: int, group: str = "billing", **more: object) -> Row:
     }
 
 
-def test_metrics(tmp_path: Path) -> None:
+def test_report_of_metrics_has_rates_and_names(tmp_path: Path) -> None:
     rows = [window(0), window(3), window(0, NASTY)]
     write_metrics_report(tmp_path / "report.html", rows, FIRST, queue="orders", group=None)
     page = Page(tmp_path / "report.html")
@@ -155,7 +155,7 @@ def test_metrics(tmp_path: Path) -> None:
     assert "Nothing was settled" in Page(tmp_path / "report.html").text
 
 
-def test_lag(tmp_path: Path) -> None:
+def test_report_of_lag_has_counts_and_ages(tmp_path: Path) -> None:
     row: Row = {"queue": NASTY, "group": "g", "lag": 12_345, "unread": 12_000, "held": 345, "oldest_seconds": 432.5}
     write_lag_report(tmp_path / "report.html", [{**row, "ack_rate": 0.0, "drain_seconds": None}], FIRST)
     page = Page(tmp_path / "report.html")

@@ -123,7 +123,7 @@ def test_child_that_dies_while_it_answers_is_repeated(
     assert process(breaks_once).run(list(range(100)), blame) == list(range(100))
 
 
-def test_many_culprits(process: Make) -> None:
+def test_deadly_records_are_each_blamed(process: Make) -> None:
     records = ["exit", "exit", 1, "segfault", 2, 3, "killed", "exit"]
     answers = process(deadly).run(records, blame)
     assert [answer if isinstance(answer, int) else answer[0] for answer in answers] == records

@@ -141,7 +141,7 @@ def test_function_result_none_acks_and_a_list_gives_several() -> None:
         (Data(float("nan")), None, "returned NaN or an infinite number"),  # type: ignore[arg-type]
     ],
 )
-def test_wrong_type(value: Any, returns: str | None, told: str) -> None:
+def test_result_of_a_wrong_type_is_refused(value: Any, returns: str | None, told: str) -> None:
     found = returning(value, returns)
     assert isinstance(found, Failure)
     assert (found.outcome, found.error_type) == (Outcome.RETRY, "WrongType")

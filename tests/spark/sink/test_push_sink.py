@@ -28,7 +28,7 @@ def messages(harness: QueueHarness) -> list[BrowsedMessage]:
     return found
 
 
-def test_payloads_alone(harness: QueueHarness) -> None:
+def test_push_sink_of_payloads_queues_all_rows(harness: QueueHarness) -> None:
     rows: list[Row] = [{"payload": f'{{"n": {number}}}'} for number in range(5)]
     assert sink(harness, "payload string").write(rows[:2], [], rows[2:]) == {"queued": 5}
     assert harness.payloads("q") == [row["payload"].encode() for row in rows]

@@ -30,7 +30,7 @@ def claimed(harness: QueueHarness, count: int) -> list[str]:
     ]
 
 
-def test_every_outcome(harness: QueueHarness) -> None:
+def test_settle_sink_writes_every_outcome(harness: QueueHarness) -> None:
     harness.number(6)
     one = claimed(harness, 6)
     rows: list[Row] = [{"delivery_id": delivery, "outcome": "ack"} for delivery in one]

@@ -111,7 +111,7 @@ def test_lanes_that_appear_later(harness: QueueHarness, url: str, query: Make) -
     assert harness.counts() == {"acked": 6}
 
 
-def test_empty_queue(harness: QueueHarness, url: str, query: Make) -> None:
+def test_log_source_of_an_empty_queue_plans_no_batch(harness: QueueHarness, url: str, query: Make) -> None:
     harness.configure()
     one = query(url, mode="log")
     assert not one.plan()
