@@ -101,7 +101,7 @@ def test_pop_more_than_there_is(actor: PushPop) -> None:
     assert actor.pop(100) == [{"id": 1}, {"id": 2}]
 
 
-def test_first_in_first_out(actor: PushPop) -> None:
+def test_items_pop_in_the_order_of_pushes(actor: PushPop) -> None:
     for n in range(10):
         actor.push({"id": n})
     assert [actor.Pop() for _ in range(10)] == [[{"id": n}] for n in range(10)]
@@ -161,7 +161,7 @@ def test_mixed_pop_drains_zero_before_one(actor: PushPop) -> None:
     assert [item["id"] for item in actor.pop(3)] == [2, 11]
 
 
-def test_many_items_are_pushed_together_or_not_at_all(actor: PushPop) -> None:
+def test_push_many_above_its_bounds_pushes_nothing(actor: PushPop) -> None:
     assert actor.push_many({"id": n} for n in range(1000)) == 1000
     with pytest.raises(BadInput, match="1 to 1000"):
         actor.push_many([{"id": n} for n in range(1001)])
@@ -446,7 +446,7 @@ def test_async_actor_pushes_pops_and_acknowledges(tmp_path: Path, clock: ManualC
         asyncio.run(use(server.url))
 
 
-def test_fifty_at_once_in_one_process(tmp_path: Path) -> None:
+def test_fifty_concurrent_pops_get_one_lock(tmp_path: Path) -> None:
     async def race() -> list[dict[str, Any]]:
         async with PushPopActor("race", f"sqlite:///{tmp_path}/race.db") as actor:
             await actor.push_many([{"id": n} for n in range(50)])
@@ -476,7 +476,7 @@ def test_threads_share_one(actor: PushPop) -> None:
 # opening and closing
 
 
-def test_another_queue_over_the_same_connection(actor: PushPop) -> None:
+def test_actor_of_another_queue_shares_the_connection(actor: PushPop) -> None:
     other = actor.another("other")
     other.push({"id": 1})
     assert (other.queue, actor.Pop(), other.Pop()) == ("other", [], [{"id": 1}])
@@ -485,7 +485,7 @@ def test_another_queue_over_the_same_connection(actor: PushPop) -> None:
     assert actor.Pop() == [{"id": 2}]
 
 
-def test_closed_one_says_so(tmp_path: Path) -> None:
+def test_closed_actor_raises_draining(tmp_path: Path) -> None:
     made = PushPop("a", f"sqlite:///{tmp_path}/closed.db")
     made.push({"id": 1})
     made.close()

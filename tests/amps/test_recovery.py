@@ -173,7 +173,7 @@ def test_cut_costs_a_failure_and_a_goodbye_does_not(tap: Tap, uri: str, orders: 
             assert [one.failures for one in batch] == [1]
 
 
-def test_both_ends_ask_after_the_other(server: Running, client: Client) -> None:
+def test_client_and_server_probe_an_idle_connection(server: Running, client: Client) -> None:
     """An end that vanished without a word is noticed before the next leases run out."""
     assert server.server.amps is not None
     assert client._connection is not None

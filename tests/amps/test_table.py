@@ -42,7 +42,7 @@ def test_queue_message_without_lease_is_not_acked(client: Client, tap: Tap) -> N
 
 
 @pytest.mark.parametrize("missing", ["t", "bm", "lp"])
-def test_each_of_the_three_is_needed(missing: str, client: Client, tap: Tap) -> None:
+def test_auto_ack_needs_topic_bookmark_and_lease(missing: str, client: Client, tap: Tap) -> None:
     client.set_auto_ack(True)
     inbox = Inbox()
     sub_id = client.subscribe(ORDERS, inbox).sub_id

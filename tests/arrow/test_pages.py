@@ -170,7 +170,7 @@ first_ids = st.sampled_from(
 
 
 @given(st.lists(messages, min_size=1, max_size=4), first_ids, st.booleans(), st.data())
-def test_any_segments_and_any_part_of_them(
+def test_pages_of_random_segments_equal_the_messages(
     batches: list[list[tuple[bytes, str, dict[str, str], str]]], first_id: int, explicit: bool, data: st.DataObject
 ) -> None:
     pieces, expected, first = [], [], 0

@@ -56,7 +56,7 @@ def test_bench_with_url_uses_the_running_server(ackwise: Ackwise, url: str) -> N
 
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1:6632", "127.0.0.1:6632", "http://", "http://x:y", "sqlite:///x.db"])
-def test_only_plain_http_is_measured(ackwise: Ackwise, url: str) -> None:
+def test_bench_of_a_url_without_plain_http_is_refused(ackwise: Ackwise, url: str) -> None:
     said = ackwise("bench", "pushpop", "-u", "1", "-i", "2", "--url", url)
     assert said.code != 0
     assert "plain http" in said.err

@@ -46,7 +46,7 @@ def test_errors_are_one_line_and_tell_failure_from_misuse(ackwise: Ackwise, url:
     assert ackwise("queue", "list", "--nonsense").code == 2
 
 
-def test_looking_makes_no_file(ackwise: Ackwise) -> None:
+def test_reading_command_creates_no_store(ackwise: Ackwise) -> None:
     said = ackwise("queue", "list")
     assert (said.code, "there is no store at" in said.err) == (1, True)
     assert ackwise("check").code == 1

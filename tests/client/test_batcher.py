@@ -107,7 +107,7 @@ def frames(problem: BaseException) -> int:
     return len(traceback.extract_tb(problem.__traceback__))
 
 
-def test_each_is_told_of_it_by_an_error_of_its_own() -> None:
+def test_failed_batch_raises_a_separate_error_for_each_call() -> None:
     far = Far()
     far.refuse = {"bad"}
     batcher = far.batcher()

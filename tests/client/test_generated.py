@@ -37,7 +37,7 @@ def test_drift_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("name", ["Connection", "Delivery", "Batch", "Transaction", "Client", "Subscription"])
-def test_both_have_the_same_names_and_arguments(name: str) -> None:
+def test_sync_class_has_the_names_and_arguments_of_async(name: str) -> None:
     rooms = (amps.aio, amps.sync) if hasattr(amps.sync, name) else (aio, sync)
     source, twin = getattr(rooms[0], f"Async{name}"), getattr(rooms[1], name)
     public = {n for n in dir(source) if not n.startswith("_")}

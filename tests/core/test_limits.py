@@ -29,7 +29,7 @@ def test_valid_name_is_kept(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", [*BAD_TEXT, "x" * 513])
-def test_bad_transaction_ids(value: object) -> None:
+def test_invalid_transaction_id_is_refused(value: object) -> None:
     with pytest.raises(BadInput, match="transaction_id"):
         validation.transaction_id(value)
 
@@ -74,19 +74,19 @@ def test_valid_duration_is_microseconds(value: object, micros: int) -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 24 * 3600 + 0.001, timedelta(days=1, seconds=1), NAN, INF, HUGE, True, "30"])
-def test_bad_lease_times(value: object) -> None:
+def test_invalid_lease_time_is_refused(value: object) -> None:
     with pytest.raises(BadInput, match="lease"):
         validation.lease_micros(value)
 
 
-def test_good_lease_times() -> None:
+def test_valid_lease_time_is_microseconds() -> None:
     assert validation.lease_micros(24 * 3600) == 24 * 3600 * 1_000_000
     assert validation.lease_micros(timedelta(milliseconds=1)) == 1000
     assert validation.lease_of(1000) == 1000
 
 
 @pytest.mark.parametrize("value", [0, 999, -1, 24 * 3600 * 1_000_000 + 1, NAN, 1e6, HUGE, True, "30"])
-def test_bad_lease_times_in_microseconds(value: object) -> None:
+def test_invalid_lease_time_in_microseconds_is_refused(value: object) -> None:
     with pytest.raises(BadInput, match="lease"):
         validation.lease_of(value)
 

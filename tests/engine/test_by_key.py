@@ -28,7 +28,7 @@ def test_claim_key_is_settled_once(harness: StoreHarness) -> None:
     assert [harness.ack(KEY), harness.ack(KEY)] == [["acked"], ["already"]]
 
 
-def test_only_that_key_of_that_group_and_queue(harness: StoreHarness) -> None:
+def test_claim_key_of_another_group_or_queue_is_unknown(harness: StoreHarness) -> None:
     harness.push("a")
     harness.push("a", queue="other")
     harness.claim(key="k")

@@ -37,7 +37,7 @@ def test_lease_time_is_the_claims_or_the_queues(harness: StoreHarness) -> None:
     assert harness.claim(1, seconds=7).claimed.deadline == now + 7 * MICROS
 
 
-def test_many_lanes_under_one_lease(harness: StoreHarness) -> None:
+def test_claim_of_several_lanes_has_one_lease(harness: StoreHarness) -> None:
     for name in "abc":
         harness.push(f"{name}1", f"{name}2", partition=name)
     hand = harness.claim(5)

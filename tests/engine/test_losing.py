@@ -73,7 +73,7 @@ def test_unknown_ended_and_repeated_leases_are_left_alone(harness: StoreHarness)
         harness.do(c.Break(lease_ids="L1"))  # type: ignore[arg-type]
 
 
-def test_next_holder_gets_it_in_the_same_turn(harness: StoreHarness) -> None:
+def test_broken_lease_is_claimable_in_the_same_turn(harness: StoreHarness) -> None:
     harness.push("a")
     lost = harness.claim(1)
     _, claimed = harness.together(c.Break(lease_ids=[lost.lease_id]), c.Claim(queue="q"))

@@ -47,7 +47,7 @@ def test_settled_is_where_the_slowest_group_is(harness: StoreHarness) -> None:
     assert settled(harness) == 2
 
 
-def test_only_what_is_named_and_finished_goes(harness: StoreHarness) -> None:
+def test_prune_removes_named_and_finished_messages_only(harness: StoreHarness) -> None:
     pushed_apart(harness, 6)
     harness.ack(*harness.claim(4, group="one").deliveries)
     assert prune(harness, 2) == 2

@@ -56,7 +56,7 @@ def test_acks_above_the_failure_answer_success_and_come_back(harness: StoreHarne
     ]  # fmt: skip
 
 
-def test_only_the_lowest_failure_is_charged(harness: StoreHarness, held: list[Delivery]) -> None:
+def test_rewind_charges_the_lowest_failure_only(harness: StoreHarness, held: list[Delivery]) -> None:
     got = verdicts(harness, (held[5], "reject"), (held[3], "retry"), (held[1], "retry"))
     assert got[2] == "retried"
     assert harness.dead() == []

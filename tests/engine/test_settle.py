@@ -65,7 +65,7 @@ def test_settle_answers_all_report_the_end_of_the_lease(harness: StoreHarness) -
         ([3, 1, 3, 0, 1], ["acked", "acked", "already", "acked", "already"]),
     ],
 )
-def test_many_acks_in_one_call_in_any_order(
+def test_acks_of_a_call_settle_in_any_order(
     harness: StoreHarness, held: list[Delivery], order: list[int], verdicts: list[str]
 ) -> None:
     """Each is answered where it stands; the one that is named twice is already settled the second time."""

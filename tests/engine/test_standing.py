@@ -171,7 +171,7 @@ def test_messages_lost_to_a_seek_do_not_count_as_settled(harness: StoreHarness) 
     assert (held.lease_id, held.granted, held.settled) == (hand.lease_id, 2, 0)
 
 
-def test_only_places_with_something_old_unfinished(harness: StoreHarness) -> None:
+def test_places_unfinished_since_lists_old_ones_only(harness: StoreHarness) -> None:
     harness.number(1, partition="old")
     harness.advance(100)
     harness.number(1, partition="young")

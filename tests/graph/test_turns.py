@@ -116,7 +116,7 @@ def test_items_that_a_member_refuses_are_not_kept_for_it(jobs: Prompt) -> None:
         session.close()
 
 
-def test_many_items_are_shared_however_many_one_asks_for(jobs: Prompt, members: list[Session]) -> None:
+def test_items_are_shared_evenly_despite_large_fetches(jobs: Prompt, members: list[Session]) -> None:
     spawns = " ".join(f"SPAWN j{n}: Job {{ n = {n} }}" for n in range(12))
     jobs.session.run(f"BEGIN {spawns} COMMIT")
     assert taken(members[1], 1) == [1]

@@ -69,7 +69,7 @@ def test_missing_java_names_the_extra(nowhere: Path, monkeypatch: pytest.MonkeyP
         java.find()
 
 
-def test_only_the_one_argument_is_dropped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_wrapper_drops_the_vector_module_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     real = made_up(tmp_path / "it's a home", SHOWS_ITS_ARGUMENTS)
     ours = java.home(java.Java(real, 17, "17.0.1"))
@@ -79,7 +79,7 @@ def test_only_the_one_argument_is_dropped(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert (ours / "lib").resolve() == real / "lib"
 
 
-def test_many_at_once_make_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_concurrent_calls_make_one_java_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     found = java.Java(made_up(tmp_path / "real", SHOWS_ITS_ARGUMENTS), 17, "17.0.1")
     with ThreadPoolExecutor(8) as threads:
@@ -87,7 +87,7 @@ def test_many_at_once_make_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert list((tmp_path / "cache" / "ackwise").iterdir()) == list(homes)
 
 
-def test_another_build_at_the_same_place_gets_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_build_at_the_same_place_gets_its_own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     real = made_up(tmp_path / "real", SHOWS_ITS_ARGUMENTS)
     assert java.home(java.Java(real, 17, "17.0.1")) != java.home(java.Java(real, 17, "17.0.2"))

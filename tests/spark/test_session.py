@@ -156,7 +156,7 @@ def test_callers_limit_of_failures_holds_locally_too() -> None:
     assert SparkMaster.parse("local[2]", {"spark.task.maxFailures": "9"}).master == "local[2,9]"
 
 
-def test_only_this_machine_is_kept_to_this_machine() -> None:
+def test_local_master_uses_loopback() -> None:
     assert SparkMaster.parse("local[2]", {}).loopback
     assert SparkMaster.parse("spark://127.0.0.1:7077", {}).loopback
     assert not SparkMaster.parse("spark://10.0.0.1:7077,10.0.0.2:7077", {}).loopback

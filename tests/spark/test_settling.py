@@ -43,7 +43,7 @@ def settle(harness: QueueHarness, rows: list[RowSettlement], produce: str | None
     return dict(Settler(harness.transport, produce).settle(rows))
 
 
-def test_each_gets_its_outcome(harness: QueueHarness) -> None:
+def test_row_settlements_keep_their_outcomes(harness: QueueHarness) -> None:
     harness.configure(retry_limit=3)
     harness.number(20)
     one = claimed(harness, 20)
@@ -86,7 +86,7 @@ def test_deliveries_that_never_were(harness: QueueHarness) -> None:
     assert harness.counts() == {"held": 3}
 
 
-def test_two_leases_and_lanes_at_once(harness: QueueHarness) -> None:
+def test_rows_of_two_leases_and_lanes_settle_together(harness: QueueHarness) -> None:
     for partition in ("a", "b"):
         harness.number(5, partition=partition)
     rows = [RowSettlement(delivery) for delivery in claimed(harness, 4) + claimed(harness, 6)]
@@ -188,7 +188,7 @@ def test_settlement_above_a_commit_is_split(harness: QueueHarness, monkeypatch: 
     assert len(harness.payloads("out")) == 25
 
 
-def test_many_at_once(harness: QueueHarness) -> None:
+def test_settlement_of_3000_rows_settles_all(harness: QueueHarness) -> None:
     harness.number(3000)
     one = claimed(harness, 3000)
     rows = [
@@ -292,7 +292,7 @@ def test_chunks_above_the_bytes_of_a_commit_are_split(
 
 
 @pytest.mark.parametrize("order", [[0, 2, 1, 3], [0, 1, 3], [3, 2, 1, 0]])
-def test_only_neighbours_are_a_stretch(local_harness: QueueHarness, order: list[int]) -> None:
+def test_rows_out_of_order_settle_with_their_own_answers(local_harness: QueueHarness, order: list[int]) -> None:
     made = Chunks(local_harness, {"a": 4})
     made.rows = [made.rows[at] for at in order]
     answers: list[Answer] = [REJECTED if at == 2 else b"%d" % at for at in order]

@@ -207,7 +207,7 @@ def test_payload_that_is_no_json_is_sent_as_base64(payload: bytes, sound: bool) 
             payloads.for_request(payload, "application/json")
 
 
-def test_two_halves_do_not_make_a_whole() -> None:
+def test_json_split_over_payloads_is_not_json() -> None:
     assert not payloads.are_json([b"[1", b"2]"])
     assert not payloads.are_json([b"1,2", b"[3", b"4]"])
 

@@ -18,13 +18,13 @@ def store_url(any_store: str) -> str:
     return any_store
 
 
-def test_published_here_claimed_there(meet: Meet, http: ackwise.Connection) -> None:
+def test_message_published_by_amps_is_claimed_over_http(meet: Meet, http: ackwise.Connection) -> None:
     meet().publish("queue://orders", b'{"i":0}', b"\xff\x00", b"")
     with http.claim("orders", max=3) as batch:
         assert [one.payload for one in batch] == [b'{"i":0}', b"\xff\x00", b""]
 
 
-def test_pushed_there_delivered_here(meet: Meet, http: ackwise.Connection) -> None:
+def test_message_pushed_over_http_is_delivered_by_amps(meet: Meet, http: ackwise.Connection) -> None:
     peer = meet()
     peer.subscribe("queue://orders", 5)
     http.push("orders", {"i": 1}, partition="eu", headers={"a": "b"})

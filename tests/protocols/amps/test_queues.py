@@ -43,7 +43,7 @@ def numbered(count: int) -> list[bytes]:
     return [str(number).encode() for number in range(count)]
 
 
-def test_never_more_than_the_backlog_and_more_as_acks_free_it(meet: Meet) -> None:
+def test_backlog_bounds_deliveries_and_acks_free_it(meet: Meet) -> None:
     meet().publish(Q, *numbered(45))
     peer = meet()
     peer.subscribe(Q, 20)
@@ -215,7 +215,7 @@ def test_bad_and_repeated_bookmarks_are_skipped(meet: Meet) -> None:
     assert one.ack(Q, third) == 1
 
 
-def test_any_number_of_bookmarks(meet: Meet) -> None:
+def test_ack_of_many_bookmarks_settles_known_ones(meet: Meet) -> None:
     meet().publish(Q, *numbered(2))
     one, other = meet(), meet()
     one.subscribe(Q, 2)

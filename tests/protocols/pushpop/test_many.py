@@ -21,7 +21,7 @@ async def post(http: aiohttp.ClientSession, path: str, body: Any = None) -> tupl
         return answer.status, await answer.json()
 
 
-def test_fifty_pops_with_ack_at_once(pushpop: PushPopApi, server: Running) -> None:
+def test_fifty_concurrent_pops_with_ack_lock_once(pushpop: PushPopApi, server: Running) -> None:
     pushpop.push(*range(100))
 
     async def all_at_once() -> list[tuple[int, Any]]:

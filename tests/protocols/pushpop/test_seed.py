@@ -37,7 +37,7 @@ def test_acknowledgement_is_optional(pushpop: PushPopApi) -> None:
     assert pushpop.drained() == []
 
 
-def test_only_one_lock_at_a_time(pushpop: PushPopApi) -> None:
+def test_pop_while_a_lock_is_live_is_423(pushpop: PushPopApi) -> None:
     pushpop.push(1, 2, 3)
     first = pushpop.lock()
     assert pushpop.post("pop", require_ack="true").status == 423

@@ -161,7 +161,7 @@ def test_unregistering_what_is_not_there(pushpop: PushPopApi) -> None:
     assert pushpop.post("sink/http/unregister") == (200, told)
 
 
-def test_another_registration_takes_its_place(sunk: PushPopApi, receiver: Receiver) -> None:
+def test_sink_registered_again_replaces_the_first(sunk: PushPopApi, receiver: Receiver) -> None:
     with Receiver() as other:
         register(sunk, receiver.url)
         register(sunk, other.url)

@@ -49,7 +49,9 @@ def orders(*numbers: int) -> dict[str, int]:
     return {f"orders-{number}": 1 for number in numbers}
 
 
-def test_only_what_every_group_has_finished(spark: SparkSession, queue: Connection, url: str, tmp_path: Path) -> None:
+def test_archive_takes_messages_that_every_group_finished(
+    spark: SparkSession, queue: Connection, url: str, tmp_path: Path
+) -> None:
     path = tmp_path / "archive"
     fill(queue, *range(6))
     assert [row["messages"] for row in collected(archive(spark, url, str(path)))] == [0]  # there is no group

@@ -107,7 +107,9 @@ def test_bytes_are_bytes(harness: QueueHarness) -> None:
 
 
 @pytest.mark.parametrize("schema", ["payload string, partition string", "payload string, priority int"])
-def test_many_rows_go_in_portions(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch, schema: str) -> None:
+def test_push_sink_writes_many_rows_in_portions(
+    harness: QueueHarness, monkeypatch: pytest.MonkeyPatch, schema: str
+) -> None:
     monkeypatch.setattr(push_writer, "MOST_ROWS", 7)
     monkeypatch.setattr(push_writer, "MOST_BYTES", 300)
     texts = [f'"{"x" * (number % 60)}{number}"' for number in range(100)]

@@ -71,7 +71,7 @@ def test_rows_that_come_too_late_are_counted_and_said(
     assert harness.counts() == {"unread": 4}
 
 
-def test_many_rows_go_in_portions(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settle_sink_writes_many_rows_in_portions(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settle_writer, "MOST_ROWS", 7)
     harness.number(50)
     rows: list[Row] = [{"delivery_id": delivery, "outcome": "ack"} for delivery in claimed(harness, 50)]

@@ -491,7 +491,7 @@ def test_lease_source_reports_its_lag(
     assert one.reader.reportLatestOffset() == {"lag": 2}
 
 
-def test_only_columns_that_were_asked_for(local_harness: QueueHarness, query: Make) -> None:
+def test_lease_source_returns_requested_columns_only(local_harness: QueueHarness, query: Make) -> None:
     local_harness.number(3)
     rows = query(local_harness.url, schema="seq long, delivery_id string").batch()
     assert [list(row) for row in rows] == [["seq", "delivery_id"]] * 3

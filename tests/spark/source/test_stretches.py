@@ -90,7 +90,7 @@ def test_payloads_of_any_kind(local_harness: QueueHarness, query: Make) -> None:
 @pytest.mark.parametrize(
     "options", [{"mode": "log", "group": None}, {"schema": PLACES.replace("lo bigint", "low bigint")}]
 )
-def test_only_a_lease_has_places_and_only_all_of_them(
+def test_schema_of_ranges_without_lease_or_column_is_refused(
     local_harness: QueueHarness, query: Make, options: dict[str, Any]
 ) -> None:
     local_harness.number(1)

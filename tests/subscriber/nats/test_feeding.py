@@ -400,7 +400,7 @@ def test_app_stopped_while_messages_arrive_leaves_nothing(app: App, nats_url: st
     run(app, job)
 
 
-def test_many_messages_through_a_few_hands(app: App, subject: str) -> None:
+def test_four_workers_handle_many_messages_once(app: App, subject: str) -> None:
     calls: list[int] = []
     orders = app.publisher(subject, Order)
 
