@@ -101,7 +101,7 @@ def test_pop_more_than_there_is(actor: PushPop) -> None:
     assert actor.pop(100) == [{"id": 1}, {"id": 2}]
 
 
-def test_first_in_first_out(actor: PushPop) -> None:
+def test_items_pop_in_the_order_of_pushes(actor: PushPop) -> None:
     for n in range(10):
         actor.push({"id": n})
     assert [actor.Pop() for _ in range(10)] == [[{"id": n}] for n in range(10)]
@@ -161,7 +161,7 @@ def test_mixed_pop_drains_zero_before_one(actor: PushPop) -> None:
     assert [item["id"] for item in actor.pop(3)] == [2, 11]
 
 
-def test_many_items_are_pushed_together_or_not_at_all(actor: PushPop) -> None:
+def test_push_many_above_its_bounds_pushes_nothing(actor: PushPop) -> None:
     assert actor.push_many({"id": n} for n in range(1000)) == 1000
     with pytest.raises(BadInput, match="1 to 1000"):
         actor.push_many([{"id": n} for n in range(1001)])
@@ -384,7 +384,7 @@ def test_extending_and_dead_lettering(actor: PushPop, clock: ManualClock) -> Non
 
 
 @acknowledgement
-def test_competing_consumers(actor: PushPop) -> None:
+def test_competing_consumers_lock_different_items(actor: PushPop) -> None:
     actor.push_many([{"id": 1}, {"id": 2}])
     locks = [actor.pop_with_ack(allow_competing_consumers=True) for _ in range(2)]
     assert [one["items"] for one in locks] == [[{"id": 1}], [{"id": 2}]]
@@ -392,7 +392,7 @@ def test_competing_consumers(actor: PushPop) -> None:
 
 
 @acknowledgement
-def test_status(actor: PushPop, clock: ManualClock) -> None:
+def test_status_has_depth_and_lock(actor: PushPop, clock: ManualClock) -> None:
     actor.push_many([({"id": 1}, 3), ({"id": 2}, 3)])
     lock_id = actor.pop_with_ack(ttl_seconds=10)["lock_id"]
     clock.advance(4)
@@ -423,7 +423,7 @@ def test_lock_survives_the_actor(tmp_path: Path, clock: ManualClock) -> None:
 
 
 @acknowledgement
-def test_same_from_asyncio(tmp_path: Path, clock: ManualClock) -> None:
+def test_async_actor_pushes_pops_and_acknowledges(tmp_path: Path, clock: ManualClock) -> None:
     async def use(url: str, **how: Any) -> None:
         async with PushPopActor("async", url, **how) as actor:
             assert await actor.Push({"item": {"id": 1}, "priority": 1})
@@ -446,7 +446,7 @@ def test_same_from_asyncio(tmp_path: Path, clock: ManualClock) -> None:
         asyncio.run(use(server.url))
 
 
-def test_fifty_at_once_in_one_process(tmp_path: Path) -> None:
+def test_fifty_concurrent_pops_get_one_lock(tmp_path: Path) -> None:
     async def race() -> list[dict[str, Any]]:
         async with PushPopActor("race", f"sqlite:///{tmp_path}/race.db") as actor:
             await actor.push_many([{"id": n} for n in range(50)])
@@ -476,7 +476,7 @@ def test_threads_share_one(actor: PushPop) -> None:
 # opening and closing
 
 
-def test_another_queue_over_the_same_connection(actor: PushPop) -> None:
+def test_actor_of_another_queue_shares_the_connection(actor: PushPop) -> None:
     other = actor.another("other")
     other.push({"id": 1})
     assert (other.queue, actor.Pop(), other.Pop()) == ("other", [], [{"id": 1}])
@@ -485,7 +485,7 @@ def test_another_queue_over_the_same_connection(actor: PushPop) -> None:
     assert actor.Pop() == [{"id": 2}]
 
 
-def test_closed_one_says_so(tmp_path: Path) -> None:
+def test_closed_actor_raises_draining(tmp_path: Path) -> None:
     made = PushPop("a", f"sqlite:///{tmp_path}/closed.db")
     made.push({"id": 1})
     made.close()
@@ -603,7 +603,7 @@ SAYINGS = {
 
 
 @pytest.mark.parametrize("saying", SAYINGS.values(), ids=SAYINGS.keys())
-def test_what_is_not_said_by_a_pushpop_server(saying: tuple[int, bytes]) -> None:
+def test_answer_of_another_server_raises_store_error(saying: tuple[int, bytes]) -> None:
     with Saying(*saying) as url, PushPop("a", url) as made:
         calls: list[Callable[[], object]] = [
             lambda: made.push({}),
@@ -646,13 +646,13 @@ class Saying:
 
 
 @pytest.mark.parametrize("queue", ["", "a.b", "a" * 65, "é", "a b", None, 7])
-def test_queue_ids(tmp_path: Path, queue: Any) -> None:
+def test_invalid_queue_id_is_refused(tmp_path: Path, queue: Any) -> None:
     with pytest.raises(BadInput, match="letters, digits"):
         PushPopActor(queue, f"sqlite:///{tmp_path}/ids.db")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_urls(tmp_path: Path, clock: ManualClock) -> None:
+def test_invalid_url_is_refused(tmp_path: Path, clock: ManualClock) -> None:
     with pytest.raises(BadInput, match="url must be a string"):
         PushPop("a", None)  # type: ignore[arg-type]
     for opened in (PushPop("a", "nowhere"), PushPop("a", "http://127.0.0.1:1", clock=clock)):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
-CLIENTS = ROOT / "tests" / "server" / "queen_clients"
+CLIENTS = ROOT / "tests" / "protocols" / "queen_clients"
 
 
 def fingerprint(folder: Path, *files: Path) -> str:

@@ -22,6 +22,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = "tools/plain_baseline.txt"
 TEST_NAME_LENGTH = 60
+TEST_NAME_PREFIXES = ("test_a_", "test_an_", "test_the_", "test_what_")
+"""Beginnings of test names that do not name a subject."""
 SUBJECT_LENGTH = 72
 FOLDERS = ("benchmarks", "docs", "examples", "src", "tests", "tools")
 QUOTES = ("tools/plain_language.py", "tests/tools/test_plain_language.py")
@@ -118,6 +120,8 @@ def bad_test_names(path: str, source: str) -> Iterator[Finding]:
         line, name = source.count("\n", 0, match.start()) + 1, match[1]
         if len(name) > TEST_NAME_LENGTH:
             yield Finding(path, line, f"{name} has {len(name)} characters; shorten it to {TEST_NAME_LENGTH}")
+        if name.startswith(TEST_NAME_PREFIXES):
+            yield Finding(path, line, f"{name}: begin with the subject, test_<subject>_<condition>_<result>")
         if BANNED.search(name.replace("_", " ")):
             yield Finding(path, line, f"{name}: name the component")
 

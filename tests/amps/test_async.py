@@ -38,7 +38,7 @@ def test_handlers_may_be_coroutines(uri: str, orders: ackwise.Connection) -> Non
     assert [group.lag for group in orders.groups("orders")] == [0], "closing sends what was gathered"
 
 
-def test_iterating(uri: str, orders: ackwise.Connection) -> None:
+def test_async_subscription_is_iterated_in_order(uri: str, orders: ackwise.Connection) -> None:
     async def work(client: AsyncClient) -> None:
         client.set_auto_ack(True)
         for number in range(3):
@@ -55,7 +55,7 @@ def test_iterating(uri: str, orders: ackwise.Connection) -> None:
     assert [group.lag for group in orders.groups("orders")] == [0]
 
 
-def test_it_comes_back_after_a_cut(tap: Tap) -> None:
+def test_subscription_is_restored_after_a_cut(tap: Tap) -> None:
     async def work(client: AsyncClient) -> None:
         client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
         seen: asyncio.Queue[Message] = asyncio.Queue()
@@ -71,7 +71,7 @@ def test_it_comes_back_after_a_cut(tap: Tap) -> None:
     run(tap.uri, work)
 
 
-def test_timed_flushes(tap: Tap) -> None:
+def test_ack_timeout_flushes_a_partial_batch(tap: Tap) -> None:
     async def work(client: AsyncClient) -> None:
         client.set_auto_ack(True).set_ack_batch_size(100).set_ack_timeout(0.01)
         await client.subscribe(ORDERS, lambda message: None)

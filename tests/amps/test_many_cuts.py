@@ -15,7 +15,7 @@ COUNT = 300
 CUTS = 25
 
 
-def test_everything_arrives_all_the_same(tap: Tap, orders: ackwise.Connection) -> None:
+def test_messages_all_arrive_despite_many_cuts(tap: Tap, orders: ackwise.Connection) -> None:
     orders.create_queue("orders", retry_limit=None, delivery_limit=None, backoff=ackwise.Backoff())
     orders.push_many("orders", range(COUNT))
     seen: set[int] = set()

@@ -22,7 +22,7 @@ from tests.patience import PATIENCE
 from tests.server.running import Running
 
 
-def test_recovery_path(tap: Tap, orders: ackwise.Connection) -> None:
+def test_cut_connection_is_restored_with_its_subscription(tap: Tap, orders: ackwise.Connection) -> None:
     lost: list[int] = []
     with Client("tested", on_disconnect=lambda _, dropped: lost.append(dropped)).connect(tap.uri).logon() as client:
         client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
@@ -50,7 +50,7 @@ def test_recovery_path(tap: Tap, orders: ackwise.Connection) -> None:
         assert lag(orders) == 0
 
 
-def test_nothing_is_left_to_flush_after_a_reconnect(tap: Tap, client: Client) -> None:
+def test_reconnect_leaves_no_ack_to_flush(tap: Tap, client: Client) -> None:
     client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
     inbox = Inbox()
     client.subscribe(ORDERS, inbox)
@@ -130,7 +130,7 @@ def test_server_that_comes_back_finds_its_client_again(tap: Tap, client: Client)
     inbox.until(1)
 
 
-def test_while_there_is_no_connection_calls_say_so(tap: Tap, client: Client) -> None:
+def test_calls_without_a_connection_raise_disconnected(tap: Tap, client: Client) -> None:
     tap.answer = lambda header: refusal(header) if header.command == "logon" else None
     tap.cut()
     tap.until(lambda: sum(one.command == "logon" for one in tap.said) > 1)
@@ -173,7 +173,7 @@ def test_cut_costs_a_failure_and_a_goodbye_does_not(tap: Tap, uri: str, orders: 
             assert [one.failures for one in batch] == [1]
 
 
-def test_both_ends_ask_after_the_other(server: Running, client: Client) -> None:
+def test_client_and_server_probe_an_idle_connection(server: Running, client: Client) -> None:
     """An end that vanished without a word is noticed before the next leases run out."""
     assert server.server.amps is not None
     assert client._connection is not None
@@ -184,7 +184,7 @@ def test_both_ends_ask_after_the_other(server: Running, client: Client) -> None:
         assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
 
 
-def test_one_server_dies_and_the_other_of_the_same_store_goes_on(server: Running) -> None:
+def test_subscription_moves_to_another_server_of_the_store(server: Running) -> None:
     """Both serve one database; messages and their subscriber change sides."""
     other = Running(server._store, server._clock, amps_port=0, grace=0.05)
     try:

@@ -42,7 +42,7 @@ def test_queue_message_without_lease_is_not_acked(client: Client, tap: Tap) -> N
 
 
 @pytest.mark.parametrize("missing", ["t", "bm", "lp"])
-def test_each_of_the_three_is_needed(missing: str, client: Client, tap: Tap) -> None:
+def test_auto_ack_needs_topic_bookmark_and_lease(missing: str, client: Client, tap: Tap) -> None:
     client.set_auto_ack(True)
     inbox = Inbox()
     sub_id = client.subscribe(ORDERS, inbox).sub_id
@@ -99,7 +99,7 @@ def test_timeout_is_a_bound_however_often_messages_come(client: Client, tap: Tap
     assert tap.acks(), "a timer that every message sets back would not come to its end"
 
 
-def test_defaults(uri: str) -> None:
+def test_client_options_have_defaults_and_bounds(uri: str) -> None:
     client = Client()
     assert (client.auto_ack, client.ack_batch_size, client.ack_timeout) == (False, 1, 1.0)
     client.set_auto_ack(True).set_ack_batch_size(0).set_ack_timeout(-1)
@@ -113,7 +113,7 @@ def test_defaults(uri: str) -> None:
             client.set_ack_timeout(never)
 
 
-def test_without_auto_ack_nothing_is_acked(client: Client, tap: Tap) -> None:
+def test_client_without_auto_ack_sends_no_ack(client: Client, tap: Tap) -> None:
     inbox = Inbox()
     client.subscribe(ORDERS, inbox, max_backlog=5)
     client.publish(ORDERS, "a")
@@ -136,7 +136,7 @@ def test_explicit_ack_goes_at_once_and_leaves_the_buffer(client: Client, tap: Ta
     assert tap.bookmarks() == [[first.bookmark], [second.bookmark]]
 
 
-def test_what_a_handler_acked_itself_is_not_acked_again(client: Client, tap: Tap) -> None:
+def test_handler_that_acked_itself_causes_no_second_ack(client: Client, tap: Tap) -> None:
     client.set_auto_ack(True).set_ack_batch_size(10).set_ack_timeout(0)
     done = Inbox()
 
@@ -210,7 +210,7 @@ def test_failing_handler_acks_nothing_and_keeps_lease(
     assert again.bookmark != bad.bookmark
 
 
-def test_or_gives_it_back_at_once(
+def test_handler_error_with_cancel_returns_message_at_once(
     client: Client, tap: Tap, orders: ackwise.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "ackwise.amps")

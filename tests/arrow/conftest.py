@@ -1,5 +1,5 @@
 """Messages in a store, on each of the stores, and what the columns made of them must say."""
 
-from tests.contract.conftest import clock, harness, store
+from tests.engine.conftest import clock, harness, store
 
 __all__ = ["clock", "harness", "store"]

@@ -16,7 +16,7 @@ from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import JSON, NewMessage
 from ackwise.engine.segment import MessageColumns, Segment, pack, pack_extras, place
 from tests.arrow.expected import MIXED, PNG, Row, by_column, by_message, spelled, told
-from tests.contract.store_harness import StoreHarness
+from tests.engine.store_harness import StoreHarness
 
 
 def everything(harness: StoreHarness, queue: str = "q") -> list[LaneRange]:
@@ -30,14 +30,14 @@ def check(harness: StoreHarness) -> list[Row]:
     return found
 
 
-def test_plain_messages(harness: StoreHarness) -> None:
+def test_pages_of_plain_messages_equal_the_messages(harness: StoreHarness) -> None:
     harness.send([NewMessage(str(number).encode()) for number in range(700)])
     found = check(harness)
     assert [row["payload"] for row in found] == [str(number) for number in range(700)]
     assert all(row["transaction_id"] == row["message_id"] for row in found)
 
 
-def test_all_kinds_beside_each_other(harness: StoreHarness) -> None:
+def test_pages_of_mixed_kinds_keep_payload_and_type(harness: StoreHarness) -> None:
     harness.send(MIXED)
     found = check(harness)
     assert [row["payload"] for row in found[2:5]] == ['{"$base64":"Iv8i"}', '{"cut": ', ""]
@@ -52,7 +52,7 @@ def test_all_kinds_beside_each_other(harness: StoreHarness) -> None:
 
 
 @pytest.mark.parametrize("kind", MIXED)
-def test_one_kind_alone(harness: StoreHarness, kind: NewMessage) -> None:
+def test_pages_of_a_single_kind_equal_the_messages(harness: StoreHarness, kind: NewMessage) -> None:
     harness.send([kind])
     check(harness)
 
@@ -105,7 +105,7 @@ def test_parts_of_segments_and_several_lanes(harness: StoreHarness) -> None:
         assert by_column(harness.store, ranges, [name]) == short
 
 
-def test_more_than_a_page(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_above_a_page_come_in_pages(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_pages, "PAGE", 100)
     for _ in range(4):
         harness.send([NewMessage(f"{n}".encode()) for n in range(70)])
@@ -118,7 +118,7 @@ def test_more_than_a_page(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
     ]
 
 
-def test_what_is_left_after_pruning(harness: StoreHarness) -> None:
+def test_pages_after_pruning_have_the_remaining_messages(harness: StoreHarness) -> None:
     for number in range(6):
         harness.push(str(number))
     ((lane, _, _),) = everything(harness)
@@ -137,7 +137,7 @@ def test_page_of_large_messages_is_cut_by_bytes(harness: StoreHarness, monkeypat
     assert [row["seq"] for row in by_column(harness.store, [whole])] == list(range(7))
 
 
-def test_what_was_never_there_is_not_there(harness: StoreHarness) -> None:
+def test_pages_of_unused_ranges_are_empty(harness: StoreHarness) -> None:
     harness.push("1")
     ((lane, _, _),) = everything(harness)
     empty = [LaneRange(lane, 1, 9), LaneRange(LaneId(lane + 1), 0, 9), LaneRange(lane, 0, 0)]
@@ -170,7 +170,7 @@ first_ids = st.sampled_from(
 
 
 @given(st.lists(messages, min_size=1, max_size=4), first_ids, st.booleans(), st.data())
-def test_any_segments_and_any_part_of_them(
+def test_pages_of_random_segments_equal_the_messages(
     batches: list[list[tuple[bytes, str, dict[str, str], str]]], first_id: int, explicit: bool, data: st.DataObject
 ) -> None:
     pieces, expected, first = [], [], 0

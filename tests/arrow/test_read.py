@@ -22,7 +22,7 @@ from ackwise.spark.connections import ServerShelf
 from tests.arrow.expected import MIXED, by_message, spelled
 from tests.patience import PATIENCE
 from tests.pg import FACTORIES
-from tests.server.native.native_api import NativeApi, read_arrow
+from tests.protocols.native.native_api import NativeApi, read_arrow
 from tests.server.running import Running
 
 
@@ -48,7 +48,7 @@ def lanes(native: NativeApi) -> list[LaneRange]:
     return [LaneRange(row["lane"], row["start"], row["head"]) for row in native.ask("list_lanes", queue="q")]
 
 
-def test_what_is_read_is_what_is_stored(server: Running, native: NativeApi) -> None:
+def test_arrow_read_of_ranges_equals_stored_messages(server: Running, native: NativeApi) -> None:
     broker = server.server.runtime.broker()
     native.ok("/v1/push", {"queue": "q", "payloads": list(range(3000)), "partition": "p"})
     native.push("q", "é", partition="x", transaction_id="t", headers={"k": "v"})
@@ -87,7 +87,7 @@ def _push(*messages: NewMessage) -> Push:
     return Push(queue="q", messages=list(messages))
 
 
-def test_all_kinds_of_messages_come_through(server: Running) -> None:
+def test_arrow_read_of_mixed_kinds_equals_stored_messages(server: Running) -> None:
     broker = server.server.runtime.broker()
     store_url = server._store
     transport, direct = reach(server.url), reach(store_url, duties=False)
@@ -102,7 +102,7 @@ def test_all_kinds_of_messages_come_through(server: Running) -> None:
         direct.close()
 
 
-def test_what_was_pruned_is_not_there(server: Running) -> None:
+def test_arrow_read_after_pruning_skips_pruned_messages(server: Running) -> None:
     transport, direct = reach(server.url), reach(server._store, duties=False)
     try:
         for number in range(6):
@@ -117,7 +117,7 @@ def test_what_was_pruned_is_not_there(server: Running) -> None:
         direct.close()
 
 
-def test_nothing_there_is_an_empty_stream(native: NativeApi) -> None:
+def test_arrow_read_of_empty_ranges_is_an_empty_stream(native: NativeApi) -> None:
     for ranges in ([], [[5, 0, 5]], [[3, 7, 7]]):
         table = read(native, ranges, ["payload", "headers"])
         assert (table.num_rows, table.schema.names) == (0, ["lane", "seq", "payload", "headers"])
@@ -141,13 +141,13 @@ def test_nothing_there_is_an_empty_stream(native: NativeApi) -> None:
         ({"ranges": [], "columns": [], "more": 1}, "more"),
     ],
 )
-def test_bad_input(native: NativeApi, body: Any, told: str) -> None:
+def test_arrow_read_with_bad_input_is_refused(native: NativeApi, body: Any, told: str) -> None:
     status, answer = native.call("/v1/read", body)
     assert (status, answer["code"]) == (400, "bad_input")
     assert told in answer["error"]
 
 
-def test_without_pyarrow_the_server_says_so(native: NativeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrow_read_without_pyarrow_names_the_extra(native: NativeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     status, answer = native.call("/v1/read", {"ranges": [], "columns": []})
     assert (status, answer["code"]) == (406, "not_acceptable")

@@ -49,11 +49,11 @@ def test_ids_that_count_up(first: int, count: int) -> None:
 
 
 @given(st.lists(st.integers(0, 2**128 - 1), max_size=20))
-def test_when_ids_were_minted(numbers: list[int]) -> None:
+def test_minted_at_of_packed_ids_equals_each_id(numbers: list[int]) -> None:
     packed = np.frombuffer(b"".join(one.to_bytes(16, "big") for one in numbers), np.uint8).reshape(-1, 16)
     assert text_columns.minted_at(packed).tolist() == [ids.minted_at(one) for one in numbers]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
-def test_nothing_joined_is_an_empty_column(kind: pa.DataType) -> None:
+def test_join_of_no_parts_is_an_empty_column(kind: pa.DataType) -> None:
     assert text_columns.joined([], kind).equals(pa.array([], kind))

@@ -38,7 +38,7 @@ def is_empty(server: Server, queue: str) -> bool:
 
 
 @pytest.mark.parametrize(("connections", "batch"), [(4, 25), (6, 1)])
-def test_what_was_pushed_is_popped_and_acked(server: Server, load: Loader, connections: int, batch: int) -> None:
+def test_loader_drain_acks_all_pushed_messages(server: Server, load: Loader, connections: int, batch: int) -> None:
     job = a_load(server, f"drained-{batch}", connections, batch, 300)
     assert load.run(Push(job)).messages == 300
     assert not is_empty(server, job.queue)

@@ -45,7 +45,7 @@ def test_waiter_gets_what_is_pushed_later(broker: AnyBroker, store: CountingStor
     assert store.turns == turns + 1, "push and hand-over share a turn"
 
 
-def test_as_many_waiters_are_served_as_there_are_messages(broker: AnyBroker) -> None:
+def test_waiters_are_served_once_per_message(broker: AnyBroker) -> None:
     waiting = [Errand(lambda: payloads(broker.claim(claim(), PATIENCE))) for _ in range(3)]
     parked(broker, 3)
     broker.send(push(b"1", b"2"))
@@ -139,7 +139,7 @@ def test_broken_store_fails_every_command_of_a_turn(broker: AnyBroker, store: Co
     assert broker.send(push(b"1"))[0].status == "queued"
 
 
-def test_after_a_drain_nothing_is_handed_out(broker: AnyBroker) -> None:
+def test_claim_after_a_drain_is_empty(broker: AnyBroker) -> None:
     broker.send(push(b"1", b"2"))
     broker.claim(claim())
     assert broker.drain() == 1
@@ -172,7 +172,9 @@ def test_closed_broker_says_so(broker: AnyBroker) -> None:
         broker.send(push(b"1"))
 
 
-def test_too_much_waiting_is_refused(broker: AnyBroker, store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_push_above_the_waiting_bytes_is_refused(
+    broker: AnyBroker, store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(turn_queue, "WAITING_BYTES", 1000)
     inside, go_on = threading.Event(), threading.Event()
 
@@ -194,7 +196,7 @@ def test_too_much_waiting_is_refused(broker: AnyBroker, store: CountingStore, mo
     assert broker.send(push(b"x" * 200))[0].status == "queued"
 
 
-def test_no_waiter_is_lost_in_a_storm(broker: AnyBroker) -> None:
+def test_waiters_in_a_storm_get_every_message(broker: AnyBroker) -> None:
     """Consumers that long-poll for one message at a time, beside producers that push one at a time."""
     total, lock = 300, threading.Lock()
     seen: list[bytes] = []

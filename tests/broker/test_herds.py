@@ -241,7 +241,7 @@ def test_settlements_wake_however_many_queues_are_waited_on(watched_broker: AnyB
     assert len([one.result() for one in idle]) == queues
 
 
-def test_who_gives_up_leaves_the_due_time_to_another(watched_broker: AnyBroker) -> None:
+def test_waiter_that_gives_up_leaves_the_due_time_to_another(watched_broker: AnyBroker) -> None:
     watched_broker.send(push("a"))
     held = watched_broker.claim(claim()).claimed
     first = Errand(lambda: watched_broker.claim(claim(), 0.3))
@@ -274,7 +274,7 @@ def test_missed_wake_up_is_made_good(watched_broker: AnyBroker, watched: TallySt
     assert sorted(b for one in waiters for b in bodies(one.result())) == ["a", "b", "c"]
 
 
-def test_one_of_each_kind_looks_in_each_round() -> None:
+def test_scout_of_each_kind_looks_in_each_round() -> None:
     long_polls = LongPolls()
     polls = [rider(queue, order=order) for queue in "ab" for order in ("strict", "relaxed") for _ in range(5)]
     for poll in polls:

@@ -123,9 +123,7 @@ def test_lone_unexpected_error_is_raised_and_forgotten(
     assert bodies(watched_broker.claim(claim())) == ["a"]
 
 
-def test_one_payload_larger_than_the_bound_goes_through_alone(
-    watched_broker: AnyBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_payload_larger_than_the_bound_passes_alone(watched_broker: AnyBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_queue, "WAITING_BYTES", 1000)
     assert watched_broker.send(push("x" * 5000))[0].status == "queued"
 

@@ -15,7 +15,7 @@ from tests.broker.parked_claims import parked
 from tests.broker.watched import SECOND, WatchedStore, bodies, claim, push, settle, until
 
 
-def test_nothing_asks_the_store_while_it_waits(watched_broker: AnyBroker, watched: WatchedStore) -> None:
+def test_waiter_causes_no_turn_while_it_waits(watched_broker: AnyBroker, watched: WatchedStore) -> None:
     waiter = parked(watched_broker, claim())
     turns = len(watched.turns)
     watched_broker.send(push("other", queue="elsewhere"))
@@ -67,7 +67,7 @@ def test_waiter_by_namespace(watched_broker: AnyBroker) -> None:
     assert bodies(other.result()) == ["b"]
 
 
-def test_one_message_wakes_one_of_many(watched_broker: AnyBroker, watched: WatchedStore) -> None:
+def test_message_wakes_one_of_many_waiters(watched_broker: AnyBroker, watched: WatchedStore) -> None:
     waiters = [parked(watched_broker, claim()) for _ in range(10)]
     watched_broker.send(push("a"))
     assert len(watched_broker.long_polls) == 9
@@ -113,7 +113,7 @@ def before_dead(watched_broker: AnyBroker) -> None:
     ("before", "event"),
     [(before_pause, resumed), (before_acked, sought), (before_dead, redriven), (before_held, expired)],
 )
-def test_whatever_makes_messages_claimable_wakes(
+def test_event_that_makes_messages_claimable_wakes_waiters(
     watched_broker: AnyBroker,
     clock: ManualClock,
     before: Callable[[AnyBroker], None],

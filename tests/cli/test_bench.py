@@ -31,7 +31,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pushpop, "LOCKS", 1000)
 
 
-def test_on_a_server_of_its_own(ackwise: Ackwise) -> None:
+def test_bench_without_url_starts_its_own_server(ackwise: Ackwise) -> None:
     said = ackwise("bench", "pushpop", "--users", "3", "--iterations", "20", "--json")
     assert said.code == 0, said.err
     assert {row["operation"]: row["count"] for row in said.json["rows"]} == OPERATIONS
@@ -41,7 +41,7 @@ def test_on_a_server_of_its_own(ackwise: Ackwise) -> None:
     assert 100 < said.json["bytes_per_lock"] < 1000
 
 
-def test_on_a_server_that_runs(ackwise: Ackwise, url: str) -> None:
+def test_bench_with_url_uses_the_running_server(ackwise: Ackwise, url: str) -> None:
     with Running(url) as server:
         for _ in range(2):
             said = ackwise("bench", "pushpop", "-u", "3", "-i", "20", "-r", "100", "--url", server.url)
@@ -56,7 +56,7 @@ def test_on_a_server_that_runs(ackwise: Ackwise, url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1:6632", "127.0.0.1:6632", "http://", "http://x:y", "sqlite:///x.db"])
-def test_only_plain_http_is_measured(ackwise: Ackwise, url: str) -> None:
+def test_bench_of_a_url_without_plain_http_is_refused(ackwise: Ackwise, url: str) -> None:
     said = ackwise("bench", "pushpop", "-u", "1", "-i", "2", "--url", url)
     assert said.code != 0
     assert "plain http" in said.err
@@ -85,11 +85,11 @@ def test_users_arrive_before_anything_is_measured(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("wrong", [("--users", "0"), ("--iterations", "1"), ("--ramp-up", "-1"), ("--users", "x")])
-def test_wrong_numbers(ackwise: Ackwise, wrong: tuple[str, str]) -> None:
+def test_bench_with_wrong_numbers_is_misuse(ackwise: Ackwise, wrong: tuple[str, str]) -> None:
     assert ackwise("bench", "pushpop", *wrong).code == 2
 
 
-def test_percentiles() -> None:
+def test_latency_row_has_rate_mean_and_percentiles() -> None:
     some = Latencies()
     some.add([n / 1000 for n in range(1, 101)])
     some.elapsed = 2.0

@@ -18,7 +18,7 @@ def fill(url: str) -> None:
         queue.claim("orders", group="billing")[0].reject("no such customer")
 
 
-def test_version(ackwise: Ackwise) -> None:
+def test_version_option_prints_the_version(ackwise: Ackwise) -> None:
     assert ackwise("--version") == (0, f"ackwise {version('ackwise')}\n", "")
 
 
@@ -46,7 +46,7 @@ def test_errors_are_one_line_and_tell_failure_from_misuse(ackwise: Ackwise, url:
     assert ackwise("queue", "list", "--nonsense").code == 2
 
 
-def test_looking_makes_no_file(ackwise: Ackwise) -> None:
+def test_reading_command_creates_no_store(ackwise: Ackwise) -> None:
     said = ackwise("queue", "list")
     assert (said.code, "there is no store at" in said.err) == (1, True)
     assert ackwise("check").code == 1
@@ -69,7 +69,7 @@ def test_destructive_command_without_yes_changes_nothing(ackwise: Ackwise, url: 
     assert ackwise("queue", "show", "orders", "--json").json == before
 
 
-def test_groups(ackwise: Ackwise, url: str) -> None:
+def test_group_commands_list_and_seek(ackwise: Ackwise, url: str) -> None:
     fill(url)
     (group,) = ackwise("group", "list", "--json").json
     assert (group["group"], group["lag"], group["dead"]) == ("billing", 2, 1)
@@ -98,7 +98,7 @@ def test_lease_oldest_lists_live_leases_oldest_first(ackwise: Ackwise, url: str)
         assert ackwise("lease", "oldest", "--limit", "1001", *at).code == 2
 
 
-def test_dead_letters(ackwise: Ackwise, url: str) -> None:
+def test_dlq_commands_list_and_redrive(ackwise: Ackwise, url: str) -> None:
     fill(url)
     page = ackwise("dlq", "list", "--queue", "orders", "--json").json
     (letter,) = page["letters"]
@@ -112,7 +112,7 @@ def test_dead_letters(ackwise: Ackwise, url: str) -> None:
     assert ackwise("dlq", "purge").code == 2
 
 
-def test_purge(ackwise: Ackwise, url: str) -> None:
+def test_dlq_purge_removes_dead_letters(ackwise: Ackwise, url: str) -> None:
     fill(url)
     assert ackwise("dlq", "purge", "--queue", "orders", "--dry-run").out == "would purge 1\n"
     assert ackwise("dlq", "purge", "--queue", "orders", "--yes").out == "purged 1\n"

@@ -48,7 +48,7 @@ def settles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_tasks(server: Running, settles: list[str]) -> None:
+def test_acks_of_concurrent_tasks_share_requests(server: Running, settles: list[str]) -> None:
     async def main() -> None:
         async with ackwise.connect_async(server.url) as queue:
             await queue.push_many("q", range(COUNT))
@@ -62,7 +62,7 @@ def test_tasks(server: Running, settles: list[str]) -> None:
     assert len(settles) <= 4
 
 
-def test_threads(server: Running, settles: list[str]) -> None:
+def test_acks_of_concurrent_threads_share_requests(server: Running, settles: list[str]) -> None:
     with ackwise.connect(server.url) as queue, ThreadPoolExecutor(32) as pool:
         queue.push_many("q", range(COUNT))
         deliveries = list(queue.claim("q", max=COUNT))
@@ -85,7 +85,7 @@ def test_stale_one_is_refused_alone(server: Running, clock: ManualClock) -> None
     asyncio.run(main())
 
 
-def test_one_that_is_not_well_formed_fails_alone(server: Running) -> None:
+def test_settlement_with_a_bad_id_fails_alone(server: Running) -> None:
     async def main() -> None:
         async with ackwise.connect_async(server.url) as queue:
             await queue.push_many("q", range(2))
@@ -99,7 +99,7 @@ def test_one_that_is_not_well_formed_fails_alone(server: Running) -> None:
 
 
 @pytest.mark.parametrize("where", [0, COUNT // 2, COUNT - 1])
-def test_it_costs_the_others_few_requests(server: Running, settles: list[str], where: int) -> None:
+def test_malformed_settlement_costs_the_others_few_requests(server: Running, settles: list[str], where: int) -> None:
     async def main() -> None:
         async with ackwise.connect_async(server.url) as queue:
             await queue.push_many("q", range(COUNT - 1))

@@ -156,7 +156,7 @@ def test_purge_needs_to_know_what(queue: ackwise.Connection) -> None:
     assert queue.purge_dead(queue="q") == 2
 
 
-def test_numbers(queue: ackwise.Connection, clock: ManualClock) -> None:
+def test_stats_count_messages_and_groups(queue: ackwise.Connection, clock: ManualClock) -> None:
     queue.push_many("q", range(3))
     queue.push("q", 1, delay=60)
     batch = queue.claim("q", group="g", max=2)

@@ -24,7 +24,7 @@ def run(url: str, clock: ManualClock) -> Callable[[Job], None]:
     return lambda job: asyncio.run(within(job))
 
 
-def test_deliveries(run: Callable[[Job], None]) -> None:
+def test_async_delivery_block_settles_by_its_end(run: Callable[[Job], None]) -> None:
     async def job(queue: AsyncConnection) -> None:
         await queue.push_many("q", range(4))
         done, wrong, retried, rejected = await queue.claim("q", max=4)

@@ -73,7 +73,7 @@ def test_retry_and_reject_choose_for_the_whole_batch(queue: ackwise.Connection, 
     ("verb", "verdict"),
     [("ack", Verdict.ACKED), ("retry", Verdict.RETRIED), ("reject", Verdict.DEAD), ("release", Verdict.RELEASED)],
 )
-def test_whole_batch_by_hand(queue: ackwise.Connection, verb: str, verdict: Verdict) -> None:
+def test_batch_verb_settles_all_deliveries(queue: ackwise.Connection, verb: str, verdict: Verdict) -> None:
     batch = ten(queue)
     assert getattr(batch, verb)() is verdict
     if verb == "ack":

@@ -107,7 +107,7 @@ def frames(problem: BaseException) -> int:
     return len(traceback.extract_tb(problem.__traceback__))
 
 
-def test_each_is_told_of_it_by_an_error_of_its_own() -> None:
+def test_failed_batch_raises_a_separate_error_for_each_call() -> None:
     far = Far()
     far.refuse = {"bad"}
     batcher = far.batcher()
@@ -273,7 +273,7 @@ def test_batcher_after_a_flush_keeps_the_age_of_the_rest() -> None:
     assert batcher.pause() == pytest.approx(0.9)
 
 
-def test_without_a_timeout_nothing_gets_old() -> None:
+def test_batcher_without_a_timeout_has_nothing_due() -> None:
     far = Far()
     batcher = far.batcher(size=2, timeout=None)
     batcher.add("k", 1)
@@ -315,7 +315,7 @@ def test_failed_batch_stays_in_front_and_waits_for_a_pause() -> None:
     assert len(batcher) == 0
 
 
-def test_one_can_be_taken_out_and_all_be_forgotten() -> None:
+def test_discard_removes_an_item_and_clear_forgets_all() -> None:
     far = Far()
     batcher = far.batcher(size=10)
     for number in range(4):

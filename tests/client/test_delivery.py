@@ -157,7 +157,7 @@ def test_unknown_delivery_is_not_found(queue: ackwise.Connection) -> None:
         delivery.ack()
 
 
-def test_with_auto_ack_there_is_nothing_to_settle(queue: ackwise.Connection) -> None:
+def test_delivery_with_auto_ack_is_already_settled(queue: ackwise.Connection) -> None:
     queue.push("q", 1)
     (delivery,) = queue.claim("q", auto_ack=True)
     assert delivery.verdict is Verdict.ACKED

@@ -17,7 +17,7 @@ from tools import async_to_sync
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_nothing_has_drifted() -> None:
+def test_generated_modules_are_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, "tools/async_to_sync.py", "--check"], cwd=ROOT, capture_output=True, text=True
     )
@@ -37,7 +37,7 @@ def test_drift_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("name", ["Connection", "Delivery", "Batch", "Transaction", "Client", "Subscription"])
-def test_both_have_the_same_names_and_arguments(name: str) -> None:
+def test_sync_class_has_the_names_and_arguments_of_async(name: str) -> None:
     rooms = (amps.aio, amps.sync) if hasattr(amps.sync, name) else (aio, sync)
     source, twin = getattr(rooms[0], f"Async{name}"), getattr(rooms[1], name)
     public = {n for n in dir(source) if not n.startswith("_")}
@@ -56,6 +56,6 @@ def test_twin_awaits_nothing() -> None:
         assert not any(word in text for word in ("async def", "async with", "async for")), path
 
 
-def test_public_names() -> None:
+def test_public_names_exist_without_internal_ones() -> None:
     assert all(hasattr(ackwise, name) for name in ackwise.__all__)
     assert not hasattr(ackwise, "ManualClock")

@@ -106,7 +106,7 @@ def test_grants_whose_answer_is_lost_are_asked_for_again(remote: ackwise.Connect
     assert flaky.count("/v1/claim") == 3
 
 
-def test_without_a_key_they_are_not(remote: ackwise.Connection, flaky: Flaky) -> None:
+def test_claim_without_a_key_is_not_repeated(remote: ackwise.Connection, flaky: Flaky) -> None:
     remote.push("q", 1)
     flaky.fail("/v1/claim", "lose the answer")
     with pytest.raises(errors.OutcomeUnknown):

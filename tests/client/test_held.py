@@ -28,7 +28,7 @@ def test_lease_is_forgotten_when_a_settlement_ends_it() -> None:
     assert len(held) == 0
 
 
-def test_everything_is_released_in_one_command() -> None:
+def test_held_leases_are_released_in_one_command() -> None:
     held = HeldLeases()
     assert held.release() is None
     held.add(claimed(1), now=0)

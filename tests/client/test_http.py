@@ -38,7 +38,7 @@ def queue(server: Running, clock: ManualClock) -> Iterator[ackwise.Connection]:
         yield connection
 
 
-def test_now_is_the_servers(server: Running, clock: ManualClock) -> None:
+def test_transport_now_is_the_time_of_the_server(server: Running, clock: ManualClock) -> None:
     """The client's own clock only says how long ago the server told the time."""
     own = ManualClock(5)
     with ackwise.connect(server.url + "/", clock=own) as queue:
@@ -90,7 +90,7 @@ def test_command_that_is_not_for_clients_is_refused(queue: ackwise.Connection) -
         queue._transport.send(Sweep())
 
 
-def test_other_queries_and_selectors(queue: ackwise.Connection) -> None:
+def test_queries_and_selectors_work_over_http(queue: ackwise.Connection) -> None:
     receipt = queue.push("q", {"a": 1}, headers={"k": "v"}, transaction_id="t")
     ask = queue._transport.ask
     found = ask(FindMessage(partition_id=receipt.partition_id, transaction_id="t"))

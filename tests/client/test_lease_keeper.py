@@ -19,8 +19,8 @@ from ackwise.core.errors import LeaseLost, StoreUnavailable
 from ackwise.core.validation import MICROS
 from tests.patience import PATIENCE
 
-SETTLE_DOWN = 0.15
-"""Seconds in which a keeper with short pauses checks its leases several times."""
+SETTLE_DOWN = 0.05
+"""Seconds in which a closed keeper must do nothing."""
 
 
 class FakeLease:
@@ -47,6 +47,13 @@ class FakeServer:
         """Leases whose requests get no answer before `go_on`."""
         self.go_on = threading.Event()
         self.wrongly_lost: list[FakeLease] = []
+        self.checks = 0
+        """Checks that the keeper began."""
+
+    def now(self) -> int:
+        """The clock of the keeper, which reads it once in each check."""
+        self.checks += 1
+        return self.clock.now()
 
     def not_lost(self, lease: FakeLease) -> None:
         """`on_lost` of a lease that must not be lost."""
@@ -82,11 +89,11 @@ class Keeper(Protocol):
 class KeeperInLoop:
     """The asyncio keeper in an event loop of its own."""
 
-    def __init__(self, clock: ManualClock, server: FakeServer, **options: Any) -> None:
+    def __init__(self, server: FakeServer, **options: Any) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        self._keeper: AsyncLeaseKeeper[FakeLease] = AsyncLeaseKeeper(clock.now, server.extend_async, **options)
+        self._keeper: AsyncLeaseKeeper[FakeLease] = AsyncLeaseKeeper(server.now, server.extend_async, **options)
 
     def _call(self, work: Callable[[], None]) -> None:
         async def run() -> None:
@@ -128,9 +135,9 @@ def make(request: pytest.FixtureRequest, clock: ManualClock, server: FakeServer)
 
     def make(**options: Any) -> Keeper:
         if request.param == "threads":
-            made.append(LeaseKeeper(clock.now, server.extend, **options))
+            made.append(LeaseKeeper(server.now, server.extend, **options))
         else:
-            made.append(KeeperInLoop(clock, server, **options))
+            made.append(KeeperInLoop(server, **options))
         keeper: Keeper = made[-1]
         clock.on_move(keeper.check_soon)
         return keeper
@@ -149,6 +156,16 @@ def until(happened: Callable[[], object]) -> None:
     while not happened():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.002)
+
+
+def until_checked(keeper: Keeper, server: FakeServer) -> None:
+    """Wait until the keeper has checked its leases from now on, and until the requests of that check are answered."""
+    inner: Any = getattr(keeper, "_keeper", keeper)
+    for _ in range(2):  # the second check begins after the end of the first one
+        before = server.checks
+        keeper.check_soon()
+        until(lambda before=before: server.checks > before)  # type: ignore[misc]
+    until(lambda: not inner._requests)
 
 
 @pytest.fixture
@@ -173,7 +190,7 @@ def test_lease_is_extended_again_and_again_in_time(make: Make, server: FakeServe
     keeper, lease = make(), FakeLease(clock)
     keeper.keep(lease, server.not_lost)
     clock.advance(4)
-    time.sleep(SETTLE_DOWN)
+    until_checked(keeper, server)
     assert server.requests == []
     for count in range(1, 6):
         clock.advance(5.5)
@@ -220,7 +237,7 @@ def test_dropped_and_ended_leases_are_not_extended(make: Make, server: FakeServe
     until(lambda: server.requests)
     keeper.drop(kept)
     clock.advance(20)
-    time.sleep(SETTLE_DOWN)
+    until_checked(keeper, server)
     assert server.requests == [[kept]]
 
 
@@ -258,7 +275,7 @@ def test_lease_being_settled_is_not_reported_lost(make: Make, server: FakeServer
     clock.advance(6)
     until(lambda: len(server.requests) >= 1)
     clock.advance(9)
-    time.sleep(SETTLE_DOWN)
+    until_checked(keeper, server)
     assert lost == []
     lease.is_ending = False
     keeper.check_soon()
@@ -332,7 +349,7 @@ def test_watched_lease_is_reported_but_not_extended(make: Make, server: FakeServ
     lost: list[FakeLease] = []
     keeper.keep(lease, lost.append, extend=False)
     clock.advance(9)
-    time.sleep(SETTLE_DOWN)
+    until_checked(keeper, server)
     assert (lost, server.requests) == ([], [])
     clock.advance(1)
     until(lambda: lost == [lease])

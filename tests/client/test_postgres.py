@@ -10,7 +10,7 @@ from tests.patience import PATIENCE
 from tests.server.running import Running
 
 
-def test_from_threads(pg_url: str) -> None:
+def test_connection_to_postgres_consumes_and_produces(pg_url: str) -> None:
     with ackwise.connect(pg_url) as queue:
         queue.push_many("in", range(20), partition="p")
         for batch in queue.batches("in", group="g", max=7, wait=0, stop_when_empty=True):
@@ -20,7 +20,7 @@ def test_from_threads(pg_url: str) -> None:
         assert (queue.lag("in", "g"), queue.stats("out").messages) == (0, 20)
 
 
-def test_from_asyncio(pg_url: str) -> None:
+def test_async_connection_to_postgres_consumes(pg_url: str) -> None:
     async def work() -> list[int]:
         seen = []
         async with ackwise.connect_async(pg_url) as queue:
@@ -33,7 +33,7 @@ def test_from_asyncio(pg_url: str) -> None:
     assert asyncio.run(work()) == [0, 1, 2, 3, 4]
 
 
-def test_over_http(pg_url: str) -> None:
+def test_servers_on_one_postgres_share_messages(pg_url: str) -> None:
     """Two servers over one database: what one is given the other hands out, also to a poll that waits there."""
     with Running(pg_url) as one, Running(pg_url) as two, ackwise.connect(one.url) as first:
         first.create_queue("q")

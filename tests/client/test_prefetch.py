@@ -16,7 +16,7 @@ def numbers(batch: ackwise.Batch) -> list[int]:
     return [delivery.json() for delivery in batch]
 
 
-def test_everything_arrives_once_and_in_order(queue: ackwise.Connection) -> None:
+def test_prefetched_messages_arrive_once_and_in_order(queue: ackwise.Connection) -> None:
     queue.push_many("q", range(95))
     seen = [n for batch in queue.batches("q", max=10, prefetch=4, stop_when_empty=True) for n in numbers(batch)]
     assert seen == list(range(95))
@@ -25,7 +25,7 @@ def test_everything_arrives_once_and_in_order(queue: ackwise.Connection) -> None
 
 
 @pytest.mark.parametrize("url", ["embedded"], indirect=True)
-def test_one_turn_acks_and_claims_several(queue: ackwise.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turn_of_prefetch_acks_and_claims_several(queue: ackwise.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     queue.push_many("q", range(80))
     broker = queue._transport
     turns: list[list[type]] = []
@@ -89,7 +89,7 @@ def test_prefetch_is_a_number(queue: ackwise.Connection) -> None:
         next(queue.batches("q", prefetch=0))
 
 
-def test_async_too(url: str) -> None:
+def test_async_prefetch_yields_all_messages_in_order(url: str) -> None:
     async def run() -> list[int]:
         async with ackwise.connect_async(url) as queue:
             await queue.push_many("q", range(35))

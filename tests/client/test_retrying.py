@@ -62,7 +62,7 @@ def test_push_arrives_once(queue: ackwise.Connection, flaky: Flaky) -> None:
     assert flaky.count("/v1/push") == 7
 
 
-def test_so_does_each_message_with_options(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_push_of_messages_with_options_arrives_once(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push("q", "before", transaction_id="mine")
     flaky.fail("/v1/push", "lose the answer")
     receipts = queue.push_many(
@@ -130,7 +130,7 @@ def test_claim_with_a_key_is_repeated(queue: ackwise.Connection, flaky: Flaky) -
     assert queue.groups("q")[0].held == 2
 
 
-def test_so_are_claims_ahead_and_the_settlement_with_them(queue: ackwise.Connection, flaky: Flaky) -> None:
+def test_claims_ahead_and_their_settlement_are_repeated(queue: ackwise.Connection, flaky: Flaky) -> None:
     queue.push_many("q", range(5))
     settle = Settle(entries=[settlements.settlement_for(queue.claim("q").selector, Outcome.ACK)])
     flaky.fail("/v1/claim", *LOST)
@@ -332,7 +332,7 @@ def test_server_that_is_not_there_is_named(flaky: Flaky) -> None:
         asyncio.run(too())
 
 
-def test_one_that_went_away_is_named_in_the_end(impatient: ackwise.Connection, flaky: Flaky) -> None:
+def test_server_that_went_away_is_named_in_the_error(impatient: ackwise.Connection, flaky: Flaky) -> None:
     impatient.push("q", 1)
     flaky.down()
     for call in (lambda: impatient.push("q", 2), lambda: impatient.claim("q"), lambda: impatient.stats("q")):
@@ -340,7 +340,7 @@ def test_one_that_went_away_is_named_in_the_end(impatient: ackwise.Connection, f
             call()
 
 
-def test_when_patience_ends_with_a_lost_answer_it_says_so(impatient: ackwise.Connection, flaky: Flaky) -> None:
+def test_lost_answer_at_the_end_of_patience_is_outcome_unknown(impatient: ackwise.Connection, flaky: Flaky) -> None:
     flaky.fail("/v1/push", "lose the answer")
     with pytest.raises(errors.OutcomeUnknown, match=flaky.url):
         impatient.push("q", 1)

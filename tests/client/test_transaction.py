@@ -15,7 +15,7 @@ def three(queue: ackwise.Connection) -> ackwise.Batch:
     return queue.claim("in", max=3, lease=10)
 
 
-def test_it_all_happens(queue: ackwise.Connection) -> None:
+def test_transaction_commits_settlements_and_pushes(queue: ackwise.Connection) -> None:
     first, second, third = three(queue)
     step = queue.transaction().ack(first).retry(second, error="again").reject(third, "bad")
     step.push("out", {"of": 0}, partition="p").push("out", {"of": 1}).push("log", b"x", transaction_id="t")
@@ -26,7 +26,7 @@ def test_it_all_happens(queue: ackwise.Connection) -> None:
     assert (queue.stats("out").messages, queue.stats("log").messages) == (2, 1)
 
 
-def test_it_commits_at_the_end_of_the_block(queue: ackwise.Connection) -> None:
+def test_transaction_block_commits_at_its_end(queue: ackwise.Connection) -> None:
     batch = three(queue)
     with queue.transaction() as step:
         step.ack(batch).push("out", 1)

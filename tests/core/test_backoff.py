@@ -26,7 +26,7 @@ def waits(backoff: Backoff, most: int = 6) -> list[float]:
     return [backoff.delay_micros(n, 0.0) / MICROS for n in range(1, most + 1)]
 
 
-def test_none_waits_not_at_all() -> None:
+def test_backoff_without_options_does_not_wait() -> None:
     assert waits(Backoff()) == [0] * 6
 
 

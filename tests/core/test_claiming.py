@@ -144,7 +144,7 @@ def test_every_plan_keeps_the_promises(
         ("queue", 0, None, None, True),
     ],
 )
-def test_who_may_enter(
+def test_claim_enters_a_lane_as_its_exclusivity_allows(
     exclusivity: str, leased: int, exclusive_owner: str | None, sole_owner: str | None, allowed: bool
 ) -> None:
     entered = may_enter(exclusivity, "me", leased=leased, exclusive_owner=exclusive_owner, sole_owner=sole_owner)

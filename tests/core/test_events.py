@@ -7,7 +7,7 @@ import pytest
 from ackwise.core.events import Event, EventStream, MessagesPruned, MessagesPushed
 
 
-def test_nothing_listens_at_first() -> None:
+def test_stream_without_listener_accepts_events() -> None:
     stream = EventStream()
     assert not stream.listening
     stream.emit(MessagesPushed("q", 1))

@@ -22,17 +22,17 @@ def test_every_event_and_guard_is_used() -> None:
     assert {t.guard for t in TRANSITIONS} == set(Guard)
 
 
-def test_no_two_rows_disagree() -> None:
+def test_transition_table_has_distinct_keys() -> None:
     keys = [(t.source, t.event, t.guard) for t in TRANSITIONS]
     assert len(keys) == len(set(keys))
 
 
-def test_only_seek_leads_out_of_acked() -> None:
+def test_acked_state_is_left_by_seek_only() -> None:
     """Acked is final until an operator says otherwise."""
     assert {t.event for t in TRANSITIONS if t.source is State.ACKED} == {LifecycleEvent.SEEK}
 
 
-def test_only_operators_lead_out_of_dead() -> None:
+def test_dead_state_is_left_by_seek_and_redrive_only() -> None:
     assert {t.event for t in TRANSITIONS if t.source is State.DEAD} == {LifecycleEvent.SEEK, LifecycleEvent.REDRIVE}
 
 

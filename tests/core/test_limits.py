@@ -18,18 +18,18 @@ BAD_TEXT = [None, 5, b"x", ["x"], "", "a\0b", "\ud800"]
 
 
 @pytest.mark.parametrize("value", [*BAD_TEXT, "x" * 256])
-def test_bad_names(value: object) -> None:
+def test_invalid_name_is_refused(value: object) -> None:
     with pytest.raises(BadInput, match="queue"):
         validation.name(value, "queue")
 
 
 @pytest.mark.parametrize("value", ["x", "x" * 255, "ünï/cødé 🐇", "a.b.c", " ", "\n"])
-def test_good_names(value: str) -> None:
+def test_valid_name_is_kept(value: str) -> None:
     assert validation.name(value) == value
 
 
 @pytest.mark.parametrize("value", [*BAD_TEXT, "x" * 513])
-def test_bad_transaction_ids(value: object) -> None:
+def test_invalid_transaction_id_is_refused(value: object) -> None:
     with pytest.raises(BadInput, match="transaction_id"):
         validation.transaction_id(value)
 
@@ -60,7 +60,7 @@ def test_free_text_must_be_text() -> None:
 
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF, -1, -0.001, HUGE, -HUGE, True, False, "5", None, 10**10])
-def test_bad_durations(value: object) -> None:
+def test_invalid_duration_is_refused(value: object) -> None:
     with pytest.raises(BadInput, match="delay"):
         validation.micros(value, "delay")
 
@@ -69,30 +69,30 @@ def test_bad_durations(value: object) -> None:
     ("value", "micros"),
     [(0, 0), (1, 1_000_000), (0.5, 500_000), (timedelta(minutes=1), 60_000_000), (1e-6, 1), (1e-9, 0)],
 )
-def test_good_durations(value: object, micros: int) -> None:
+def test_valid_duration_is_microseconds(value: object, micros: int) -> None:
     assert validation.micros(value, "delay") == micros
 
 
 @pytest.mark.parametrize("value", [0, -1, 24 * 3600 + 0.001, timedelta(days=1, seconds=1), NAN, INF, HUGE, True, "30"])
-def test_bad_lease_times(value: object) -> None:
+def test_invalid_lease_time_is_refused(value: object) -> None:
     with pytest.raises(BadInput, match="lease"):
         validation.lease_micros(value)
 
 
-def test_good_lease_times() -> None:
+def test_valid_lease_time_is_microseconds() -> None:
     assert validation.lease_micros(24 * 3600) == 24 * 3600 * 1_000_000
     assert validation.lease_micros(timedelta(milliseconds=1)) == 1000
     assert validation.lease_of(1000) == 1000
 
 
 @pytest.mark.parametrize("value", [0, 999, -1, 24 * 3600 * 1_000_000 + 1, NAN, 1e6, HUGE, True, "30"])
-def test_bad_lease_times_in_microseconds(value: object) -> None:
+def test_invalid_lease_time_in_microseconds_is_refused(value: object) -> None:
     with pytest.raises(BadInput, match="lease"):
         validation.lease_of(value)
 
 
 @pytest.mark.parametrize("value", [0, 11, -1, HUGE, NAN, INF, 1.0, True, "5", None])
-def test_bad_counts(value: object) -> None:
+def test_invalid_count_is_refused(value: object) -> None:
     with pytest.raises(BadInput, match="max"):
         validation.count(value, "max", most=10)
 
@@ -107,12 +107,12 @@ def test_counts_in_their_range_and_no_others(value: int) -> None:
 
 
 @pytest.mark.parametrize("value", ["middle", "", -1, validation.LAST_INSTANT + 1, HUGE, NAN, 1.5, True, None])
-def test_bad_starts(value: object) -> None:
+def test_invalid_start_is_refused(value: object) -> None:
     with pytest.raises(BadInput, match="start"):
         validation.start(value)
 
 
-def test_good_starts() -> None:
+def test_valid_start_is_kept() -> None:
     assert [validation.start(s) for s in ("all", "new", 0, validation.LAST_INSTANT)] == [
         "all",
         "new",
@@ -121,7 +121,7 @@ def test_good_starts() -> None:
     ]
 
 
-def test_one_of_names_the_choices() -> None:
+def test_refusal_of_a_choice_names_the_choices() -> None:
     with pytest.raises(BadInput, match="order must be one of strict, relaxed, not 'x'"):
         validation.one_of("x", "order", ("strict", "relaxed"))
     with pytest.raises(BadInput):
@@ -139,6 +139,6 @@ checks: list[Callable[[object], object]] = [
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.lists(st.integers()),
     st.sampled_from(checks),
 )
-def test_whatever_comes_in_the_answer_is_a_value_or_bad_input(value: object, check: Callable[[object], object]) -> None:
+def test_check_of_any_value_answers_or_raises_bad_input(value: object, check: Callable[[object], object]) -> None:
     with contextlib.suppress(BadInput):
         assert isinstance(check(value), str | int)

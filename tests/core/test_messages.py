@@ -24,7 +24,7 @@ def test_json_is_shown_as_itself(value: object) -> None:
 
 
 @pytest.mark.parametrize(("payload", "kind"), [(b"\xff\x00", "application/json"), (b"5", "application/octet-stream")])
-def test_anything_else_is_shown_as_base64(payload: bytes, kind: str) -> None:
+def test_payload_that_is_not_json_is_shown_as_base64(payload: bytes, kind: str) -> None:
     (encoded,) = json_value(payload, kind).values()
     assert set(json_value(payload, kind)) == {"$base64"}
     assert base64.b64decode(encoded) == payload

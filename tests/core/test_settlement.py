@@ -81,13 +81,15 @@ def test_last_retry_is_dead_or_dropped() -> None:
         (3, None, None),
     ],
 )
-def test_delivery_limit(retry_limit: int | None, delivery_limit: int | None, effective: int | None) -> None:
+def test_delivery_limit_auto_depends_on_the_retry_limit(
+    retry_limit: int | None, delivery_limit: int | None, effective: int | None
+) -> None:
     policy = QueuePolicy(retry_limit=retry_limit, delivery_limit=delivery_limit)
     assert policy.effective_delivery_limit == effective
 
 
 @pytest.mark.parametrize("deliveries", [4, 5, 6])
-def test_at_the_delivery_limit_all_but_ack_and_release_is_death(deliveries: int) -> None:
+def test_delivery_limit_ends_retries_and_expiries_in_death(deliveries: int) -> None:
     policy = QueuePolicy(retry_limit=None, delivery_limit=5)
     ends = attempt(0, deliveries, alone=False, bulk=True)
     dead = deliveries >= 5
@@ -155,7 +157,7 @@ attempts = st.builds(Attempt, st.integers(0, 8), st.integers(1, 30), st.booleans
 
 
 @given(policies, attempts)
-def test_no_fate_forgets_a_failure_or_lifts_probation(policy: QueuePolicy, ends: Attempt) -> None:
+def test_fate_keeps_failures_and_probation(policy: QueuePolicy, ends: Attempt) -> None:
     fates = (on_retry(policy, ends, NOW, 0, 0.0), on_expiry(policy, ends, NOW, 0.0), on_release(policy, ends, NOW))
     for fate in fates:
         assert ends.failures <= fate.failures <= ends.failures + 1

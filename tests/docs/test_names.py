@@ -42,7 +42,7 @@ def test_every_section_has_names_and_a_check() -> None:
     assert len(NAMES) > 250
 
 
-def test_no_name_occurs_twice_in_a_section() -> None:
+def test_names_are_distinct_in_each_section() -> None:
     pairs = [(name.section, name.name) for name in NAMES]
     assert sorted(set(pairs)) == sorted(pairs)
 

@@ -52,7 +52,7 @@ def with_snippets() -> list[Any]:
 
 
 @pytest.mark.parametrize("page", with_snippets(), ids=named)
-def test_snippets_run(
+def test_snippets_of_a_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -68,7 +68,7 @@ def test_store_that_keeps_its_promises_passes(store: SQLiteStore) -> None:
 
 
 @pytest.mark.parametrize("what", LIES)
-def test_what_was_answered_but_is_not_so_is_noticed(store: SQLiteStore, what: str) -> None:
+def test_checker_finds_an_answer_that_the_store_contradicts(store: SQLiteStore, what: str) -> None:
     prepare(store)
     assert any(what in problem for problem in checked(store, told(store, *LIES[what])))
 

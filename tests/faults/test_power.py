@@ -10,17 +10,17 @@ from tests.faults.losing import Recording
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_what_was_answered_survives_lost_power(tmp_path: Path, seed: int) -> None:
+def test_answered_commands_survive_lost_power(tmp_path: Path, seed: int) -> None:
     assert Recording(tmp_path, seed).problems(30) == []
 
 
-def test_with_normal_durability_only_the_end_may_be_missing(tmp_path: Path) -> None:
+def test_normal_durability_loses_only_the_end(tmp_path: Path) -> None:
     problems, lost = Recording(tmp_path, 4, durability="normal").damage(30)
     assert problems == []
     assert lost > 0, "a disk that loses nothing proves nothing"
 
 
-def test_without_syncing_answers_are_lost(tmp_path: Path) -> None:
+def test_store_that_never_syncs_loses_answers(tmp_path: Path) -> None:
     """The test can fail: SQLite that never syncs loses what it answered."""
     problems = Recording(tmp_path, 5, sync=False).problems(15)
     assert any("lost:" in p or "cannot be opened" in p for p in problems)

@@ -83,7 +83,9 @@ class Holders:
 
 @pytest.mark.parametrize("exclusivity", ["none", "partition"])
 @pytest.mark.parametrize(("lanes", "each"), [(1, 400), (1000, 1)])
-def test_no_message_has_two_holders(brokers: list[Broker], lanes: int, each: int, exclusivity: Exclusivity) -> None:
+def test_message_under_load_has_one_holder(
+    brokers: list[Broker], lanes: int, each: int, exclusivity: Exclusivity
+) -> None:
     total = lanes * each
     brokers[0].send(ConfigureQueue(queue="q", policy={"exclusivity": exclusivity, "retry_limit": None}))
     messages = [NewMessage(b"x", f"p{i % lanes}", 0, f"t{i}") for i in range(total)]

@@ -140,7 +140,7 @@ def test_dead_letters_are_counted_and_read(client: Client) -> None:
     assert letter.original_created_at <= letter.moved_to_dlq_at
 
 
-def test_what_was_acked_at_delivery_cannot_be_settled(client: Client) -> None:
+def test_message_acked_at_delivery_is_not_settleable(client: Client) -> None:
     client.push("q", None, [{"data": 1}, {"data": 2}])
     (acked,) = client.queue("q").auto_ack(True).wait(0).pop()
     (held,) = client.queue("q").wait(0).pop()

@@ -73,7 +73,7 @@ def test_auto_ack_is_at_delivery(client: Client) -> None:
     assert counts(client) == (1, 0, 0)
 
 
-def test_callbacks_settle(client: Client) -> None:
+def test_callbacks_of_a_consumer_settle_its_messages(client: Client) -> None:
     def handle(message: Message) -> None:
         if message.data % 2:
             raise ValueError(f"{message.data} is odd")
@@ -213,7 +213,7 @@ def test_leases_are_renewed_by_default(url: str, clock: ManualClock, kind: str) 
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_whole_chain(url: str, clock: ManualClock, kind: str) -> None:
+def test_chain_of_all_options_consumes_every_message(url: str, clock: ManualClock, kind: str) -> None:
     """Three batches side by side, message by message; one lease is renewed after two seconds."""
     seen: list[int] = []
     done: list[int] = []
@@ -319,7 +319,7 @@ def test_whole_chain(url: str, clock: ManualClock, kind: str) -> None:
         assert sorted((one.data, one.retry_count) for one in again.pop()) == [(number, 1) for number in bad]
 
 
-def test_without_renewal_a_lease_runs_out_and_the_ack_says_so(client: Client, clock: ManualClock) -> None:
+def test_ack_without_renewal_after_expiry_raises_lease_lost(client: Client, clock: ManualClock) -> None:
     told: list[str] = []
 
     def handle(message: Message) -> None:
@@ -389,7 +389,7 @@ def test_cancelling_an_async_consumer_gives_back_what_it_holds(url: str, clock: 
     asyncio.run(job())
 
 
-def test_what_is_left_of_a_batch_is_not_handled_on_a_lost_lease(client: Client, clock: ManualClock) -> None:
+def test_batch_with_lost_lease_leaves_the_rest_unhandled(client: Client, clock: ManualClock) -> None:
     seen: list[int] = []
 
     def handle(message: Message) -> None:
@@ -406,7 +406,9 @@ def test_what_is_left_of_a_batch_is_not_handled_on_a_lost_lease(client: Client, 
 
 @pytest.mark.parametrize("renew", [True, False])
 @pytest.mark.parametrize("how", ["raised", "caught", "by callback"])
-def test_nor_when_an_ack_finds_out(client: Client, clock: ManualClock, renew: bool, how: str) -> None:
+def test_batch_rest_after_ack_of_a_lost_lease_is_unhandled(
+    client: Client, clock: ManualClock, renew: bool, how: str
+) -> None:
     seen: list[int] = []
 
     def handle(message: Message) -> None:
@@ -501,7 +503,7 @@ def test_thread_that_outlives_its_lease_holds_no_other_message(url: str, clock: 
                 await asyncio.sleep(0.002)
             await client.push("orders", None, {"data": 2})
             # Time for the worker to take it, if it would.
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.05)
             try:
                 assert [one.data for one in await queue.wait(0).pop()] == [2]
                 await client.push("orders", None, {"data": 3})
@@ -521,7 +523,7 @@ UNREADABLE = (b"1e999", b"9" * 5000)
 
 
 @pytest.mark.parametrize("each", [True, False])
-def test_what_cannot_be_read_dies_and_its_neighbours_are_handled(client: Client, each: bool) -> None:
+def test_unreadable_message_dies_and_its_neighbours_are_handled(client: Client, each: bool) -> None:
     seen: list[Any] = []
 
     def handle(given: Any) -> None:
@@ -538,7 +540,7 @@ def test_what_cannot_be_read_dies_and_its_neighbours_are_handled(client: Client,
     assert all(one.error_message for one in letters)
 
 
-def test_what_cannot_be_read_is_popped_as_bytes(client: Client) -> None:
+def test_unreadable_message_is_popped_as_bytes(client: Client) -> None:
     raw(client, UNREADABLE[0])
     (message,) = client.queue("orders").wait(0).pop()
     assert (message.data, type(message.problem)) == (UNREADABLE[0], msgspec.ValidationError)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from ackwise import errors
+from ackwise.client.aio.lease_keeper import AsyncLeaseKeeper
 from ackwise.client.http_adapters.reply import Broken, Unsent
 from ackwise.client.resilience import CallRetries, CircuitBreaker, Resilience
 from ackwise.clock import ManualClock
@@ -157,7 +158,7 @@ def test_abandoned_trial_call_does_not_block_others_for_long() -> None:
     assert spell.breaker.allows()
 
 
-def test_what_many_calls_feel_at_once_is_one_failure() -> None:
+def test_breaker_counts_concurrent_failures_as_one() -> None:
     spell = Spell()
     began = [spell.now for _ in range(20)]
     for at in began:
@@ -250,7 +251,7 @@ def test_opening_tries_again_and_passes_on_to_who_serves(doors: tuple[Flaky, Fla
         Client(first.url, resilience=FAST, clock=clock).open()
 
 
-def test_too_long_retry_after_is_not_waited_for(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
+def test_retry_after_that_is_too_long_raises_overloaded(doors: tuple[Flaky, Flaky], clock: ManualClock) -> None:
     door = doors[0]
     with Client(door.url, clock=clock) as client:
         door.fail("/v1/push", refusal(429, "overloaded", "retry-after: 3600"))
@@ -513,11 +514,17 @@ def test_lease_ended_by_settlements_is_not_reported_lost(
     assert slow.told == ["acked", "went on"]
 
 
-def test_nor_when_its_time_is_over_meanwhile(
-    doors: tuple[Flaky, Flaky], clock: ManualClock, never: threading.Event
+def test_lease_that_expires_while_settled_is_not_reported_lost(
+    doors: tuple[Flaky, Flaky], clock: ManualClock, never: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door = doors[0]
     slow = Slow(door, by_ids=False)
+    checks: list[int] = []
+    check = AsyncLeaseKeeper._check
+
+    def counted(keeper: AsyncLeaseKeeper[Any]) -> None:
+        check(keeper)
+        checks.append(1)
 
     async def job() -> None:
         async with asyncio.timeout(PATIENCE), AsyncClient(door.url, clock=clock) as client:
@@ -531,10 +538,12 @@ def test_nor_when_its_time_is_over_meanwhile(
                 while not door.count("/v1/extend-all"):
                     await asyncio.sleep(0.002)
                 clock.advance(16)
-                # Time to look at the clock, which is done as often as this.
-                await asyncio.sleep(0.2)
+                checks.clear()
+                while not checks:
+                    await asyncio.sleep(0.002)
                 slow.later.set()
 
+            monkeypatch.setattr(AsyncLeaseKeeper, "_check", counted)
             watching = asyncio.ensure_future(watch())
             queue = client.queue("q").renew_lease(True, 0.02).limit(1)
             await queue.consume(lambda message: slow.handle(client, message))
@@ -700,7 +709,7 @@ def test_pauses_are_one_two_and_four_seconds_with_jitter() -> None:
         tries.pause_after_unsent(Unsent("x"))
 
 
-def test_several_urls_are_those_of_servers() -> None:
+def test_list_of_urls_that_are_not_servers_is_refused() -> None:
     for urls in ([], ["sqlite:///a.db", "sqlite:///b.db"], ["http://127.0.0.1:1", "sqlite:///b.db"]):
         with pytest.raises(errors.BadStoreURL):
             Client(urls).open()

@@ -54,7 +54,7 @@ def test_cancellation_after_failed_task_group_is_failure(url: str, clock: Manual
     asyncio.run(job())
 
 
-def test_so_it_is_in_a_callback_which_changes_nothing(url: str, clock: ManualClock) -> None:
+def test_callback_cancelled_from_inside_changes_no_settlement(url: str, clock: ManualClock) -> None:
     told: list[tuple[str, int]] = []
 
     async def job() -> None:
@@ -81,7 +81,7 @@ def test_so_it_is_in_a_callback_which_changes_nothing(url: str, clock: ManualClo
     assert told == [("done", 0), ("odd", 1), ("done", 2), ("odd", 3)]
 
 
-def test_so_it_is_in_the_callback_of_a_lost_lease(url: str, clock: ManualClock) -> None:
+def test_lost_lease_callback_cancelled_from_inside_is_survived(url: str, clock: ManualClock) -> None:
     told: list[Any] = []
 
     async def job() -> None:

@@ -90,7 +90,7 @@ def test_done_work_with_late_record_is_no_failure(
 
 
 @KINDS
-def test_so_is_a_failure_of_one(door: Flaky, clock: ManualClock, kind: str) -> None:
+def test_failure_of_a_single_message_survives_lost_answers(door: Flaky, clock: ManualClock, kind: str) -> None:
     door.fail("/v1/settle", "lose the answer", AWAY)
 
     def handle(message: Message) -> None:
@@ -101,7 +101,7 @@ def test_so_is_a_failure_of_one(door: Flaky, clock: ManualClock, kind: str) -> N
 
 
 @KINDS
-def test_what_is_no_longer_ours_is_not_asked_for_again(
+def test_settlement_of_an_expired_lease_is_not_repeated(
     door: Flaky, clock: ManualClock, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def handle(messages: list[Message]) -> Any:
@@ -114,7 +114,9 @@ def test_what_is_no_longer_ours_is_not_asked_for_again(
     assert (caplog.text.count("could not be recorded"), caplog.text.count("was not settled")) == (1, 0)
 
 
-def test_what_cannot_pass_is_said_once(door: Flaky, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_settlement_that_cannot_succeed_is_logged_once(
+    door: Flaky, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     door.fail("/v1/settle", refusal(503, "schema_too_new"))
     told, group = consume(door.url, clock, "threads", completed)
     assert (told, group.acked, group.dead) == ([], 0, 0)
@@ -132,7 +134,7 @@ def test_thread_whose_lease_is_lost_meanwhile_is_told(
 
 @KINDS
 @pytest.mark.parametrize("raises", [False, True])
-def test_what_is_settled_too_late_is_said_and_no_success(
+def test_late_settlement_is_logged_and_calls_no_success(
     url: str, clock: ManualClock, kind: str, raises: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids: list[str] = []
@@ -190,7 +192,7 @@ def test_outcome_that_is_none_is_a_failure_of_its_own_message(
 
 
 @KINDS
-def test_so_it_is_for_one_message(url: str, clock: ManualClock, kind: str) -> None:
+def test_invalid_retry_delay_of_a_single_message_buries_it(url: str, clock: ManualClock, kind: str) -> None:
     def handle(message: Message) -> None:
         raise Retry(delay=-1)
 

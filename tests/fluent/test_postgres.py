@@ -56,7 +56,7 @@ def test_consume_one_by_one_or_in_batches(client: Client, each: bool) -> None:
     assert counts(client) == (6, 0, 0)
 
 
-def test_many_workers_and_callbacks(url: str) -> None:
+def test_consumer_on_postgres_handles_workers_and_callbacks(url: str) -> None:
     async def job() -> tuple[int, int]:
         async with asyncio.timeout(60), AsyncClient(url) as client:
             await client.queue("orders").config(retry_limit=1).create()

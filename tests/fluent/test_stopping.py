@@ -134,7 +134,7 @@ def test_acks_that_wait_are_sent_before_a_client_closes(store_url: str, clock: M
         closing = threading.Thread(target=client.close)
         closing.start()
         # Time for a release to overtake them, if it would.
-        threading.Event().wait(0.1)
+        threading.Event().wait(0.05)
         assert door.count("/v1/settle") == 1
         hold.set()
         for thread in (*threads, closing):

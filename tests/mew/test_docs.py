@@ -25,7 +25,7 @@ def test_commands_print_what_the_page_shows(
         assert plain(one.printed) == plain(one.shown), one.command
 
 
-def test_there_are_pages() -> None:
+def test_pages_with_mew_are_listed() -> None:
     assert [page.stem for page in PAGES] == ["mew"]
 
 

@@ -119,7 +119,7 @@ def test_leaving_after_a_failure_still_fails(mew: Any) -> None:
 
 
 @pytest.mark.parametrize("odd", ["\u2028", "\x85"])
-def test_only_a_newline_ends_a_line(mew: Any, odd: str) -> None:
+def test_line_ends_at_a_newline_only(mew: Any, odd: str) -> None:
     text = (
         f'/* a \x0c \x1e {odd} b */\nSPAWN a: A {{ t = "x{odd}y" }}\nMATCH a: A RETURN length(a.t)\nSPAWN b: Nobody\n'
     )

@@ -69,7 +69,7 @@ def test_examples_of_the_syntax_are_read() -> None:
     ]  # fmt: skip
 
 
-def test_ack_behaviour(jobs: Prompt) -> None:
+def test_ack_deletes_the_item(jobs: Prompt) -> None:
     jobs.ok(BASIC)
     delivery = spawn(jobs)
     event = jobs.consumed[0]
@@ -81,7 +81,7 @@ def test_ack_behaviour(jobs: Prompt) -> None:
     assert (count(jobs), letters(jobs)) == (0, [])
 
 
-def test_nack_behaviour(jobs: Prompt) -> None:
+def test_nack_requeues_the_item(jobs: Prompt) -> None:
     jobs.ok(BASIC)
     delivery = spawn(jobs)
     assert jobs.ok(f'NACK "{delivery}"')["outcome"] == "requeued"
@@ -101,7 +101,7 @@ def test_nack_with_no_retry(jobs: Prompt) -> None:
     assert count(jobs) == 0
 
 
-def test_timeout_behaviour(jobs: Prompt) -> None:
+def test_timeout_requeues_the_item_with_a_notice(jobs: Prompt) -> None:
     jobs.ok(BASIC)
     delivery = spawn(jobs)
     jobs.advance(30)
@@ -111,7 +111,7 @@ def test_timeout_behaviour(jobs: Prompt) -> None:
     assert jobs.consumed[0]["attempt"] == 2
 
 
-def test_what_time_made_so_is_so_for_a_query_too(jobs: Prompt) -> None:
+def test_query_after_a_timeout_sees_the_dead_letter(jobs: Prompt) -> None:
     jobs.ok("WATCH j: Job [mode: consume, max_redeliveries: 1] RETURN j")
     spawn(jobs)
     jobs.clock.advance(30)
@@ -121,7 +121,7 @@ def test_what_time_made_so_is_so_for_a_query_too(jobs: Prompt) -> None:
 
 
 @pytest.mark.parametrize("dead_letter", ["[dead_letter: #failed_jobs]", ""])
-def test_redelivery_limits(jobs: Prompt, dead_letter: str) -> None:
+def test_redelivery_limit_ends_in_a_dead_letter(jobs: Prompt, dead_letter: str) -> None:
     jobs.ok(f'WATCH j: Job WHERE j.status = "pending" [mode: consume] [max_redeliveries: 3] {dead_letter} RETURN j')
     spawn(jobs)
     jobs.ok("NACK $delivery_id")
@@ -134,7 +134,7 @@ def test_redelivery_limits(jobs: Prompt, dead_letter: str) -> None:
     assert count(jobs) == (1 if dead_letter else 0)
 
 
-def test_delivery_id(jobs: Prompt) -> None:
+def test_delivery_id_is_new_for_each_delivery(jobs: Prompt) -> None:
     jobs.ok(BASIC)
     seen = {spawn(jobs)}
     for _ in range(2):
@@ -144,7 +144,7 @@ def test_delivery_id(jobs: Prompt) -> None:
     assert all(len(found) <= 128 and not set(found) & set(",\"'\\") for found in seen)
 
 
-def test_layer_0(jobs: Prompt) -> None:
+def test_layer_0_shows_events_and_dead_letters(jobs: Prompt) -> None:
     jobs.ok("w = " + BASIC.strip())
     delivery = spawn(jobs, "p")
     rows = jobs.rows(
@@ -161,7 +161,7 @@ def test_layer_0(jobs: Prompt) -> None:
     assert (reason, attempts, made) == ("no_retry", 1, jobs.clock.now() // 1000)
 
 
-def test_competing_consumers(jobs: Prompt) -> None:
+def test_competing_consumers_share_the_items(jobs: Prompt) -> None:
     other = jobs.another()
     jobs.ok(COMPETING)
     other.ok(COMPETING)
@@ -174,7 +174,7 @@ def test_competing_consumers(jobs: Prompt) -> None:
     other.session.close()
 
 
-def test_errors(jobs: Prompt) -> None:
+def test_errors_have_the_codes_of_the_specification(jobs: Prompt) -> None:
     jobs.refused('ACK "d123"', "E8004", "Invalid delivery ID: 'd123' not found or already processed")
     jobs.ok("WATCH j: Job [mode: consume] [dead_letter: #dlq_node] RETURN j")
     delivery = spawn(jobs)

@@ -12,7 +12,7 @@ def counts(result: dict[str, object]) -> dict[str, object]:
     return {name: result[name] for name in COUNTS if result[name]}
 
 
-def test_worked_examples(prompt: Prompt, clock: ManualClock) -> None:
+def test_worked_examples_answer_as_written(prompt: Prompt, clock: ManualClock) -> None:
     # 1-3
     assert prompt.ok("type Lane = Int [1..9]")["declared"] == {"alias": 1}
     assert prompt.ok("node Dock { name: String [required, unique] }")["declared"] == {"node": 1}

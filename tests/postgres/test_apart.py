@@ -60,7 +60,7 @@ def test_caller_that_waits_too_long_gets_an_error(opened: Opener, raw: Raw) -> N
     assert push(store, text("y"))[0].seq == 1
 
 
-def test_one_that_waits_too_long_does_not_fail_the_others(opened: Opener, raw: Raw) -> None:
+def test_command_that_waits_too_long_fails_alone(opened: Opener, raw: Raw) -> None:
     store = opened("busy_timeout=0.05")
     push(store, text("x", partition="a"), text("x", partition="b"))
     slow = raw()

@@ -6,7 +6,7 @@ import pytest
 
 from ackwise.core.commands import Command, Sweep
 from ackwise.core.errors import StoreLocked
-from tests.contract.sample_extension import AddWord, ListWords, sample
+from tests.engine.sample_extension import AddWord, ListWords, sample
 from tests.postgres.conftest import Opener
 from tests.postgres.support import push, text
 

@@ -73,7 +73,7 @@ def fail_inserts(raw: Raw, table: str, state: str) -> None:
         connection.execute(f"CREATE TRIGGER fail BEFORE INSERT ON {table} EXECUTE FUNCTION fail()".encode())
 
 
-def test_full_disk(opened: Opener, raw: Raw) -> None:
+def test_full_disk_refuses_the_push_and_keeps_the_ack(opened: Opener, raw: Raw) -> None:
     store = opened()
     push(store, text("x"))
     held = claim(store, Claim(queue="q"))

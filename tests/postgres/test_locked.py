@@ -72,7 +72,7 @@ def test_commands_on_locked_partition_are_refused_soon(opened: Opener, raw: Raw,
         assert isinstance(result, StoreLocked) == (number % 6 < 4), (number, result)
 
 
-def test_who_was_not_refused_for_itself_still_waits_a_little() -> None:
+def test_command_without_a_refusal_of_its_own_waits_briefly() -> None:
     budget = LockBudget(2.0)
     with budget.limit(one_push("x", "a")) as patience:
         assert 0.2 < patience < 2.0

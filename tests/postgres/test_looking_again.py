@@ -42,7 +42,7 @@ def item(partition: str, priority: int = 0) -> NewMessage:
 @pytest.mark.parametrize("more", [1, 40], ids=["on one page", "on several pages"])
 @pytest.mark.parametrize("limit", [None, 1], ids=["comes back", "dies"])
 @pytest.mark.parametrize("exclusivity", ["none", "partition"])
-def test_what_it_picked_stays_as_it_was_read(
+def test_lanes_picked_before_a_second_look_stay_as_read(
     store: PostgresStore,
     clock: ManualClock,
     somebody: Connection[tuple[object, ...]],
@@ -69,7 +69,7 @@ def test_what_it_picked_stays_as_it_was_read(
     assert [grant.partition for grant in claim(store, others).grants] == ["a"], "it is not held"
 
 
-def test_what_it_had_read_and_not_picked_is_read_again(
+def test_lanes_read_but_not_picked_are_read_again(
     store: PostgresStore, clock: ManualClock, somebody: Connection[tuple[object, ...]]
 ) -> None:
     push(store, item("a", 5), item("busy"))
@@ -83,7 +83,7 @@ def test_what_it_had_read_and_not_picked_is_read_again(
     assert [(grant.partition, grant.priority, grant.lo) for grant in got.grants] == [("a", 5, 0), ("a", 5, 1)]
 
 
-def test_it_looks_again_once_and_not_for_each_partition(
+def test_claim_of_many_partitions_looks_again_once(
     store: PostgresStore, clock: ManualClock, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     push(store, item("busy"))

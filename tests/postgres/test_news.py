@@ -52,7 +52,7 @@ def test_broker_ignores_own_and_old_notifications(opened: Opener) -> None:
     assert second.changed()
 
 
-def test_after_the_connection_breaks_it_listens_again(opened: Opener, raw: Raw) -> None:
+def test_listener_listens_again_after_its_connection_breaks(opened: Opener, raw: Raw) -> None:
     first = opened()
     push(first, text("x"))
     claim(first, Claim(queue="q"))

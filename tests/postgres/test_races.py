@@ -35,7 +35,7 @@ from tests.postgres.support import claim, places, push, settle_lease, text, toge
 
 @pytest.mark.parametrize("exclusivity", ["none", "partition", "queue"])
 @pytest.mark.parametrize("lanes", [1, 1000])
-def test_sixteen_claimers(opened: Opener, lanes: int, exclusivity: str) -> None:
+def test_sixteen_claimers_get_each_message_once(opened: Opener, lanes: int, exclusivity: str) -> None:
     stores = [opened("shards=8"), opened("shards=8")]
     (done,) = stores[0].transact([ConfigureQueue(queue="q", policy={"exclusivity": exclusivity})])
     assert not isinstance(done, AckwiseError)
@@ -68,7 +68,7 @@ def test_held_messages_are_never_handed_out_again(opened: Opener) -> None:
     assert len(got) == got.total() == 700
 
 
-def test_one_transaction_id_from_everywhere(opened: Opener) -> None:
+def test_concurrent_pushes_of_a_transaction_id_store_one(opened: Opener) -> None:
     stores = [opened(), opened()]
     for round_ in range(5):
         receipts = together(
@@ -118,7 +118,7 @@ def test_new_lanes_and_new_groups_meet(opened: Opener) -> None:
         assert claim(stores[0], Claim(queue="q", group=f"g{group}", most=100)).count == 49
 
 
-def test_one_lease_is_settled_once(opened: Opener) -> None:
+def test_concurrent_settlements_of_a_lease_ack_once(opened: Opener) -> None:
     stores = [opened("shards=8"), opened("shards=8")]
     for _ in range(5):
         push(stores[0], text("x"), text("y", partition="o"))
@@ -153,7 +153,7 @@ def two_halves(store: PostgresStore, **more: Any) -> tuple[Claimed, list[Settlem
     return taken, [Settlement(selector=one, outcome=Outcome.ACK) for one in ranges]
 
 
-def test_who_finishes_a_bulk_lease_second_ends_it(opened: Opener, raw: Raw) -> None:
+def test_second_half_of_a_bulk_lease_ends_it(opened: Opener, raw: Raw) -> None:
     one, other = opened(), opened()
     _, (first, second) = two_halves(one)
     under_way = one.prepare([Settle(entries=[first])])
@@ -220,7 +220,7 @@ def test_claim_changes_hands_while_settled_by_key(opened: Opener, monkeypatch: p
     assert one.audit() == []
 
 
-def test_one_claim_key_from_everywhere_is_one_claim(opened: Opener) -> None:
+def test_concurrent_claims_of_a_key_are_one_claim(opened: Opener) -> None:
     stores = [opened(), opened()]
     push(stores[0], *(text(str(i)) for i in range(10)))
     command = Claim(queue="q", most=5, key="job/1")

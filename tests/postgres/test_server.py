@@ -33,7 +33,7 @@ def url(server: OwnServer) -> str:
     return server.url()
 
 
-def test_after_the_server_comes_back_the_store_goes_on_by_itself(server: OwnServer, url: str) -> None:
+def test_store_recovers_when_the_server_comes_back(server: OwnServer, url: str) -> None:
     store, other = PostgresStore(url), PostgresStore(url)
     push(store, text("1"))
     assert store.listening(PATIENCE)

@@ -18,7 +18,7 @@ from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
 from ackwise.store.database_store import DatabaseStore
-from tests.contract.store_harness import deliveries
+from tests.engine.store_harness import deliveries
 from tests.properties.checks import QUEUE, check_everything
 from tests.properties.claims import Judge
 from tests.properties.model import LaneKey, Lease, Model, Waiting

@@ -21,7 +21,7 @@ from ackwise.engine import ack_runs
 from ackwise.engine.span_settlement import settle_each
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.turn_runner import WriterTurn
-from tests.contract.store_harness import Delivery, Hand, StoreHarness, entry
+from tests.engine.store_harness import Delivery, Hand, StoreHarness, entry
 
 LANES = "lane IN (SELECT l.id FROM lane AS l JOIN queue AS q ON q.id = l.queue WHERE q.name = :queue)"
 STATEMENTS = (

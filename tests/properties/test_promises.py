@@ -88,7 +88,7 @@ def run(disk: Disk, exclusivity: str, how: settings) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("exclusivity", EXCLUSIVITIES)
-def test_on_sqlite(tmp_path: Path, exclusivity: str) -> None:
+def test_queue_on_sqlite_keeps_the_promises(tmp_path: Path, exclusivity: str) -> None:
     disk = SQLiteDisk(tmp_path)
     run(disk, exclusivity, bounds(60, 1500))
 
@@ -97,7 +97,7 @@ def test_on_sqlite(tmp_path: Path, exclusivity: str) -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("factory", FACTORIES)
 @pytest.mark.parametrize("exclusivity", EXCLUSIVITIES)
-def test_on_postgres(request: pytest.FixtureRequest, factory: str, exclusivity: str) -> None:
+def test_queue_on_postgres_keeps_the_promises(request: pytest.FixtureRequest, factory: str, exclusivity: str) -> None:
     make: Callable[[], str] = request.getfixturevalue(factory)
     disk = PostgresDisk(make())
     run(disk, exclusivity, bounds(7, 150))

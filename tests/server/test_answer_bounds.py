@@ -20,7 +20,7 @@ from ackwise.core.messages import NewMessage
 from ackwise.fluent import Client
 from tests.broker.watched import until
 from tests.patience import PATIENCE
-from tests.server.amps.peer import Peer
+from tests.protocols.amps.peer import Peer
 from tests.server.process import ServerProcess
 from tests.server.running import Running
 from tests.server.wire import UPGRADE, request

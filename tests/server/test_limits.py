@@ -137,7 +137,7 @@ def test_connections_beyond_the_limit_are_told_to_come_again(server: Running) ->
         wire.close()
 
 
-def test_one_address_cannot_take_every_connection(store_url: str) -> None:
+def test_address_cannot_take_every_connection(store_url: str) -> None:
     with Running(store_url, max_connections=10) as server:
         wires = [Wire(server.address) for _ in range(5)]
         for wire in wires:

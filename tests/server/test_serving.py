@@ -67,7 +67,7 @@ def refused(*arguments: str, **env: str) -> tuple[int, str]:
     return run.returncode, run.stderr
 
 
-def test_it_says_where_it_answers_and_ends_with_0(sqlite_url: str) -> None:
+def test_server_prints_its_url_and_ends_with_0(sqlite_url: str) -> None:
     with ServerProcess(sqlite_url) as server:
         assert server.url == f"http://127.0.0.1:{server.port}"
         with client(server) as http:

@@ -38,6 +38,6 @@ def test_seed_always_gives_the_same_orders() -> None:
     assert list(orders(500, 3)) != list(orders(500, 4))
 
 
-def test_nothing_to_do_is_misuse() -> None:
+def test_demo_of_zero_messages_is_misuse() -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["--messages", "0"])

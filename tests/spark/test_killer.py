@@ -81,7 +81,7 @@ def ledger(harness: QueueHarness) -> dict[str, int]:
     return dict(found)
 
 
-def test_one_that_exits_among_five_thousand(spark: SparkSession, harness: QueueHarness) -> None:
+def test_record_that_exits_among_five_thousand_dies_alone(spark: SparkSession, harness: QueueHarness) -> None:
     def function(record: dict[str, Any]) -> dict[str, Any]:
         # It is the first of a chunk, while the chunk before is being settled.
         if record["n"] == 1000:
@@ -92,7 +92,7 @@ def test_one_that_exits_among_five_thousand(spark: SparkSession, harness: QueueH
     check(harness, totals, {1000: "exit code 3"})
 
 
-def test_each_way_to_die(spark: SparkSession, local_harness: QueueHarness) -> None:
+def test_record_that_kills_its_process_dies_alone(spark: SparkSession, local_harness: QueueHarness) -> None:
     def function(record: dict[str, Any]) -> dict[str, Any]:
         match record["n"]:
             case 0 | 1 | 2499:

@@ -117,7 +117,7 @@ def test_module_that_makes_session_is_refused_for_workers(spark: SparkSession, a
         ("{module}:broken", 1, "ZeroDivisionError: division by zero ("),
     ],
 )
-def test_what_is_no_pipeline_is_one_line(
+def test_command_without_a_pipeline_prints_one_line(
     spark: SparkSession, ackwise: Ackwise, module: str, target: str, code: int, why: str
 ) -> None:
     said = ackwise("pipeline", "run", target.format(module=module))
@@ -137,7 +137,9 @@ def test_broken_module_is_reported_in_one_line_with_place(
     "wrong",
     [("--follow",), ("--config", "spark.x"), ("--config", "x=1"), ("--master", "lokal"), ("--py-files", "nowhere.py")],
 )
-def test_wrong_options(spark: SparkSession, ackwise: Ackwise, module: str, wrong: tuple[str, ...]) -> None:
+def test_command_with_wrong_options_is_misuse(
+    spark: SparkSession, ackwise: Ackwise, module: str, wrong: tuple[str, ...]
+) -> None:
     said = ackwise("pipeline", "run", f"{module}:make", *wrong)
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
 
@@ -163,7 +165,7 @@ def test_signal_lets_the_batch_finish_and_no_other_begin(
         assert {one.failures for one in queue.claim("orders", group="slow", max=10)} == {0}
 
 
-def test_one_that_follows_goes_on_until_it_is_told_to_stop(
+def test_pipeline_with_follow_runs_until_sigterm(
     spark: SparkSession, ackwise: Ackwise, module: str, url: str, tmp_path: Path, await_file: Callable[[Path], None]
 ) -> None:
     def end() -> None:

@@ -67,7 +67,7 @@ print(spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"),
 """
 
 
-def test_settings(spark: SparkSession) -> None:
+def test_session_has_its_default_settings(spark: SparkSession) -> None:
     context = spark.sparkContext
     assert (context.master, context.uiWebUrl) == ("local[2,4]", None)
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
@@ -87,7 +87,7 @@ def test_task_that_fails_is_tried_again(spark: SparkSession) -> None:
     assert spark.range(0, 10, 1, 1).mapInArrow(fails_at_first, "id long").count() == 10
 
 
-def test_it_says_nothing_leaves_nothing_and_the_caller_decides(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_is_silent_leaves_no_files_and_keeps_settings(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     # PySpark sets these itself, and has done so in this process for an earlier session.
     for name in PYSPARKS_OWN:
         monkeypatch.delenv(name, raising=False)
@@ -108,7 +108,7 @@ def test_it_says_nothing_leaves_nothing_and_the_caller_decides(folder: Folder, m
 
 
 @pytest.mark.long
-def test_what_spark_submit_was_told_holds(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_of_spark_submit_hold(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java.home(java.find())))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
@@ -119,7 +119,7 @@ def test_what_spark_submit_was_told_holds(folder: Folder, monkeypatch: pytest.Mo
     assert (said.out, said.code) == ("local[1,4] 3 5\n", 0)
 
 
-def test_one_that_runs_is_taken_and_what_it_is_not_is_said(spark: SparkSession) -> None:
+def test_running_session_is_reused_and_differences_warn(spark: SparkSession) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert session() is spark
@@ -148,7 +148,7 @@ def test_one_that_runs_is_taken_and_what_it_is_not_is_said(spark: SparkSession) 
         ("yarn", "yarn"),
     ],
 )
-def test_masters(master: str, understood: str) -> None:
+def test_master_is_understood_in_each_spelling(master: str, understood: str) -> None:
     assert SparkMaster.parse(master, {}).master == understood
 
 
@@ -156,7 +156,7 @@ def test_callers_limit_of_failures_holds_locally_too() -> None:
     assert SparkMaster.parse("local[2]", {"spark.task.maxFailures": "9"}).master == "local[2,9]"
 
 
-def test_only_this_machine_is_kept_to_this_machine() -> None:
+def test_local_master_uses_loopback() -> None:
     assert SparkMaster.parse("local[2]", {}).loopback
     assert SparkMaster.parse("spark://127.0.0.1:7077", {}).loopback
     assert not SparkMaster.parse("spark://10.0.0.1:7077,10.0.0.2:7077", {}).loopback
@@ -175,7 +175,7 @@ def test_cluster_that_does_not_answer() -> None:
         SparkMaster.parse(f"spark://127.0.0.1:{port}", {}).check()
 
 
-def test_without_pyspark_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_without_pyspark_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(AckwiseError, match=r"^Spark is not installed .*pip install 'ackwise\[spark\]'$"):
         session()

@@ -43,7 +43,7 @@ def settle(harness: QueueHarness, rows: list[RowSettlement], produce: str | None
     return dict(Settler(harness.transport, produce).settle(rows))
 
 
-def test_each_gets_its_outcome(harness: QueueHarness) -> None:
+def test_row_settlements_keep_their_outcomes(harness: QueueHarness) -> None:
     harness.configure(retry_limit=3)
     harness.number(20)
     one = claimed(harness, 20)
@@ -57,7 +57,7 @@ def test_each_gets_its_outcome(harness: QueueHarness) -> None:
     assert (letter.transaction_id, letter.error, letter.error_type) == ("t7", "never", "Bad")
 
 
-def test_again_settles_nothing(harness: QueueHarness) -> None:
+def test_repeated_settlement_of_rows_settles_nothing(harness: QueueHarness) -> None:
     harness.number(10)
     rows = [RowSettlement(delivery) for delivery in claimed(harness, 10)]
     rows[5] = RowSettlement(rows[5].delivery_id, Outcome.REJECT)
@@ -67,7 +67,7 @@ def test_again_settles_nothing(harness: QueueHarness) -> None:
     assert harness.counts() == {"acked": 9, "dead": 1}
 
 
-def test_too_late_settles_nothing(harness: QueueHarness) -> None:
+def test_settlement_after_expiry_settles_nothing(harness: QueueHarness) -> None:
     harness.number(10)
     rows = [RowSettlement(delivery) for delivery in claimed(harness, 10)]
     settle(harness, rows[:2])
@@ -86,14 +86,14 @@ def test_deliveries_that_never_were(harness: QueueHarness) -> None:
     assert harness.counts() == {"held": 3}
 
 
-def test_two_leases_and_lanes_at_once(harness: QueueHarness) -> None:
+def test_rows_of_two_leases_and_lanes_settle_together(harness: QueueHarness) -> None:
     for partition in ("a", "b"):
         harness.number(5, partition=partition)
     rows = [RowSettlement(delivery) for delivery in claimed(harness, 4) + claimed(harness, 6)]
     assert settle(harness, rows[::-1]) == {"acked": 10}
 
 
-def test_one_that_fails_and_is_acked_as_well_is_not_acked(harness: QueueHarness) -> None:
+def test_row_that_is_rejected_and_acked_dies(harness: QueueHarness) -> None:
     harness.number(3)
     one = claimed(harness, 3)
     rows = [
@@ -178,7 +178,7 @@ def test_output_that_cannot_be_pushed_fails_its_record_only(harness: QueueHarnes
     assert len(harness.payloads("out")) == 5
 
 
-def test_more_than_fits_into_one_commit(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settlement_above_a_commit_is_split(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_settlement, "MOST_ROWS", 7)
     monkeypatch.setattr(bulk_settlement, "MOST_BUNDLES", 4)
     harness.number(50)
@@ -188,7 +188,7 @@ def test_more_than_fits_into_one_commit(harness: QueueHarness, monkeypatch: pyte
     assert len(harness.payloads("out")) == 25
 
 
-def test_many_at_once(harness: QueueHarness) -> None:
+def test_settlement_of_3000_rows_settles_all(harness: QueueHarness) -> None:
     harness.number(3000)
     one = claimed(harness, 3000)
     rows = [
@@ -203,7 +203,7 @@ deliveries = st.builds(lambda lane, seq: ids.delivery_id(3, 4, lane, seq), st.in
 
 
 @given(st.lists(st.builds(RowSettlement, deliveries, st.sampled_from(Outcome)), max_size=40))
-def test_what_is_gathered_is_what_was_given(rows: list[RowSettlement]) -> None:
+def test_grouped_ranges_equal_the_given_rows(rows: list[RowSettlement]) -> None:
     ranges, single = group_ranges(rows)
     again = Counter((row.delivery_id, row.outcome) for row in single)
     again.update((row.delivery_id, row.outcome) for one in ranges for row in one.rows)
@@ -263,7 +263,7 @@ def test_chunks_that_waited_are_one_commit(local_harness: QueueHarness) -> None:
     assert settled(local_harness, made.worked(answers, 4)) == {"already": 12, "outputs_before": 9, "rows": 12}
 
 
-def test_what_was_settled_before_is_not_pushed(local_harness: QueueHarness) -> None:
+def test_outputs_of_rows_settled_before_are_not_pushed(local_harness: QueueHarness) -> None:
     made = Chunks(local_harness, {"a": 10})
     assert settle(
         local_harness, [RowSettlement(made.rows[4][0], Outcome.RETRY, 3_600_000_000), RowSettlement(made.rows[7][0])]
@@ -281,7 +281,9 @@ def test_output_that_no_queue_takes_is_its_own_records_fault(local_harness: Queu
     assert sorted(map(int, local_harness.payloads("out"))) == [1, 2, 4, 5, 6]
 
 
-def test_more_than_a_commit_should_hold(local_harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_above_the_bytes_of_a_commit_are_split(
+    local_harness: QueueHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (map_task, bulk_settlement):
         monkeypatch.setattr(module, "MOST_BYTES", 10)
     made = Chunks(local_harness, {"a": 9})
@@ -290,7 +292,7 @@ def test_more_than_a_commit_should_hold(local_harness: QueueHarness, monkeypatch
 
 
 @pytest.mark.parametrize("order", [[0, 2, 1, 3], [0, 1, 3], [3, 2, 1, 0]])
-def test_only_neighbours_are_a_stretch(local_harness: QueueHarness, order: list[int]) -> None:
+def test_rows_out_of_order_settle_with_their_own_answers(local_harness: QueueHarness, order: list[int]) -> None:
     made = Chunks(local_harness, {"a": 4})
     made.rows = [made.rows[at] for at in order]
     answers: list[Answer] = [REJECTED if at == 2 else b"%d" % at for at in order]

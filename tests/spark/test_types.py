@@ -109,7 +109,7 @@ def columns(schema: str, *texts: str | None) -> tuple[dict[str, list[Any]], list
         ("x array<struct<a: decimal(3,1)>>", '[{"a": 1}, null]', [{"a": Decimal("1.0")}, None]),
     ],
 )
-def test_values(schema: str, text: str, value: Any) -> None:
+def test_json_value_becomes_its_column_type(schema: str, text: str, value: Any) -> None:
     found, (error,) = columns(schema, f'{{"x": {text}, "more": [{{}}]}}')
     assert found == {"x": [value]}
     assert (error is None) == (value is not None or text == "null")
@@ -166,7 +166,7 @@ def test_field_that_must_be_there() -> None:
     assert ["a" in str(errors[0]), errors[1], "x" in str(errors[2])] == [True, None, True]
 
 
-def test_deep_json() -> None:
+def test_deep_json_becomes_null_beside_good_rows() -> None:
     deep = '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}"
     found, errors = columns("a array<int>", deep, '{"a": [1]}')
     assert found == {"a": [None, [1]]}

@@ -128,7 +128,7 @@ def test_forgotten_generations_are_removed_and_their_ids_free(way: None, path: P
     store.close()
 
 
-def test_after_everything_was_forgotten_it_goes_on(path: Path, clock: ManualClock) -> None:
+def test_dedupe_continues_after_all_generations_are_forgotten(path: Path, clock: ManualClock) -> None:
     store = small(path, clock)
     store.transact([c.ConfigureQueue(queue="q", policy={"dedupe_seconds": 60})])
     for number in range(4):

@@ -72,7 +72,7 @@ def claim(store: SQLiteStore, most: int, exclusivity: str = "none") -> list[int]
     return [seq for grant in claimed.grants for seq in range(grant.lo, grant.hi)]
 
 
-def test_each_sees_what_the_other_pushed(store: SQLiteStore, peer: Peer) -> None:
+def test_duplicates_are_found_between_processes(store: SQLiteStore, peer: Peer) -> None:
     assert push(store, "a", "b") == ["queued", "queued"]
     assert peer.ask("push", "b", "c") == ["duplicate", "queued"]
     assert push(store, "c", "a", "d") == ["duplicate", "duplicate", "queued"]
@@ -119,7 +119,7 @@ def test_queue_deleted_by_one_is_gone_for_the_other(store: SQLiteStore, peer: Pe
     assert claim(store, 5) == [0, 1]
 
 
-def test_one_notices_that_the_other_wrote(store: SQLiteStore, peer: Peer) -> None:
+def test_store_notices_a_write_of_another_process(store: SQLiteStore, peer: Peer) -> None:
     push(store, "a")
     store.changed()
     assert not store.changed()
@@ -128,7 +128,7 @@ def test_one_notices_that_the_other_wrote(store: SQLiteStore, peer: Peer) -> Non
     assert not store.changed()
 
 
-def test_both_write_at_once(store: SQLiteStore, peer: Peer) -> None:
+def test_concurrent_processes_push_each_id_once(store: SQLiteStore, peer: Peer) -> None:
     with ThreadPoolExecutor(2) as pool:
         theirs = pool.submit(lambda: [peer.ask("push", f"t{i}", f"x{i}") for i in range(40)])
         mine = pool.submit(lambda: [push(store, f"t{i}", f"y{i}") for i in range(40)])
@@ -139,7 +139,7 @@ def test_both_write_at_once(store: SQLiteStore, peer: Peer) -> None:
     assert store.ask(q.QueueStats(queue="q")).messages == 120
 
 
-def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:
+def test_new_file_is_opened_by_several_stores_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         stores = list(pool.map(lambda _: open_store(tmp_path / "new.db"), range(4)))
     assert [push(one, "same") for one in stores] == [["queued"], ["duplicate"], ["duplicate"], ["duplicate"]]

@@ -31,7 +31,7 @@ def found(store: SQLiteStore, txids: list[str]) -> list[bytes]:
     ]
 
 
-def test_in_every_generation_on_every_shelf_and_in_none_yet(path: Path) -> None:
+def test_key_is_found_in_every_generation_and_shelf(path: Path) -> None:
     store = open_store(path, dedupe_generation=SMALL)
     txids = [f"t{number}" for number in range(SMALL * SHELF * 2 + 6)]
     for txid in txids:
@@ -45,7 +45,7 @@ def test_in_every_generation_on_every_shelf_and_in_none_yet(path: Path) -> None:
     store.close()
 
 
-def test_in_the_middle_of_a_batch_of_one_turn(path: Path) -> None:
+def test_key_is_found_in_the_middle_of_a_batch(path: Path) -> None:
     store = open_store(path)
     batch = PlainBatch([b"%d" % number for number in range(700)], [f"t{number}" for number in range(700)])
     store.transact([c.Push(queue="q", messages=batch)])
@@ -53,7 +53,7 @@ def test_in_the_middle_of_a_batch_of_one_turn(path: Path) -> None:
     store.close()
 
 
-def test_in_a_process_that_never_writes(path: Path) -> None:
+def test_key_is_found_by_a_store_that_never_writes(path: Path) -> None:
     clock = ManualClock()
     writer, reader = open_store(path, clock), open_store(path, clock)
     push(writer, "a", payload=b"1")

@@ -14,7 +14,7 @@ from ackwise.core import commands as c
 from ackwise.core.validation import MICROS
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.sqlite.session import STATEMENTS
-from tests.contract.store_harness import StoreHarness, entry
+from tests.engine.store_harness import StoreHarness, entry
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_queue_lease_keeps_others_out_and_ends(harness: StoreHarness) -> None:
     assert harness.take(owner="two")
 
 
-def test_other_process_is_seen(harness: StoreHarness, other: StoreHarness) -> None:
+def test_claims_and_pushes_of_another_process_are_seen(harness: StoreHarness, other: StoreHarness) -> None:
     harness.push("a", "b")
     first = harness.claim(1, seconds=1000)
     second = other.claim(1, seconds=1)

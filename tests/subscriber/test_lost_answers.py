@@ -67,7 +67,9 @@ async def nothing_was_lost(app: App, seen: list[int], count: int) -> None:
 
 @pytest.mark.parametrize("explicit", [False, True])
 @pytest.mark.parametrize("fault", LOST)
-def test_claim(app: App, door: Flaky, server: Running, explicit: bool, fault: Fault) -> None:
+def test_claim_without_an_answer_loses_no_message(
+    app: App, door: Flaky, server: Running, explicit: bool, fault: Fault
+) -> None:
     """The first of an app, which does not wait."""
     seen = handled(app, explicit)
 
@@ -82,7 +84,7 @@ def test_claim(app: App, door: Flaky, server: Running, explicit: bool, fault: Fa
 
 
 @pytest.mark.parametrize("explicit", [False, True])
-def test_poll(app: App, door: Flaky, server: Running, explicit: bool) -> None:
+def test_poll_without_an_answer_loses_no_message(app: App, door: Flaky, server: Running, explicit: bool) -> None:
     seen = handled(app, explicit)
 
     async def job() -> None:
@@ -248,7 +250,7 @@ def test_settlement_begun_before_stop_is_awaited(app: App, door: Flaky, how: str
         await until(lambda: door.used_up and later)
         stopping = asyncio.create_task(app.stop(grace=600))
         try:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.05)
             assert not stopping.done()
         finally:
             answered.set()
@@ -278,7 +280,7 @@ def test_message_settled_elsewhere_is_not_ours(app: App) -> None:
     go(job)
 
 
-def test_no_warning_for_what_an_earlier_try_settled(
+def test_settlement_by_an_earlier_try_logs_no_warning(
     app: App, door: Flaky, server: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen = handled(app, explicit=False)
@@ -458,7 +460,7 @@ def test_lease_ended_by_settlement_is_not_reported_lost(app: App, door: Flaky, c
     go(job)
 
 
-def test_nor_when_its_time_is_over_meanwhile(
+def test_lease_that_expires_while_settled_is_not_reported_lost(
     app: App, door: Flaky, clock: ManualClock, never: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, later = Slow(app, "ack"), threading.Event()
@@ -505,7 +507,9 @@ def test_claim_without_an_answer_goes_back_when_the_app_stops(
     go(job)
 
 
-def test_so_does_a_poll(app: App, door: Flaky, server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_poll_without_an_answer_goes_back_when_the_app_stops(
+    app: App, door: Flaky, server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ackwise.subscriber.feeds.broker_feed.PAUSE_AFTER_FAILURE", 60)
 
     @app.subscriber("q")

@@ -144,7 +144,7 @@ def test_cancellation_after_failed_task_group_is_failure(live: App) -> None:
     go(job)
 
 
-def test_same_when_messages_are_delivered_by_hand(app: App, run: Run) -> None:
+def test_cancellation_in_a_test_app_is_a_failure(app: App, run: Run) -> None:
     async def fail() -> None:
         raise ValueError("in a group")
 
@@ -268,7 +268,7 @@ def test_thread_outliving_its_lease_blocks_no_other_message(
                     await asyncio.sleep(0.002)
                 await connection(live).push("q", 99)
                 # Time for a worker to take something, if it would.
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.05)
                 others = await connection(live).claim("q", max=99)
                 assert sorted(one.json() for one in others) == [*range(concurrency + 2), 99]
                 assert live.live
@@ -404,7 +404,7 @@ def test_in_thread_is_refused_for_async_and_optional_for_def(app: App, run: Run)
     assert threads == [threading.get_ident()]
 
 
-def test_what_a_function_returns_is_awaited_where_it_can_be(app: App, run: Run) -> None:
+def test_awaitable_result_of_a_plain_function_is_awaited(app: App, run: Run) -> None:
     seen: list[int] = []
 
     async def later(number: int) -> None:
@@ -520,7 +520,7 @@ def test_panicking_explicit_handler_leaves_message_to_expire(live: App, clock: M
 
 
 @pytest.mark.parametrize("problem", [SystemExit(2), KeyboardInterrupt()])
-def test_what_would_end_a_program_ends_no_thread_of_it(live: App, problem: BaseException) -> None:
+def test_exit_in_a_plain_handler_ends_no_thread(live: App, problem: BaseException) -> None:
     """As `argparse` does with arguments that it does not know."""
 
     @live.subscriber("q", retry_limit=1)

@@ -63,7 +63,7 @@ def test_run_drains_at_sigterm(folder: Path) -> None:
         assert {one.failures for one in rest} == {0}
 
 
-def test_what_does_not_finish_in_time_is_released(folder: Path) -> None:
+def test_handler_that_exceeds_its_grace_is_released(folder: Path) -> None:
     url = f"sqlite:///{folder}/orders.db"
     with ackwise.connect(url) as queue:
         queue.push("orders", 1)
@@ -100,7 +100,7 @@ def test_health_over_http(folder: Path) -> None:
         ("shop_orders:nothing", "is a int"),
     ],
 )
-def test_what_is_no_app(folder: Path, target: str, why: str) -> None:
+def test_target_without_an_app_is_refused(folder: Path, target: str, why: str) -> None:
     with pytest.raises(errors.BadInput, match=why):
         load_app(target)
 
@@ -178,7 +178,7 @@ def test_passwords_are_not_told(secret: str, caplog: pytest.LogCaptureFixture) -
     assert "secret" not in str(app.asyncapi())
 
 
-def test_nor_where_it_runs(folder: Path) -> None:
+def test_password_in_the_url_is_hidden_at_the_start(folder: Path) -> None:
     with started(folder, "--url", "sqlite:///password=secret") as process:
         assert "password=***" in line_with(process.stderr, "subscribers run on")
         process.send_signal(signal.SIGTERM)
@@ -240,7 +240,7 @@ def test_app_may_leave_tracing_out(run: Run, spans: InMemorySpanExporter) -> Non
     assert spans.get_finished_spans() == ()
 
 
-def test_without_a_provider_nothing_is_traced() -> None:
+def test_tracing_without_a_provider_is_off() -> None:
     assert not tracing.is_configured()
 
 
@@ -260,7 +260,7 @@ class Receipt:
     id: int
 
 
-def test_asyncapi_document(app: App) -> None:
+def test_asyncapi_document_describes_the_app(app: App) -> None:
     @app.subscriber("orders/new")
     async def bill(order: Order) -> None:
         """Charge the customer.
@@ -290,7 +290,7 @@ def test_asyncapi_document(app: App) -> None:
     assert document["channels"]["blobs"]["messages"]["bytes"]["payload"]["format"] == "binary"
 
 
-def test_one_function_on_several_queues_is_several_operations(app: App) -> None:
+def test_function_on_several_queues_is_several_operations(app: App) -> None:
     async def handle(number: int) -> None: ...
 
     app.subscriber("a")(handle)

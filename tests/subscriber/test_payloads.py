@@ -74,7 +74,7 @@ KINDS: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("kind", "value"), KINDS, ids=lambda value: str(value)[:30])
 @pytest.mark.parametrize("explicit", [False, True])
-def test_what_is_published_is_what_arrives(app: App, run: Run, kind: Any, value: Any, explicit: bool) -> None:
+def test_published_value_arrives_unchanged(app: App, run: Run, kind: Any, value: Any, explicit: bool) -> None:
     seen: list[Any] = []
     publisher = app.publisher("q", kind)
 

@@ -92,7 +92,7 @@ def test_term_is_never_delivered_again_and_tells_why(app: App, run: Run, reason:
     run(app, job)
 
 
-def test_no_answer_is_a_new_delivery_at_the_deadline(app: App, run: Run) -> None:
+def test_unsettled_message_is_redelivered_at_its_deadline(app: App, run: Run) -> None:
     seen: list[Message[Any]] = []
     explicit(app, seen, lease=2)
 
@@ -172,7 +172,7 @@ def test_last_step_of_a_schedule_repeats(app: App, run: Run) -> None:
     run(app, job)
 
 
-def test_what_is_nakked_comes_before_what_stands_behind_it(app: App, run: Run) -> None:
+def test_nakked_message_comes_before_later_messages(app: App, run: Run) -> None:
     order: list[tuple[int, int]] = []
 
     @app.subscriber("q")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from tests.subscriber.conftest import until
 
 @pytest.mark.parametrize("concurrency", [1, 16])
 @pytest.mark.parametrize("explicit", [False, True])
-def test_everything_is_handled_once_and_settled(live: App, concurrency: int, explicit: bool) -> None:
+def test_pushed_messages_are_handled_once_and_settled(live: App, concurrency: int, explicit: bool) -> None:
     seen: list[int] = []
 
     async def implicit(number: int) -> None:
@@ -310,7 +311,7 @@ def test_app_is_started_once(live: App) -> None:
     go(job)
 
 
-def test_what_a_feed_that_fails_says(live: App, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_handler_is_logged_once_per_message(live: App, caplog: pytest.LogCaptureFixture) -> None:
     """A handler's own trouble is never the app's."""
     seen: list[Any] = []
 
@@ -346,7 +347,7 @@ class Broken:
         return bytes
 
 
-def test_nothing_that_a_handler_or_codec_does_ends_a_worker(live: App) -> None:
+def test_worker_survives_errors_of_handlers_and_codecs(live: App) -> None:
     calls: list[int] = []
 
     @live.subscriber("broken", codec=Broken())
@@ -412,7 +413,9 @@ def test_short_lease_is_kept_as_well(live: App) -> None:
     @live.subscriber("q", lease=0.9)
     async def slow(msg: Message[int]) -> None:
         seen.append(msg.attempt)
-        await asyncio.sleep(2)
+        deadline = msg.deadline
+        assert deadline is not None
+        await until(lambda: datetime.now(UTC) > deadline)
         assert await msg.ack()
 
     async def job() -> None:

@@ -247,7 +247,7 @@ def test_raising_explicit_handler_settles_by_nak_and_term_only(app: App, run: Ru
 
 
 @pytest.mark.parametrize("how", ["ack", "nak"])
-def test_what_was_settled_before_an_exception_stands(app: App, run: Run, how: str) -> None:
+def test_settlement_before_an_exception_stands(app: App, run: Run, how: str) -> None:
     calls: list[int] = []
 
     @app.subscriber("q")

@@ -90,7 +90,7 @@ class Service:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_accepted(app: App, handler: Callable[..., Any], kind: object, explicit: bool) -> None:
+def test_valid_signature_is_accepted(app: App, handler: Callable[..., Any], kind: object, explicit: bool) -> None:
     assert app.subscriber("q")(handler) is handler
     (subscription,) = app.subscriptions
     assert (subscription.signature.kind, subscription.explicit) == (kind, explicit)
@@ -183,7 +183,7 @@ def test_class_inside_function_is_not_found_with_reason(app: App) -> None:
         app.subscriber("q")(handle)
 
 
-def test_something_that_is_no_function(app: App) -> None:
+def test_decorated_class_is_refused(app: App) -> None:
     with pytest.raises(TypeError, match="is a function"):
         app.subscriber("q")(Order)
 
@@ -235,7 +235,7 @@ def test_codec_of_ones_own_may_read_any_type_and_may_refuse_it(app: App) -> None
     ],
     ids=str,
 )
-def test_contradictions(app: App, options: dict[str, Any]) -> None:
+def test_contradictory_options_are_refused(app: App, options: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=r"^payload: .* contradict"):
         app.subscriber("q", **options)(payload)
     assert app.subscriptions == []
@@ -257,7 +257,7 @@ def test_contradictions(app: App, options: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_what_makes_no_sense(app: App, options: dict[str, Any]) -> None:
+def test_invalid_option_is_refused_and_registers_nothing(app: App, options: dict[str, Any]) -> None:
     with pytest.raises((BadInput, TypeError), match=r"^payload: "):
         app.subscriber(**{"queue": "q", **options})(payload)
     assert app.subscriptions == []
@@ -278,7 +278,7 @@ def test_auto_ack_spells_the_policies(app: App) -> None:
 
 
 @pytest.mark.parametrize("options", [{"ephemeral": True}, {"stream": "ORDERS"}])
-def test_what_is_for_nats_is_refused_on_our_own_broker(live: App, url: str, options: dict[str, Any]) -> None:
+def test_option_of_nats_is_refused_on_an_ackwise_broker(live: App, url: str, options: dict[str, Any]) -> None:
     @live.subscriber("q", **options)
     async def handle(number: int) -> None: ...
 

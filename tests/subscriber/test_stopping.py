@@ -24,7 +24,7 @@ from tests.subscriber.conftest import until
 from tests.subscriber.run_command import ORDERS, line_with, started
 
 
-def test_what_was_acked_at_delivery_is_handled_before_the_end(live: App) -> None:
+def test_message_acked_at_delivery_is_handled_before_the_end(live: App) -> None:
     """It may arrive while the app stops; then no consumer would ever get it."""
     seen: list[int] = []
 
@@ -47,7 +47,7 @@ def test_what_was_acked_at_delivery_is_handled_before_the_end(live: App) -> None
     go(job)
 
 
-def test_what_was_acked_at_delivery_and_is_not_handled_is_said(live: App, caplog: pytest.LogCaptureFixture) -> None:
+def test_message_acked_at_delivery_and_not_handled_is_logged(live: App, caplog: pytest.LogCaptureFixture) -> None:
     began = asyncio.Event()
 
     @live.subscriber("q", ack=AckPolicy.FIRST)
@@ -83,7 +83,7 @@ def test_settlement_after_handler_return_is_awaited(live: App) -> None:
         await connection(live).push("q", 1)
         await until(lambda: later)
         stopping = asyncio.create_task(live.stop(grace=PATIENCE))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.05)
         assert not stopping.done()
         go_on.set()
         await stopping
@@ -112,7 +112,7 @@ def test_forgotten_message_is_not_awaited_at_stop(live: App) -> None:
     go(job)
 
 
-def test_what_is_past_its_deadline_is_not_waited_for(live: App, clock: ManualClock) -> None:
+def test_stop_does_not_wait_for_messages_past_their_deadline(live: App, clock: ManualClock) -> None:
     kept: list[Message[int]] = []
 
     @live.subscriber("q", max_pending=1)
@@ -124,7 +124,7 @@ def test_what_is_past_its_deadline_is_not_waited_for(live: App, clock: ManualClo
         await connection(live).push("q", 1)
         await until(lambda: kept)
         stopping = asyncio.create_task(live.stop(grace=10 * PATIENCE))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.05)
         assert not stopping.done()
         clock.advance(31)
         await stopping
@@ -338,7 +338,7 @@ def test_second_stop_waits_for_the_first(live: App) -> None:
 
 
 @pytest.mark.parametrize("graces", [(600, 0), (0, 600)])
-def test_of_two_stops_the_shorter_grace_counts(live: App, graces: tuple[float, float]) -> None:
+def test_shorter_grace_of_two_stops_counts(live: App, graces: tuple[float, float]) -> None:
     work = Blocked(live)
 
     async def job() -> None:
@@ -555,7 +555,7 @@ def test_app_started_elsewhere_is_not_run_or_stopped(live: App) -> None:
 
 
 @pytest.mark.parametrize("how", ["exits", "stops"])
-def test_what_waits_is_not_begun_when_a_handler_ends_it_all(live: App, how: str) -> None:
+def test_waiting_messages_do_not_begin_when_a_handler_stops_app(live: App, how: str) -> None:
     """Not even by a worker that never yields to another task."""
     begun: list[int] = []
 

@@ -152,7 +152,7 @@ class Marked:
         return lambda value: f"{self._mark}{value}".encode()
 
 
-def test_what_a_router_does_not_say_the_app_says(run: Run) -> None:
+def test_router_without_an_option_takes_it_from_the_app(run: Run) -> None:
     quiet, own = Router("quiet."), Router("own.", codec=Marked("!"), on_undecodable="dead_letter")
     publishers = quiet.publisher("q", int), own.publisher("q", int), own.publisher("third", int, codec=Marked("?"))
     for router in (quiet, own):
@@ -268,7 +268,7 @@ def test_test_app_needs_no_server_and_leaves_the_app_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("where", ["lifespan", "queue"])
-def test_one_whose_start_fails_leaves_it_as_it_was_too(where: str) -> None:
+def test_test_app_whose_start_fails_leaves_the_app_as_it_was(where: str) -> None:
     @asynccontextmanager
     async def lifespan(app: App) -> AsyncIterator[None]:
         if where == "lifespan":

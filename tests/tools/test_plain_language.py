@@ -100,6 +100,18 @@ def test_test_name_with_pronoun_is_found(tmp_path: Path) -> None:
     assert found(tmp_path) == [("tests/test_a.py", 1)]
 
 
+@pytest.mark.parametrize("name", ["test_a_claim", "test_an_ack", "test_the_lease", "test_what_is_granted"])
+def test_test_name_without_a_subject_is_found(tmp_path: Path, name: str) -> None:
+    write(tmp_path, "tests/test_a.py", f"def {name}(): ...\nclass TestA:\n    async def {name}(self): ...\n")
+    assert found(tmp_path) == [("tests/test_a.py", 1), ("tests/test_a.py", 3)]
+
+
+@pytest.mark.parametrize("name", ["test_ack_ends_a_lease", "test_anchor_moves", "test_theme_is_dark", "test_whatever"])
+def test_test_name_that_begins_with_its_subject_passes(tmp_path: Path, name: str) -> None:
+    write(tmp_path, "tests/test_a.py", f"def {name}(): ...\n")
+    assert found(tmp_path) == []
+
+
 def test_data_of_a_test_is_not_prose(tmp_path: Path) -> None:
     write(tmp_path, "tests/test_a.py", '"""Nobody."""\ngroup = "nobody"  # somebody\n')
     assert found(tmp_path) == [("tests/test_a.py", 1), ("tests/test_a.py", 2)]

@@ -49,7 +49,9 @@ def orders(*numbers: int) -> dict[str, int]:
     return {f"orders-{number}": 1 for number in numbers}
 
 
-def test_only_what_every_group_has_finished(spark: SparkSession, queue: Connection, url: str, tmp_path: Path) -> None:
+def test_archive_takes_messages_that_every_group_finished(
+    spark: SparkSession, queue: Connection, url: str, tmp_path: Path
+) -> None:
     path = tmp_path / "archive"
     fill(queue, *range(6))
     assert [row["messages"] for row in collected(archive(spark, url, str(path)))] == [0]  # there is no group
@@ -69,7 +71,7 @@ def test_only_what_every_group_has_finished(spark: SparkSession, queue: Connecti
     assert archived(spark, path) == orders(0, 1, 2)
 
 
-def test_by_queue_and_day_with_all_that_was_pushed(spark: SparkSession, url: str, tmp_path: Path) -> None:
+def test_archive_is_split_by_queue_and_day_with_all_columns(spark: SparkSession, url: str, tmp_path: Path) -> None:
     path, clock = tmp_path / "archive", ManualClock(round(at("2026-01-31T23:59:59").timestamp() * 1_000_000))
     with connect(url, clock=clock) as queue:
         for name in ("2024", "a b:c/d%é"):
@@ -160,7 +162,9 @@ def test_process_killed_between_data_and_manifest(
     assert archived(spark, path) == orders(*range(10))
 
 
-def test_of_two_runs_at_once_one_counts(spark: SparkSession, queue: Connection, url: str, tmp_path: Path) -> None:
+def test_second_of_two_concurrent_archives_is_a_conflict(
+    spark: SparkSession, queue: Connection, url: str, tmp_path: Path
+) -> None:
     path = tmp_path / "archive"
     fill(queue, 0, 1)
     finish(queue, 2)
@@ -172,7 +176,9 @@ def test_of_two_runs_at_once_one_counts(spark: SparkSession, queue: Connection, 
     assert archived(spark, path) == orders(0, 1)
 
 
-def test_what_is_archived_can_go(spark: SparkSession, queue: Connection, url: str, tmp_path: Path) -> None:
+def test_archive_with_prune_removes_archived_messages(
+    spark: SparkSession, queue: Connection, url: str, tmp_path: Path
+) -> None:
     path = tmp_path / "archive"
     fill(queue, 0, 1)
     finish(queue, 2)
@@ -188,7 +194,9 @@ def test_what_is_archived_can_go(spark: SparkSession, queue: Connection, url: st
     assert archived(spark, path) == orders(0, 1, 2, 3)
 
 
-def test_what_was_removed_before_is_missing(spark: SparkSession, queue: Connection, url: str, tmp_path: Path) -> None:
+def test_messages_pruned_before_the_archive_count_as_missing(
+    spark: SparkSession, queue: Connection, url: str, tmp_path: Path
+) -> None:
     path = tmp_path / "archive"
     fill(queue, 0, 1)
     finish(queue, 2)
@@ -201,7 +209,7 @@ def test_what_was_removed_before_is_missing(spark: SparkSession, queue: Connecti
     assert collected(archive(spark, url, str(path)))[0]["missing"] == 0
 
 
-def test_over_a_server(spark: SparkSession, any_url: str, tmp_path: Path) -> None:
+def test_archive_over_a_server_prunes_all_messages(spark: SparkSession, any_url: str, tmp_path: Path) -> None:
     path = tmp_path / "archive"
     with connect(any_url) as queue:
         fill(queue, *range(50))
@@ -212,7 +220,9 @@ def test_over_a_server(spark: SparkSession, any_url: str, tmp_path: Path) -> Non
     assert archived(spark, path) == orders(*range(50))
 
 
-def test_what_is_not_there(spark: SparkSession, queue: Connection, url: str, tmp_path: Path) -> None:
+def test_archive_without_queue_or_manifest_is_refused(
+    spark: SparkSession, queue: Connection, url: str, tmp_path: Path
+) -> None:
     path = tmp_path / "archive"
     with pytest.raises(UnknownQueue, match="nowhere"):
         archive(spark, url, str(path), "nowhere")

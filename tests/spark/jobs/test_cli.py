@@ -29,7 +29,7 @@ def fill(url: str) -> None:
         batch.ack()
 
 
-def test_report(ackwise: Ackwise, url: str, tmp_path: Path) -> None:
+def test_dlq_report_prints_json_and_writes_html(ackwise: Ackwise, url: str, tmp_path: Path) -> None:
     fill(url)
     page = tmp_path / "report.html"
     said = ackwise("dlq", "report", "--queue", "orders", "--group", "billing", "--json", "--html", str(page))
@@ -42,7 +42,7 @@ def test_report(ackwise: Ackwise, url: str, tmp_path: Path) -> None:
     assert (said.code, "order <n> not found [bold]" in said.out) == (0, True)
 
 
-def test_nothing_to_report(ackwise: Ackwise, url: str, tmp_path: Path) -> None:
+def test_reports_of_an_empty_store_say_so(ackwise: Ackwise, url: str, tmp_path: Path) -> None:
     connect(url).close()
     assert ackwise("dlq", "report", "--html", str(tmp_path / "report.html"))[:2] == (0, "no dead letters\n")
     assert "No dead letters here" in (tmp_path / "report.html").read_text()
@@ -79,7 +79,7 @@ def test_wrong_arguments_are_errors(ackwise: Ackwise, url: str) -> None:
     assert ackwise("dlq", "list", "--json").json["total"] == 3
 
 
-def test_what_is_not_there(ackwise: Ackwise, url: str, tmp_path: Path) -> None:
+def test_missing_source_is_one_line_on_stderr(ackwise: Ackwise, url: str, tmp_path: Path) -> None:
     fill(url)
     missing = {
         ("dlq", "report", "--queue", "nowhere"): "nowhere",
@@ -136,7 +136,7 @@ def test_command_line_does_not_load_spark() -> None:
     assert done.stdout == "[]\n", done.stderr
 
 
-def test_without_the_extra_it_says_what_to_install(url: str) -> None:
+def test_command_without_pyspark_names_the_extra(url: str) -> None:
     connect(url).close()
     code = "import sys; sys.modules['pyspark'] = None; from ackwise.cli import main; sys.argv[0] = 'ackwise'; main()"
     done = alone(code, "lag", "--url", url)

@@ -57,7 +57,7 @@ def test_rows_of_a_store(spark: SparkSession, any_url: str) -> None:
     assert (rows[0]["first_at"], rows[0]["last_at"]) == (min(times), max(times))
 
 
-def test_only_a_queue_or_a_group(spark: SparkSession, url: str) -> None:
+def test_dead_letter_report_is_filtered_by_queue_and_group(spark: SparkSession, url: str) -> None:
     fail_some(url)
     assert dead_letter_report(spark, url, "mail").count() == 1
     assert {row.group for row in dead_letter_report(spark, url, group="billing").collect()} == {"billing"}
@@ -98,7 +98,7 @@ def test_steps_of_time_suit_the_range(seconds: float, step: int) -> None:
     assert step_for(seconds) == step
 
 
-def test_summary(spark: SparkSession) -> None:
+def test_summary_groups_errors_and_times(spark: SparkSession) -> None:
     letters = [letter(1, "no 1"), letter(2, "no 2", timedelta(minutes=40.5)), letter(3, "other")]
     summary = summarised(frame(spark, "dead_letters", letters), FIRST)
     assert (summary.total, summary.step) == (3, 60)

@@ -59,7 +59,7 @@ def wait_for_ledger(url: str) -> None:
         here.close()
 
 
-def test_store(spark: SparkSession, any_url: str) -> None:
+def test_lag_of_a_store_counts_unread_and_held(spark: SparkSession, any_url: str) -> None:
     with connect(any_url) as queue:
         for partition, count in (("eu", 5), ("us", 3)):
             queue.push_many("orders", [{"id": number} for number in range(count)], partition=partition)

@@ -93,7 +93,7 @@ def test_windows_are_whole_minutes(spark: SparkSession, window: float | timedelt
         measured(frame(spark, "ledger", []), window=window)
 
 
-def test_store(spark: SparkSession, any_url: str) -> None:
+def test_metrics_of_a_store_count_each_outcome(spark: SparkSession, any_url: str) -> None:
     with connect(any_url) as queue:
         queue.push_many("orders", [{"id": number} for number in range(10)])
         batch = queue.claim("orders", group="billing", max=10)

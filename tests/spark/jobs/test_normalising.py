@@ -42,7 +42,7 @@ TABLE: dict[str | None, str] = {
 }
 
 
-def test_what_differs_from_case_to_case_is_left_out(spark: SparkSession) -> None:
+def test_normalised_error_leaves_out_variable_parts(spark: SparkSession) -> None:
     errors = spark.createDataFrame([(error,) for error in TABLE], "error string")
     found = {row.error: row.said for row in errors.select("error", normalised(errors.error).alias("said")).collect()}
     assert found == TABLE

@@ -25,7 +25,7 @@ def lag(url: str) -> int:
         return queue.lag("orders", "billing")
 
 
-def test_expression_chooses(spark: SparkSession, any_url: str) -> None:
+def test_redrive_with_expression_returns_matching_letters(spark: SparkSession, any_url: str) -> None:
     fill(any_url)
     where = "error_message RLIKE 'order [135]' AND get_json_object(payload, '$.id') < 5 AND deliveries = 1"
     kinds = redrive(spark, any_url, where, dry_run=True).collect()
@@ -44,7 +44,7 @@ def test_expression_chooses(spark: SparkSession, any_url: str) -> None:
     assert left.isdisjoint(row.id for row in results)
 
 
-def test_without_an_expression_all_of_a_queue_go_back(spark: SparkSession, url: str) -> None:
+def test_redrive_without_expression_returns_all_of_a_queue(spark: SparkSession, url: str) -> None:
     fill(url)
     assert redrive(spark, url, queue="orders").count() == 6
     assert lag(url) == 6

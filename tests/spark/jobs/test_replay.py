@@ -48,7 +48,7 @@ def counts(rows: object) -> list[tuple[object, ...]]:
     return [tuple(row) for row in rows.collect()]  # type: ignore[attr-defined]
 
 
-def test_twice_is_once_until_a_copy_is_asked_for(spark: SparkSession, path: str, any_url: str) -> None:
+def test_repeated_replay_pushes_once_unless_copied(spark: SparkSession, path: str, any_url: str) -> None:
     assert counts(replay(spark, path, any_url, dry_run=True)) == [("mail", 2, 0), ("orders", 6, 0)]
     assert counts(replay(spark, path, any_url, "orders", to_queue="again")) == [("again", 6, 0)]
     assert counts(replay(spark, path, any_url, "orders", to_queue="again")) == [("again", 0, 6)]
@@ -69,7 +69,7 @@ def test_payloads_come_back_as_they_were(spark: SparkSession, path: str, any_url
     assert (broken.payload, broken.content_type) == (b"{broken", "application/octet-stream")
 
 
-def test_slice(spark: SparkSession, path: str, url: str) -> None:
+def test_replay_of_a_time_slice_pushes_only_its_messages(spark: SparkSession, path: str, url: str) -> None:
     midnight = FIRST + timedelta(hours=1)
     assert counts(replay(spark, path, url, "orders", to_queue="late", since=midnight)) == [("late", 4, 0)]
     assert counts(replay(spark, path, url, "orders", to_queue="early", until=midnight)) == [("early", 2, 0)]
@@ -87,7 +87,7 @@ def test_back_where_it_came_from_is_at_the_end(spark: SparkSession, path: str, u
         assert numbers(queue, "orders") == {"p0": [0, 2, 4, 0, 2, 4], "p1": [1, 3, 5, 1, 3, 5]}
 
 
-def test_what_is_refused_pushes_nothing(spark: SparkSession, path: str, url: str, tmp_path: Path) -> None:
+def test_refused_replay_pushes_nothing(spark: SparkSession, path: str, url: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"--where 'nosuch = 1': .*nosuch"):
         replay(spark, path, url, to_queue="again", where="nosuch = 1")
     with pytest.raises(BadInput, match="to_queue must not be empty"):

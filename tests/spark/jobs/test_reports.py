@@ -96,7 +96,7 @@ def summary(error: str = "order <n> not found", payload: str = '{"n": 1}') -> De
     )
 
 
-def test_dead_letters(tmp_path: Path) -> None:
+def test_report_of_dead_letters_has_charts_and_commands(tmp_path: Path) -> None:
     write_dead_letter_report(tmp_path / "new" / "report.html", summary(), outcomes=[("pushed", 20_000)])
     page = Page(tmp_path / "new" / "report.html")
     page.check()
@@ -107,7 +107,7 @@ def test_dead_letters(tmp_path: Path) -> None:
     assert len(page.named("table")) == 4
 
 
-def test_whatever_is_in_a_dead_letter_is_only_text(tmp_path: Path) -> None:
+def test_report_escapes_markup_in_dead_letters(tmp_path: Path) -> None:
     write_dead_letter_report(tmp_path / "report.html", summary(NASTY, NASTY))
     page = Page(tmp_path / "report.html")
     page.check()
@@ -115,7 +115,7 @@ def test_whatever_is_in_a_dead_letter_is_only_text(tmp_path: Path) -> None:
     assert "alert('x')</script>" not in page.source
 
 
-def test_no_dead_letters(tmp_path: Path) -> None:
+def test_report_without_dead_letters_says_so(tmp_path: Path) -> None:
     empty = DeadLetterSummary(
         queue=None, group=None, made_at=FIRST, errors=[], reasons=[], error_types=[], times=[], step=1
     )
@@ -144,7 +144,7 @@ def window(hour: int, group: str = "billing", **more: object) -> Row:
     }
 
 
-def test_metrics(tmp_path: Path) -> None:
+def test_report_of_metrics_has_rates_and_names(tmp_path: Path) -> None:
     rows = [window(0), window(3), window(0, NASTY)]
     write_metrics_report(tmp_path / "report.html", rows, FIRST, queue="orders", group=None)
     page = Page(tmp_path / "report.html")
@@ -155,7 +155,7 @@ def test_metrics(tmp_path: Path) -> None:
     assert "Nothing was settled" in Page(tmp_path / "report.html").text
 
 
-def test_lag(tmp_path: Path) -> None:
+def test_report_of_lag_has_counts_and_ages(tmp_path: Path) -> None:
     row: Row = {"queue": NASTY, "group": "g", "lag": 12_345, "unread": 12_000, "held": 345, "oldest_seconds": 432.5}
     write_lag_report(tmp_path / "report.html", [{**row, "ack_rate": 0.0, "drain_seconds": None}], FIRST)
     page = Page(tmp_path / "report.html")
@@ -211,7 +211,7 @@ def test_columns_stand_on_each_other() -> None:
     assert other["y"] + other["height"] == pytest.approx(one["y"])
 
 
-def test_how_values_are_spelled() -> None:
+def test_report_values_have_units_and_separators() -> None:
     assert [number(value) for value in (0, 1234, 12.5, 0.25, 1234.56)] == ["0", "1,234", "12.5", "0.25", "1,234.6"]
     assert [duration(value) for value in (0, 0.35, 1, 119, 240, 11_520, 432_000)] == [
         "0 s",

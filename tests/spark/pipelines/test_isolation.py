@@ -65,7 +65,7 @@ def test_answers_come_in_order(process: Make) -> None:
     assert one.run([7], blame) == [14]
 
 
-def test_it_runs_elsewhere_and_keeps_what_it_has(process: Make) -> None:
+def test_function_runs_in_a_child_that_keeps_its_state(process: Make) -> None:
     seen: list[Any] = []
 
     def remembers(record: Any) -> tuple[int, int]:
@@ -97,7 +97,9 @@ def test_culprit_alone_is_blamed(process: Make, how: str, told: str, at: int) ->
     assert answers == [number for number in range(10) if number != at]
 
 
-def test_one_that_dies_while_it_answers(process: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_that_dies_while_it_answers_is_repeated(
+    process: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A grandchild still holds the pipe, so the pipe does not report the child's death.
 
     The child sends all answers at once: a single record in doubt would be blamed.
@@ -121,7 +123,7 @@ def test_one_that_dies_while_it_answers(process: Make, tmp_path: Path, monkeypat
     assert process(breaks_once).run(list(range(100)), blame) == list(range(100))
 
 
-def test_many_culprits(process: Make) -> None:
+def test_deadly_records_are_each_blamed(process: Make) -> None:
     records = ["exit", "exit", 1, "segfault", 2, 3, "killed", "exit"]
     answers = process(deadly).run(records, blame)
     assert [answer if isinstance(answer, int) else answer[0] for answer in answers] == records
@@ -131,13 +133,13 @@ def test_many_culprits(process: Make) -> None:
     )
 
 
-def test_it_goes_on_afterwards(process: Make) -> None:
+def test_runner_works_after_the_death_of_a_child(process: Make) -> None:
     one = process(deadly)
     one.run([1, "exit", 2], blame)
     assert one.run([4, 5], blame) == [4, 5]
 
 
-def test_it_works_while_the_caller_does_something_else(process: Make, tmp_path: Path) -> None:
+def test_runner_works_before_its_answers_are_asked_for(process: Make, tmp_path: Path) -> None:
     done = tmp_path / "done"
     one = process(lambda record: done.write_text(record))
     one.begin(["x"])
@@ -160,7 +162,9 @@ def test_record_that_takes_too_long(process: Make) -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, 30.0])
-def test_one_that_leaves_a_process_behind_and_dies(process: Make, tmp_path: Path, timeout: float | None) -> None:
+def test_child_that_dies_and_leaves_a_grandchild_is_reported(
+    process: Make, tmp_path: Path, timeout: float | None
+) -> None:
     left = tmp_path / "left"
 
     def forks(record: Any) -> Any:
@@ -179,7 +183,7 @@ def test_one_that_leaves_a_process_behind_and_dies(process: Make, tmp_path: Path
         os.kill(int(left.read_text()), signal.SIGKILL)
 
 
-def test_what_is_larger_than_a_pipe(process: Make) -> None:
+def test_record_larger_than_a_pipe_passes(process: Make) -> None:
     large = b"x" * 10_000_000
     assert process(lambda record: record + b"y").run([large, b""], blame) == [large + b"y", b"y"]
 
@@ -189,7 +193,7 @@ def test_death_that_no_record_explains_is_an_error(process: Make) -> None:
         process(lambda record: lambda: record).run([1], blame)
 
 
-def test_what_was_told_before_a_death_is_not_done_again(process: Make, tmp_path: Path) -> None:
+def test_records_answered_before_a_death_are_not_repeated(process: Make, tmp_path: Path) -> None:
     """A function that takes longer than the pipe is told about at once."""
 
     def notes(record: Any) -> Any:
@@ -282,7 +286,7 @@ def open_pipes() -> int:
     return sum(link.startswith("pipe:") for link in links)
 
 
-def test_nothing_is_left_behind(process: Make) -> None:
+def test_runner_leaves_no_pipe_and_no_process_behind(process: Make) -> None:
     one = process(deadly)
     before = open_pipes()
     one.run([*(["exit", "segfault"] * 5), 1], blame)
@@ -305,7 +309,7 @@ def test_process_sees_none_of_our_connections(process: Make) -> None:
         assert process(sockets).run([1], blame) == [[]]
 
 
-def test_one_process_per_function() -> None:
+def test_each_function_has_a_process_of_its_own() -> None:
     def pid(_: Any) -> int:
         return os.getpid()
 

@@ -160,7 +160,7 @@ def test_outputs_stay_in_their_partition_and_name_their_record(
         assert (group, at in ("0", "1"), found.partition) == ("g", True, inputs[message_id])
 
 
-def test_without_a_function_records_go_through(spark: SparkSession, local_harness: QueueHarness) -> None:
+def test_pipeline_without_a_function_passes_records_through(spark: SparkSession, local_harness: QueueHarness) -> None:
     """Each with the schema of its own pipeline, though Spark's workers are the same."""
     local_harness.number(5)
     local_harness.send([NewMessage(b'{"s": "x"}')])

@@ -67,7 +67,7 @@ def test_row_of_any_shape(value: Any) -> None:
     assert returning(value, "n long, s string") == b'{"n":1,"s":"x"}'
 
 
-def test_what_is_left_out_is_null() -> None:
+def test_missing_field_of_the_schema_is_null() -> None:
     assert returning({"n": 1}, "n long, s string") == b'{"n":1,"s":null}'
 
 
@@ -102,11 +102,11 @@ def test_values_of_a_schema(value: Any, returns: str, text: bytes) -> None:
         ({"n": np.float64(0.5), "a": np.array([1, 2])}, b'{"n":0.5,"a":[1,2]}'),
     ],
 )
-def test_without_a_schema_it_is_json(value: Any, text: bytes) -> None:
+def test_result_without_a_schema_is_json(value: Any, text: bytes) -> None:
     assert returning(value) == text
 
 
-def test_none_is_an_ack_and_a_list_is_several() -> None:
+def test_function_result_none_acks_and_a_list_gives_several() -> None:
     def counts(_: Any) -> Iterator[int]:
         yield from range(3)
 
@@ -141,7 +141,7 @@ def test_none_is_an_ack_and_a_list_is_several() -> None:
         (Data(float("nan")), None, "returned NaN or an infinite number"),  # type: ignore[arg-type]
     ],
 )
-def test_wrong_type(value: Any, returns: str | None, told: str) -> None:
+def test_result_of_a_wrong_type_is_refused(value: Any, returns: str | None, told: str) -> None:
     found = returning(value, returns)
     assert isinstance(found, Failure)
     assert (found.outcome, found.error_type) == (Outcome.RETRY, "WrongType")
@@ -180,7 +180,7 @@ def raising(problem: BaseException) -> Failure:
         (StopIteration(1), Failure(Outcome.RETRY, None, "1", "StopIteration")),
     ],
 )
-def test_what_is_raised(problem: BaseException, expected: Failure) -> None:
+def test_exception_of_a_function_becomes_a_failure(problem: BaseException, expected: Failure) -> None:
     assert raising(problem) == expected
 
 
@@ -258,7 +258,7 @@ def test_function_that_takes_two_gets_the_record() -> None:
         (sys.intern, False),
     ],
 )
-def test_which_functions_take_the_record(function: Callable[..., Any], takes: bool) -> None:
+def test_function_with_a_second_parameter_takes_the_record(function: Callable[..., Any], takes: bool) -> None:
     assert takes_record(function) is takes
 
 

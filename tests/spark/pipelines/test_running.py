@@ -32,7 +32,7 @@ def billing(spark: SparkSession, harness: QueueHarness, group: str = "g", **more
     return pipeline(spark, harness.url).consume("q", group, **more).map(same, returns="n long").produce("out")
 
 
-def test_it_goes_on_until_it_is_stopped_and_then_from_there(
+def test_started_pipeline_continues_from_its_checkpoint(
     spark: SparkSession, local_harness: QueueHarness, tmp_path: Path
 ) -> None:
     local_harness.number(30)
@@ -171,7 +171,7 @@ def test_late_stop_does_not_touch_leases_of_successor(
     assert (living.totals.acked, living.totals.stale) == (10, 0)
 
 
-def test_what_is_done_is_not_done_again(spark: SparkSession, local_harness: QueueHarness) -> None:
+def test_second_run_of_a_group_repeats_nothing(spark: SparkSession, local_harness: QueueHarness) -> None:
     """A group with a slash in its name, without a checkpoint, twice; then another group."""
     local_harness.number(5)
     assert billing(spark, local_harness, "team/billing").run().acked == 5
@@ -222,7 +222,7 @@ def test_files_that_cannot_be_written(spark: SparkSession, local_harness: QueueH
     )
 
 
-def test_what_is_not_there(spark: SparkSession, local_harness: QueueHarness) -> None:
+def test_missing_queue_or_store_is_refused(spark: SparkSession, local_harness: QueueHarness) -> None:
     local_harness.configure()
     with pytest.raises(UnknownQueue, match="'nowhere'"):
         pipeline(spark, local_harness.url).consume("nowhere", "g").map(same).run()
@@ -236,7 +236,7 @@ async def later(order: Any) -> None:
     """No caller awaits it."""
 
 
-def test_what_makes_no_pipeline(spark: SparkSession, local_harness: QueueHarness) -> None:
+def test_invalid_pipeline_options_are_refused(spark: SparkSession, local_harness: QueueHarness) -> None:
     local_harness.number(1)
     start = pipeline(spark, local_harness.url)
     one = start.consume("q", "g")

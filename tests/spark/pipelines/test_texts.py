@@ -14,7 +14,7 @@ from ackwise.spark.pipelines.record_handler import TextColumn
 
 @given(st.lists(st.text()), st.integers(0, 5), st.integers(0, 50))
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-def test_they_are_what_was_in_the_column(kind: pa.DataType, texts: list[str], lo: int, size: int) -> None:
+def test_text_column_equals_the_values_of_its_slice(kind: pa.DataType, texts: list[str], lo: int, size: int) -> None:
     column = pa.array(texts, kind).slice(min(lo, len(texts)), size)
     expected = [text.encode() for text in texts[lo : lo + size]]
     found = pickle.loads(pickle.dumps(TextColumn.of(column)))  # noqa: S301

@@ -32,7 +32,7 @@ def killed(*_: Any) -> None:
     raise Killed
 
 
-def test_what_failed_the_first_time_and_not_the_second(
+def test_failed_rows_that_succeed_on_rerun_are_written(
     spark: SparkSession, local_harness: QueueHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch has only what was not settled when it is run again, and some of that was not in the files either."""

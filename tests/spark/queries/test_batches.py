@@ -27,7 +27,7 @@ def pushed(rows: DataFrame, harness: QueueHarness, mode: str = "append", **optio
     writer.mode(mode).save()
 
 
-def test_what_is_pushed_twice_is_there_once(spark: SparkSession, local_harness: QueueHarness) -> None:
+def test_rows_pushed_twice_are_stored_once(spark: SparkSession, local_harness: QueueHarness) -> None:
     rows = spark.range(0, 300, 1, 3).selectExpr(
         "to_json(struct(id)) as payload", "concat('p', id % 4) as partition", "concat('t', id) as transaction_id"
     )
@@ -41,7 +41,7 @@ def test_what_is_pushed_twice_is_there_once(spark: SparkSession, local_harness: 
     }
 
 
-def test_all_tables(spark: SparkSession, harness: QueueHarness) -> None:
+def test_every_table_is_readable_from_spark(spark: SparkSession, harness: QueueHarness) -> None:
     harness.number(10)
     claimed = harness.do(c.Claim(queue="q", group="g", most=5))
     harness.do(
@@ -58,7 +58,7 @@ def test_all_tables(spark: SparkSession, harness: QueueHarness) -> None:
     assert {row["outcome"]: row["count"] for row in read(spark, harness, "ledger").collect()}["dead"] == 5
 
 
-def test_what_spark_asks_for_is_what_it_gets(spark: SparkSession, local_harness: QueueHarness) -> None:
+def test_batch_read_answers_filters_limits_and_columns(spark: SparkSession, local_harness: QueueHarness) -> None:
     local_harness.number(5000)
     local_harness.send([NewMessage(b'{"n":-1}', headers={"k": "v"})])
     found = read(spark, local_harness, queue="q", maxPartitions=3)

@@ -50,7 +50,9 @@ def failure(query: StreamingQuery) -> str:
 OUTCOME = "case n % 10 when 7 then 'retry' when 3 then 'reject' else 'ack' end as outcome"
 
 
-def test_from_a_stream_to_the_settle_sink(spark: SparkSession, harness: QueueHarness, tmp_path: Path) -> None:
+def test_stream_into_the_settle_sink_settles_each_outcome(
+    spark: SparkSession, harness: QueueHarness, tmp_path: Path
+) -> None:
     """The format is not registered. One message in ten is retried to the end, one is rejected, the rest is acked."""
     harness.configure(retry_limit=3)
     for partition in range(4):
@@ -65,7 +67,7 @@ def test_from_a_stream_to_the_settle_sink(spark: SparkSession, harness: QueueHar
     assert failures == {f"t{n}": 3 for n in range(200) if n % 10 == 7}
 
 
-def test_what_was_settled_is_left_out_when_a_task_is_run_again(
+def test_rerun_task_leaves_out_settled_messages(
     spark: SparkSession, local_harness: QueueHarness, tmp_path: Path
 ) -> None:
     """Its first attempt dies in the middle, when the sink has settled something."""
@@ -138,7 +140,7 @@ def test_filtered_rows_are_acked_at_the_end(spark: SparkSession, local_harness: 
     assert local_harness.counts() == {"acked": 30}
 
 
-def test_two_queries_of_one_name(spark: SparkSession, local_harness: QueueHarness, tmp_path: Path) -> None:
+def test_second_query_of_a_name_is_refused(spark: SparkSession, local_harness: QueueHarness, tmp_path: Path) -> None:
     """The second is told which option makes it another; the first is not disturbed."""
     local_harness.number(10)
     go = tmp_path / "go"

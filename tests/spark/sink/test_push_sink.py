@@ -28,13 +28,13 @@ def messages(harness: QueueHarness) -> list[BrowsedMessage]:
     return found
 
 
-def test_payloads_alone(harness: QueueHarness) -> None:
+def test_push_sink_of_payloads_queues_all_rows(harness: QueueHarness) -> None:
     rows: list[Row] = [{"payload": f'{{"n": {number}}}'} for number in range(5)]
     assert sink(harness, "payload string").write(rows[:2], [], rows[2:]) == {"queued": 5}
     assert harness.payloads("q") == [row["payload"].encode() for row in rows]
 
 
-def test_all_there_is_to_say(harness: QueueHarness) -> None:
+def test_push_sink_writes_every_column(harness: QueueHarness) -> None:
     rows: list[Row] = [
         {
             "payload": "1",
@@ -70,7 +70,7 @@ def test_all_there_is_to_say(harness: QueueHarness) -> None:
     assert harness.ask(QueueStats(queue="q")).scheduled == 1
 
 
-def test_with_transaction_ids_a_row_is_pushed_once(harness: QueueHarness) -> None:
+def test_row_with_a_transaction_id_is_pushed_once(harness: QueueHarness) -> None:
     rows: list[Row] = [
         {"payload": str(number), "partition": f"p{number % 3}", "transaction_id": f"t{number}"} for number in range(9)
     ]
@@ -107,7 +107,9 @@ def test_bytes_are_bytes(harness: QueueHarness) -> None:
 
 
 @pytest.mark.parametrize("schema", ["payload string, partition string", "payload string, priority int"])
-def test_many_rows_go_in_portions(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch, schema: str) -> None:
+def test_push_sink_writes_many_rows_in_portions(
+    harness: QueueHarness, monkeypatch: pytest.MonkeyPatch, schema: str
+) -> None:
     monkeypatch.setattr(push_writer, "MOST_ROWS", 7)
     monkeypatch.setattr(push_writer, "MOST_BYTES", 300)
     texts = [f'"{"x" * (number % 60)}{number}"' for number in range(100)]
@@ -115,7 +117,7 @@ def test_many_rows_go_in_portions(harness: QueueHarness, monkeypatch: pytest.Mon
     assert sorted(harness.payloads("q")) == sorted(text.encode() for text in texts)
 
 
-def test_several_tasks_and_a_stream(harness: QueueHarness, capsys: pytest.CaptureFixture[str]) -> None:
+def test_push_sink_of_a_stream_writes_all_tasks(harness: QueueHarness, capsys: pytest.CaptureFixture[str]) -> None:
     one = sink(harness, "payload string", stream=True)
     one.commit(one.task([{"payload": "1"}]), one.task([]), one.task([{"payload": "2"}]), batch=7)
     one.writer.abort([None], 8)
@@ -196,7 +198,7 @@ def test_queue_is_not_overwritten(local_harness: QueueHarness) -> None:
         sink(local_harness, "payload string", overwrite=True)
 
 
-def test_without_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_push_sink_without_a_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACKWISE_URL", raising=False)
     with pytest.raises(BadInput, match="option url is missing"):
         Sink("payload string", mode="push", queue="q")

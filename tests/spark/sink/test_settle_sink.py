@@ -30,7 +30,7 @@ def claimed(harness: QueueHarness, count: int) -> list[str]:
     ]
 
 
-def test_every_outcome(harness: QueueHarness) -> None:
+def test_settle_sink_writes_every_outcome(harness: QueueHarness) -> None:
     harness.number(6)
     one = claimed(harness, 6)
     rows: list[Row] = [{"delivery_id": delivery, "outcome": "ack"} for delivery in one]
@@ -43,7 +43,7 @@ def test_every_outcome(harness: QueueHarness) -> None:
     assert (letter.transaction_id, letter.reason, letter.error) == ("t2", "rejected", "never")
 
 
-def test_again_settles_nothing(harness: QueueHarness, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repeated_settle_sink_settles_nothing_again(harness: QueueHarness, capsys: pytest.CaptureFixture[str]) -> None:
     """A task that is run again, and a batch that is."""
     harness.number(4)
     rows: list[Row] = [{"delivery_id": delivery, "outcome": "ack"} for delivery in claimed(harness, 4)]
@@ -71,7 +71,7 @@ def test_rows_that_come_too_late_are_counted_and_said(
     assert harness.counts() == {"unread": 4}
 
 
-def test_many_rows_go_in_portions(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settle_sink_writes_many_rows_in_portions(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settle_writer, "MOST_ROWS", 7)
     harness.number(50)
     rows: list[Row] = [{"delivery_id": delivery, "outcome": "ack"} for delivery in claimed(harness, 50)]
@@ -124,7 +124,7 @@ def test_rows_that_are_wrong(harness: QueueHarness, row: Row, told: str) -> None
     assert harness.counts() == {"held": 3}
 
 
-def test_nothing_to_do(harness: QueueHarness) -> None:
+def test_settle_sink_without_rows_settles_nothing(harness: QueueHarness) -> None:
     harness.configure()
     assert sink(harness).write() == {}
     assert sink(harness).write([]) == {}

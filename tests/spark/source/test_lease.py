@@ -75,7 +75,7 @@ def test_claim_is_the_querys_own_and_exclusive(local_harness: QueueHarness, quer
     assert (other.grants, other.empty.value) == ([], "locked")
 
 
-def test_nothing_there(local_harness: QueueHarness, query: Make) -> None:
+def test_source_of_an_empty_queue_plans_no_batch(local_harness: QueueHarness, query: Make) -> None:
     local_harness.configure()
     one = query(local_harness.url)
     assert not one.plan()
@@ -112,7 +112,7 @@ def test_missing_queue_is_waited_for_and_not_created(
     assert numbers(one.batch()) == [0, 1]
 
 
-def test_at_most_so_many_rows(local_harness: QueueHarness, query: Make) -> None:
+def test_lease_source_batch_has_at_most_max_rows(local_harness: QueueHarness, query: Make) -> None:
     local_harness.number(10)
     local_harness.number(10, partition="p", first=10)
     one = query(local_harness.url, maxRowsPerTrigger=8)
@@ -127,7 +127,7 @@ def test_at_most_so_many_rows(local_harness: QueueHarness, query: Make) -> None:
 @pytest.mark.parametrize(
     ("limit", "size"), [(ReadMaxRows(3), 3), (ReadAllAvailable(), 9), (ReadMinRows(1), 5), (ReadMaxRows(0), 1)]
 )
-def test_what_spark_itself_limits(local_harness: QueueHarness, query: Make, limit: Any, size: int) -> None:
+def test_read_limit_of_spark_bounds_the_batch(local_harness: QueueHarness, query: Make, limit: Any, size: int) -> None:
     local_harness.number(9)
     one = query(local_harness.url, maxRowsPerTrigger=5)
     one.limit = limit
@@ -291,7 +291,7 @@ def test_query_without_checkpoint_starts_after_last_claim(harness: QueueHarness,
     assert numbers(fresh.batch()) == [6, 7, 8]
 
 
-def test_without_its_checkpoint_a_query_waits_for_the_lease(
+def test_query_without_its_checkpoint_waits_for_the_lease(
     timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock
 ) -> None:
     timed_harness.number(3)
@@ -381,7 +381,7 @@ def test_lease_is_short_until_spark_writes_first_offset(
     until(lambda: timed_harness.leases()[0].deadline - clock.now() == 300 * MICROS)
 
 
-def test_now_is_what_was_pushed_before_and_what_comes_back(harness: QueueHarness, url: str, query: Make) -> None:
+def test_available_now_reads_older_messages_and_their_retries(harness: QueueHarness, url: str, query: Make) -> None:
     harness.configure(retry_limit=5)
     harness.number(3)
     harness.number(3, partition="p", first=3)
@@ -400,7 +400,7 @@ def test_now_is_what_was_pushed_before_and_what_comes_back(harness: QueueHarness
     assert numbers(query(url, one.log).batch()) == [6, 7, 8, 9, 10, 11]
 
 
-def test_now_leaves_retries_that_are_not_due(local_harness: QueueHarness, query: Make) -> None:
+def test_available_now_leaves_retries_that_are_not_due(local_harness: QueueHarness, query: Make) -> None:
     local_harness.number(2)
     one = query(local_harness.url, now=True)
     rows = one.batch()
@@ -411,7 +411,7 @@ def test_now_leaves_retries_that_are_not_due(local_harness: QueueHarness, query:
 
 
 @pytest.mark.parametrize(("start", "expected"), [("all", [0, 1, 2, 3]), ("new", [2, 3]), ("time", [1, 2, 3])])
-def test_where_a_new_group_begins(
+def test_new_group_begins_at_its_starting_position(
     timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock, start: str, expected: list[int]
 ) -> None:
     timed_harness.number(1)
@@ -444,7 +444,7 @@ def test_lanes_are_dealt_out_to_tasks(local_harness: QueueHarness, query: Make) 
 
 
 @pytest.mark.parametrize(("policy", "sizes"), [({"order": "relaxed"}, [10, 10]), ({"order": "strict"}, [20])])
-def test_one_lane_is_split_unless_its_order_matters(
+def test_lane_is_split_between_tasks_unless_order_is_strict(
     local_harness: QueueHarness, query: Make, policy: dict[str, str], sizes: list[int]
 ) -> None:
     local_harness.configure(**policy)
@@ -480,7 +480,9 @@ def test_paused_queue_gives_nothing(local_harness: QueueHarness, query: Make) ->
     assert numbers(one.batch()) == [0, 1]
 
 
-def test_how_far_there_is_to_go(local_harness: QueueHarness, query: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_source_reports_its_lag(
+    local_harness: QueueHarness, query: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lease_claims, "REPORT_EVERY", 0.0)
     local_harness.number(5)
     one = query(local_harness.url, maxRowsPerTrigger=3)
@@ -489,7 +491,7 @@ def test_how_far_there_is_to_go(local_harness: QueueHarness, query: Make, monkey
     assert one.reader.reportLatestOffset() == {"lag": 2}
 
 
-def test_only_columns_that_were_asked_for(local_harness: QueueHarness, query: Make) -> None:
+def test_lease_source_returns_requested_columns_only(local_harness: QueueHarness, query: Make) -> None:
     local_harness.number(3)
     rows = query(local_harness.url, schema="seq long, delivery_id string").batch()
     assert [list(row) for row in rows] == [["seq", "delivery_id"]] * 3

@@ -74,7 +74,7 @@ def test_groups_cursor_follows_what_spark_has_committed(harness: QueueHarness, u
     assert harness.group().lag == 0
 
 
-def test_without_a_group_nothing_is_written(harness: QueueHarness, url: str, query: Make) -> None:
+def test_log_source_without_a_group_writes_nothing(harness: QueueHarness, url: str, query: Make) -> None:
     harness.number(4)
     one = query(url, mode="log", group=None)
     assert numbers(one.batch()) == [0, 1, 2, 3]
@@ -111,7 +111,7 @@ def test_lanes_that_appear_later(harness: QueueHarness, url: str, query: Make) -
     assert harness.counts() == {"acked": 6}
 
 
-def test_empty_queue(harness: QueueHarness, url: str, query: Make) -> None:
+def test_log_source_of_an_empty_queue_plans_no_batch(harness: QueueHarness, url: str, query: Make) -> None:
     harness.configure()
     one = query(url, mode="log")
     assert not one.plan()
@@ -135,7 +135,7 @@ def test_missing_queue_is_waited_for(
 
 @pytest.mark.parametrize("group", ["g", None])
 @pytest.mark.parametrize(("start", "expected"), [("all", [0, 1, 2, 3]), ("new", [2, 3]), ("time", [1, 2, 3])])
-def test_where_it_begins(
+def test_log_source_begins_at_its_starting_position(
     timed_harness: QueueHarness,
     timed_url: str,
     query: Make,
@@ -170,7 +170,7 @@ def test_time_among_many(
     assert query(timed_url, mode="log", group=group and "later", startingPosition=later).batch() == []
 
 
-def test_at_most_so_many_rows_from_all_lanes_together(harness: QueueHarness, url: str, query: Make) -> None:
+def test_log_source_batch_has_at_most_max_rows_of_all_lanes(harness: QueueHarness, url: str, query: Make) -> None:
     for number, count in enumerate((1, 5, 30)):
         harness.number(count, partition=f"p{number}", first=100 * number)
     one = query(url, mode="log", maxRowsPerTrigger=10)
@@ -182,14 +182,14 @@ def test_at_most_so_many_rows_from_all_lanes_together(harness: QueueHarness, url
     assert sorted(seen) == [0, *range(100, 105), *range(200, 230)]
 
 
-def test_all_that_is_there(local_harness: QueueHarness, query: Make) -> None:
+def test_log_source_with_no_limit_reads_all(local_harness: QueueHarness, query: Make) -> None:
     local_harness.number(9)
     one = query(local_harness.url, mode="log", maxRowsPerTrigger=2)
     one.limit = ReadAllAvailable()
     assert len(one.batch()) == 9
 
 
-def test_now_is_what_was_pushed_before(harness: QueueHarness, url: str, query: Make) -> None:
+def test_available_now_of_a_log_reads_older_messages_only(harness: QueueHarness, url: str, query: Make) -> None:
     harness.number(3)
     one = query(url, now=True, mode="log", maxRowsPerTrigger=2)
     harness.number(3, first=3)
@@ -223,7 +223,7 @@ def test_checkpoint_of_something_else(
     assert local_harness.counts() == {"unread": 3}
 
 
-def test_what_was_pruned_before_it_was_read_is_missed(harness: QueueHarness, url: str, query: Make) -> None:
+def test_messages_pruned_before_the_read_raise_data_lost(harness: QueueHarness, url: str, query: Make) -> None:
     for number in range(6):
         harness.number(1, first=number)
     one = query(url, mode="log", group=None, maxRowsPerTrigger=2)
@@ -262,7 +262,7 @@ def test_lanes_are_split_over_tasks(local_harness: QueueHarness, query: Make) ->
     assert [len(work) for work in one.works()] == [5, 5, 5, 5]
 
 
-def test_how_far_there_is_to_go(local_harness: QueueHarness, query: Make) -> None:
+def test_log_source_reports_its_latest_offset(local_harness: QueueHarness, query: Make) -> None:
     local_harness.number(5)
     one = query(local_harness.url, mode="log", maxRowsPerTrigger=3)
     one.batch()

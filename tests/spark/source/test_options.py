@@ -96,7 +96,7 @@ def test_option_that_is_missing(options: dict[str, Any], told: str) -> None:
         first_answer(NOWHERE, options)
 
 
-def test_without_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_without_a_url_uses_the_variable_or_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACKWISE_URL", raising=False)
     with pytest.raises(BadInput, match=r"^ackwise: option url is missing: .*or set ACKWISE_URL \[bad_input\]$"):
         source(None, GIVEN).schema()

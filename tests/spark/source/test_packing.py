@@ -65,7 +65,7 @@ def test_piles_are_of_about_the_same_size(ranges: list[SourceRange], tasks: int)
 
 
 @given(some(), st.integers(1, 6), st.booleans())
-def test_it_is_dealt_the_same_way_every_time(ranges: list[SourceRange], tasks: int, split: bool) -> None:
+def test_ranges_are_assigned_to_tasks_deterministically(ranges: list[SourceRange], tasks: int, split: bool) -> None:
     assert assign_ranges(ranges, tasks, split=split) == assign_ranges(ranges, tasks, split=split)
 
 

@@ -51,7 +51,7 @@ def test_claim_replanned_after_restart_is_renewed(
     assert timed_harness.settle(rows) == ["acked"] * 3
 
 
-def test_what_is_finished_is_not_renewed(
+def test_claim_of_a_committed_batch_is_not_renewed(
     timed_harness: QueueHarness, timed_url: str, query: Make, clock: ManualClock
 ) -> None:
     """A claim that a committed batch left behind must not be held for ever."""

@@ -31,7 +31,7 @@ def numbers(rows: list[Row]) -> list[int]:
     return sorted(int(row["transaction_id"][1:]) for row in rows)
 
 
-def test_same_messages_by_another_way(harness: QueueHarness, url: str, query: Make) -> None:
+def test_planned_ranges_read_all_messages(harness: QueueHarness, url: str, query: Make) -> None:
     harness.number(300)
     harness.number(200, partition="p", first=300)
     one = query(url, schema=PLACES, maxPartitions=2)
@@ -64,7 +64,7 @@ def test_reading_goes_on_when_the_connection_was_let_go(harness: QueueHarness, u
     assert pages > 1, "else there is nothing to go on with"
 
 
-def test_what_is_pruned_meanwhile_is_left_out(local_harness: QueueHarness) -> None:
+def test_range_pruned_before_its_task_reads_is_left_out(local_harness: QueueHarness) -> None:
     local_harness.number(10)
     lane = local_harness.lanes()["Default"].lane
     there = SourceRange(lane, "q", "Default", "", 0, 5, 10)
@@ -73,7 +73,7 @@ def test_what_is_pruned_meanwhile_is_left_out(local_harness: QueueHarness) -> No
     assert numbers([row for batch in batches for row in batch.to_pylist()]) == list(range(5, 10))
 
 
-def test_nothing_to_do_is_no_row(local_harness: QueueHarness) -> None:
+def test_task_without_ranges_has_no_row(local_harness: QueueHarness) -> None:
     empty = lane_ranges.encode(TaskRanges([], (1, 2)))
     assert (empty.num_rows, empty.schema.names) == (0, RANGES.names)
     assert list(lane_ranges.read(local_harness.url, [empty], COLUMNS)) == []
@@ -90,7 +90,7 @@ def test_payloads_of_any_kind(local_harness: QueueHarness, query: Make) -> None:
 @pytest.mark.parametrize(
     "options", [{"mode": "log", "group": None}, {"schema": PLACES.replace("lo bigint", "low bigint")}]
 )
-def test_only_a_lease_has_places_and_only_all_of_them(
+def test_schema_of_ranges_without_lease_or_column_is_refused(
     local_harness: QueueHarness, query: Make, options: dict[str, Any]
 ) -> None:
     local_harness.number(1)

@@ -41,7 +41,7 @@ def moment(clock: ManualClock, ago: float = 0.0) -> datetime:
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_columns(local_url: str, name: str) -> None:
+def test_table_has_its_documented_columns(local_url: str, name: str) -> None:
     made = source(local_url, {"table": name})
     fields = [f"{field.name} {field.dataType.simpleString()}" for field in made.schema().fields]
     assert ", ".join(fields) == COLUMNS[name]
@@ -70,7 +70,7 @@ def test_stream_and_batch_without_table_have_same_columns(harness: QueueHarness,
     ]
 
 
-def test_messages(timed_harness: QueueHarness, timed_url: str, clock: ManualClock) -> None:
+def test_messages_table_has_every_field(timed_harness: QueueHarness, timed_url: str, clock: ManualClock) -> None:
     timed_harness.send([NewMessage(b'{"n":1}', "p", 2, "mine", {"k": "v"})])
     timed_harness.send([NewMessage(b"\xff", content_type="image/png")])
     clock.advance(60)
@@ -98,7 +98,9 @@ def states(harness: QueueHarness, **options: str) -> list[tuple[int, str]]:
     return sorted((int(row["transaction_id"][1:]), row["state"]) for row in rows)
 
 
-def test_how_messages_stand_for_a_group(harness: QueueHarness, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_table_has_the_state_of_each_message(
+    harness: QueueHarness, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(table_readers, "PAGE", 2)
     harness.number(2)
     harness.do(c.ConfigureGroup(queue="q", group="g", start="new"))
@@ -141,7 +143,7 @@ def test_messages_are_split_over_tasks(local_harness: QueueHarness) -> None:
     assert table(local_harness.url, "messages", queue="empty") == []
 
 
-def test_dead_letters(timed_harness: QueueHarness, timed_url: str, clock: ManualClock) -> None:
+def test_dead_letters_table_has_every_field(timed_harness: QueueHarness, timed_url: str, clock: ManualClock) -> None:
     timed_harness.configure(retry_limit=2)
     timed_harness.send([NewMessage(b'{"n":1}', "p", 0, "mine", {"k": "v"})])
     for _ in range(2):
@@ -215,7 +217,7 @@ def test_dead_letters_with_payloads_that_are_not_json(local_harness: QueueHarnes
         assert (dead[seq]["payload"], dead[seq]["content_type"]) == (live[seq]["payload"], live[seq]["content_type"])
 
 
-def test_groups(timed_harness: QueueHarness, timed_url: str, clock: ManualClock) -> None:
+def test_groups_table_counts_each_state(timed_harness: QueueHarness, timed_url: str, clock: ManualClock) -> None:
     timed_harness.number(4, partition="p")
     clock.advance(10)
     claimed = timed_harness.do(c.Claim(queue="q", group="g", most=3))
@@ -248,7 +250,9 @@ def test_groups(timed_harness: QueueHarness, timed_url: str, clock: ManualClock)
     ]
 
 
-def test_leases(timed_harness: QueueHarness, timed_url: str, clock: ManualClock) -> None:
+def test_leases_table_has_live_and_ended_leases(
+    timed_harness: QueueHarness, timed_url: str, clock: ManualClock
+) -> None:
     timed_harness.number(4)
     done = timed_harness.do(c.Claim(queue="q", group="g", most=1, owner="me", key="k/1", lease=60_000_000))
     clock.advance(5)
@@ -276,7 +280,7 @@ def test_leases(timed_harness: QueueHarness, timed_url: str, clock: ManualClock)
     }
 
 
-def test_ledger(timed_harness: QueueHarness, timed_url: str, clock: ManualClock) -> None:
+def test_ledger_table_has_counts_and_latency(timed_harness: QueueHarness, timed_url: str, clock: ManualClock) -> None:
     timed_harness.number(3)
     claimed = timed_harness.do(c.Claim(queue="q", group="g", most=3))
     clock.advance(2)
@@ -289,7 +293,7 @@ def test_ledger(timed_harness: QueueHarness, timed_url: str, clock: ManualClock)
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_schema_prunes(harness: QueueHarness, url: str, name: str) -> None:
+def test_schema_of_fewer_columns_reads_only_those(harness: QueueHarness, url: str, name: str) -> None:
     harness.number(2)
     claimed = harness.do(c.Claim(queue="q", group="g", most=2))
     harness.do(c.Settle(entries=[c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.REJECT)]))

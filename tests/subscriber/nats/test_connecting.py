@@ -28,7 +28,7 @@ def test_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("commas", [False, True])
-def test_of_several_servers_one_answers(nats_url: str, subject: str, commas: bool) -> None:
+def test_app_with_an_unreachable_server_uses_the_other(nats_url: str, subject: str, commas: bool) -> None:
     app = App(f"{NOBODY},{nats_url}" if commas else [NOBODY, nats_url])
     seen, orders = keep(app, subject), app.publisher(subject, Order)
 
@@ -57,7 +57,7 @@ def test_server_without_jetstream_is_said_to_be_one() -> None:
         asyncio.run(job(server.url))
 
 
-def test_no_password_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_password_is_in_no_error_and_no_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(connection, "CONNECT_WITHIN", 0.3)
     caplog.set_level(logging.DEBUG)
 

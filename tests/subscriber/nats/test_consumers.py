@@ -90,7 +90,7 @@ def test_ephemeral_consumers_get_everything_durable_ones_share(app: App, nats_ur
     run(app, job)
 
 
-def test_one_durable_name_on_two_subjects_is_refused(app: App, subject: str) -> None:
+def test_durable_name_on_two_subjects_is_refused(app: App, subject: str) -> None:
     app.subscriber(f"{subject}.new", durable="billing")(handle)
     app.subscriber(f"{subject}.old", durable="billing")(handle)
 
@@ -199,7 +199,7 @@ def test_subscriber_options_are_applied_to_existing_consumer(nats_url: str, subj
         {"backoff": Backoff(), "retry_limit": None},
     ],
 )
-def test_who_says_the_same_again_changes_nothing(
+def test_consumer_declared_again_is_not_changed(
     nats_url: str, subject: str, options: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -233,7 +233,7 @@ def test_every_kind_of_backoff_is_told(app: App, subject: str, backoff: Any, ste
     run(app, job)
 
 
-def test_what_jetstream_cannot_do_is_refused(nats_url: str, subject: str) -> None:
+def test_options_that_jetstream_lacks_are_refused(nats_url: str, subject: str) -> None:
     async def job(js: JetStreamContext) -> None:
         async def refused(why: str, **options: Any) -> None:
             app = App(nats_url)

@@ -125,7 +125,7 @@ def test_exhausted_messages_stay_in_stream_undelivered(app: App, subject: str, s
     run(app, job)
 
 
-def test_what_is_terminated_is_told_in_an_advisory(app: App, subject: str) -> None:
+def test_terminated_message_causes_an_advisory(app: App, subject: str) -> None:
     seen = keep(app, subject)
     orders = app.publisher(subject, Order)
 

@@ -108,7 +108,7 @@ def test_handler_slower_than_ack_wait_is_called_once(app: App, subject: str, who
     asyncio.run(job())
 
 
-def test_what_is_handled_while_the_app_stops_stays_its_own(app: App, nats_url: str, subject: str) -> None:
+def test_message_handled_while_the_app_stops_keeps_its_lease(app: App, nats_url: str, subject: str) -> None:
     first, seen = App(nats_url), keep(app, subject, lease=BEAT)
     began, go_on, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
     orders = app.publisher(subject, Order)
@@ -185,7 +185,7 @@ def test_odd_outcome_is_one_messages_own(app: App, subject: str, what: str) -> N
 
 @pytest.mark.parametrize("durable", ["d", None])
 @pytest.mark.parametrize("gone", ["consumer", "stream"])
-def test_what_is_deleted_under_a_subscriber_is_made_again(
+def test_deleted_consumer_or_stream_is_created_again(
     app: App, subject: str, durable: str | None, gone: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[int] = []
@@ -340,7 +340,7 @@ def test_stopping_hands_back_at_once_and_spends_one_delivery(app: App, nats_url:
     asyncio.run(within())
 
 
-def test_what_is_finished_while_two_stop_the_app_is_acked(app: App, nats_url: str, subject: str) -> None:
+def test_message_finished_during_two_stops_is_acked(app: App, nats_url: str, subject: str) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 
     @app.subscriber(subject, durable="d")
@@ -400,7 +400,7 @@ def test_app_stopped_while_messages_arrive_leaves_nothing(app: App, nats_url: st
     run(app, job)
 
 
-def test_many_messages_through_a_few_hands(app: App, subject: str) -> None:
+def test_four_workers_handle_many_messages_once(app: App, subject: str) -> None:
     calls: list[int] = []
     orders = app.publisher(subject, Order)
 
@@ -419,7 +419,7 @@ def test_many_messages_through_a_few_hands(app: App, subject: str) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_is_acked_first_waits_for_nothing(
+def test_message_acked_first_waits_for_no_settlement(
     app: App, subject: str, fails: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[int] = []
@@ -474,7 +474,7 @@ def test_consumer_that_waits_for_no_settlement_loses_nothing(
     asyncio.run(job())
 
 
-def test_what_is_acked_first_is_handled_before_the_app_ends(app: App, nats_url: str, subject: str) -> None:
+def test_message_acked_first_is_handled_before_the_app_ends(app: App, nats_url: str, subject: str) -> None:
     calls: list[int] = []
     began, go_on = asyncio.Event(), asyncio.Event()
     orders = app.publisher(subject, Order)

@@ -25,7 +25,7 @@ from tests.subscriber.nats.conftest import (
 SHORT = 0.2
 
 
-def test_it_is_the_version_that_was_observed(app: App) -> None:
+def test_server_has_the_version_that_was_observed(app: App) -> None:
     async def job(app: App, js: JetStreamContext) -> None:
         version = app.link().client.connected_server_version  # type: ignore[attr-defined]
         assert (version.major, version.minor) >= (2, 15)
@@ -96,7 +96,7 @@ def test_core_nats_publish_still_reaches_the_stream(app: App, subject: str) -> N
 
 
 @pytest.mark.parametrize("settled", ["nak", "expired"])
-def test_what_comes_back_is_handled_beside_the_others(app: App, subject: str, settled: str) -> None:
+def test_redelivered_message_is_handled_beside_the_others(app: App, subject: str, settled: str) -> None:
     """Where it comes in again is JetStream's matter; nothing is left out and nothing else is repeated."""
     order_of_calls: list[tuple[int, int]] = []
     orders = app.publisher(subject, Order)
@@ -161,7 +161,7 @@ def test_work_queue_lets_go_of_what_is_settled(app: App, subject: str, how: str)
     asyncio.run(job())
 
 
-def test_one_answer_of_many_tasks_is_sent(app: App, subject: str) -> None:
+def test_concurrent_settlements_send_one_answer(app: App, subject: str) -> None:
     seen = keep(app, subject)
     orders = app.publisher(subject, Order)
 

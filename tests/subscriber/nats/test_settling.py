@@ -176,7 +176,7 @@ def test_manual_unsettled_messages_return_after_ack_wait(
 
 
 @pytest.mark.parametrize("how", ["ack", "nak"])
-def test_what_was_settled_before_an_exception_stands(app: App, subject: str, how: str) -> None:
+def test_settlement_before_an_exception_stands(app: App, subject: str, how: str) -> None:
     calls: list[int] = []
     orders = app.publisher(subject, Order)
 
