@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import msgspec
 
@@ -13,7 +13,7 @@ from ackwise.core.lane_range import LaneRange
 from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.messages import Message, Receipt
 from ackwise.core.settlement import Reason, Verdict
-from ackwise.core.structs import prepare_types
+from ackwise.core.structs import Instant, prepare_types
 
 if TYPE_CHECKING:
     from ackwise.core.commands import Claim
@@ -198,8 +198,8 @@ class TransactionDone(msgspec.Struct):
     pushed: list[Receipts]
 
 
-class QueueInfo(msgspec.Struct):
-    """A queue as stored."""
+class QueueInfo(msgspec.Struct, Generic[Instant]):
+    """A queue and its settings. `created` says that the command created the queue."""
 
     name: str
     id: int
@@ -207,7 +207,7 @@ class QueueInfo(msgspec.Struct):
     task: str
     policy: dict[str, object]
     paused: bool
-    created_at: int
+    created_at: Instant
     created: bool = False
     partition_id: str | None = None
 
