@@ -112,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "page of large messages comes from the cache whole",
-        "store/caches.py",
+        "engine/segment.py",
         "in ranges if room is None else ():",
         "in ranges:",
         ("tests/arrow/test_pages.py",),
@@ -260,7 +260,7 @@ MUTANTS = (
     ),
     Mutant(
         "a claim takes more than its bytes",
-        "engine/claim_bytes.py",
+        "engine/grant.py",
         "if self.taken + size > self._most:",
         "if False:",
     ),
@@ -419,7 +419,7 @@ MUTANTS = (
     ),
     Mutant(
         "one turn visits all queues",
-        "engine/claim.py",
+        "engine/tagged_queues.py",
         "self._budget.visits -= 1",
         "pass",
         ("tests/contract/test_tags.py",),
@@ -748,14 +748,14 @@ MUTANTS = (
     ),
     Mutant(
         "error undoes the statements before it",
-        "graph/engine/session_commands.py",
+        "graph/engine/step_runs.py",
         "steps=command.steps[:done], cut=False",
         "steps=command.steps[:0], cut=False",
         ("tests/mew/test_groups.py::test_statements_before_an_error_keep_their_effect",),
     ),
     Mutant(
         "minimum is final although the text goes on",
-        "graph/engine/session_commands.py",
+        "graph/engine/step_runs.py",
         "        if command.cut:\n",
         "        if False:\n",
         ("tests/mew/test_groups.py::test_long_text_commits_in_parts_where_minimums_are_met",),

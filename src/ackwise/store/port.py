@@ -8,10 +8,9 @@ from typing import Any, Protocol, TypeVar
 from ackwise.clock import Clock
 from ackwise.core.commands import Command
 from ackwise.core.events import EventStream
-from ackwise.core.lane_range import LaneRange
 from ackwise.core.queries import Query
 from ackwise.engine.extensions import Extension, Extensions
-from ackwise.engine.segment import Segment
+from ackwise.engine.segment import ReadSegments
 from ackwise.engine.statement_meter import Meter
 
 R = TypeVar("R")
@@ -54,15 +53,6 @@ class Prepare(Protocol):
     """Runs the statements of a turn."""
 
     def __call__(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn: ...
-
-
-class ReadSegments(Protocol):
-    """The segments of each range (lane, lo, hi), without pruned segments.
-
-    With `room` only the first segments of each range that fit this many bytes. At least one fits.
-    """
-
-    def __call__(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]: ...
 
 
 class Store(Protocol):

@@ -17,9 +17,8 @@ from ackwise.core.lane_range import LaneRange
 from ackwise.engine.extensions import Extension, Extensions
 from ackwise.engine.ports import Known, Session
 from ackwise.engine.reads import queues
-from ackwise.engine.segment import Segment
+from ackwise.engine.segment import Segment, SegmentCache
 from ackwise.store import broker_instances
-from ackwise.store.caches import SegmentCache
 from ackwise.store.clock_anchor import AnchoredClock
 from ackwise.store.database_store import DatabaseStore
 from ackwise.store.port import SHORT_READ
