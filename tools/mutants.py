@@ -440,7 +440,7 @@ MUTANTS = (
     ),
     Mutant(
         "joined queues are never visited",
-        "engine/claim.py",
+        "engine/tagged_queues.py",
         'return self._visit_by_name("") if after else self._empty',
         "return self._empty",
         ("tests/contract/test_tags.py",),

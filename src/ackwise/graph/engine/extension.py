@@ -13,7 +13,7 @@ from ackwise.graph.commands import (
     RestartClocks,
     RunGraph,
 )
-from ackwise.graph.engine import session_commands
+from ackwise.graph.engine import session_commands, step_runs
 
 _INVARIANTS = {
     "mew_audit_held": "entity {} is held by a lease that has ended",
@@ -40,7 +40,7 @@ GRAPH = Extension(
     schema_version=2,
     lock="mew_lock",
     commands={
-        RunGraph: (Phase.SETTLE, session_commands.run),
+        RunGraph: (Phase.SETTLE, step_runs.run),
         OpenGraphSession: (Phase.SETTLE, session_commands.open_session),
         EndGraphSession: (Phase.SETTLE, session_commands.end_session),
         ReleaseGraph: (Phase.SETTLE, session_commands.release),
