@@ -162,7 +162,8 @@ def test_who_finishes_a_bulk_lease_second_ends_it(opened: Opener, raw: Raw) -> N
         until(lambda: waiting(raw))
         under_way.commit()
         ((done,),) = asked.result(30)
-    ((before,),) = under_way.results
+    results: list[Any] = under_way.results
+    ((before,),) = results
     assert [(answer.verdict, answer.lease_ended) for answer in (before, done)] == [
         (Verdict.ACKED, False),
         (Verdict.ACKED, True),

@@ -55,10 +55,10 @@ class AsyncBroker(BrokerState):
         self.pulse = Pulse()
         self._beaten = asyncio.Event()
         self._claims = ClaimFlow(self)
-        self._shards = [AsyncShard(self, number) for number in range(store.shards)]
+        self._shards = [AsyncShard(self, number) for number in range(store.traits.shards)]
         # Separate pools: a commit holds locks and must not wait for a query.
-        self._turns = ThreadPoolExecutor(max_workers=store.shards, thread_name_prefix="ackwise-turn")
-        self._helpers = ThreadPoolExecutor(max_workers=store.shards + 2, thread_name_prefix="ackwise")
+        self._turns = ThreadPoolExecutor(max_workers=store.traits.shards, thread_name_prefix="ackwise-turn")
+        self._helpers = ThreadPoolExecutor(max_workers=store.traits.shards + 2, thread_name_prefix="ackwise")
         self._queries = AsyncQueries(store, self._helpers)
         self.ask = self._queries.ask
         self._waits = AsyncWaits(self.loop, self.long_polls)
@@ -101,7 +101,7 @@ class AsyncBroker(BrokerState):
 
     async def send(self, command: Command[A]) -> A:
         """Run one command and return its answer. Raises the refusal. A long command continues in later turns."""
-        answer: A = (await self._submit([command])).answers()[0]
+        answer = (await self._submit([command])).answers()[0]
         while type(command) in LONG_COMMANDS and (rest := next_command(command, answer)) is not None:
             answer = (await self._submit([rest])).answers()[0]
         return answer
@@ -114,7 +114,7 @@ class AsyncBroker(BrokerState):
         assert submission.results is not None
         return submission.results
 
-    async def _submit(self, commands: Sequence[Command]) -> Submission:
+    async def _submit(self, commands: Sequence[Command[A]]) -> Submission[A]:
         """Validate commands and run the valid ones in a turn."""
         checked = CheckedCommands(commands, self.store.events)
         if not checked.valid:
@@ -122,7 +122,7 @@ class AsyncBroker(BrokerState):
         submission = await self._run_turn(checked.valid)
         return with_refusals(submission, checked) if checked.refusals else submission
 
-    def _run_turn(self, commands: Sequence[Command]) -> Awaitable[Submission]:
+    def _run_turn(self, commands: Sequence[Command[A]]) -> Awaitable[Submission[A]]:
         """Run valid commands in a turn."""
         if self.closed:
             raise Draining("the broker is closed")
@@ -235,7 +235,7 @@ class AsyncBroker(BrokerState):
     async def _read(self, claimed: Claimed, gate: Gate | None) -> Handed:
         if gate is not None and (room := gate(claimed.size, bool(claimed.lease_no))) is not None:
             await room
-        if self.store.local and is_short(claimed):
+        if self.store.traits.local and is_short(claimed):
             return deliver(self.store, claimed)
         return await self.in_thread(deliver, self.store, claimed)
 
@@ -260,7 +260,7 @@ class AsyncBroker(BrokerState):
 
     async def _run_beats(self) -> None:
         """Send heartbeats from a separate task: a long sweep must not make the broker look dead."""
-        command = Beat(instance=self.store.instance)
+        command = Beat(instance=self.store.traits.instance)
         while not self.closed:
             try:
                 await self.send(command)
@@ -313,7 +313,7 @@ class AsyncShard:
         self._queue = TurnQueue()
         self._running = False
 
-    async def submit(self, commands: Sequence[Command]) -> Submission:
+    async def submit(self, commands: Sequence[Command[A]]) -> Submission[A]:
         """Wait until a turn has run the commands.
 
         If the caller is cancelled, the commands stay in their turn, which may already run. The broker then releases
@@ -354,7 +354,7 @@ class AsyncShard:
             if long_polls.parked:
                 long_polls.ride(commands, riders)
                 commands += commands_of(riders)
-            if broker.store.local and not broker.store.busy():
+            if not broker.store.busy():
                 started = time.perf_counter()
                 prepared = broker.store.prepare(commands, self._number)
                 self._queue.record_duration(len(commands), started)

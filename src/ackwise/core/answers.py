@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from ackwise.core.commands import Claim
 
 
+Result = object
+"""What a turn returns for a command: the answer that the command names, or the `AckwiseError` that refuses it.
+
+The commands of a turn name several types. `Submission.answers` of a broker gives each caller the type of its commands.
+"""
+
+
 class Placed(msgspec.Struct, frozen=True):
     """One pushed message. `Receipts` turns it into a `Receipt`."""
 
