@@ -111,6 +111,13 @@ MUTANTS = (
         ("tests/client/test_delivery.py",),
     ),
     Mutant(
+        "a row from the wire has any value as an instant",
+        "core/structs.py",
+        'Instant = TypeVar("Instant", bound=int)',
+        'Instant = TypeVar("Instant")',
+        ("tests/client/test_admin.py",),
+    ),
+    Mutant(
         "page of large messages comes from the cache whole",
         "engine/segment.py",
         "in ranges if room is None else ():",

@@ -205,7 +205,7 @@ class TransactionDone(msgspec.Struct):
     pushed: list[Receipts]
 
 
-class QueueInfo(msgspec.Struct, Generic[Instant]):
+class QueueInfo(msgspec.Struct, Generic[Instant], frozen=True):
     """A queue and its settings. `created` says that the command created the queue."""
 
     name: str
