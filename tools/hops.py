@@ -30,11 +30,11 @@ ROUNDS = 5
 WARM_UP = 3
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 BUDGETS = {
-    "HTTP push (Queen)": (20, 25),
-    "HTTP pop (Queen)": (29, 40),
+    "HTTP push (Queen)": (19, 25),
+    "HTTP pop (Queen)": (26, 40),
     "HTTP ack (Queen)": (22, 25),
-    "embedded push": (19, 24),
-    "embedded claim": (28, 28),
+    "embedded push": (18, 24),
+    "embedded claim": (25, 28),
     "embedded ack": (21, 25),
 }
 """Modules, and calls from one folder into another (`crossings`), that a walk may take. See decision 0018."""

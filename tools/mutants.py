@@ -111,8 +111,15 @@ MUTANTS = (
         ("tests/client/test_delivery.py",),
     ),
     Mutant(
+        "a row from the wire has any value as an instant",
+        "core/structs.py",
+        'Instant = TypeVar("Instant", bound=int)',
+        'Instant = TypeVar("Instant")',
+        ("tests/client/test_admin.py",),
+    ),
+    Mutant(
         "page of large messages comes from the cache whole",
-        "store/caches.py",
+        "engine/segment.py",
         "in ranges if room is None else ():",
         "in ranges:",
         ("tests/arrow/test_pages.py",),
@@ -260,7 +267,7 @@ MUTANTS = (
     ),
     Mutant(
         "a claim takes more than its bytes",
-        "engine/claim_bytes.py",
+        "engine/grant.py",
         "if self.taken + size > self._most:",
         "if False:",
     ),
@@ -419,7 +426,7 @@ MUTANTS = (
     ),
     Mutant(
         "one turn visits all queues",
-        "engine/claim.py",
+        "engine/tagged_queues.py",
         "self._budget.visits -= 1",
         "pass",
         ("tests/engine/test_tags.py",),
@@ -440,7 +447,7 @@ MUTANTS = (
     ),
     Mutant(
         "joined queues are never visited",
-        "engine/claim.py",
+        "engine/tagged_queues.py",
         'return self._visit_by_name("") if after else self._empty',
         "return self._empty",
         ("tests/engine/test_tags.py",),
@@ -748,14 +755,14 @@ MUTANTS = (
     ),
     Mutant(
         "error undoes the statements before it",
-        "graph/engine/session_commands.py",
+        "graph/engine/step_runs.py",
         "steps=command.steps[:done], cut=False",
         "steps=command.steps[:0], cut=False",
         ("tests/protocols/mew/test_groups.py::test_statements_before_an_error_keep_their_effect",),
     ),
     Mutant(
         "minimum is final although the text goes on",
-        "graph/engine/session_commands.py",
+        "graph/engine/step_runs.py",
         "        if command.cut:\n",
         "        if False:\n",
         ("tests/protocols/mew/test_groups.py::test_long_text_commits_in_parts_where_minimums_are_met",),

@@ -295,7 +295,7 @@ def open_store(
             # Imported here, so that a program that only uses queues does not load the graph.
             from ackwise.graph.engine.extension import GRAPH
 
-            store.add(GRAPH)
+            store.extensions.add(GRAPH)
     except BaseException:
         store.close()
         raise

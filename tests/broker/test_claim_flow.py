@@ -27,7 +27,7 @@ from ackwise.core.ids import LaneId
 from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.messages import NewMessage
 from ackwise.core.settlement import Verdict
-from ackwise.store.port import Store
+from ackwise.store.port import Store, StoreTraits
 from tests.broker.parked_claims import unparked_after_commit
 from tests.broker.support import claim
 
@@ -40,7 +40,7 @@ SETTLED = [Settled(Verdict.ACKED, 1)]
 class StillStore:
     """A store with a clock that stands still."""
 
-    instance = "here"
+    traits = StoreTraits("nowhere", "here", shards=1, local=True)
     clock = ManualClock(0)
     events = EventStream()
 

@@ -82,7 +82,7 @@ def test_claim_cancelled_at_its_timeout_leaves_nothing_held(store: CountingStore
         doomed = asyncio.create_task(broker.claim(claim(), PATIENCE))
         await parked(broker)
         (poll,) = broker.long_polls._polls()
-        broker._leave(poll)
+        broker._waits.leave(poll)
         doomed.cancel()
         with pytest.raises(asyncio.CancelledError):
             await doomed

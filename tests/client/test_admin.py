@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 import ackwise
 from ackwise import Backoff, Item, QueuePolicy, errors
 from ackwise.clock import ManualClock
+from ackwise.core import rows
+from ackwise.core.answers import QueueInfo
 from ackwise.wire.timestamps import moment
 
 
@@ -176,3 +179,23 @@ def test_stats_count_messages_and_groups(queue: ackwise.Connection, clock: Manua
     assert sum(ledger["acked"].latency.values()) == 1
     assert min(ledger["acked"].latency) >= 2.0
     assert queue.ledger("q", after=moment(clock.now()) + timedelta(hours=1)) == []
+
+
+def test_rows_of_a_connection_are_core_rows_with_datetimes(queue: ackwise.Connection) -> None:
+    queue.push("q", 1)
+    batch = queue.claim("q", group="g")
+    (lease,), (group,) = queue.leases("q"), queue.groups("q")
+    assert isinstance(lease, rows.LeaseRow)
+    assert isinstance(group, rows.GroupStats)
+    assert isinstance(queue.queue("q"), QueueInfo)
+    assert all(isinstance(at, datetime) for at in (lease.made_at, lease.deadline, group.created_at))
+    assert (lease.held, group.held, group.leased, group.settled_at) == (1, 1, 1, None)
+    assert batch.lease is not None
+
+
+def test_row_from_the_wire_has_instants_as_integers() -> None:
+    row = {"queue": "q", "group": "g", "minute": "2030-01-31T12:00:00Z", "outcome": "acked", "count": 1, "latency": {}}
+    with pytest.raises(msgspec.ValidationError, match="minute"):
+        msgspec.convert(row, rows.LedgerRow)
+    read = msgspec.json.decode(msgspec.json.encode(row | {"minute": 5, "latency": {"7": 2}}), type=rows.LedgerRow)
+    assert (read.minute, read.latency) == (5, {7: 2})

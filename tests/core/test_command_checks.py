@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ackwise.core.answers import Counted
 from ackwise.core.command_checks import CheckedCommands, check
 from ackwise.core.commands import (
     Beat,
@@ -20,7 +21,7 @@ from ackwise.core.commands import (
     Sweep,
     Transaction,
 )
-from ackwise.core.errors import BadInput
+from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.core.events import Event, EventStream, RequestsRefused
 from ackwise.core.messages import NewMessage, PlainBatch
 
@@ -97,13 +98,14 @@ def test_refusals_of_invalid_commands_keep_their_places() -> None:
     bad, good = DeleteQueue(queue=""), DeleteQueue(queue="q")
     checked = CheckedCommands([bad, good, bad, good, good], EventStream())
     assert checked.valid == [good, good, good]
-    answers = checked.answers([1, 2, 3])
+    counts: list[Counted | AckwiseError] = [Counted(1), Counted(2), Counted(3)]
+    answers = checked.answers(counts)
     assert [isinstance(answer, BadInput) for answer in answers] == [True, False, True, False, False]
-    assert answers[1::2] + answers[4:] == [1, 2, 3]
+    assert answers[1::2] + answers[4:] == counts
 
 
 def test_answers_of_valid_commands_are_the_results() -> None:
-    results: list[int] = [1]
+    results: list[Counted | AckwiseError] = [Counted(1)]
     assert CheckedCommands([DeleteQueue(queue="q")], EventStream()).answers(results) is results
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ackwise.core.commands import Command
 from ackwise.core.errors import BadInput
-from ackwise.engine.extensions import Extension, Phase
+from ackwise.engine.extensions import Extension, Phase, handled
 from ackwise.engine.ports import Session
 from ackwise.engine.turn import Turn
 
@@ -58,7 +58,7 @@ def sample(version: int) -> Extension:
         tables="tests.engine.sample_tables",
         schema_version=version,
         lock="sample_lock",
-        commands={AddWord: (Phase.SETTLE, add), ListWords: (Phase.AFTER_CLAIMS, words)},
+        commands=dict((handled(AddWord, Phase.SETTLE, add), handled(ListWords, Phase.AFTER_CLAIMS, words))),
         duties={"clear_words": clear},
         audit=audit,
         needs_instance=needs_instance,

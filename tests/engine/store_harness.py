@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 from ackwise.clock import ManualClock
 from ackwise.core import commands as c
@@ -185,7 +185,7 @@ class StoreHarness:
         """Run a command and continue it in later turns, as a broker does."""
         answer = self.do(command)
         while (rest := c.next_command(command, answer)) is not None:
-            answer = self.do(cast(c.Command[A], rest))
+            answer = self.do(rest)
         return answer
 
     def take(self, **rest: Any) -> Delivery:

@@ -112,7 +112,7 @@ def test_duty_of_a_missing_extension_is_refused(harness: StoreHarness) -> None:
 
 
 def test_commands_of_an_extension_run_in_their_phases(store: DatabaseStore) -> None:
-    store.add(sample(1))
+    store.extensions.add(sample(1))
     listed, first, refusal, second = store.transact(
         [ListWords(), AddWord(word="b"), AddWord(word="refused"), AddWord(word="a")]
     )
@@ -135,14 +135,14 @@ def test_commands_of_an_extension_run_in_their_phases(store: DatabaseStore) -> N
     ],
 )
 def test_command_needs_the_lock_of_its_extension(command: Command, locks: list[str]) -> None:
-    extensions = Extensions()
+    extensions = Extensions(lambda extension: None)
     extensions.add(sample(1))
     extensions.add(GRAPH)
     assert extensions.locks([Beat(instance="x"), command]) == locks
 
 
 def test_audit_checks_the_invariants_of_an_extension(store: DatabaseStore) -> None:
-    store.add(sample(1))
+    store.extensions.add(sample(1))
     store.transact([AddWord(word="")])
     assert store.audit() == ["a word is empty"]
     store.transact([Sweep(duties=("clear_words",))])
@@ -150,7 +150,7 @@ def test_audit_checks_the_invariants_of_an_extension(store: DatabaseStore) -> No
 
 def test_dead_broker_stays_while_an_extension_needs_it(url: str, clock: ManualClock) -> None:
     with closing(open_store(url, clock=clock)) as store:
-        store.add(sample(1))
+        store.extensions.add(sample(1))
         store.transact([Beat(instance="needed"), Beat(instance="idle")])
         clock.advance(40)
         store.transact([Beat(instance="other")])
@@ -159,11 +159,11 @@ def test_dead_broker_stays_while_an_extension_needs_it(url: str, clock: ManualCl
 
 def test_tables_of_an_older_version_are_migrated(url: str) -> None:
     with closing(open_store(url)) as store:
-        store.add(sample(1))
+        store.extensions.add(sample(1))
         store.transact([AddWord(word="old")])
     with closing(open_store(url)) as store:
         assert store.has_tables("sample")
-        store.add(sample(2))
+        store.extensions.add(sample(2))
         assert store.transact([AddWord(word="new"), ListWords()])[1] == ["new", "old"]
     assert rows(url, "SELECT word, language FROM sample_word ORDER BY word") == [("new", "en"), ("old", "en")]
     assert rows(url, "SELECT value FROM meta WHERE key = 'schema:sample'") == [("2",)]
@@ -174,7 +174,7 @@ def test_new_and_migrated_tables_of_an_extension_are_heard(url: str) -> None:
     for version in (1, 2, 2):
         stream = EventStream()
         with EventLog(stream) as log, closing(open_store(url, events=stream)) as store:
-            store.add(sample(version))
+            store.extensions.add(sample(version))
             migrated.append([(event.before, event.after) for event in log.of(StoreMigrated) if event.extension])
             assert {event.store for event in log.of(StoreMigrated)} <= {store.name}
     assert migrated == [[(0, 1)], [(1, 2)], []]
@@ -182,22 +182,22 @@ def test_new_and_migrated_tables_of_an_extension_are_heard(url: str) -> None:
 
 def test_newer_tables_of_an_extension_are_refused(url: str) -> None:
     with closing(open_store(url)) as store:
-        store.add(sample(2))
+        store.extensions.add(sample(2))
     with (
         closing(open_store(url)) as store,
         pytest.raises(SchemaTooNew, match=r"has schema 2 of sample, this Ackwise knows 1; upgrade"),
     ):
-        store.add(sample(1))
+        store.extensions.add(sample(1))
 
 
 def test_failed_migration_of_an_extension_changes_nothing(url: str) -> None:
     """The release has no step 3."""
     with closing(open_store(url)) as store:
-        store.add(sample(1))
+        store.extensions.add(sample(1))
         store.transact([AddWord(word="old")])
     with closing(open_store(url)) as store:
         with pytest.raises(FileNotFoundError, match="_0003"):
-            store.add(sample(3))
+            store.extensions.add(sample(3))
         assert "sample" not in store.extensions
     assert rows(url, "SELECT * FROM sample_word") == [("old",)]
     assert rows(url, "SELECT value FROM meta WHERE key = 'schema:sample'") == [("1",)]
@@ -205,13 +205,13 @@ def test_failed_migration_of_an_extension_changes_nothing(url: str) -> None:
 
 def test_extension_added_by_several_stores_at_once_is_one(url: str) -> None:
     stores = [open_store(url) for _ in range(4)]
-    threads = [Thread(target=store.add, args=(GRAPH,)) for store in stores]
+    threads = [Thread(target=store.extensions.add, args=(GRAPH,)) for store in stores]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
     for store in stores:
-        store.add(GRAPH)
+        store.extensions.add(GRAPH)
         (swept,) = store.transact([Sweep(duties=("graph",))])
         assert swept.done == {"graph": 0}
         store.close()

@@ -46,7 +46,8 @@ def test_fallback_adds_the_woken_counts(harness: StoreHarness) -> None:
     releases = [release_command([lease]) for lease in leases_of_all_partitions(harness)]
     prepared = harness.store.prepare(releases)
     prepared.commit()
-    assert [answer[0].count for answer in prepared.results] == [1, 1, 1]
+    answers: list[Any] = prepared.results
+    assert [answer[0].count for answer in answers] == [1, 1, 1]
     assert prepared.woken == {"q": 3}
 
 

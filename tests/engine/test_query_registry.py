@@ -1,20 +1,25 @@
-"""Every query has a function in the registry, and the function returns what the query names."""
+"""Every query and every command has a function, which returns what the query or command names."""
 
 from __future__ import annotations
 
 from types import GenericAlias
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, ForwardRef, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
 
+from ackwise.core.answers import Counted
 from ackwise.core.errors import BadInput
 from ackwise.core.queries import GetQueue, ListQueues, Query
 from ackwise.core.rows import Page
 from ackwise.core.structs import answer_type
+from ackwise.engine import runner
 from ackwise.engine.reads import registry
+from ackwise.graph import commands as graph_commands
 from ackwise.graph.commands import AskGraph, DescribeGraph, FindGraph, IsSessionHere
 from ackwise.graph.engine import queries as graph_queries
+from ackwise.graph.engine.extension import GRAPH
+from ackwise.store.port import Store
 from ackwise.wire import admin
 from tests.engine.store_harness import StoreHarness
 
@@ -32,6 +37,28 @@ def returned(kind: Any) -> Any:
 @pytest.mark.parametrize("kind", admin.WIRE_QUERIES, ids=lambda kind: str(kind.__struct_config__.tag))
 def test_function_of_a_query_returns_its_answer_type(kind: type[msgspec.Struct]) -> None:
     assert returned(kind) == answer_type(kind)
+
+
+HANDLERS: dict[Any, Any] = dict(runner._HANDLERS) | {kind: handler for kind, (_, handler) in GRAPH.commands.items()}
+NAMED = [kind for kind, handler in HANDLERS.items() if handler.__name__ != "<lambda>"]
+
+
+@pytest.mark.parametrize("kind", NAMED, ids=lambda kind: str(kind.__name__))
+def test_handler_of_a_command_returns_its_answer_type(kind: type[msgspec.Struct]) -> None:
+    named = answer_type(kind)
+    if isinstance(named, ForwardRef):
+        named = vars(graph_commands)[named.__forward_arg__]
+    assert get_type_hints(HANDLERS[kind])["return"] == named
+
+
+def test_lambda_handlers_belong_to_commands_that_count() -> None:
+    assert {answer_type(kind) for kind in HANDLERS.keys() - set(NAMED)} == {Counted}
+
+
+def test_store_port_has_twelve_members() -> None:
+    """A new query or extension needs no new member."""
+    members = {*Store.__annotations__, *vars(Store)}
+    assert len([name for name in members if not name.startswith("_")]) == 12
 
 
 def test_graph_package_registers_the_queries_of_the_graph() -> None:

@@ -227,7 +227,7 @@ def test_claim_from_new_starts_at_its_first_turn(harness: StoreHarness, monkeypa
     harness.advance(1)
     rest = c.next_command(command, first)
     assert rest is not None
-    claimed = cast(Claimed, harness.complete(rest))
+    claimed = harness.complete(rest)
     bodies = [delivery.body for delivery in deliveries(harness.store, claimed)]
     assert sorted(bodies) == ["fresh", "newer", "other"]
     assert {row.created_at for row in harness.store.ask(q.ListGroups(group="g"))} == {began}
@@ -246,7 +246,7 @@ def test_claim_by_tag_finds_messages_pushed_during_its_join(
     harness.push("1", queue="q0")
     rest = c.next_command(command, first)
     assert rest is not None
-    assert cast(Claimed, harness.complete(rest)).count == 1
+    assert harness.complete(rest).count == 1
 
 
 def test_continued_claim_of_a_used_key_is_ended(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +261,7 @@ def test_continued_claim_of_a_used_key_is_ended(harness: StoreHarness, monkeypat
     assert harness.claim(1, **SHOP, start="new", key="k").bodies == ["1"]
     rest = c.next_command(command, first)
     assert rest is not None
-    answer = cast(Claimed, harness.do(rest))
+    answer = harness.do(rest)
     assert (answer.count, answer.empty) == (0, EmptyReason.ENDED)
 
 

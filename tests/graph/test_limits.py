@@ -25,7 +25,7 @@ from ackwise.engine.statement_limits import LowerLimits, StatementLimits
 from ackwise.engine.statement_meter import Cancelled
 from ackwise.graph.commands import AskGraph, FindGraph, RunGraph
 from ackwise.graph.engine import change_tracker, early_matches, watch_budget
-from ackwise.graph.engine import session_commands as running
+from ackwise.graph.engine import step_runs as running
 from ackwise.graph.errors import statement_limit
 from ackwise.mew import AsyncSession, MewError, Session
 from ackwise.protocols.http_response import status_of
@@ -487,7 +487,7 @@ def test_addresses_take_turns_with_long_statements(tmp_path: Path, share: float)
 
         def until(count: int) -> None:
             end = time.monotonic() + PATIENCE
-            while len(callers) + len(broker._long_turns) < count:
+            while len(callers) + len(broker._queries._long_turns) < count:
                 assert time.monotonic() < end
                 time.sleep(0.005)
 

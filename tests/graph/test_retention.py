@@ -82,7 +82,7 @@ def test_watch_with_a_live_delivery_stays(jobs: Prompt, graph_url: str) -> None:
 
 
 def test_sweep_removes_a_bounded_number(jobs: Prompt, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_AT_ONCE", 3), ("TURN_SECONDS", 100.0)):
+    for name, value in (("MOST_REMOVED", 3), ("REMOVAL_SECONDS", 100.0)):
         monkeypatch.setattr(session_commands, name, value)
     other = jobs.session.another()
     other.run(" ".join("WATCH j: Job RETURN j" for _ in range(4)))

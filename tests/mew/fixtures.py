@@ -9,7 +9,7 @@ import pytest
 
 from ackwise.clock import ManualClock
 from ackwise.connect import open_store
-from ackwise.graph.engine import change_tracker, session_commands
+from ackwise.graph.engine import change_tracker, session_commands, step_runs
 from ackwise.mew import Session
 from tests.mew.prompt import Prompt
 from tests.patience import PATIENCE
@@ -19,9 +19,9 @@ from tests.pg import FACTORIES
 @pytest.fixture(autouse=True)
 def patient_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets statements hold the writer for long, because a busy machine is slow. Tests of the limit set their own."""
-    for module in (session_commands, change_tracker):
+    for module in (step_runs, session_commands, change_tracker):
         monkeypatch.setattr(module, "WRITER_SECONDS", PATIENCE)
-    monkeypatch.setattr(session_commands, "GROUP_SECONDS", PATIENCE)
+    monkeypatch.setattr(step_runs, "GROUP_SECONDS", PATIENCE)
 
 
 @pytest.fixture

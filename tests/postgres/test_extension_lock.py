@@ -15,7 +15,7 @@ from tests.postgres.support import push, text
 def test_turns_of_an_extension_exclude_each_other(opened: Opener, command: Command) -> None:
     first, second = opened(), opened("busy_timeout=0.1")
     for store in (first, second):
-        store.add(sample(1))
+        store.extensions.add(sample(1))
     prepared = first.prepare([AddWord(word="a")])
     try:
         with pytest.raises(StoreLocked):

@@ -73,7 +73,7 @@ ANALYZE;
 def filled(pg_databases: Databases) -> Iterator[psycopg.Connection[str]]:
     url = pg_databases.fresh()
     store = PostgresStore(url)
-    store.add(GRAPH)
+    store.extensions.add(GRAPH)
     store.close()
     with psycopg.connect(url, options="-c search_path=ackwise", row_factory=scalar_row) as connection:
         connection.execute(FILL.encode())

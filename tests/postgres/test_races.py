@@ -162,7 +162,8 @@ def test_second_half_of_a_bulk_lease_ends_it(opened: Opener, raw: Raw) -> None:
         until(lambda: waiting(raw))
         under_way.commit()
         ((done,),) = asked.result(30)
-    ((before,),) = under_way.results
+    results: list[Any] = under_way.results
+    ((before,),) = results
     assert [(answer.verdict, answer.lease_ended) for answer in (before, done)] == [
         (Verdict.ACKED, False),
         (Verdict.ACKED, True),

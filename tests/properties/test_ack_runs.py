@@ -133,7 +133,8 @@ def tried(harness: StoreHarness, queue: str, entries: list[c.Settlement]) -> tup
     prepared = harness.store.prepare([c.Settle(entries=entries)])
     try:
         assert isinstance(prepared, WriterTurn)
-        (answers,) = prepared.results
+        results: list[Any] = prepared.results
+        (answers,) = results
         turn = prepared.turn
         rows = [turn.session.look(statement, {"queue": queue}, tuple, None) for statement in STATEMENTS]
         return shown(answers), rows, turn.tally

@@ -17,7 +17,7 @@ from tests.query_plans import BIG, HOT, LISTS
 def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
     path = tmp_path_factory.mktemp("plans") / "queues.db"
     store = SQLiteStore(f"sqlite:///{path}")
-    store.add(GRAPH)
+    store.extensions.add(GRAPH)
     store.close()
     opened = apsw.Connection(str(path))
     yield opened

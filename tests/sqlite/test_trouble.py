@@ -252,7 +252,8 @@ def test_closed_store_says_so(path: Path) -> None:
 
 def test_abandoned_turn_changes_nothing(store: SQLiteStore, path: Path) -> None:
     prepared = store.prepare([c.Push(queue="q", messages=[NewMessage(b"1", transaction_id="never")])])
-    assert [r.status for r in prepared.results[0]] == ["queued"]
+    results: list[Any] = prepared.results
+    assert [receipt.status for receipt in results[0]] == ["queued"]
     prepared.abandon()
     assert messages(store) == 1
     assert push(store, "never") == ["queued"]

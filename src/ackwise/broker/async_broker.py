@@ -11,17 +11,16 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import Any, TypeVar
 
 from ackwise.broker import maintenance
+from ackwise.broker.async_queries import AsyncQueries
+from ackwise.broker.async_waits import AsyncWaits
 from ackwise.broker.background_flows import run_duties, watch_store
 from ackwise.broker.broker_state import BrokerState
 from ackwise.broker.claim_flow import ClaimFlow, ClaimOptions
 from ackwise.broker.deliveries import Gate, deliver, is_short
-from ackwise.broker.fair_turns import FairTurns
 from ackwise.broker.long_polls import LongPoll
-from ackwise.broker.metered_reads import LONG_THREADS, TOOK_LONGER, RunningStatements, run_statement, short_meter
 from ackwise.broker.steps import Ask, Background, Flow, Join, Maintain, Park, Read, Release, Sleep, Step, Submit
 from ackwise.broker.turn_queue import (
     Submission,
@@ -39,9 +38,6 @@ from ackwise.core.answers import Claimed, Handed, Settled
 from ackwise.core.command_checks import CheckedCommands
 from ackwise.core.commands import LONG_COMMANDS, Beat, Claim, Command, Settle, next_command
 from ackwise.core.errors import AckwiseError, Draining
-from ackwise.core.queries import Query
-from ackwise.engine.metered_query import MeteredQuery
-from ackwise.engine.statement_meter import Meter
 from ackwise.store.port import PreparedTurn, Store
 
 A = TypeVar("A")
@@ -59,17 +55,16 @@ class AsyncBroker(BrokerState):
         self.pulse = Pulse()
         self._beaten = asyncio.Event()
         self._claims = ClaimFlow(self)
-        self._shards = [AsyncShard(self, number) for number in range(store.shards)]
+        self._shards = [AsyncShard(self, number) for number in range(store.traits.shards)]
         # Separate pools: a commit holds locks and must not wait for a query.
-        self._turns = ThreadPoolExecutor(max_workers=store.shards, thread_name_prefix="ackwise-turn")
-        self._helpers = ThreadPoolExecutor(max_workers=store.shards + 2, thread_name_prefix="ackwise")
-        self._long = ThreadPoolExecutor(max_workers=LONG_THREADS, thread_name_prefix="ackwise-long")
-        self._long_turns = FairTurns(LONG_THREADS, "long statements")
-        self._statements = RunningStatements()
+        self._turns = ThreadPoolExecutor(max_workers=store.traits.shards, thread_name_prefix="ackwise-turn")
+        self._helpers = ThreadPoolExecutor(max_workers=store.traits.shards + 2, thread_name_prefix="ackwise")
+        self._queries = AsyncQueries(store, self._helpers)
+        self.ask = self._queries.ask
+        self._waits = AsyncWaits(self.loop, self.long_polls)
         self._running_claims = 0
         self._no_claims = asyncio.Event()
         self._no_claims.set()
-        self._pauses: set[asyncio.Future[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.follow_store(self._retry_parked_soon)
         if background:
@@ -106,7 +101,7 @@ class AsyncBroker(BrokerState):
 
     async def send(self, command: Command[A]) -> A:
         """Run one command and return its answer. Raises the refusal. A long command continues in later turns."""
-        answer: A = (await self._submit([command])).answers()[0]
+        answer = (await self._submit([command])).answers()[0]
         while type(command) in LONG_COMMANDS and (rest := next_command(command, answer)) is not None:
             answer = (await self._submit([rest])).answers()[0]
         return answer
@@ -119,7 +114,7 @@ class AsyncBroker(BrokerState):
         assert submission.results is not None
         return submission.results
 
-    async def _submit(self, commands: Sequence[Command]) -> Submission:
+    async def _submit(self, commands: Sequence[Command[A]]) -> Submission[A]:
         """Validate commands and run the valid ones in a turn."""
         checked = CheckedCommands(commands, self.store.events)
         if not checked.valid:
@@ -127,7 +122,7 @@ class AsyncBroker(BrokerState):
         submission = await self._run_turn(checked.valid)
         return with_refusals(submission, checked) if checked.refusals else submission
 
-    def _run_turn(self, commands: Sequence[Command]) -> Awaitable[Submission]:
+    def _run_turn(self, commands: Sequence[Command[A]]) -> Awaitable[Submission[A]]:
         """Run valid commands in a turn."""
         if self.closed:
             raise Draining("the broker is closed")
@@ -220,11 +215,11 @@ class AsyncBroker(BrokerState):
             case Read(claimed, gate):
                 return self._read(claimed, gate)
             case Park():
-                return self._park(step)
+                return self._waits.park(step)
             case Release(command):
                 return self._shards[shard_of([command], len(self._shards))].submit([command])
             case Join(submission):
-                return _finish_future(submission, self.loop)
+                return self._waits.finished(submission)
             case Background(flow):
                 return self._run_in_background(flow)
             case Sleep(seconds):
@@ -240,68 +235,13 @@ class AsyncBroker(BrokerState):
     async def _read(self, claimed: Claimed, gate: Gate | None) -> Handed:
         if gate is not None and (room := gate(claimed.size, bool(claimed.lease_no))) is not None:
             await room
-        if self.store.local and is_short(claimed):
+        if self.store.traits.local and is_short(claimed):
             return deliver(self.store, claimed)
         return await self.in_thread(deliver, self.store, claimed)
-
-    async def _park(self, step: Park) -> None:
-        poll, stopped = step.poll, step.stopped
-        done: asyncio.Future[None] = self.loop.create_future()
-        poll.wake = partial(_set_done, done)
-        if not self.long_polls.park(poll, step.seen):
-            return
-        timer = self.loop.call_later(step.seconds, self._leave, poll)
-
-        def leave(_: object) -> None:
-            self._leave(poll)
-
-        if stopped is not None:
-            stopped.add_done_callback(leave)
-        try:
-            await done
-        finally:
-            timer.cancel()
-            if stopped is not None:
-                stopped.remove_done_callback(leave)
-
-    def _leave(self, poll: LongPoll) -> None:
-        """End the wait of a parked claim. If a turn has the claim, that turn wakes it."""
-        if self.long_polls.leave(poll):
-            poll.finish()
 
     def _retry_parked_soon(self) -> None:
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.retry_parked)
-
-    async def ask(self, query: Query[A]) -> A:
-        """Run a query in a thread, so that a long query does not block the loop."""
-        if not isinstance(query, MeteredQuery):
-            return await self.in_thread(lambda: self.store.ask(query))
-        if query.TRIES_SHORT:
-            short = short_meter(query)
-            with self._statements.metered(short):
-                answer: A = await self._run_statement(query, short, long=False)
-            if answer is not TOOK_LONGER:
-                return answer
-        meter = Meter(query.limits)
-        with self._statements.long(meter, query.caller):
-            async with self._long_turns.turn(query.caller):
-                answer = await self._run_statement(query, meter, long=True)
-                return answer
-
-    async def _run_statement(self, query: MeteredQuery, meter: Meter, *, long: bool) -> Any:
-        """Run a statement in a thread. Cancelling the caller stops the statement."""
-        pool = self._long if long else self._helpers
-        future = pool.submit(run_statement, self.store, query, meter, long=long)
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            meter.cancelled = True
-            with suppress(RuntimeError):  # a closed broker has already cancelled the statement
-                self._helpers.submit(meter.cancel)  # in a thread: the cancellation may wait for the database
-            raise
-        finally:
-            del future  # its error refers to this frame
 
     def wall(self) -> int:
         """The wall clock, in microseconds."""
@@ -320,7 +260,7 @@ class AsyncBroker(BrokerState):
 
     async def _run_beats(self) -> None:
         """Send heartbeats from a separate task: a long sweep must not make the broker look dead."""
-        command = Beat(instance=self.store.instance)
+        command = Beat(instance=self.store.traits.instance)
         while not self.closed:
             try:
                 await self.send(command)
@@ -333,19 +273,9 @@ class AsyncBroker(BrokerState):
             await self._closed_within(BEAT_EVERY)
 
     async def _closed_within(self, seconds: float) -> bool:
-        """Sleep, and return whether the broker is closed. `close` ends the sleep.
-
-        A future and a timer cost less here than a task that waits for an event: the loop calls this 20 times a second.
-        """
+        """Sleep, and return whether the broker is closed. `close` ends the sleep."""
         if not self.closed:
-            pause: asyncio.Future[None] = self.loop.create_future()
-            self._pauses.add(pause)
-            timer = self.loop.call_later(seconds, _set_done, pause)
-            try:
-                await pause
-            finally:
-                timer.cancel()
-                self._pauses.discard(pause)
+            await self._waits.pause(seconds)
         return self.closed
 
     # shutdown
@@ -359,11 +289,10 @@ class AsyncBroker(BrokerState):
         if self.closed:
             return
         self.closed = True
-        for pause in self._pauses:
-            _set_done(pause)
+        self._waits.end_pauses()
         self.stop_claims()
-        self._long_turns.close()
-        await self.in_thread(self._statements.close)
+        self._queries.refuse()
+        await self.in_thread(self._queries.cancel)
         end = time.monotonic() + maintenance.CLOSE_PATIENCE
         with suppress(TimeoutError):
             await asyncio.wait_for(self._no_claims.wait(), maintenance.CLOSE_PATIENCE)
@@ -371,7 +300,7 @@ class AsyncBroker(BrokerState):
             # A task releases each cancelled claim. Such a task may start while `close` waits for the others.
             await asyncio.wait(self._tasks, timeout=end - time.monotonic())
         await self.in_thread(self.close_store)
-        self._long.shutdown(cancel_futures=True)
+        self._queries.close()
         self._turns.shutdown()
         self._helpers.shutdown()
 
@@ -384,7 +313,7 @@ class AsyncShard:
         self._queue = TurnQueue()
         self._running = False
 
-    async def submit(self, commands: Sequence[Command]) -> Submission:
+    async def submit(self, commands: Sequence[Command[A]]) -> Submission[A]:
         """Wait until a turn has run the commands.
 
         If the caller is cancelled, the commands stay in their turn, which may already run. The broker then releases
@@ -425,7 +354,7 @@ class AsyncShard:
             if long_polls.parked:
                 long_polls.ride(commands, riders)
                 commands += commands_of(riders)
-            if broker.store.local and not broker.store.busy():
+            if not broker.store.busy():
                 started = time.perf_counter()
                 prepared = broker.store.prepare(commands, self._number)
                 self._queue.record_duration(len(commands), started)
@@ -444,21 +373,6 @@ class AsyncShard:
                     prepared.abandon()
             if not isinstance(problem, Exception):
                 raise
-
-
-def _finish_future(submission: Submission, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
-    """A future that is done when the submission finishes. It replaces the submission's earlier `wake` callback."""
-    finished: asyncio.Future[None] = loop.create_future()
-    if submission.finished:
-        finished.set_result(None)
-    else:
-        submission.wake = lambda: None if finished.done() else finished.set_result(None)
-    return finished
-
-
-def _set_done(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _abandon(future: Future[PreparedTurn]) -> None:

@@ -28,12 +28,12 @@ class BrokerState:
         """Whether claims return empty. Settlements and pushes still work."""
         self.closed = False
         if store.events.listening:
-            store.events.emit(BrokerStarted(store.instance, store.name))
+            store.events.emit(BrokerStarted(store.traits.instance, store.traits.name))
 
     def close_store(self) -> None:
         self.store.close()
         if self.store.events.listening:
-            self.store.events.emit(BrokerStopped(self.store.instance))
+            self.store.events.emit(BrokerStopped(self.store.traits.instance))
 
     def follow_store(self, retry: Callable[[], None]) -> None:
         """Call `retry` when another process may have committed, and when a test moves the clock."""

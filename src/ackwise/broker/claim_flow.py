@@ -6,6 +6,7 @@ import itertools
 import time
 from asyncio import Future
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -23,6 +24,7 @@ from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.queries import ListLeases
 from ackwise.core.rows import LeaseRow
 
+A = TypeVar("A")
 DRAIN_PAUSE = 0.02
 """Seconds between two looks at the leases of a broker that drains."""
 
@@ -100,8 +102,8 @@ class ClaimFlow:
         seen = self._long_polls.version(claim.queue) if options.may_wait() else _NO_VERSION
         if self._state.draining:
             return seen, empty_answer(claim, EmptyReason.DRAINING).claimed
-        submission: Submission = yield Submit([claim])
-        claimed: Claimed = submission.answers()[0]
+        submission: Submission[Claimed] = yield Submit([claim])
+        claimed = submission.answers()[0]
         if claimed.more is not None:
             claimed = yield from self._complete(claim, claimed)
         if poll is not None:
@@ -113,7 +115,7 @@ class ClaimFlow:
         while (rest := next_command(claim, claimed)) is not None:
             if self._state.draining:
                 return empty_answer(claim, EmptyReason.DRAINING).claimed
-            submission: Submission = yield Submit([rest])
+            submission: Submission[Claimed] = yield Submit([rest])
             claimed = submission.answers()[0]
         return claimed
 
@@ -204,10 +206,9 @@ class ClaimFlow:
         if settle is None:
             return []
         submission = yield from self._submit([settle])
-        settled: list[Settled] = submission.answers()[0]
-        return settled
+        return submission.answers()[0]
 
-    def _submit(self, commands: Sequence[Command]) -> Flow[Submission]:
+    def _submit(self, commands: Sequence[Command[A]]) -> Flow[Submission[A]]:
         """Validate commands and run the valid ones in a turn."""
         checked = CheckedCommands(commands, self._state.store.events)
         if not checked.valid:
@@ -278,7 +279,7 @@ class ClaimFlow:
 
     def _held(self) -> Flow[list[str]]:
         """Ids of the leases that this broker granted and that have not ended."""
-        leases: list[LeaseRow] = yield Ask(ListLeases(instance=self._state.store.instance, limit=100_000))
+        leases: list[LeaseRow] = yield Ask(ListLeases(instance=self._state.store.traits.instance, limit=100_000))
         return [lease.lease_id for lease in leases]
 
 

@@ -101,7 +101,7 @@ def split_answers(
         raise submission.error
     results = submission.results or []
     refusal = next((result for result in results if isinstance(result, AckwiseError)), None)
-    settled = results[0] if settle is not None and not isinstance(results[0], AckwiseError) else []
+    settled = results[0] if settle is not None and isinstance(results[0], list) else []
     if refusal is not None and settled:
         refusal.details["settled"] = settled
     return settled, [result for result in results if isinstance(result, Claimed)], refusal

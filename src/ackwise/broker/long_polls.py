@@ -39,7 +39,7 @@ MOST_AT_ONCE = 4
 """How many claims with one selection a commit wakes. If one of them finds messages, it wakes the next ones."""
 
 
-class LongPoll(Submission):
+class LongPoll(Submission[Claimed]):
     """A claim that waits for messages."""
 
     __slots__ = (

@@ -50,7 +50,7 @@ class Broker(BrokerState):
         super().__init__(store)
         self._claims = ClaimFlow(self)
         self._statements = RunningStatements()
-        self._shards = [ThreadShard(self, number) for number in range(store.shards)]
+        self._shards = [ThreadShard(self, number) for number in range(store.traits.shards)]
         self._close_lock = threading.Lock()
         self._closing = threading.Event()
         """Ends the pauses of the background threads."""
@@ -59,7 +59,7 @@ class Broker(BrokerState):
         self.follow_store(self.retry_parked)
         self._threads: list[threading.Thread] = []
         if background:
-            schedule = maintenance.Schedule(time.monotonic(), store.extensions.duties, store.instance)
+            schedule = maintenance.Schedule(time.monotonic(), store.extensions.duties, store.traits.instance)
             for name, flow in (("duties", run_duties(self, schedule)), ("watch", watch_store(self))):
                 thread = threading.Thread(target=self._drive, args=(flow,), name=f"ackwise-{name}", daemon=True)
                 thread.start()
@@ -67,7 +67,7 @@ class Broker(BrokerState):
 
     def send(self, command: Command[A]) -> A:
         """Run one command and return its answer. Raises the refusal. A long command continues in later turns."""
-        answer: A = self._submit([command]).answers()[0]
+        answer = self._submit([command]).answers()[0]
         while type(command) in LONG_COMMANDS and (rest := next_command(command, answer)) is not None:
             answer = self._submit([rest]).answers()[0]
         return answer
@@ -80,7 +80,7 @@ class Broker(BrokerState):
         assert submission.results is not None
         return submission.results
 
-    def _submit(self, commands: Sequence[Command]) -> Submission:
+    def _submit(self, commands: Sequence[Command[A]]) -> Submission[A]:
         """Validate commands and run the valid ones in a turn."""
         checked = CheckedCommands(commands, self.store.events)
         if not checked.valid:
@@ -88,7 +88,7 @@ class Broker(BrokerState):
         submission = self._run_turn(checked.valid)
         return with_refusals(submission, checked) if checked.refusals else submission
 
-    def _run_turn(self, commands: Sequence[Command]) -> Submission:
+    def _run_turn(self, commands: Sequence[Command[A]]) -> Submission[A]:
         """Run valid commands in a turn."""
         if self.closed:
             raise Draining("the broker is closed")
@@ -232,7 +232,7 @@ class ThreadShard:
         self._queue = TurnQueue()
         self._has_leader = False
 
-    def submit(self, commands: Sequence[Command]) -> Submission:
+    def submit(self, commands: Sequence[Command[A]]) -> Submission[A]:
         """Wait until a turn has run the commands, or lead that turn.
 
         An interrupted caller passes its lead on, and the broker releases what a turn granted to the caller.

@@ -7,19 +7,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 from zlib import crc32
 
+from ackwise.core.answers import Result
 from ackwise.core.command_checks import CheckedCommands
 from ackwise.core.commands import Break, Command, Extend, Push, Settle, Transaction
 from ackwise.core.errors import AckwiseError, OutcomeUnknown, Overloaded
 from ackwise.core.messages import PlainBatch
+from ackwise.core.structs import Answer_co
 
 if TYPE_CHECKING:
     from ackwise.broker.broker_state import BrokerState
     from ackwise.broker.long_polls import LongPoll
     from ackwise.store.port import PreparedTurn
 
+A = TypeVar("A")
 log = logging.getLogger("ackwise")
 
 TURN_SECONDS = 0.005
@@ -30,18 +33,19 @@ WAITING_BYTES = 64 << 20
 _NEVER_DEFERRED = (Settle, Break, Extend, Transaction)
 
 
-class Submission:
-    """Commands of one caller that run in the same turn.
+class Submission(Generic[Answer_co]):
+    """Commands of one caller that run in the same turn. The parameter is the answer that the commands name.
 
-    The turn sets `results` or `error`. Then `finish` wakes the caller.
+    The turn sets `results` or `error`. Then `finish` wakes the caller. A turn has submissions with different answers,
+    so `assign_results` relies on the engine: the result of a command has the type that the command names.
     """
 
     __slots__ = ("commands", "error", "finished", "leads", "queued", "results", "size", "urgent", "wake")
 
-    def __init__(self, commands: Sequence[Command], wake: Callable[[], None]) -> None:
+    def __init__(self, commands: Sequence[Command[Answer_co]], wake: Callable[[], None]) -> None:
         self.commands = commands
         self.wake = wake
-        self.results: list[Any] | None = None
+        self.results: list[Answer_co | AckwiseError] | None = None
         self.error: BaseException | None = None
         self.leads = False
         """Whether the caller's thread runs the next turn of its shard."""
@@ -61,19 +65,19 @@ class Submission:
             self.finished = True
             self.wake()
 
-    def answers(self) -> list[Any]:
+    def answers(self) -> list[Answer_co]:
         """Return the answers. Raises the error of the turn, or the first command's refusal."""
-        results, problem = self.results, self.error
+        results, problem, result = self.results, self.error, None
         try:
             if problem is not None:
                 raise problem
             assert results is not None
-            for problem in results:
-                if isinstance(problem, AckwiseError):
-                    raise problem
-            return results
+            for result in results:
+                if isinstance(result, AckwiseError):
+                    raise result
+            return results  # type: ignore[return-value]  # no refusal is among them
         finally:
-            del self, results, problem  # the raised error refers to this frame
+            del self, results, problem, result  # the raised error refers to this frame
 
 
 def payload_bytes(command: Command) -> int:
@@ -158,14 +162,14 @@ def shard_of(commands: Sequence[Command], shards: int) -> int:
     return crc32(repr(commands[0]).encode("utf-8", "replace")) % shards if commands else 0
 
 
-def refused(checked: CheckedCommands) -> Submission:
+def refused(checked: CheckedCommands[A]) -> Submission[A]:
     """The answer to commands that are all invalid. They join no turn."""
-    submission = Submission((), lambda: None)
+    submission: Submission[A] = Submission((), lambda: None)
     submission.results = checked.answers([])
     return submission
 
 
-def with_refusals(submission: Submission, checked: CheckedCommands) -> Submission:
+def with_refusals(submission: Submission[A], checked: CheckedCommands[A]) -> Submission[A]:
     """Add the refusals of invalid commands to the results of the valid ones."""
     if submission.results is not None:
         submission.results = checked.answers(submission.results)
@@ -177,7 +181,7 @@ def commands_of(submissions: Iterable[Submission]) -> list[Command]:
     return [command for submission in submissions for command in submission.commands]
 
 
-def assign_results(submissions: Sequence[Submission], results: Sequence[Any]) -> None:
+def assign_results(submissions: Sequence[Submission], results: Sequence[Result]) -> None:
     """Give each submission the results of its own commands. `results` has one entry per command of the turn."""
     start = 0
     for submission in submissions:

@@ -1,4 +1,4 @@
-"""Results of queries, with datetimes instead of microseconds."""
+"""Results of queries: the rows of the core with datetimes instead of microseconds, and messages that decode JSON."""
 
 from __future__ import annotations
 
@@ -10,28 +10,34 @@ import msgspec
 
 from ackwise.client.payloads import decode_json
 from ackwise.core import rows
+from ackwise.core.answers import QueueInfo
+from ackwise.core.rows import CursorRow, GroupStats, LeaseRow, LedgerRow, Stats
 from ackwise.core.validation import MICROS
 from ackwise.wire.timestamps import moment
+
+__all__ = [
+    "BrowsedMessage",
+    "CursorRow",
+    "DeadLetter",
+    "DeadLetters",
+    "GroupStats",
+    "LeaseRow",
+    "LedgerRow",
+    "QueueInfo",
+    "Stats",
+    "as_result",
+    "browsed_message",
+]
 
 T = TypeVar("T", bound=msgspec.Struct)
 _INSTANTS = frozenset({"minute", "deadline"})
 
 
-class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue and its settings. `created` is true if this call created the queue."""
-
-    name: str
-    id: int
-    namespace: str
-    task: str
-    policy: dict[str, object]
-    paused: bool
-    created_at: datetime
-    created: bool
-
-
 class BrowsedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored message that was read and not claimed. `state` is its state for the given group."""
+    """A stored message that was read and not claimed. `state` is its state for the given group.
+
+    A class of its own, because the row of the core contains a message that unpacks its fields when they are read.
+    """
 
     lane: int
     seq: int
@@ -51,28 +57,11 @@ class BrowsedMessage(msgspec.Struct, frozen=True, kw_only=True):
         return decode_json(self.payload)
 
 
-class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that a group gave up. It is delivered again only after a redrive or a replay."""
+class DeadLetter(rows.DeadLetter[datetime], frozen=True):
+    """A message that a group gave up. It is delivered again only after a redrive or a replay.
 
-    id: str
-    queue: str
-    partition: str
-    partition_id: str
-    group: str
-    seq: int
-    message_id: str
-    transaction_id: str
-    reason: str
-    error: str
-    error_type: str
-    failures: int
-    deliveries: int
-    history: list[dict[str, object]]
-    payload: bytes
-    headers: dict[str, str]
-    content_type: str
-    created_at: datetime
-    dead_at: datetime
+    A class of its own, because `json` decodes the payload as a delivery does.
+    """
 
     def json(self) -> Any:
         """Decode the payload as JSON. Raises `UndecodablePayload`."""
@@ -100,90 +89,12 @@ class DeadLetters(Sequence[DeadLetter]):
         return f"<DeadLetters {len(self)} of {self.total}>"
 
 
-class GroupStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of a group: lag = unread + held."""
-
-    queue: str
-    group: str
-    acked: int
-    dead: int
-    skipped: int
-    expired: int
-    held: int
-    unread: int
-    leases: int
-    oldest_unfinished_at: datetime | None
-    members: list[str]
-
-    @property
-    def lag(self) -> int:
-        """Number of messages that the group has not finished."""
-        return self.unread + self.held
-
-
-class CursorRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A group's position in one lane."""
-
-    partition: str
-    partition_id: str
-    priority: int
-    lane: int
-    start: int
-    head: int
-    epoch: int
-    first: int
-    next: int
-    held: int
-    acked: int
-    dead: int
-    skipped: int
-    expired: int
-    leased: int
-    ready_at: datetime | None
-
-
-class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A lease. It was granted for `granted` messages and holds `held` of them now."""
-
-    lease_id: str
-    queue: str
-    group: str
-    owner: str
-    key: str | None
-    made_at: datetime
-    deadline: datetime
-    ended_at: datetime | None
-    end_kind: str | None
-    granted: int
-    held: int
-
-
-class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Count of one outcome in one minute. `latency` maps an upper bound in seconds to the number of messages below."""
-
-    queue: str
-    group: str
-    minute: datetime
-    outcome: str
-    count: int
-    latency: dict[float, int]
-
-
-class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of a queue and its groups."""
-
-    queue: str
-    partitions: int
-    lanes: int
-    messages: int
-    scheduled: int
-    dead: int
-    groups: list[GroupStats]
-
-
 def as_result(row: msgspec.Struct, kind: type[T]) -> T:
-    """Convert a query's row to `kind`, with datetimes and seconds instead of microseconds."""
-    return kind(**{name: _value(name, getattr(row, name)) for name in kind.__struct_fields__})
+    """Convert a query's row to `kind`, with datetimes and seconds instead of microseconds.
+
+    `kind` is the type of the row with datetimes, such as `LeaseRow[datetime]`, or a subclass.
+    """
+    return kind(**{name: _value(name, getattr(row, name)) for name in row.__struct_fields__})
 
 
 def _value(name: str, value: Any) -> Any:
@@ -194,7 +105,7 @@ def _value(name: str, value: Any) -> Any:
     if name == "latency":
         return {bound / MICROS: count for bound, count in value.items()}
     if name == "groups":
-        return [as_result(group, GroupStats) for group in value]
+        return [as_result(group, GroupStats[datetime]) for group in value]
     return value
 
 

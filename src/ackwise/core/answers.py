@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import msgspec
 
@@ -13,10 +13,17 @@ from ackwise.core.lane_range import LaneRange
 from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.messages import Message, Receipt
 from ackwise.core.settlement import Reason, Verdict
-from ackwise.core.structs import prepare_types
+from ackwise.core.structs import Instant, prepare_types
 
 if TYPE_CHECKING:
     from ackwise.core.commands import Claim
+
+
+Result = object
+"""What a turn returns for a command: the answer that the command names, or the `AckwiseError` that refuses it.
+
+The commands of a turn name several types. `Submission.answers` of a broker gives each caller the type of its commands.
+"""
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -198,8 +205,8 @@ class TransactionDone(msgspec.Struct):
     pushed: list[Receipts]
 
 
-class QueueInfo(msgspec.Struct):
-    """A queue as stored."""
+class QueueInfo(msgspec.Struct, Generic[Instant], frozen=True):
+    """A queue and its settings. `created` says that the command created the queue."""
 
     name: str
     id: int
@@ -207,7 +214,7 @@ class QueueInfo(msgspec.Struct):
     task: str
     policy: dict[str, object]
     paused: bool
-    created_at: int
+    created_at: Instant
     created: bool = False
     partition_id: str | None = None
 

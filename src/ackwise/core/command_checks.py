@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -40,13 +40,13 @@ LAST_SEQ = 1 << 40
 MOST_NAMED_RANGES = 1000
 
 
-class CheckedCommands:
+class CheckedCommands(Generic[A]):
     """Commands of one caller after validation: `valid` ones may run in a turn, the others have `refusals`."""
 
     __slots__ = ("refusals", "valid")
 
-    def __init__(self, commands: Sequence[Command], events: EventStream) -> None:
-        self.valid: list[Command] = []
+    def __init__(self, commands: Sequence[Command[A]], events: EventStream) -> None:
+        self.valid: list[Command[A]] = []
         self.refusals: dict[int, AckwiseError] = {}
         """Errors of the invalid commands by their place in the call."""
         for index, command in enumerate(commands):
@@ -58,7 +58,7 @@ class CheckedCommands:
             for code, count in Counter(refusal.code for refusal in self.refusals.values()).items():
                 events.emit(RequestsRefused(code, count))
 
-    def answers(self, results: list[Any]) -> list[Any]:
+    def answers(self, results: list[A | AckwiseError]) -> list[A | AckwiseError]:
         """The results of the valid commands, with the refusals at their places."""
         if not self.refusals:
             return results

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Generic, Literal
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
@@ -25,6 +25,8 @@ from ackwise.core.messages import QUEUE_MODE, NewMessage, PlainBatch
 from ackwise.core.policy import Exclusivity, GroupPolicy, Order, QueuePolicy
 from ackwise.core.settlement import Outcome
 from ackwise.core.structs import Answer_co
+
+A = TypeVar("A")
 
 
 class Command(msgspec.Struct, Generic[Answer_co], kw_only=True, forbid_unknown_fields=True):
@@ -319,13 +321,13 @@ LONG_COMMANDS = frozenset((Claim, PurgeDead))
 """Commands that may need several turns."""
 
 
-def next_command(command: Command, answer: object) -> Claim | PurgeDead | None:
+def next_command(command: Command[A], answer: A) -> Command[A] | None:
     """The command that continues what a turn left undone. None if the answer is complete."""
-    if type(answer) is Claimed and answer.more is not None and isinstance(command, Claim):
+    if isinstance(answer, Claimed) and answer.more is not None and isinstance(command, Claim):
         # An earlier turn looked for the claim's key in vain. A newer call with the key may hold messages by now.
-        return msgspec.structs.replace(command, progress=answer.more, takes_over=False)
-    if type(answer) is Counted and answer.more is not None and isinstance(command, PurgeDead):
-        return msgspec.structs.replace(command, behind=answer.more)
+        return cast("Command[A]", msgspec.structs.replace(command, progress=answer.more, takes_over=False))
+    if isinstance(answer, Counted) and answer.more is not None and isinstance(command, PurgeDead):
+        return cast("Command[A]", msgspec.structs.replace(command, behind=answer.more))
     return None
 
 

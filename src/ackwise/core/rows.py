@@ -1,8 +1,8 @@
-"""Rows that queries return."""
+"""Rows that queries return. A store answers with instants in microseconds, a client makes datetimes of them."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -10,6 +10,7 @@ from ackwise.core.answers import QueueInfo
 from ackwise.core.ids import LaneId
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import Message
+from ackwise.core.structs import Instant, LatencyBound
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ class BrowsedMessage(msgspec.Struct, frozen=True):
     state: str | None
 
 
-class DeadLetter(msgspec.Struct, frozen=True):
+class DeadLetter(msgspec.Struct, Generic[Instant], frozen=True):
     """A message that is delivered again only after a redrive or a replay."""
 
     id: str
@@ -48,8 +49,8 @@ class DeadLetter(msgspec.Struct, frozen=True):
     payload: bytes
     headers: dict[str, str]
     content_type: str
-    created_at: int
-    dead_at: int
+    created_at: Instant
+    dead_at: Instant
 
 
 class DeadPage(msgspec.Struct):
@@ -88,7 +89,7 @@ class FoundMessage(msgspec.Struct, frozen=True):
     dead: list[DeadLetter]
 
 
-class GroupStats(msgspec.Struct):
+class GroupStats(msgspec.Struct, Generic[Instant], frozen=True):
     """Counts of a group over its queue. lag = unread + held."""
 
     queue: str
@@ -100,18 +101,18 @@ class GroupStats(msgspec.Struct):
     held: int
     unread: int
     leases: int
-    oldest_unfinished_at: int | None
+    oldest_unfinished_at: Instant | None
     members: list[str]
     leased: int
     """Held messages under a lease. The other held messages wait for their next attempt."""
     partitions: int
     partitions_behind: int
-    settled_at: int | None
+    settled_at: Instant | None
     """When the group last acked something."""
     mode: str
     """Where the group starts: `all`, `new` (at its creation) or `from` (an instant)."""
-    from_at: int | None
-    created_at: int
+    from_at: Instant | None
+    created_at: Instant
 
     @property
     def lag(self) -> int:
@@ -184,7 +185,9 @@ class PartitionRow(msgspec.Struct):
     newest_at: int | None = None
 
 
-class CursorRow(msgspec.Struct):
+class CursorRow(msgspec.Struct, Generic[Instant], frozen=True):
+    """Position of a group in one lane."""
+
     partition: str
     partition_id: str
     priority: int
@@ -200,7 +203,7 @@ class CursorRow(msgspec.Struct):
     skipped: int
     expired: int
     leased: int
-    ready_at: int | None
+    ready_at: Instant | None
 
 
 class LaneRow(msgspec.Struct):
@@ -248,32 +251,34 @@ class Depth(msgspec.Struct):
     expired_leases: int
 
 
-class LeaseRow(msgspec.Struct):
+class LeaseRow(msgspec.Struct, Generic[Instant], frozen=True):
+    """A lease. It was granted for `granted` messages and holds `held` of them now."""
+
     lease_id: str
     queue: str
     group: str
     owner: str
     key: str | None
-    made_at: int
-    deadline: int
-    ended_at: int | None
+    made_at: Instant
+    deadline: Instant
+    ended_at: Instant | None
     end_kind: str | None
     granted: int
     held: int
 
 
-class LedgerRow(msgspec.Struct):
-    """Count of one outcome in one minute. `latency` maps a bucket's upper bound in microseconds to its count."""
+class LedgerRow(msgspec.Struct, Generic[Instant, LatencyBound], frozen=True):
+    """Count of one outcome in one minute. `latency` maps a bucket's upper bound to its count."""
 
     queue: str
     group: str
-    minute: int
+    minute: Instant
     outcome: str
     count: int
-    latency: dict[int, int]
+    latency: dict[LatencyBound, int]
 
 
-class Stats(msgspec.Struct):
+class Stats(msgspec.Struct, Generic[Instant], frozen=True):
     """Counts of a queue."""
 
     queue: str
@@ -282,10 +287,10 @@ class Stats(msgspec.Struct):
     messages: int
     scheduled: int
     dead: int
-    groups: list[GroupStats]
+    groups: list[GroupStats[Instant]]
 
     @property
-    def furthest_behind(self) -> GroupStats | None:
+    def furthest_behind(self) -> GroupStats[Instant] | None:
         """The group with the largest lag. It decides what is pending in the queue."""
         return max(self.groups, key=lambda group: group.lag, default=None)
 

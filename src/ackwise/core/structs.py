@@ -1,4 +1,4 @@
-"""msgspec helpers: the answer type of a command or query, and preparation of types before threads use them."""
+"""msgspec helpers: type parameters of structs, the answer type of a command, preparation of types for threads."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ if TYPE_CHECKING:
 
     Answer_co = TypeVar("Answer_co", covariant=True, default=object)
     """`Command` and `Query` without a parameter accept any answer. Python itself knows defaults since version 3.13."""
+    Instant = TypeVar("Instant", default=int)
+    """Microseconds, as a store answers. A client makes datetimes of them: `LeaseRow[datetime]`."""
+    LatencyBound = TypeVar("LatencyBound", default=int)
+    """Microseconds, as a store answers. A client makes seconds of them."""
 else:
     from typing import TypeVar
 
     Answer_co = TypeVar("Answer_co", covariant=True)
+    # The bound is what msgspec decodes if a type has no parameter.
+    Instant = TypeVar("Instant", bound=int)
+    LatencyBound = TypeVar("LatencyBound", bound=int)
 
 
 def answer_type(kind: type[msgspec.Struct]) -> Any:

@@ -206,7 +206,8 @@ def configure_queue(turn: Turn, command: ConfigureQueue) -> QueueInfo:
     stored = queue(turn.session, name)
     answer = info(stored, created=known is None)
     if command.partition is not None:
-        answer.partition_id = ensure_lane(turn, stored, command.partition, 0).part_uuid
+        partition_id = ensure_lane(turn, stored, command.partition, 0).part_uuid
+        return msgspec.structs.replace(answer, partition_id=partition_id)
     return answer
 
 

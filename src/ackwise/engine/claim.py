@@ -1,14 +1,13 @@
-"""Claims: checks exclusivity, visits ready lanes, lets core select their messages."""
+"""Claims: checks exclusivity, finds and visits ready lanes, lets core select their messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from ackwise.core import validation
-from ackwise.core.answers import Claimed, ClaimProgress
+from ackwise.core.answers import Claimed
 from ackwise.core.commands import Claim
 from ackwise.core.errors import ClaimConflict
-from ackwise.core.ids import LaneId
+from ackwise.core.ids import GroupId, LaneId
 from ackwise.core.lane_range import LaneRange, merge_ranges
 from ackwise.core.lane_selection import EmptyReason, LanePlan, LaneView, Take, may_enter, plan_lane
 from ackwise.core.policy import Exclusivity, order_for
@@ -16,141 +15,25 @@ from ackwise.core.spans import Cursor, Span
 from ackwise.engine import catalog, tagged_queues
 from ackwise.engine import cursors as engine_cursors
 from ackwise.engine.catalog import GroupRow, QueueRow
-from ackwise.engine.claim_bytes import ByteBudget
 from ackwise.engine.expiry import expire, expire_group
-from ackwise.engine.grant import GrantWriter, fingerprint
-from ackwise.engine.lane_finder import Finder
+from ackwise.engine.grant import GrantWriter, byte_budget, fingerprint
 from ackwise.engine.named_claim import NamedMessages
 from ackwise.engine.ports import Outdated
-from ackwise.engine.tagged_queues import TagBudget
 from ackwise.engine.turn import Turn
 
 SPAN_PAGE = 500
 MOST_OWN_EXPIRED = 200
-MOST_PREFETCHED = 64 << 20
-"""Bytes that one turn reads for claims with auto-ack. Above this bound, each such claim takes one message."""
+LANE_PAGE = 32
+MOST_LANES_SEEN = 50_000
+MOST_WAITS = 8
+FAR = 1 << 62
 
 
 def claim(turn: Turn, command: Claim) -> Claimed:
     if command.queue is not None:
         queue = catalog.ensure_queue(turn, command.queue, command.create)
         return _QueueClaim(turn, command, queue).run()
-    return _claim_by_tag(turn, command)
-
-
-def _claim_by_tag(turn: Turn, command: Claim) -> Claimed:
-    """Claim from the queues of a namespace and task, longest ready first.
-
-    The claim creates its group in queues that lack it. A group that starts at `all` joins an empty queue with its
-    first message, because its position is the same then. A group that starts at `new` joins every queue. A group that
-    starts at an instant joins some empty queues with each claim: the next claim may name a later instant.
-
-    One turn joins and visits a bounded number of queues. If queues are left, the answer has `more`, and the claim
-    continues in a later turn. The answer of the last turn is empty only if every queue of the group was visited after
-    the group had joined all queues.
-
-    What a claim with the start `new` promises while its join is still running:
-
-    - Messages stored before the first turn are not delivered.
-    - Messages stored after the first turn are delivered, also from queues that the group joins later. The engine
-      compares instants, so a clock that is set back meanwhile makes newer messages look old. On PostgreSQL the same
-      holds for a turn that began before the first turn of the claim and commits later.
-    - If the caller leaves or the broker stops before the join is complete, the queues that are left start at the
-      next claim.
-    """
-    return _TagSearch(turn, command, command.progress or ClaimProgress(turn.wall)).run()
-
-
-class _TagSearch:
-    """One turn of a claim by namespace or task."""
-
-    def __init__(self, turn: Turn, command: Claim, progress: ClaimProgress) -> None:
-        self._turn, self._command, self._progress = turn, command, progress
-        self._budget = turn.state(TagBudget)
-        self._empty = Claimed(command.group, [], empty=progress.empty, until=progress.until)
-        self._last = progress.visited
-
-    def run(self) -> Claimed:
-        if self._command.key is not None and (answer := self._repeated()) is not None:
-            return answer
-        after = self._progress.joined
-        if after is None:
-            return self._visit_by_name(self._progress.visited)
-        queues, joined = self._join(after)
-        if not after:
-            # The first turn. Queues that the group joined earlier may have been ready for longer.
-            answer, complete = self._visit(tagged_queues.longest_ready(self._turn, self._command))
-        else:
-            # With another start than `all`, a joined queue may have no message for the group.
-            answer, complete = self._visit(queues if self._command.start == "all" else ())
-        if answer is not None:
-            return answer
-        if joined is not None or not complete:
-            return self._unfinished(joined, "")
-        return self._visit_by_name("") if after else self._empty
-
-    def _repeated(self) -> Claimed | None:
-        """The answer to a repeated claim key. None for a new key."""
-        for queue in tagged_queues.queues_with_key(self._turn, self._command):
-            if (answer := _QueueClaim(self._turn, self._command, queue).repeated()) is not None:
-                return answer
-        return None
-
-    def _join(self, after: str) -> tuple[list[QueueRow], str | None]:
-        """Create the group in some queues after a name. Returns them, and the name after which to continue."""
-        start = self._command.start
-        every = start == "new" or (start != "all" and not after)
-        queues, more = tagged_queues.join(self._turn, self._command, self._progress.since, after, every=every)
-        if not more:
-            return queues, None
-        return queues, queues[-1].name if queues else after
-
-    def _visit_by_name(self, after: str) -> Claimed:
-        answer, complete = self._visit(tagged_queues.by_name(self._turn, self._command, after))
-        if answer is not None:
-            return answer
-        return self._empty if complete else self._unfinished(None, self._last)
-
-    def _visit(self, queues: Iterable[QueueRow | None]) -> tuple[Claimed | None, bool]:
-        """Claim from the first queue that has a message. Returns the answer, and whether no queue is left."""
-        for queue in queues:
-            if queue is None or not self._budget.visits:
-                return None, False
-            answer = _QueueClaim(self._turn, self._command, queue).run()
-            if answer.grants or answer.empty is EmptyReason.ENDED:
-                return answer, True
-            self._budget.visits -= 1
-            self._empty, self._last = _more_informative(self._empty, answer), queue.name
-        return None, True
-
-    def _unfinished(self, joined: str | None, visited: str) -> Claimed:
-        """The answer of a turn that leaves queues for a later turn."""
-        reason, until = self._empty.empty or EmptyReason.EMPTY, self._empty.until
-        self._empty.more = ClaimProgress(self._progress.since, joined, visited, reason, until)
-        return self._empty
-
-
-def _more_informative(known: Claimed, other: Claimed) -> Claimed:
-    """The empty answer that says more: a reason other than `empty`, then the earlier instant."""
-    if known.empty is EmptyReason.EMPTY:
-        return other
-    if other.until is not None and (known.until is None or other.until < known.until):
-        return other
-    return known
-
-
-def _byte_budget(turn: Turn, command: Claim) -> ByteBudget:
-    """Byte budget of a claim. Claims with the same `together` number share one."""
-    if command.together in turn.byte_budgets:
-        return turn.byte_budgets[command.together]
-    most = validation.DEFAULT_CLAIM_BYTES if command.most_bytes is None else command.most_bytes
-    if command.auto_ack:
-        # The turn reads the messages of claims with auto-ack itself. All such claims of a turn share its memory.
-        most = max(1, min(most, MOST_PREFETCHED - turn.prefetched))
-    budget = ByteBudget(turn.session, most)
-    if command.together:
-        turn.byte_budgets[command.together] = budget
-    return budget
+    return tagged_queues.claim_by_tag(turn, command, lambda queue: _QueueClaim(turn, command, queue))
 
 
 class _QueueClaim:
@@ -167,7 +50,7 @@ class _QueueClaim:
         self.strict = order == "strict"
         self.owner = command.owner or ""
         self.room = command.most
-        self.budget = _byte_budget(turn, command)
+        self.budget = byte_budget(turn, command)
         self.taken_before = self.budget.taken
         self.picked: list[tuple[Cursor, list[Take]]] = []
         self.parts: set[int] = set()
@@ -196,7 +79,7 @@ class _QueueClaim:
             expire_group(self.turn, MOST_OWN_EXPIRED, self.group.id)
         if (until := self._locked_until()) is not None:
             return Claimed(self.group.name, [], empty=EmptyReason.LOCKED, until=until)
-        finder = Finder(self.turn, self.command, self.queue, self.group.id, self.owner, strict=self.strict)
+        finder = _LaneFinder(self.turn, self.command, self.queue, self.group.id, self.owner, strict=self.strict)
         for part, lanes in finder.candidates(lambda: bool(self.picked)):
             self._visit(part, lanes)
             if self.room == 0 or self.solo or len(self.parts) == (self.command.most_partitions or -1):
@@ -440,3 +323,90 @@ class _QueueClaim:
             due = self._instant("cursors_next_due") if self.command.partitions is None else None
             until = min((at for at in (until, due) if at is not None), default=None)
         return Claimed(self.group.name, [], empty=reason or EmptyReason.EMPTY, until=until)
+
+
+class _LaneFinder:
+    """Finds and locks candidate lanes of one claim, longest ready first."""
+
+    def __init__(self, turn: Turn, command: Claim, queue: QueueRow, grp: GroupId, owner: str, *, strict: bool) -> None:
+        self._turn, self._session, self._now = turn, turn.session, turn.now
+        self._command, self._queue, self._grp, self._owner, self._strict = command, queue, grp, owner, strict
+        self.unknown: set[int] = set()
+        """Lanes that the claim names and the queue does not have."""
+
+    def candidates(self, satisfied: Callable[[], bool]) -> Iterator[tuple[int, set[int] | None]]:
+        """Locked partitions with their candidate lanes (None: all lanes), until the claim is satisfied.
+
+        Partitions that another turn holds come last. The finder waits for them only if the claim has no messages yet.
+        """
+        if self._command.only is not None:
+            yield from self._named(self._command.only)
+            return
+        if self._command.partitions is not None:
+            parts = [catalog.find_part(self._session, self._queue, name) for name in self._command.partitions]
+            known = [part for part in parts if part is not None]
+            self._session.lock_parts(sorted(known))
+            yield from ((part, None) for part in known)
+            return
+        if self._command.owner is not None:
+            rows = self._session.rows("cursors_owned", {"grp": self._grp, "owner": self._owner})
+            locked = self._session.lock_parts(sorted({row[1] for row in rows}), skip=True)
+            yield from ((part, None) for part in dict.fromkeys(row[1] for row in rows) if part in locked)
+        for statement, where in self._searches():
+            yield from self._ready(statement, where, satisfied)
+
+    def _named(self, only: Iterable[LaneRange]) -> Iterator[tuple[int, set[int] | None]]:
+        """The lanes of a claim of named messages by partition."""
+        lanes: dict[int, set[int] | None] = {}
+        for lane in sorted({named.lane for named in only}):
+            row = self._session.row("lane_by_id", {"id": lane})
+            if row is None or row[2] != self._queue.id:
+                self.unknown.add(lane)
+            else:
+                lanes[row[1]] = (lanes.get(row[1]) or set()) | {lane}
+        self._session.lock_parts(sorted(lanes))
+        yield from lanes.items()
+
+    def _searches(self) -> list[tuple[str, dict[str, int]]]:
+        """Statements that find ready lanes: one for all lanes, or one per requested priority."""
+        # A relaxed claim on a strict queue may take messages behind a delayed head. Such lanes are not marked ready.
+        mixed = not self._strict and self._queue.order == "strict"
+        where = {"grp": self._grp, "now": FAR if mixed else self._now}
+        if self._command.priorities is None:
+            return [("cursors_ready", where)]
+        return [("cursors_ready_prio", {**where, "prio": prio}) for prio in sorted(set(self._command.priorities))]
+
+    def _lock_free(self, parts: set[int]) -> set[int]:
+        """Lock the partitions that no other turn holds, and return them."""
+        return parts if self._turn.memory.alone else self._session.lock_parts(sorted(parts), skip=True)
+
+    def _ready(
+        self, statement: str, where: dict[str, int], satisfied: Callable[[], bool]
+    ) -> Iterator[tuple[int, set[int]]]:
+        """Ready lanes: first those that an earlier claim of this turn left over, then those that the database finds."""
+        left = self._turn.ready.setdefault((statement, *where.values()), {})
+        while left:
+            row = next(iter(left.values()))
+            del left[row[0]]
+            yield row[1], {row[0]}
+        skipped: list[tuple[int, set[int]]] = []
+        seen = 0
+        page = min(LANE_PAGE, max(4, self._command.most, self._turn.claims))
+        while seen < MOST_LANES_SEEN:
+            rows = self._session.rows(statement, {**where, "limit": page, "skip": seen})
+            seen += len(rows)
+            locked = self._lock_free({row[1] for row in rows})
+            left.update((row[0], row) for row in rows if row[1] in locked)
+            skipped += [(row[1], {row[0]}) for row in rows if row[1] not in locked]
+            while left:
+                row = next(iter(left.values()))
+                del left[row[0]]
+                yield row[1], {row[0]}
+            if len(rows) < page:
+                break
+            page = LANE_PAGE
+        for part, lanes in sorted(skipped[:MOST_WAITS], key=lambda s: s[0]):
+            if satisfied():
+                return
+            self._session.lock_parts([part])
+            yield part, lanes

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
+from ackwise.core.answers import Result
 from ackwise.core.commands import Command, Sweep
 from ackwise.core.errors import BadInput, SchemaTooNew
 from ackwise.engine.ports import Session
@@ -15,7 +16,8 @@ from ackwise.engine.ports import Session
 if TYPE_CHECKING:
     from ackwise.engine.turn import Turn
 
-Handler = Callable[["Turn", Any], Any]
+C = TypeVar("C", bound=Command)
+Handler = Callable[["Turn", Command], Result]
 """Runs a command and returns its answer."""
 Duty = Callable[["Turn", int], int]
 """Does up to a number of time-driven changes and returns how many it did."""
@@ -31,6 +33,22 @@ class Phase(IntEnum):
     AFTER_CLAIMS = 4
 
 
+PhasedHandler = tuple[Phase, Handler]
+
+
+def handles(kind: type[C], function: Callable[[Turn, C], Result]) -> tuple[type[Command], Handler]:
+    """A command with its handler, for a table of handlers. The function takes this command only.
+
+    The table finds a handler by the type of the command, so the handler never gets another one.
+    """
+    return kind, cast("Handler", function)
+
+
+def handled(kind: type[C], phase: Phase, function: Callable[[Turn, C], Result]) -> tuple[type[Command], PhasedHandler]:
+    """A command of an extension with its phase and its handler."""
+    return kind, (phase, handles(kind, function)[1])
+
+
 class Extension(msgspec.Struct, frozen=True, kw_only=True):
     """Extension of the engine. A store without the extension has neither its commands nor its tables."""
 
@@ -41,7 +59,8 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int
     lock: str
     """Statement that PostgreSQL runs before a turn with commands of the extension. Such turns do not overlap."""
-    commands: Mapping[type[Command], tuple[Phase, Handler]]
+    commands: Mapping[type[Command], PhasedHandler]
+    """Made by `handled`."""
     duties: Mapping[str, Duty]
     """Duties of `Sweep`, by name. The broker runs each of them every second."""
     audit: Callable[[Session], list[str]]
@@ -73,11 +92,12 @@ def meta_key(name: str) -> str:
 
 
 class Extensions:
-    """The extensions of one store."""
+    """The extensions of one store. `install` creates or migrates the tables of an extension."""
 
-    def __init__(self) -> None:
+    def __init__(self, install: Callable[[Extension], None]) -> None:
+        self._install = install
         self._all: dict[str, Extension] = {}
-        self._commands: dict[type[Command], tuple[Phase, Handler]] = {}
+        self._commands: dict[type[Command], PhasedHandler] = {}
         self.duties: dict[str, Duty] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -87,6 +107,10 @@ class Extensions:
         return iter(self._all.values())
 
     def add(self, extension: Extension) -> None:
+        """Install an extension and add its commands, before the first turn. Does nothing for a known extension."""
+        if extension.name in self._all:
+            return
+        self._install(extension)
         self._all[extension.name] = extension
         self._commands.update(extension.commands)
         self.duties.update(extension.duties)

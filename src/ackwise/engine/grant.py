@@ -1,6 +1,8 @@
-"""Writes a claim's lease and spans and builds its answer."""
+"""What a claim is granted: its byte budget, its lease and spans, its answer."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import msgspec
 
@@ -17,10 +19,104 @@ from ackwise.engine import catalog, segment_reads
 from ackwise.engine import cursors as engine_cursors
 from ackwise.engine.catalog import GroupRow, QueueRow
 from ackwise.engine.named_claim import bypass
+from ackwise.engine.ports import Session
 from ackwise.engine.turn import Turn
 
+MOST_PREFETCHED = 64 << 20
+"""Bytes that one turn reads for claims with auto-ack. Above this bound, each such claim takes one message."""
+SIZE_PAGE = 500
+"""Segments whose lengths one statement reads."""
 _CLAIMED = target(State.READY, LifecycleEvent.CLAIM)
 _AUTO_ACKED = target(State.READY, LifecycleEvent.AUTO_ACK)
+
+
+def byte_budget(turn: Turn, command: Claim) -> ByteBudget:
+    """Byte budget of a claim. Claims with the same `together` number share one."""
+    if command.together in turn.byte_budgets:
+        return turn.byte_budgets[command.together]
+    most = validation.DEFAULT_CLAIM_BYTES if command.most_bytes is None else command.most_bytes
+    if command.auto_ack:
+        # The turn reads the messages of claims with auto-ack itself. All such claims of a turn share its memory.
+        most = max(1, min(most, MOST_PREFETCHED - turn.prefetched))
+    budget = ByteBudget(turn.session, most)
+    if command.together:
+        turn.byte_budgets[command.together] = budget
+    return budget
+
+
+class ByteBudget:
+    """Byte budget of a claim, from the stored lengths of segments. Never reads payloads.
+
+    A lane knows the size of its largest message. While the number of messages times this size fits the budget, the
+    estimate is enough. Otherwise the budget reads the real lengths from the database.
+    """
+
+    def __init__(self, session: Session, most: int) -> None:
+        self._session, self._most = session, most
+        self.taken = 0
+        """Upper bound of the bytes taken so far."""
+        self._empty = True
+        self._estimated: list[tuple[Cursor, list[Take], int]] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether the claim must stop."""
+        return self.taken >= self._most and not self._empty
+
+    def add(self, size: int) -> None:
+        """Count the bytes that a repeated claim holds already."""
+        self.taken += size
+        self._empty = False
+
+    def fit(self, cursor: Cursor, takes: list[Take]) -> list[Take]:
+        """The first part of `takes` that fits. The first message of a claim always fits."""
+        estimate = sum(take.hi - take.lo for take in takes) * cursor.largest
+        if self.taken + estimate > self._most and self._estimated:
+            self._weigh_estimated()
+        if self.taken + estimate <= self._most:
+            self._estimated.append((cursor, takes, estimate))
+            self.taken += estimate
+            self._empty = False
+            return takes
+        fitting: list[Take] = []
+        for take in takes:
+            fit = self._cut(cursor, take)
+            if fit is not None:
+                fitting.append(fit)
+            if fit != take:
+                break
+        return fitting
+
+    def _weigh_estimated(self) -> None:
+        for cursor, takes, estimate in self._estimated:
+            exact = sum(size for take in takes for *_, size in self._pieces(cursor, take))
+            self.taken += min(0, exact - estimate)
+        self._estimated.clear()
+
+    def _cut(self, cursor: Cursor, take: Take) -> Take | None:
+        """The first part of `take` that fits. The budget is full if that is not all of it."""
+        for lo, hi, size in self._pieces(cursor, take):
+            if self.taken + size > self._most:
+                end = lo + min(hi - lo - 1, max(0, self._most - self.taken) // max(1, cursor.largest))
+                if self._empty and end == lo:
+                    self.taken, end = self.taken + min(size, cursor.largest), lo + 1
+                self.taken, self._empty = max(self._most, self.taken), False
+                return Take(take.lo, end, take.span) if end > take.lo else None
+            self.taken += size
+            self._empty = False
+        return take
+
+    def _pieces(self, cursor: Cursor, take: Take) -> Iterator[tuple[int, int, int]]:
+        """[lo, hi) and bytes of `take` in each segment. For a part of a segment the bytes are an upper bound."""
+        lo = take.lo
+        while lo < take.hi:
+            page = segment_reads.sizes(self._session, cursor.lane, lo, take.hi, SIZE_PAGE)
+            for first, last, size in page:
+                lo, hi = max(lo, first), min(take.hi, last + 1)
+                yield lo, hi, min(size, (hi - lo) * cursor.largest)
+                lo = hi
+            if len(page) < SIZE_PAGE:
+                return
 
 
 class GrantWriter:

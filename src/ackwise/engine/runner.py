@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from ackwise.core import latency
-from ackwise.core.answers import Counted
+from ackwise.core.answers import Counted, Result
 from ackwise.core.commands import (
     AdvanceGroup,
     Beat,
@@ -33,36 +32,35 @@ from ackwise.core.commands import (
 )
 from ackwise.core.errors import AckwiseError
 from ackwise.engine import catalog, claim, cursors, dead_letters, expiry, retention, settle, sweep, transaction
-from ackwise.engine.extensions import Handler, Phase
+from ackwise.engine.extensions import Handler, Phase, handles
 from ackwise.engine.ports import Session
 from ackwise.engine.push import Appender
 from ackwise.engine.turn import Tally, Turn
 
-Result = Any
-"""An answer of `core.answers`, or the `AckwiseError` that refuses the command."""
-
 _UPKEEP_LIMIT = 200
 
-_HANDLERS: dict[type[Command], Handler] = {
-    Settle: settle.settle,
-    Break: lambda turn, c: Counted(expiry.break_leases(turn, c)),
-    Extend: transaction.extend,
-    Transaction: transaction.transact,
-    ConfigureQueue: catalog.configure_queue,
-    PauseQueue: catalog.pause_queue,
-    DeleteQueue: lambda turn, c: Counted(catalog.delete_queue(turn, c)),
-    ConfigureGroup: catalog.configure_group,
-    SeekGroup: lambda turn, c: Counted(cursors.seek(turn, c)),
-    AdvanceGroup: lambda turn, c: Counted(cursors.advance(turn, c)),
-    PruneQueue: lambda turn, c: Counted(retention.prune(turn, c)),
-    DeleteGroup: lambda turn, c: Counted(catalog.delete_group(turn, c)),
-    Redrive: dead_letters.redrive,
-    Replay: dead_letters.replay,
-    PurgeDead: dead_letters.purge,
-    Sweep: sweep.sweep,
-    Beat: lambda turn, c: Counted(expiry.beat(turn, c)),
-    Claim: claim.claim,
-}
+_HANDLERS: dict[type[Command], Handler] = dict(
+    (
+        handles(Settle, settle.settle),
+        handles(Break, lambda turn, c: Counted(expiry.break_leases(turn, c))),
+        handles(Extend, transaction.extend),
+        handles(Transaction, transaction.transact),
+        handles(ConfigureQueue, catalog.configure_queue),
+        handles(PauseQueue, catalog.pause_queue),
+        handles(DeleteQueue, lambda turn, c: Counted(catalog.delete_queue(turn, c))),
+        handles(ConfigureGroup, catalog.configure_group),
+        handles(SeekGroup, lambda turn, c: Counted(cursors.seek(turn, c))),
+        handles(AdvanceGroup, lambda turn, c: Counted(cursors.advance(turn, c))),
+        handles(PruneQueue, lambda turn, c: Counted(retention.prune(turn, c))),
+        handles(DeleteGroup, lambda turn, c: Counted(catalog.delete_group(turn, c))),
+        handles(Redrive, dead_letters.redrive),
+        handles(Replay, dead_letters.replay),
+        handles(PurgeDead, dead_letters.purge),
+        handles(Sweep, sweep.sweep),
+        handles(Beat, lambda turn, c: Counted(expiry.beat(turn, c))),
+        handles(Claim, claim.claim),
+    )
+)
 
 _PHASES: dict[type[Command], Phase] = dict.fromkeys(_HANDLERS, Phase.ADMIN) | {
     Settle: Phase.SETTLE,

@@ -1,4 +1,4 @@
-"""Packs messages into segments and reads their columns.
+"""Packs messages into segments, reads their columns, keeps recent segments in memory.
 
 body = header | ids | transaction ids | payloads | extras
 
@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import struct
 import sys
+import threading
 from array import array
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
+from typing import Protocol
 
 import msgspec
 
 from ackwise.core.ids import uuid_int
+from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import JSON, Extras, Message
 
 SEQ_BITS = 40
@@ -280,3 +284,74 @@ def pack_message(message: Message) -> bytes:
 def snapshot(lane: int, seq: int, created_at: int, body: bytes) -> Message:
     """The message inside a snapshot."""
     return Segment(place(lane, seq), seq, created_at, body).message(seq)
+
+
+class ReadSegments(Protocol):
+    """The segments of each range (lane, lo, hi), without pruned segments.
+
+    With `room` only the first segments of each range that fit this many bytes. At least one fits.
+    """
+
+    def __call__(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]: ...
+
+
+class SegmentCache:
+    """Segments kept in memory, up to `most` bytes. `load` reads the others from the database.
+
+    The newest segments serve consumers that follow a producer closely. The last segment read of each lane serves
+    consumers that take a few messages of a segment at a time.
+    """
+
+    def __init__(self, most: int, load: ReadSegments) -> None:
+        self._most, self._size, self._load = most, 0, load
+        self._segments: OrderedDict[tuple[int, int], Segment] = OrderedDict()
+        self._last: dict[int, Segment] = {}
+        self._last_size = 0
+        self._lock = threading.Lock()
+
+    def read(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]:
+        """The segments of each range, from memory if all of them are there."""
+        cached: list[list[Segment]] = []
+        for lane, lo, hi in ranges if room is None else ():
+            segments = self.get(lane, lo, hi)
+            if segments is None:
+                break
+            cached.append(segments)
+        if len(cached) == len(ranges):
+            return cached
+        loaded = self._load(ranges, room)
+        for (_, _, hi), segments in zip(ranges, loaded, strict=True):
+            if segments and hi <= segments[-1].last:
+                self.put_last_read(segments[-1])
+        return loaded
+
+    def put(self, segment: Segment) -> None:
+        with self._lock:
+            self._segments[segment.lane, segment.first] = segment
+            self._size += segment.size
+            while self._size > self._most:
+                _, old = self._segments.popitem(last=False)
+                self._size -= old.size
+
+    def get(self, lane: int, lo: int, hi: int) -> list[Segment] | None:
+        """The segments of messages [lo, hi). None if one is not in memory."""
+        segments = []
+        while lo < hi:
+            segment = self._segments.get((lane, lo)) or self._last.get(lane)
+            if segment is None or not segment.first <= lo <= segment.last:
+                return None
+            segments.append(segment)
+            lo = segment.last + 1
+        if segments and hi <= segments[-1].last:
+            self.put_last_read(segments[-1])
+        return segments
+
+    def put_last_read(self, segment: Segment) -> None:
+        """Keep a segment that was not read to its end."""
+        with self._lock:
+            if self._last_size > self._most // 4:
+                self._last.clear()
+                self._last_size = 0
+            if self._last.get(segment.lane) is not segment:
+                self._last[segment.lane] = segment
+                self._last_size += segment.size

@@ -20,8 +20,8 @@ from ackwise.engine.ports import Dedupe, Known, Row, Session
 from ackwise.engine.writer_memory import WriterMemory
 
 if TYPE_CHECKING:
-    from ackwise.engine.claim_bytes import ByteBudget
     from ackwise.engine.extensions import Extensions
+    from ackwise.engine.grant import ByteBudget
 
 T = TypeVar("T")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from ackwise.core import answers, events
 from ackwise.core.errors import AckwiseError
@@ -14,7 +13,7 @@ _NEVER_REFUSED = frozenset((answers.Receipts, answers.Counted, answers.Claimed))
 """Answers that contain no refusal. A turn with a listener looks at each answer, so the usual ones are quick."""
 
 
-def events_of(turn: Turn, results: Sequence[Any], seconds: float) -> list[Event]:
+def events_of(turn: Turn, results: Sequence[answers.Result], seconds: float) -> list[Event]:
     """Each kind of event once per queue and group, then the commit itself. Only dead letters are named one by one."""
     emitted: list[Event] = []
     messages = _add_counted(turn, emitted) + _add_claimed(results, emitted)
@@ -49,7 +48,7 @@ def _add_counted(turn: Turn, emitted: list[Event]) -> int:
     return messages
 
 
-def _add_claimed(results: Sequence[Any], emitted: list[Event]) -> int:
+def _add_claimed(results: Sequence[answers.Result], emitted: list[Event]) -> int:
     """Add the messages that claims were granted. Returns their number."""
     counts: dict[tuple[str, str], int] = {}
     for answer in results:
@@ -62,7 +61,7 @@ def _add_claimed(results: Sequence[Any], emitted: list[Event]) -> int:
     return sum(counts.values())
 
 
-def _add_refused(results: Sequence[Any], emitted: list[Event]) -> None:
+def _add_refused(results: Sequence[answers.Result], emitted: list[Event]) -> None:
     """Add commands and settlements that were refused, by their reason."""
     counts: dict[str, int] = {}
     for answer in results:
@@ -73,7 +72,7 @@ def _add_refused(results: Sequence[Any], emitted: list[Event]) -> None:
         emitted.append(events.RequestsRefused(reason, count))
 
 
-def _refusals(answer: Any) -> Iterable[str]:
+def _refusals(answer: answers.Result) -> Iterable[str]:
     if isinstance(answer, AckwiseError):
         return (answer.code,)
     if isinstance(answer, answers.Extended):

@@ -62,7 +62,7 @@ class ServerRuntime:
             # Imported here, so that a server without MEW does not load the graph.
             from ackwise.graph.engine.extension import GRAPH
 
-            store.add(GRAPH)
+            store.extensions.add(GRAPH)
 
     def mew(self) -> MewServer:
         """MEW's sessions at this server."""

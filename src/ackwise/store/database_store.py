@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ackwise.core.command_checks import CheckedCommands
 from ackwise.core.commands import Command
@@ -14,7 +14,7 @@ from ackwise.engine.extensions import Extension, meta_key
 from ackwise.engine.ports import Known, Session
 from ackwise.engine.reads import invariants, registry
 from ackwise.engine.statement_meter import Meter
-from ackwise.store.port import Result, Store
+from ackwise.store.port import Store
 
 R = TypeVar("R")
 
@@ -22,12 +22,24 @@ R = TypeVar("R")
 class DatabaseStore(Store, ABC):
     """A store on one database. Besides the port it has calls for programs that use a store without a broker."""
 
+    @property
+    def name(self) -> str:
+        return self.traits.name
+
+    @property
+    def instance(self) -> str:
+        return self.traits.instance
+
     _seed: bytes
     """Key of the hashes of transaction ids."""
 
     @abstractmethod
     def _run_read(self, job: Callable[[Session], R], *, long: bool = False) -> R:
         """Run a job in one transaction of a reader. `long` jobs have separate connections: no other reader waits."""
+
+    @abstractmethod
+    def _install(self, extension: Extension) -> None:
+        """Create or migrate the tables of an extension."""
 
     @abstractmethod
     def _known_ids(self, session: Session) -> Known:
@@ -54,15 +66,15 @@ class DatabaseStore(Store, ABC):
             known = self._known_ids(session)
             now, shift = self.clock.now_and_shift()
             snapshot = registry.Snapshot(session, now, shift, self.instance, known, self._seed, meter)
-            rows: R = function.answer(snapshot, query)
-            return rows
+            return function.answer(snapshot, query)
 
         return self._run_read(answer, long=long)
 
-    def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Result]:
+    def transact(self, commands: Sequence[Command], shard: int = 0) -> list[Any]:
         """Validate commands, run them in a turn and commit it.
 
-        A refusal is a result. If the store fails, it raises and changes nothing.
+        A refusal is a result. If the store fails, it raises and changes nothing. The results have no type: brokers do
+        not call this, and a tool knows which commands it sends.
         """
         checked = CheckedCommands(commands, self.events)
         prepared = self.prepare(checked.valid, shard)

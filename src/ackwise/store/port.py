@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from ackwise.clock import Clock
+from ackwise.core.answers import Result
 from ackwise.core.commands import Command
 from ackwise.core.events import EventStream
-from ackwise.core.lane_range import LaneRange
 from ackwise.core.queries import Query
-from ackwise.engine.extensions import Extension, Extensions
-from ackwise.engine.segment import Segment
+from ackwise.engine.extensions import Extensions
+from ackwise.engine.segment import ReadSegments
 from ackwise.engine.statement_meter import Meter
 
 R = TypeVar("R")
-Result = Any
-"""The answer that a command names, or the `AckwiseError` that refuses it. The commands of a turn name several types."""
 
 SHORT_READ = 1000
 """A local store reads a claim of at most this many messages without waiting for other readers."""
+
+
+class StoreTraits(msgspec.Struct, frozen=True):
+    """Properties of an open store that never change."""
+
+    name: str
+    """The file or the database, without a password."""
+    instance: str
+    """Name of the broker that uses the store."""
+    shards: int
+    """How many turns may run at once."""
+    local: bool
+    """Whether the store needs no network: an event loop may then read short claims itself."""
 
 
 class PreparedTurn(Protocol):
@@ -56,15 +69,6 @@ class Prepare(Protocol):
     def __call__(self, commands: Sequence[Command], shard: int = 0) -> PreparedTurn: ...
 
 
-class ReadSegments(Protocol):
-    """The segments of each range (lane, lo, hi), without pruned segments.
-
-    With `room` only the first segments of each range that fit this many bytes. At least one fits.
-    """
-
-    def __call__(self, ranges: Sequence[LaneRange], room: int | None = None) -> list[list[Segment]]: ...
-
-
 class Store(Protocol):
     """A database with queues. Thread-safe.
 
@@ -72,14 +76,7 @@ class Store(Protocol):
     of a cache.
     """
 
-    shards: int
-    """How many turns may run at once."""
-
-    local: bool
-    """Whether the store needs no network: an event loop may then run the statements of a turn itself."""
-
-    name: str
-    """The file or the database, without a password."""
+    traits: StoreTraits
 
     events: EventStream
     """Events of this store and its broker. Listeners subscribe to this stream."""
@@ -87,25 +84,20 @@ class Store(Protocol):
     clock: Clock
     """The time of the store. A store with a server follows the server's clock."""
 
-    instance: str
-    """Name of the broker that uses this store."""
-
     on_change: Callable[[], None] | None
     """Called in any thread after another process committed. A store without notifications never calls it."""
 
     extensions: Extensions
+    """Commands, duties and tables beside those of queues. Add extensions before the first turn."""
 
     busy: Callable[[], bool]
-    """Whether another thread holds the writer. An event loop must not wait for it: its fsync may be slow."""
+    """Whether a turn would wait: for another thread that holds the writer, or for the network. An event loop must not
+    wait. The fsync of the other thread may be slow."""
 
     prepare: Prepare
     """The broker has validated the commands (`core.command_checks`)."""
 
     read: ReadSegments
-
-    def add(self, extension: Extension) -> None:
-        """Add the commands of an extension, and its tables if the database lacks them, before the first turn."""
-        ...
 
     def ask(self, query: Query[R], meter: Meter | None = None, *, long: bool = False) -> R:
         """Answer a query on one snapshot of the committed state.

@@ -10,13 +10,14 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ackwise.core import latency
+from ackwise.core.answers import Result
 from ackwise.core.commands import Command
 from ackwise.core.errors import AckwiseError, StoreFull
 from ackwise.core.events import EventPort, RequestsRefused, TurnFellBack
 from ackwise.engine import runner
 from ackwise.engine.turn import Tally, Turn
 from ackwise.engine.turn_events import events_of
-from ackwise.store.port import PreparedTurn, Result
+from ackwise.store.port import PreparedTurn
 
 log = logging.getLogger("ackwise.store")
 

@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 
@@ -121,7 +122,7 @@ class TestApp:
         self.clock.advance(seconds)
         return await self.deliver()
 
-    async def stats(self, queue: str, group: str | None = None) -> GroupStats:
+    async def stats(self, queue: str, group: str | None = None) -> GroupStats[datetime]:
         """Counts of a group. Without a group, of the queue's default group."""
         name = group or QUEUE_MODE
         return next(row for row in (await self.connection.stats(queue)).groups if row.group == name)

@@ -11,7 +11,7 @@ from ackwise.broker import Broker
 from ackwise.clock import ManualClock
 from ackwise.engine.statement_limits import StatementLimits
 from ackwise.graph.commands import GROUP_BYTES, GROUP_ROWS, RunGraph
-from ackwise.graph.engine import session_commands
+from ackwise.graph.engine import step_runs
 from ackwise.mew import Session
 from ackwise.protocols.mew import statement_group
 from ackwise.protocols.mew.answer_stream import CollectedAnswer
@@ -204,7 +204,7 @@ def test_group_that_takes_long_is_split(
     lite: Prompt, commands: list[RunGraph], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lite.ok(SHOP)
-    monkeypatch.setattr(session_commands, "GROUP_SECONDS", 0.0)
+    monkeypatch.setattr(step_runs, "GROUP_SECONDS", 0.0)
     commands.clear()
     assert len(lite('SPAWN a: Dock { name = "a" } SPAWN b: Dock { name = "b" } SPAWN c: Dock { name = "c" }')) == 3
     assert [len(command.steps) for command in commands] == [3, 1, 2, 1, 1]
@@ -217,7 +217,7 @@ def test_group_that_takes_long_is_split(
 def test_large_read_in_a_group_has_its_own_limits(
     lite: Prompt, commands: list[RunGraph], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_commands, "GROUP_ROWS", 2)
+    monkeypatch.setattr(step_runs, "GROUP_ROWS", 2)
     lite.ok(SHOP + 'SPAWN d1: Dock { name = "1" } SPAWN d2: Dock { name = "2" }')
     commands.clear()
     lines = lite('SPAWN d3: Dock { name = "3" } MATCH d: Dock RETURN d.name SPAWN d4: Dock { name = "4" }')

@@ -56,7 +56,7 @@ class AsyncQueueVerbs(AsyncMessageVerbs):
         task: str | None = None,
         exist_ok: bool = False,
         **fields: Unpack[PolicyFields],
-    ) -> QueueInfo:
+    ) -> QueueInfo[datetime]:
         """Create a queue. The fields of `QueuePolicy` are keywords: `create_queue("orders", retry_limit=5)`.
 
         A queue has a backoff and `retry_limit` 8 unless you name these fields. A `policy` is taken whole: its
@@ -72,7 +72,7 @@ class AsyncQueueVerbs(AsyncMessageVerbs):
             task=task,
             must_be_new=not exist_ok,
         )
-        return as_result(await self._transport.send(command), QueueInfo)
+        return as_result(await self._transport.send(command), QueueInfo[datetime])
 
     async def configure_queue(
         self,
@@ -84,7 +84,7 @@ class AsyncQueueVerbs(AsyncMessageVerbs):
         namespace: str | None = None,
         task: str | None = None,
         **fields: Unpack[PolicyFields],
-    ) -> QueueInfo:
+    ) -> QueueInfo[datetime]:
         """Change the given fields of a queue's policy. With `replace` all other fields get their defaults."""
         command = ConfigureQueue(
             queue=name,
@@ -94,28 +94,28 @@ class AsyncQueueVerbs(AsyncMessageVerbs):
             task=task,
             replace=replace,
         )
-        return as_result(await self._transport.send(command), QueueInfo)
+        return as_result(await self._transport.send(command), QueueInfo[datetime])
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all its messages. Leases of its messages end at once."""
         await self._transport.send(DeleteQueue(queue=name))
 
-    async def pause_queue(self, name: str) -> QueueInfo:
+    async def pause_queue(self, name: str) -> QueueInfo[datetime]:
         """Pause a queue: claims get no messages of it. Pushes and settlements still work."""
-        return as_result(await self._transport.send(PauseQueue(queue=name, paused=True)), QueueInfo)
+        return as_result(await self._transport.send(PauseQueue(queue=name, paused=True)), QueueInfo[datetime])
 
-    async def resume_queue(self, name: str) -> QueueInfo:
+    async def resume_queue(self, name: str) -> QueueInfo[datetime]:
         """Resume a paused queue."""
-        return as_result(await self._transport.send(PauseQueue(queue=name, paused=False)), QueueInfo)
+        return as_result(await self._transport.send(PauseQueue(queue=name, paused=False)), QueueInfo[datetime])
 
-    async def queue(self, name: str) -> QueueInfo:
+    async def queue(self, name: str) -> QueueInfo[datetime]:
         """Return a queue's settings. Raises `UnknownQueue` if it does not exist."""
-        return as_result(await self._transport.ask(q.GetQueue(queue=name)), QueueInfo)
+        return as_result(await self._transport.ask(q.GetQueue(queue=name)), QueueInfo[datetime])
 
-    async def queues(self, *, namespace: str | None = None, task: str | None = None) -> list[QueueInfo]:
+    async def queues(self, *, namespace: str | None = None, task: str | None = None) -> list[QueueInfo[datetime]]:
         """List queues: all, or those of a namespace or task."""
         rows = await self._transport.ask(q.ListQueues(namespace=namespace, task=task))
-        return [as_result(row, QueueInfo) for row in rows]
+        return [as_result(row, QueueInfo[datetime]) for row in rows]
 
     async def browse(
         self,
@@ -144,9 +144,9 @@ class AsyncQueueVerbs(AsyncMessageVerbs):
             query.after, query.limit = (messages[-1].lane, messages[-1].seq), limit - len(messages)
         return messages
 
-    async def stats(self, queue: str) -> Stats:
+    async def stats(self, queue: str) -> Stats[datetime]:
         """Count a queue's messages, in all and by group."""
-        return as_result(await self._transport.ask(q.QueueStats(queue=queue)), Stats)
+        return as_result(await self._transport.ask(q.QueueStats(queue=queue)), Stats[datetime])
 
 
 Letters = str | DeadLetter | Iterable[str | DeadLetter]
@@ -266,14 +266,14 @@ class AsyncGroupVerbs(AsyncMessageVerbs):
         """Delete a group and its leases. Its dead letters stay."""
         await self._transport.send(DeleteGroup(queue=queue, group=group))
 
-    async def groups(self, queue: str | None = None) -> list[GroupStats]:
+    async def groups(self, queue: str | None = None) -> list[GroupStats[datetime]]:
         """List groups with their counts: all, or those of one queue."""
-        return [as_result(row, GroupStats) for row in await self._transport.ask(q.ListGroups(queue=queue))]
+        return [as_result(row, GroupStats[datetime]) for row in await self._transport.ask(q.ListGroups(queue=queue))]
 
-    async def cursors(self, queue: str, group: str) -> list[CursorRow]:
+    async def cursors(self, queue: str, group: str) -> list[CursorRow[datetime]]:
         """List a group's position in each lane."""
         rows = await self._transport.ask(q.ListCursors(queue=queue, group=group))
-        return [as_result(row, CursorRow) for row in rows]
+        return [as_result(row, CursorRow[datetime]) for row in rows]
 
     async def lag(self, queue: str, group: str) -> int:
         """Count the messages that the group has not finished: unread and held."""
@@ -284,16 +284,16 @@ class AsyncGroupVerbs(AsyncMessageVerbs):
 
     async def leases(
         self, queue: str | None = None, group: str | None = None, *, live_only: bool = True, limit: int = 1000
-    ) -> list[LeaseRow]:
+    ) -> list[LeaseRow[datetime]]:
         """List up to `limit` leases: all, or those of a queue or group."""
         query = q.ListLeases(queue=queue, group=group, live_only=live_only, limit=validation.count(limit, "limit"))
-        return [as_result(row, LeaseRow) for row in await self._transport.ask(query)]
+        return [as_result(row, LeaseRow[datetime]) for row in await self._transport.ask(query)]
 
-    async def oldest_leases(self, queue: str | None = None, *, limit: int = 10) -> list[LeaseRow]:
+    async def oldest_leases(self, queue: str | None = None, *, limit: int = 10) -> list[LeaseRow[datetime]]:
         """List up to `limit` live leases (at most 1000), oldest first: all, or those of a queue."""
         most = q.ListOldestLeases.LARGEST_LIMIT
         query = q.ListOldestLeases(queue=queue, limit=validation.count(limit, "limit", most=most))
-        return [as_result(row, LeaseRow) for row in await self._transport.ask(query)]
+        return [as_result(row, LeaseRow[datetime]) for row in await self._transport.ask(query)]
 
     async def ledger(
         self,
@@ -302,7 +302,7 @@ class AsyncGroupVerbs(AsyncMessageVerbs):
         *,
         after: datetime | None = None,
         before: datetime | None = None,
-    ) -> list[LedgerRow]:
+    ) -> list[LedgerRow[datetime, float]]:
         """Read counts per minute, queue, group and outcome. Pushes have no group."""
         query = q.ReadLedger(
             queue=queue,
@@ -310,4 +310,4 @@ class AsyncGroupVerbs(AsyncMessageVerbs):
             after_at=instant_or_none(after, "after"),
             before_at=instant_or_none(before, "before"),
         )
-        return [as_result(row, LedgerRow) for row in await self._transport.ask(query)]
+        return [as_result(row, LedgerRow[datetime, float]) for row in await self._transport.ask(query)]

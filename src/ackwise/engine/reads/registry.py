@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from ackwise.core.errors import BadInput
 from ackwise.core.queries import Query
@@ -41,15 +41,15 @@ class Snapshot(NamedTuple):
         return instant - self.shift
 
 
-class QueryFunction(NamedTuple):
-    """The function that answers a query."""
+class QueryFunction(NamedTuple, Generic[R]):
+    """The function that answers a query with rows of the type `R`."""
 
-    answer: Callable[[Snapshot, Any], Any]
+    answer: Callable[[Snapshot, Query], R]
     reads_ledger: bool
     """Whether the store must first write the counts that it keeps in memory."""
 
 
-_FUNCTIONS: dict[type[Query], QueryFunction] = {}
+_FUNCTIONS: dict[type[Query], QueryFunction[object]] = {}
 
 
 def answers(
@@ -58,16 +58,17 @@ def answers(
     """Register the decorated function as the answer to a query."""
 
     def register(function: Callable[[Snapshot, Q], R]) -> Callable[[Snapshot, Q], R]:
-        _FUNCTIONS[kind] = QueryFunction(function, reads_ledger)
+        # The registry finds a function by the type of the query, so the function never gets another one.
+        _FUNCTIONS[kind] = QueryFunction(cast("Callable[[Snapshot, Query], object]", function), reads_ledger)
         return function
 
     return register
 
 
-def function_of(query: Query) -> QueryFunction:
+def function_of(query: Query[R]) -> QueryFunction[R]:
     """The function that answers a query. Validates the query first."""
     function = _FUNCTIONS.get(type(query))
     if function is None:
         raise BadInput(f"{type(query).__name__} is not a query that this store answers")
     query.check()
-    return function
+    return cast("QueryFunction[R]", function)

@@ -119,7 +119,7 @@ class AsyncClient:
         # The batch is built without the key, so that `close` releases its messages.
         return connection.batch(handed, command)
 
-    async def ensure_queue(self, options: Options) -> QueueInfo:
+    async def ensure_queue(self, options: Options) -> QueueInfo[datetime]:
         """Create the queue if it does not exist, and apply the chain's `config` if it has one."""
         if not options.config:
             return await self.connection.create_queue(options.queue, exist_ok=True)

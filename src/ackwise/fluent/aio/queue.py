@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -96,7 +97,7 @@ class AsyncQueue:
         """
         return self._with(config={**self._options.config, **options})
 
-    async def create(self) -> QueueInfo:
+    async def create(self) -> QueueInfo[datetime]:
         """Create the queue, or change it to the options of `config`."""
         connection, name = self._client.connection, self._options.queue
         try:

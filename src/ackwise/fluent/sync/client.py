@@ -120,7 +120,7 @@ class Client:
         # The batch is built without the key, so that `close` releases its messages.
         return connection.batch(handed, command)
 
-    def ensure_queue(self, options: Options) -> QueueInfo:
+    def ensure_queue(self, options: Options) -> QueueInfo[datetime]:
         """Create the queue if it does not exist, and apply the chain's `config` if it has one."""
         if not options.config:
             return self.connection.create_queue(options.queue, exist_ok=True)

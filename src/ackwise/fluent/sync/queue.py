@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -97,7 +98,7 @@ class Queue:
         """
         return self._with(config={**self._options.config, **options})
 
-    def create(self) -> QueueInfo:
+    def create(self) -> QueueInfo[datetime]:
         """Create the queue, or change it to the options of `config`."""
         connection, name = self._client.connection, self._options.queue
         try:

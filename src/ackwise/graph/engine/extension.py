@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ackwise.graph.engine.queries  # noqa: F401  registers the graph's queries
-from ackwise.engine.extensions import Extension, Phase
+from ackwise.engine.extensions import Extension, Phase, handled
 from ackwise.engine.ports import Session
 from ackwise.graph.commands import (
     EndGraphSession,
@@ -13,7 +13,7 @@ from ackwise.graph.commands import (
     RestartClocks,
     RunGraph,
 )
-from ackwise.graph.engine import session_commands
+from ackwise.graph.engine import session_commands, step_runs
 
 _INVARIANTS = {
     "mew_audit_held": "entity {} is held by a lease that has ended",
@@ -39,14 +39,16 @@ GRAPH = Extension(
     tables="ackwise.graph.engine.tables",
     schema_version=2,
     lock="mew_lock",
-    commands={
-        RunGraph: (Phase.SETTLE, session_commands.run),
-        OpenGraphSession: (Phase.SETTLE, session_commands.open_session),
-        EndGraphSession: (Phase.SETTLE, session_commands.end_session),
-        ReleaseGraph: (Phase.SETTLE, session_commands.release),
-        RestartClocks: (Phase.SETTLE, session_commands.restart_clocks),
-        FetchGraph: (Phase.AFTER_CLAIMS, session_commands.fetch),
-    },
+    commands=dict(
+        (
+            handled(RunGraph, Phase.SETTLE, step_runs.run),
+            handled(OpenGraphSession, Phase.SETTLE, session_commands.open_session),
+            handled(EndGraphSession, Phase.SETTLE, session_commands.end_session),
+            handled(ReleaseGraph, Phase.SETTLE, session_commands.release),
+            handled(RestartClocks, Phase.SETTLE, session_commands.restart_clocks),
+            handled(FetchGraph, Phase.AFTER_CLAIMS, session_commands.fetch),
+        )
+    ),
     duties={"graph": session_commands.sweep},
     audit=_audit,
     needs_instance=_has_sessions,

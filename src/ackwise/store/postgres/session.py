@@ -12,8 +12,8 @@ from ackwise.engine.extensions import Extension
 from ackwise.engine.ports import Outdated, Params, Row
 from ackwise.engine.statement_meter import Meter
 from ackwise.store import sql_files
-from ackwise.store.caches import CATALOG_STATEMENTS, RowCache
 from ackwise.store.postgres.connection import Connection
+from ackwise.store.row_cache import CATALOG_STATEMENTS, RowCache
 
 
 def _load(*files: tuple[str, str]) -> dict[str, bytes]:

@@ -18,6 +18,7 @@ from ackwise.engine.reads import queues
 from ackwise.engine.segment import Segment
 from ackwise.store import broker_instances
 from ackwise.store.database_store import DatabaseStore
+from ackwise.store.port import StoreTraits
 from ackwise.store.postgres.clock import DatabaseClock
 from ackwise.store.postgres.connection import Database
 from ackwise.store.postgres.dedupe import TableDedupe
@@ -37,8 +38,6 @@ LONG_READERS = 2
 class PostgresStore(DatabaseStore):
     """Queues in one database that several brokers share."""
 
-    local = False
-
     def __init__(
         self,
         url: str | StoreURL,
@@ -50,24 +49,23 @@ class PostgresStore(DatabaseStore):
         readers: int = READERS,
     ) -> None:
         self.url = parse(url) if isinstance(url, str) else url
-        self.shards = self.url.shards
-        self.instance = instance or broker_instances.new_name()
+        instance = instance or broker_instances.new_name()
         self.events = events or EventStream()
         self.on_change: Callable[[], None] | None = None
-        self.extensions = Extensions()
+        self.extensions = Extensions(self._install)
         self._changed = False
         self._closed = False
         self._database = Database(self.url, self.events)
-        self.clock: Clock = clock or DatabaseClock(self._database, self.instance)
-        self.name = self._database.where
+        self.traits = StoreTraits(self._database.where, instance, self.url.shards, local=False)
+        self.clock: Clock = clock or DatabaseClock(self._database, instance)
         self._seed = self._open()
         lanes: dict[int, int] = {}
         rounds: dict[str, int] = {}
         self._writers = [
             Writer(
                 self._database,
-                name=f"{self.instance}/{number}",
-                instance=self.instance,
+                name=f"{instance}/{number}",
+                instance=instance,
                 seed=self._seed,
                 dice=random.Random(os.urandom(16) if seed is None else seed + number),  # noqa: S311
                 read_clock=self._read_clock,
@@ -76,12 +74,12 @@ class PostgresStore(DatabaseStore):
                 announce=self._announce,
                 extensions=self.extensions,
             )
-            for number in range(self.shards)
+            for number in range(self.url.shards)
         ]
         self.prepare = TurnRunner(self._writers, self.events).prepare
         self._readers = ReaderPool(self._database, readers)
         self._long_readers = ReaderPool(self._database, LONG_READERS)
-        self._notifier = Notifier(self._database, self.instance, self._note_change)
+        self._notifier = Notifier(self._database, instance, self._note_change)
 
     def _open(self) -> bytes:
         """Create or migrate the tables. Returns the key of the hashes of transaction ids."""
@@ -93,18 +91,16 @@ class PostgresStore(DatabaseStore):
             self._read_clock(session)
             return bytes.fromhex(session.rows("meta_get", {"key": "seed"})[0][0])
 
-    def add(self, extension: Extension) -> None:
-        if extension.name not in self.extensions:
-            add_statements(extension)
-            with self._database.translated_errors(), self._database.connect() as connection:
-                before = add_tables(connection, self._database.where, extension)
-            self._note_migrated(extension, before)
-            self.extensions.add(extension)
+    def _install(self, extension: Extension) -> None:
+        add_statements(extension)
+        with self._database.translated_errors(), self._database.connect() as connection:
+            before = add_tables(connection, self._database.where, extension)
+        self._note_migrated(extension, before)
 
     # writing
 
     def busy(self) -> bool:
-        return False
+        return True  # every turn waits for the network
 
     # reading
 

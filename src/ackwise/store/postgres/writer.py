@@ -10,13 +10,13 @@ from contextlib import nullcontext
 import psycopg
 from psycopg import errors as pg
 
+from ackwise.core.answers import Result
 from ackwise.core.commands import Command
 from ackwise.core.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from ackwise.engine import runner
 from ackwise.engine.extensions import Extensions
 from ackwise.engine.ports import Outdated
 from ackwise.engine.turn import Turn
-from ackwise.store.port import Result
 from ackwise.store.postgres import locks
 from ackwise.store.postgres.connection import CONFLICT, Database, is_conflict, is_connection_lost
 from ackwise.store.postgres.dedupe import TableDedupe

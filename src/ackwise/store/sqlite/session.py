@@ -11,7 +11,7 @@ from ackwise.engine.extensions import Extension
 from ackwise.engine.ports import Params, Row
 from ackwise.engine.statement_meter import Meter
 from ackwise.store import broker_instances, sql_files
-from ackwise.store.caches import RowCache
+from ackwise.store.row_cache import RowCache
 from ackwise.store.sqlite import vacuum
 
 

@@ -17,12 +17,11 @@ from ackwise.core.lane_range import LaneRange
 from ackwise.engine.extensions import Extension, Extensions
 from ackwise.engine.ports import Known, Session
 from ackwise.engine.reads import queues
-from ackwise.engine.segment import Segment
+from ackwise.engine.segment import Segment, SegmentCache
 from ackwise.store import broker_instances
-from ackwise.store.caches import SegmentCache
 from ackwise.store.clock_anchor import AnchoredClock
 from ackwise.store.database_store import DatabaseStore
-from ackwise.store.port import SHORT_READ
+from ackwise.store.port import SHORT_READ, StoreTraits
 from ackwise.store.sqlite import vacuum
 from ackwise.store.sqlite.connection import open_reader, translated_errors
 from ackwise.store.sqlite.dedupe import GENERATION, StoredKeys
@@ -44,8 +43,6 @@ CACHE_BYTES = 8 << 20
 class SQLiteStore(DatabaseStore):
     """Queues in one file. Several processes may open it. Each turn is one transaction."""
 
-    shards = 1
-    local = True
     on_change: Callable[[], None] | None = None
 
     def __init__(
@@ -62,10 +59,9 @@ class SQLiteStore(DatabaseStore):
     ) -> None:
         self.url = parse(url) if isinstance(url, str) else url
         self.clock: Clock = clock or AnchoredClock()
-        self.instance = instance or broker_instances.new_name()
+        self.traits = StoreTraits(self.url.target, instance or broker_instances.new_name(), shards=1, local=True)
         self.events = events or EventStream()
-        self.name = self.url.target
-        self.extensions = Extensions()
+        self.extensions = Extensions(self._install)
         self._cache = SegmentCache(CACHE_BYTES, self._load_segments)
         self.read = self._cache.read
         self._closed = False
@@ -89,11 +85,9 @@ class SQLiteStore(DatabaseStore):
         self._claim_reader = ReaderPool(partial(open_reader, self.url, vfs), 1, self.url.target)
         self._checkpointer = open_reader(self.url, vfs)
 
-    def add(self, extension: Extension) -> None:
-        if extension.name not in self.extensions:
-            add_statements(extension)
-            self._note_migrated(extension, self._writer.add_tables(extension))
-            self.extensions.add(extension)
+    def _install(self, extension: Extension) -> None:
+        add_statements(extension)
+        self._note_migrated(extension, self._writer.add_tables(extension))
 
     # reading
 

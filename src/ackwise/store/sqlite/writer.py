@@ -11,18 +11,17 @@ from contextlib import nullcontext
 import apsw
 
 from ackwise.clock import Clock
+from ackwise.core.answers import Result
 from ackwise.core.commands import Command
 from ackwise.core.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 from ackwise.core.events import EventPort
 from ackwise.engine import runner
 from ackwise.engine.extensions import Extension, Extensions
-from ackwise.engine.segment import Segment
+from ackwise.engine.segment import Segment, SegmentCache
 from ackwise.engine.turn import Turn
 from ackwise.engine.writer_memory import NEVER, WriterMemory
-from ackwise.store.caches import SegmentCache
 from ackwise.store.clock_anchor import RECORD_EVERY, AnchoredClock
 from ackwise.store.connection_health import ConnectionHealth
-from ackwise.store.port import Result
 from ackwise.store.sqlite.connection import (
     add_tables,
     anchor_store,

@@ -50,7 +50,7 @@ class Sinks:
             timeout=aiohttp.ClientTimeout(total=POST_WITHIN), cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
         )
         await self._start_registered()
-        if not self._broker.store.local:
+        if not self._broker.store.traits.local:
             self._watching = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:
