@@ -35,11 +35,14 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def ackwise(url: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Ackwise:
+def ackwise(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Ackwise:
     monkeypatch.setenv("ACKWISE_URL", url)
 
-    def run(*arguments: str) -> Said:
-        monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    def run(*arguments: str, stdin: str = "") -> Said:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8"))
         monkeypatch.setattr(sys, "argv", ["ackwise", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()

@@ -21,7 +21,7 @@ from ackwise.demo.orders import bill, orders
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ackwise.spark.jobs.dead_letter_report import DeadLetterSummary
+    from ackwise.spark.reports.summaries import DeadLetterSummary
     from ackwise.spark.pipelines import Totals
 
 QUEUE, RESULTS, GROUP = "orders", "invoices", "billing"

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from ackwise import connect
 from ackwise.core.errors import BadInput, UnknownQueue
 from ackwise.spark.jobs import dead_letter_report
-from ackwise.spark.jobs.dead_letter_report import By, counted, step_for, summarised
+from ackwise.spark.jobs.dead_letter_report import By, counted, summarised
+from ackwise.spark.reports.summaries import step_for
 from ackwise.spark.jobs.tables import collected
 from tests.spark.jobs.frames import Row, at, frame
 
