@@ -97,7 +97,3 @@ def main() -> None:
     except AckwiseError as problem:
         print(f"ackwise: {' '.join(problem.message.split())}", file=sys.stderr)
         sys.exit(2 if isinstance(problem, BadInput) else 1)
-    except BrokenPipeError:
-        # The reader of stdout left. Python would report the failed flush at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)

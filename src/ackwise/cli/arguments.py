@@ -21,6 +21,8 @@ CONTEXT_FLAG = "ackwise.context.flag"
 """Key of the URL that `--context` names."""
 CONTEXT_DEFAULT = "ackwise.context.default"
 """Key of the URL that ACKWISE_CONTEXT or `ackwise context use` names."""
+PATIENCE = 3.0
+"""Seconds that a command waits for a server or a PostgreSQL that is not up yet."""
 _COMPLETIONS = 50
 _COMPLETION_SECONDS = 1.0
 
@@ -107,7 +109,7 @@ def opened(url: str, *, create: bool = False) -> Connection:
 
     if not create:
         must_exist(url)
-    return connect(url)
+    return connect(url, patience=PATIENCE)
 
 
 def must_exist(url: str) -> None:

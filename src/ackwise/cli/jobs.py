@@ -10,6 +10,7 @@ import typer
 from ackwise.cli import arguments
 from ackwise.cli.arguments import DEFAULT_URL, URL, AnyGroup, AnyQueue, AsJSON, DryRun, Yes, opened, sure
 from ackwise.cli.output import show_rows
+from ackwise.cli.rates import now_of
 from ackwise.cli.spark_session import Engine, EngineName, Html, Master, check_master, print_report_path, spark_for
 from ackwise.spark.reports.columns import ARCHIVED, GROUPS, PARTITIONS, REPLAYED, WINDOWS, WOULD_REPLAY
 
@@ -131,7 +132,7 @@ def metrics(
         from ackwise.cli.local_jobs import metrics as run
 
         with opened(url) as connection:
-            rows = run(connection.transport, queue, group, now, window=step, since=first, until=last)
+            rows = run(connection.transport, queue, group, now_of(connection), window=step, since=first, until=last)
     if html is not None:
         from ackwise.spark.reports import write_metrics_report
 
@@ -166,7 +167,7 @@ def lag(
         from ackwise.cli.local_jobs import lag as run
 
         with opened(url) as connection:
-            rows = run(connection.transport, queue, group, now, partitions=partitions, minutes=minutes)
+            rows = run(connection.transport, queue, group, now_of(connection), partitions=partitions, minutes=minutes)
     if html is not None:
         from ackwise.spark.reports import write_lag_report
 
