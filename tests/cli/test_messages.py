@@ -160,14 +160,14 @@ def test_tail_with_follow_prints_new_messages(ackwise: Ackwise, url: str, monkey
     ackwise("message", "push", "orders", stdin="0\n1")
     pushes = iter([["a"], [], ["b", "c"]])
 
-    def wait(_: float) -> None:
+    def wait() -> None:
         for payload in next(pushes, [None]):
             if payload is None:
                 raise KeyboardInterrupt
             with connect(url) as connection:
                 connection.push("orders", payload, partition=payload)
 
-    monkeypatch.setattr(message.time, "sleep", wait)
+    monkeypatch.setattr(message, "wait_for_more", wait)
     said = ackwise("message", "tail", "orders", "-n", "1", "-f", "--json")
     monkeypatch.undo()
     assert [row["payload"] for row in parsed(said)] == [1, "a", "b", "c"]
@@ -209,5 +209,3 @@ def test_default_group_is_accepted_as_people_see_it(anywhere: Ackwise, any_url: 
     assert anywhere("group", "list", "--json").json[0]["group"] == "__QUEUE_MODE__"
     assert anywhere("group", "show", "orders", "(default)", "--json").json["lag"] == 1
     assert anywhere("group", "delete", "orders", "(default)", "--yes").out == "deleted (default)\n"
-
-

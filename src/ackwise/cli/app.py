@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar, NoReturn
 
 import typer
+from typer._click.exceptions import UsageError
 
 from ackwise.cli import config_file, contexts
 from ackwise.cli.arguments import CONTEXT_DEFAULT, CONTEXT_FLAG
@@ -18,26 +19,40 @@ from ackwise.core.errors import AckwiseError, BadInput
 class Program(LazyGroup):
     """All commands. The tests compare each line of help with the command's own."""
 
-    HOMES = {
-        "serve": Home("ackwise.cli.serve", "serve", "Run the server until SIGTERM or Ctrl-C."),
-        "run": Home("ackwise.cli.run", "run", "Run a subscriber app. On SIGTERM or Ctrl-C the app drains and exits."),
+    HOMES: ClassVar = {
+        "serve": Home("ackwise.cli.serve", "serve", "Serve the store over HTTP."),
+        "run": Home("ackwise.cli.run", "run", "Run a subscriber app."),
         "message": Home("ackwise.cli.message", "app", "Push, read and take messages."),
         "queue": Home("ackwise.cli.queue", "app", "Queues."),
         "group": Home("ackwise.cli.group", "app", "Consumer groups."),
         "lease": Home("ackwise.cli.lease", "app", "Leases."),
         "consumer": Home("ackwise.cli.consumer", "app", "Consumers."),
         "dlq": Home("ackwise.cli.dlq", "app", "Dead letters."),
-        "top": Home("ackwise.cli.top", "top", "Show queues, rates and consumers, live. Press q to quit."),
-        "lag": Home("ackwise.cli.jobs", "lag", "Show the unfinished messages of each group and when it will be done."),
-        "metrics": Home("ackwise.cli.jobs", "metrics", "Show settlements per queue, group and time window."),
-        "archive": Home("ackwise.cli.jobs", "archive", "Write finished messages to Parquet, by queue and day."),
+        "top": Home("ackwise.cli.top", "top", "Show queues, rates and consumers, live."),
+        "lag": Home(
+            "ackwise.cli.jobs",
+            "lag",
+            "Show the unfinished messages of each group, the age of the oldest, and an estimate of the time left.",
+        ),
+        "metrics": Home(
+            "ackwise.cli.jobs",
+            "metrics",
+            "Show settlements per queue, group and time window: rates, shares and latencies.",
+        ),
+        "archive": Home(
+            "ackwise.cli.jobs", "archive", "Write messages that every group has finished to Parquet, by queue and day."
+        ),
         "replay": Home("ackwise.cli.jobs", "replay", "Push archived messages again."),
         "check": Home("ackwise.cli.check", "check", "Check the stored data and print the settings in force."),
         "vacuum": Home("ackwise.cli.vacuum", "vacuum", "Compact a store."),
         "context": Home("ackwise.cli.context", "app", "Named URLs."),
-        "pipeline": Home("ackwise.cli.pipeline", "app", "Spark pipelines."),
+        "pipeline": Home("ackwise.cli.pipeline", "app", "Pipelines on Spark."),
         "mew": Home("ackwise.cli.mew", "mew", "Run MEW statements on the graph, from a file or at a prompt."),
-        "demo": Home("ackwise.cli.demo", "demo", "Run a Spark pipeline over generated orders."),
+        "demo": Home(
+            "ackwise.cli.demo",
+            "demo",
+            "Run a Spark pipeline over generated orders and write a report of the dead letters.",
+        ),
         "bench": Home("ackwise.cli.demo", "app", "Run benchmarks on this machine."),
     }
 
@@ -46,6 +61,7 @@ app = typer.Typer(
     cls=Program,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings=COMMAND_SETTINGS,
     help="A durable message queue.",
 )
@@ -93,7 +109,25 @@ def root(
 def main() -> None:
     """Run a command. The exit code is 0 after success, 1 after a failure, 2 after wrong usage. Errors go to stderr."""
     try:
-        app()
+        code = app(prog_name="ackwise", standalone_mode=False)
     except AckwiseError as problem:
-        print(f"ackwise: {' '.join(problem.message.split())}", file=sys.stderr)
-        sys.exit(2 if isinstance(problem, BadInput) else 1)
+        _fail(problem.message, 2 if isinstance(problem, BadInput) else 1)
+    except UsageError as problem:
+        _explain(problem)
+    except typer.Abort:
+        _fail("stopped; nothing was changed", 1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(f"ackwise: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _explain(problem: UsageError) -> NoReturn:
+    """Print wrong usage in one line. A noun without a verb prints its help."""
+    path = problem.ctx.command_path if problem.ctx is not None else "ackwise"
+    if type(problem).__name__ == "NoArgsIsHelpError":
+        problem.show()
+        sys.exit(problem.exit_code)
+    _fail(f"{problem.format_message().rstrip('.')}; see: {path} --help", problem.exit_code)

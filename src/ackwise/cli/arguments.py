@@ -80,15 +80,14 @@ AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing. Only print what would change.")]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.", autocompletion=_completed_queues)]
-AnyQueue = Annotated[
-    str | None, typer.Option("--queue", help="Only this queue.", autocompletion=_completed_queues)
-]
+AnyQueue = Annotated[str | None, typer.Option("--queue", help="Only this queue.", autocompletion=_completed_queues)]
 GroupName = Annotated[
     str,
     typer.Argument(metavar="GROUP", help="Name of the group, or (default).", callback=group_from),
 ]
 AnyGroup = Annotated[
-    str | None, typer.Option("--group", help="Only this group. (default) is the one without a name.", callback=group_from)
+    str | None,
+    typer.Option("--group", help="Only this group. (default) is the one without a name.", callback=group_from),
 ]
 Partition = Annotated[str | None, typer.Option("--partition", help="Only this partition.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of rows.")]

@@ -33,7 +33,9 @@ def consumer() -> None:
 def list_consumers(
     queue: AnyQueue = None,
     group: AnyGroup = None,
-    recent: Annotated[str, typer.Option("--recent", help="Also consumers that claimed in this time, up to 1h.")] = "60s",
+    recent: Annotated[
+        str, typer.Option("--recent", help="Also consumers that claimed in this time, up to 1h.")
+    ] = "60s",
     limit: Limit = 1000,
     url: URL = DEFAULT_URL,
     as_json: AsJSON = False,

@@ -76,5 +76,7 @@ def pushpop(
         }
         for row in measured.rows
     ]
-    rows.append({"operation": "bytes per lock", "calls": measured.bytes_per_lock, "theirs": measuring.LOCK_BYTES_THEIRS})
+    rows.append(
+        {"operation": "bytes per lock", "calls": measured.bytes_per_lock, "theirs": measuring.LOCK_BYTES_THEIRS}
+    )
     show_rows(rows, _COLUMNS, False, "nothing was measured", optional=("p50", "p95", "most"))

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from ackwise.cli.arguments import DEFAULT_URL, URL, AnyGroup, AnyQueue, AsJSON, DryRun, Yes, opened, sure
-from ackwise.cli.output import Progress, fields_of, group_shown, show_fields, show_json, show_rows
+from ackwise.cli.output import Progress, counted, fields_of, group_shown, show_fields, show_json, show_rows
 from ackwise.cli.spark_session import Engine, EngineName, Html, Master, check_master, print_report_path, spark_for
 from ackwise.core.errors import BadInput, UnknownDeadLetter
 from ackwise.spark.reports.columns import CHOSEN, ERRORS, Column
@@ -161,7 +161,7 @@ def redrive(
     if not chosen:
         print("no dead letters match; nothing was put back")
         return
-    sure(f"redrive {len(chosen)} dead letters", yes)
+    sure(f"redrive {counted(len(chosen), 'dead letter')}", yes)
     progress = Progress("redriven")
     with opened(url) as connection:
         results = put_back(connection, chosen, pace, lambda done, _: progress(done))
@@ -192,7 +192,7 @@ def purge(
         if not chosen:
             print("no dead letters match; nothing was deleted")
             return
-        sure(f"delete {len(chosen)} dead letters for ever", yes)
+        sure(f"delete {counted(len(chosen), 'dead letter')} for ever", yes)
         purged = sum(connection.purge_dead(chosen[at : at + _PAGE]) for at in range(0, len(chosen), _PAGE))
     print(f"purged {purged}")
     if not purged:

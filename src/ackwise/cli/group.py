@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, DryRun, GroupName, Limit, QueueName, Yes, opened, sure
-from ackwise.cli.output import fields_of, group_shown, show_fields, show_json, show_rows
+from ackwise.cli.output import counted, fields_of, group_shown, show_fields, show_json, show_rows
 from ackwise.cli.queue import GROUP_COLUMNS, GROUP_OPTIONAL
 from ackwise.core.errors import BadInput, UnknownGroup
 from ackwise.spark.reports.columns import Column
@@ -101,7 +101,7 @@ def seek(
         row = _row(connection, queue, group)
         what = f"group {group_shown(group)} of {queue} to {to}"
         if dry_run:
-            print(f"would move {what}; it has {row['lag']} unfinished messages and {row['leases']} leases")
+            print(f"would move {what}: lag {row['lag']}, {counted(row['leases'], 'lease')}")
             return
         sure(f"move {what}", yes)
         lanes = connection.seek(queue, group, to=target, partition=partition)
@@ -115,7 +115,7 @@ def delete(
     """Delete a group and its leases. Its dead letters stay."""
     with opened(url) as connection:
         row = _row(connection, queue, group)
-        what = f"group {group_shown(group)} of {queue} with its {row['leases']} leases"
+        what = f"group {group_shown(group)} of {queue} with {counted(row['leases'], 'lease')}"
         if dry_run:
             print(f"would delete {what}")
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, ValuesView
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -48,7 +48,7 @@ def _loaded(name: str, home: Home) -> Any:
     if isinstance(target, typer.Typer):
         command = typer.main.get_command(_named(target, name))
     else:
-        single = typer.Typer(add_completion=False)
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(name=name)(target)
         command = typer.main.get_command(single)
     command.name = name
@@ -56,7 +56,8 @@ def _loaded(name: str, home: Home) -> Any:
 
 
 def _named(app: typer.Typer, name: str) -> typer.Typer:
-    app._add_completion = False
+    # Plain help: rich takes longer to import than the help takes in all.
+    app._add_completion, app.rich_markup_mode = False, None
     app.info.name = name
     return app
 
@@ -64,7 +65,7 @@ def _named(app: typer.Typer, name: str) -> typer.Typer:
 class LazyGroup(TyperGroup):
     """The program: its help shows the line of each command without an import of the command's module."""
 
-    HOMES: dict[str, Home] = {}
+    HOMES: ClassVar[dict[str, Home]] = {}
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)

@@ -11,6 +11,7 @@ import typer
 from ackwise.cli.arguments import DEFAULT_URL, URL, AnyGroup, AnyQueue, AsJSON, Limit, duration, opened
 from ackwise.cli.output import fields_of, show_rows
 from ackwise.core.errors import LeaseLost, NotFound
+from ackwise.core.settlement import Verdict
 from ackwise.spark.reports.columns import Column, moment
 
 app = typer.Typer(no_args_is_help=True, help="Leases.")
@@ -78,16 +79,15 @@ def extend(
 ) -> None:
     """Set a live lease's deadline to a time from now."""
     length = duration(by, "--for")
-    with opened(url) as connection:
-        with _known(lease):
-            deadline = connection.extend(lease, length)
+    with opened(url) as connection, _known(lease):
+        deadline = connection.extend(lease, length)
     print(f"lease {lease} ends at {moment(deadline)}")
 
 
 @app.command()
 def release(lease: LeaseId, url: URL = DEFAULT_URL) -> None:
     """Return the messages of a live lease to their queue. Costs no failure. Its consumer can no longer settle them."""
-    with opened(url) as connection:
-        with _known(lease):
-            connection.release(lease)
+    with opened(url) as connection, _known(lease):
+        if connection.release(lease) is not Verdict.RELEASED:
+            raise NotFound
     print(f"released {lease}")

@@ -31,7 +31,7 @@ ROWS_PER_FILE = 50_000
 BYTES_IN_MEMORY = 64 << 20
 PAGE = 1000
 _RESULT = ("queue", "messages", "missing", "pruned", "first_at", "last_at")
-_ESCAPED = frozenset('"#%\'*/:=?\\{[]^\x7f')
+_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f")
 """Characters that Spark escapes in the name of a partition's folder, beside control characters."""
 
 
@@ -83,9 +83,7 @@ def _messages(transport: Transport, lane: ArchiveLane) -> Iterator[Row]:
     lo = lane.lo
     while lo < lane.settled:
         limit = min(PAGE, lane.settled - lo)
-        query = Browse(
-            queue=lane.queue, partition=lane.row.partition, after=(lane.row.lane, lo - 1), limit=limit
-        )
+        query = Browse(queue=lane.queue, partition=lane.row.partition, after=(lane.row.lane, lo - 1), limit=limit)
         page = [browsed.message for browsed in transport.ask(query) if browsed.message.lane == lane.row.lane]
         if not page:
             return

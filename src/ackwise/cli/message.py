@@ -14,7 +14,7 @@ import typer
 from ackwise.cli import message_lines as lines
 from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, Partition, QueueName, duration, opened
 from ackwise.cli.message_lines import MessageLine
-from ackwise.cli.output import Progress, group_from, group_shown, plain_text, show_fields, show_json, show_rows
+from ackwise.cli.output import Progress, counted, group_from, group_shown, plain_text, show_fields, show_json, show_rows
 from ackwise.core.errors import BadInput, MessageNotFound
 from ackwise.core.messages import NewMessage
 from ackwise.spark.reports.columns import Column
@@ -351,10 +351,14 @@ def tail(
             print("[]" if as_json else f"queue {queue} has no messages")
         try:
             while follow:
-                time.sleep(POLL_SECONDS)
+                wait_for_more()
                 _print_tail(queue, _new(connection, queue, partition, places), as_json)
         except KeyboardInterrupt:
             return
+
+
+def wait_for_more() -> None:
+    time.sleep(POLL_SECONDS)
 
 
 def _lanes(connection: Connection, queue: str, partition: str | None) -> list[Any]:
@@ -468,7 +472,8 @@ def _state(view: dict[str, Any]) -> str:
     if view["deadline"] is not None:
         parts.append(f"until {moment_shown(view['deadline'])}")
     if view["deliveries"]:
-        parts.append(f"{view['deliveries']} deliveries, {view['failures']} failures")
+        parts.append(counted(view["deliveries"], "delivery", "deliveries"))
+        parts.append(counted(view["failures"], "failure"))
     if view["error"]:
         parts.append(f"last error: {view['error']}")
     return ", ".join(parts)

@@ -87,6 +87,11 @@ def width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 100_000
 
 
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """`1 lease`, `2 leases`."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
 def group_shown(name: str) -> str:
     return DEFAULT_GROUP if name == QUEUE_MODE else name
 

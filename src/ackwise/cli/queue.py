@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, DryRun, Limit, QueueName, Yes, opened, sure
-from ackwise.cli.output import fields_of, show_fields, show_json, show_rows
+from ackwise.cli.output import counted, fields_of, show_fields, show_json, show_rows
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.spark.reports.columns import Column
@@ -32,7 +32,17 @@ _COLUMNS = (
     Column("task", "task"),
     Column("created_at", "created", "moment"),
 )
-_OPTIONAL = ("created_at", "task", "namespace", "groups", "scheduled", "messages", "paused", "acked_rate", "pushed_rate")
+_OPTIONAL = (
+    "created_at",
+    "task",
+    "namespace",
+    "groups",
+    "scheduled",
+    "messages",
+    "paused",
+    "acked_rate",
+    "pushed_rate",
+)
 GROUP_COLUMNS = (
     Column("group", "group"),
     Column("lag", "lag", "number"),
@@ -122,13 +132,14 @@ def purge(name: QueueName, dry_run: DryRun = False, yes: Yes = False, url: URL =
     with opened(url) as connection:
         stats = connection.stats(name)
         if dry_run:
-            print(f"would remove {stats.messages} messages of {name} and move {len(stats.groups)} groups to the end")
+            groups = counted(len(stats.groups), "group")
+            print(f"would remove {counted(stats.messages, 'message')} of {name} and move {groups} to the end")
             return
-        sure(f"remove all {stats.messages} messages of queue {name}", yes)
+        sure(f"remove {counted(stats.messages, 'message')} of queue {name}", yes)
         removed = _purged(connection, name, [group.group for group in stats.groups])
-    kept = [f"{stats.scheduled} scheduled messages stay"] if stats.scheduled else []
-    kept += [f"{stats.dead} dead letters stay"] if stats.dead else []
-    print(", ".join([f"removed {removed} messages of {name}", *kept]))
+    kept = [f"{counted(stats.scheduled, 'scheduled message')} kept"] if stats.scheduled else []
+    kept += [f"{counted(stats.dead, 'dead letter')} kept"] if stats.dead else []
+    print(", ".join([f"removed {counted(removed, 'message')} of {name}", *kept]))
 
 
 def _purged(connection: Any, name: str, groups: list[str]) -> int:
@@ -153,7 +164,7 @@ def delete(name: QueueName, dry_run: DryRun = False, yes: Yes = False, url: URL 
     """Delete a queue and all its messages."""
     with opened(url) as connection:
         stats = connection.stats(name)
-        what = f"queue {name} with its {stats.messages} messages and {stats.dead} dead letters"
+        what = f"queue {name} with {counted(stats.messages, 'message')} and {counted(stats.dead, 'dead letter')}"
         if dry_run:
             print(f"would delete {what}")
             return

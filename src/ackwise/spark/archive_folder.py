@@ -249,9 +249,7 @@ def prune_archived(transport: Transport, lanes: Lanes, places: dict[str, int]) -
     return removed
 
 
-def result_row(
-    name: str, lanes: Lanes, written: dict[str, dict[str, Any]], pruned: dict[str, int]
-) -> tuple[Any, ...]:
+def result_row(name: str, lanes: Lanes, written: dict[str, dict[str, Any]], pruned: dict[str, int]) -> tuple[Any, ...]:
     """Counts of a queue: `queue, messages, missing, pruned, first_at, last_at`."""
     counts = written.get(name, {"messages": 0, "first_at": None, "last_at": None})
     due = sum(max(0, lane.settled - lane.place) for lane in lanes[name])
