@@ -19,7 +19,11 @@ HEAVY = ("pyspark", "pyarrow", "starlette", "psycopg", "httpx", "httpx2", "aioht
 
 def loaded(*words: str) -> str:
     """The heavy packages that a command imports, in a process of its own."""
-    code = f"import sys; sys.argv = ['ackwise', *{list(words)!r}]; from ackwise.cli import main\ntry: main()\nexcept SystemExit: pass\nprint('LOADED', [name for name in {HEAVY!r} if name in sys.modules])"
+    code = (
+        f"import sys; sys.argv = ['ackwise', *{list(words)!r}]; from ackwise.cli import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        f"print('LOADED', [name for name in {HEAVY!r} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     return done.stdout.splitlines()[-1]
 
@@ -38,7 +42,10 @@ def test_import_of_the_package_loads_nothing_else() -> None:
 
 
 def test_connect_stays_a_function_after_its_module_import() -> None:
-    code = "import ackwise.connect, ackwise.broker; from ackwise import connect; print(callable(ackwise.connect), connect is ackwise.connect)"
+    code = (
+        "import ackwise.connect, ackwise.broker; from ackwise import connect; "
+        "print(callable(ackwise.connect), connect is ackwise.connect)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout == "True True\n", done.stderr
 

@@ -34,7 +34,9 @@ class LazyCommands(dict[str, Any]):
         return command
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default
+        if name not in self:
+            return default
+        return self[name]
 
     def items(self) -> ItemsView[str, Any]:
         return {name: self[name] for name in self}.items()

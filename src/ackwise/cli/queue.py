@@ -111,10 +111,7 @@ def set_fields(
         before = connection.queue(name).policy
         if unknown := sorted(set(fields) - _policy_fields()):
             raise BadInput(f"a policy has no field {unknown[0]!r}; see: ackwise queue show {name}")
-        if not dry_run:
-            after = connection.configure_queue(name, **fields).policy
-        else:
-            after = {**before, **fields}
+        after = {**before, **fields} if dry_run else connection.configure_queue(name, **fields).policy
     for field in sorted(fields):
         old, new = (msgspec.json.encode(policy.get(field)).decode() for policy in (before, after))
         print(f"{'would change' if dry_run else 'changed'} {field} from {old} to {new}")

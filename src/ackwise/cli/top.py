@@ -102,10 +102,14 @@ def _live(connection: Connection, minutes: int) -> None:
         except AckwiseError as problem:
             return Text(f"{problem.message}\n\ntrying again every {REDRAW_SECONDS:g} s; press q to quit")
 
-    with _keys() as key, contextlib.suppress(KeyboardInterrupt):
-        with Live(drawn(), console=Console(), screen=True, auto_refresh=False) as live:
-            while key(REDRAW_SECONDS) not in ("q", "Q"):
-                live.update(drawn(), refresh=True)
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        _keys() as key,
+        Live(drawn(), console=Console(), screen=True, auto_refresh=False) as live,
+    ):
+        live.refresh()
+        while key(REDRAW_SECONDS) not in ("q", "Q"):
+            live.update(drawn(), refresh=True)
 
 
 @contextlib.contextmanager
