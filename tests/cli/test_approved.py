@@ -51,7 +51,7 @@ STEPS: list[Step] = [
     ("message-tail", ("message", "tail", "orders", "-n", "2"), ""),
     ("message-show", ("message", "show", "orders", "order-0"), ""),
     ("message-export", ("message", "export", "orders", "--partition", "us"), ""),
-    ("message-push", ("message", "push", "new", '{"n": 1}'), ""),
+    ("message-push", ("message", "push", "new", '{"n": 1}', "--transaction-id", "first"), ""),
     ("message-push-lines", ("message", "push", "new"), '{"n": 2}\n{"n": 3}\n'),
     ("message-import", ("message", "import", "new"), '{"payload": 1, "transaction_id": "one"}\n'),
     ("message-pop", ("message", "pop", "new"), ""),
@@ -97,7 +97,7 @@ def fill(url: str, clock: ManualClock) -> dict[str, str]:
         connection.create_queue("orders", retry_limit=2)
         for number in range(6):
             connection.push("orders", {"order": number}, partition="eu", transaction_id=f"order-{number}")
-        connection.push("orders", {"note": "x" * 100}, partition="us", headers={"source": "web"})
+        connection.push("orders", {"note": "x" * 100}, partition="us", headers={"source": "web"}, transaction_id="note")
         connection.push("orders", b"\x00\x01", partition="us", delay=3600)
         connection.push(LONG, {"shipment": 1})
         batch = connection.claim("orders", group="billing", max=3, partitions=["eu"], owner="worker-1")

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
+
 import pytest
 
 from ackwise import connect
 from ackwise.cli import arguments
 from tests.cli.conftest import Ackwise
+from tests.patience import PATIENCE
 
 
 def fill(url: str) -> str:
@@ -108,6 +117,33 @@ def test_top_prints_one_frame(anywhere: Ackwise, any_url: str) -> None:
     assert (said.code, "1 queues" in said.out, "orders" in said.out) == (0, True, True)
     assert anywhere("top", "--json").json[0]["consumers"] == 2
     assert anywhere("top").code == 2
+
+
+def read_until(terminal: int, text: bytes) -> bytes:
+    """What a program prints on a terminal, up to a text."""
+    shown = b""
+    while text not in shown:
+        ready, _, _ = select.select([terminal], [], [], PATIENCE)
+        assert ready, shown
+        shown += os.read(terminal, 65536)
+    return shown
+
+
+@pytest.mark.parametrize("key", [b"q", b"\x03"])
+def test_top_on_a_terminal_ends_with_a_key(any_url: str, key: bytes) -> None:
+    fill(any_url)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "ackwise", "top", "--url", any_url]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    ) as program:  # fmt: skip
+        os.close(theirs)
+        read_until(ours, b"orders")
+        os.write(ours, key)
+        assert program.wait(PATIENCE) == 0
+    os.close(ours)
 
 
 @pytest.mark.parametrize(

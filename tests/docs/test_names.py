@@ -18,7 +18,8 @@ FLAGS = [name for name in NAMES if name.section == "Flags of ackwise serve" and 
 CODES = [name for name in NAMES if name.section == "Error codes" and re.fullmatch(r"\d{3}", name.text)]
 WITHOUT_URL = {"serve", "demo", "context add", "context use", "context remove", "context list"}
 READS = (
-    "queue list", "queue show", "group list", "group show", "lease oldest", "lease list", "dlq list", "dlq show", "dlq report",
+    "queue list", "queue show", "group list", "group show", "lease oldest", "lease list", "dlq list", "dlq show",
+    "dlq report",
     "check", "lag", "metrics", "consumer list", "context list", "message peek", "message tail", "message show", "top",
 )  # fmt: skip
 

@@ -38,10 +38,10 @@ class LazyCommands(dict[str, Any]):
             return default
         return self[name]
 
-    def items(self) -> ItemsView[str, Any]:
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
         return {name: self[name] for name in self}.items()
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
         return {name: self[name] for name in self}.values()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ackwise.cli.message_lines import payload_json
 from ackwise.core.queries import GetQueue, ListDead, ListGroups, ListPlaces, ReadLedger
-from ackwise.core.rows import DeadLetter, LedgerRow
+from ackwise.core.rows import DeadLetter, GroupStats, LedgerRow, Place
 from ackwise.core.validation import MICROS, Seconds
 from ackwise.spark.reports.summaries import (
     FAILED,
@@ -63,14 +63,14 @@ def lag(
     return sorted(rows, key=lambda row: (-row["lag"], row["queue"], row["group"]))
 
 
-def _behind(row: object, now: datetime) -> Row:
-    values = {name: getattr(row, name) for name in ("lag", "unread", "held")}
-    oldest = getattr(row, "oldest_unfinished_at")  # noqa: B009
+def _behind(row: GroupStats | Place, now: datetime) -> Row:
+    values = {"lag": row.lag, "unread": row.unread, "held": row.held}
+    oldest = row.oldest_unfinished_at
     age = None if oldest is None else max(0, instant(now, "now") - oldest) / MICROS
     return {**values, "oldest_seconds": age}
 
 
-def _groups(transport: Transport, queue: str | None, group: str | None) -> Iterator[Row]:
+def _groups(transport: Transport, queue: str | None, group: str | None) -> Iterator[GroupStats]:
     """Groups that have read a partition, as the groups of the Spark engine."""
     query = ListGroups(queue=queue, group=group, limit=PAGE)
     while page := transport.ask(query):
@@ -78,7 +78,7 @@ def _groups(transport: Transport, queue: str | None, group: str | None) -> Itera
         query.after = (page[-1].queue, page[-1].group)
 
 
-def _places(transport: Transport, queue: str | None, group: str | None) -> Iterator[Row]:
+def _places(transport: Transport, queue: str | None, group: str | None) -> Iterator[Place]:
     query = ListPlaces(queue=queue, group=group, limit=PAGE)
     while page := transport.ask(query):
         yield from page

@@ -434,20 +434,20 @@ def show(
 ) -> None:
     """Show a message with its payload and its state for each group."""
     with opened(url) as connection:
-        found = _found(connection, queue, id, partition)
+        stored = _stored(connection, queue, id, partition)
     from ackwise.wire.timestamps import moment
 
-    message = found.message
+    message = stored.message
     raw, kind = lines.payload_json(message.payload, message.content_type)
     fields = {
         "id": message.id,
         "transaction_id": message.transaction_id,
         "queue": queue,
-        "partition": found.partition,
-        "priority": found.priority,
-        "seq": None if found.due_at is not None else message.seq,
+        "partition": stored.partition,
+        "priority": stored.priority,
+        "seq": None if stored.due_at is not None else message.seq,
         "created_at": moment(message.created_at),
-        "due_at": None if found.due_at is None else moment(found.due_at),
+        "due_at": None if stored.due_at is None else moment(stored.due_at),
         "content_type": kind,
         "headers": message.headers,
     }
@@ -456,15 +456,15 @@ def show(
             **msgspec.structs.asdict(view),
             "deadline": None if view.deadline is None else moment(view.deadline),
         }
-        for view in found.groups
+        for view in stored.groups
     ]
     if as_json:
-        show_json({**fields, "payload": raw, "groups": groups, "dead_letters": [letter.id for letter in found.dead]})
+        show_json({**fields, "payload": raw, "groups": groups, "dead_letters": [letter.id for letter in stored.dead]})
         return
     fields["headers"] = ", ".join(f"{name}={value}" for name, value in message.headers.items()) or None
     show_fields([*fields.items(), ("payload", bytes(raw).decode())])
     show_fields((f"group {group_shown(view['group'])}", _state(view)) for view in groups)
-    show_fields(("dead letter", letter.id) for letter in found.dead)
+    show_fields(("dead letter", letter.id) for letter in stored.dead)
 
 
 def _state(view: dict[str, Any]) -> str:
@@ -479,7 +479,7 @@ def _state(view: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _found(connection: Connection, queue: str, id: str, partition: str | None) -> Any:
+def _stored(connection: Connection, queue: str, id: str, partition: str | None) -> Any:
     """The message with this id or transaction id. Looks for the transaction id first."""
     from ackwise.core.queries import FindMessage, ListPartitions
 

@@ -107,14 +107,7 @@ def group_from(name: str | None) -> str | None:
 def table(rows: Sequence[Row], columns: Sequence[Column], room: int, optional: Sequence[str] = ()) -> str:
     """A table of at most `room` columns of text. It leaves out `optional` columns or folds cells, and cuts none."""
     cells = [{column.key: _shown(row.get(column.key), column) for column in columns} for row in rows]
-    kept, dropped = list(columns), list(optional)
-    widths = _widths(kept, cells, room)
-    while widths is None and dropped:
-        hidden = dropped.pop(0)
-        kept = [column for column in kept if column.key != hidden]
-        widths = _widths(kept, cells, room)
-    if widths is None:
-        widths = _squeezed([_natural(column, cells) for column in kept], [_NARROWEST] * len(kept), room)
+    kept, widths = _fitting(columns, cells, room, optional)
     lines = [_line([column.label for column in kept], kept, widths)]
     lines += [_line([row[column.key] for column in kept], kept, widths) for row in cells]
     left_out = [column.label for column in columns if column not in kept]
@@ -122,6 +115,22 @@ def table(rows: Sequence[Row], columns: Sequence[Column], room: int, optional: S
         note = f"({len(left_out)} more with --json or a wider terminal: {', '.join(left_out)})"
         lines += textwrap.wrap(note, max(room, _NARROWEST))
     return "\n".join(lines)
+
+
+def _fitting(
+    columns: Sequence[Column], cells: Sequence[dict[str, str]], room: int, optional: Sequence[str]
+) -> tuple[list[Column], list[int]]:
+    """Columns that fit, and their widths."""
+    kept = list(columns)
+    widths = _widths(kept, cells, room)
+    for hidden in optional:
+        if widths is not None:
+            break
+        kept = [column for column in kept if column.key != hidden]
+        widths = _widths(kept, cells, room)
+    if widths is None:
+        widths = _squeezed([_natural(column, cells) for column in kept], [_NARROWEST] * len(kept), room)
+    return kept, widths
 
 
 def _widths(columns: Sequence[Column], cells: Sequence[dict[str, str]], room: int) -> list[int] | None:

@@ -161,8 +161,8 @@ class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
 class ConsumerRow(msgspec.Struct, frozen=True, kw_only=True):
     """A consumer of a group. The name "" stands for all claims without an owner.
 
-    `leases` are live and hold `held` messages until `deadline`. `claims` counts the leases that the consumer took within
-    the asked time, live or ended.
+    `leases` are live and hold `held` messages until `deadline`. `claims` counts the leases that the consumer took
+    within the asked time, live or ended.
     """
 
     queue: str

@@ -189,7 +189,7 @@ class ListOldestLeases(Query[list[rows.LeaseRow]], tag="list_oldest_leases"):
 
 
 class ListConsumers(Query[list[rows.ConsumerRow]], tag="list_consumers"):
-    """Consumers by queue, group and name: owners of live leases, and owners of claims in the last `recent` microseconds.
+    """Consumers by queue, group and name: owners of live leases, and of claims in the last `recent` microseconds.
 
     Claims without an owner are one consumer with the name "". Claims with `auto_ack` have no lease and are not listed.
     `after` is the queue, the group and the name of the previous page's last row.
