@@ -78,3 +78,13 @@ def test_url_is_chosen_by_precedence(ackwise: Ackwise, stores: dict[str, str], m
     assert used(ackwise) == "env"
     assert used(ackwise, "--context", "other") == "other"
     assert used(ackwise, "--context", "other", after=("--url", stores["flag"])) == "flag"
+
+
+def test_completion_uses_the_current_context(
+    ackwise: Ackwise, stores: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ackwise("context", "add", "other", stores["other"])
+    monkeypatch.setenv("_ACKWISE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "ackwise queue show o")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    assert ackwise().out.split() == ["other"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from datetime import UTC, datetime, timedelta
@@ -45,7 +46,7 @@ def _completed_queues(context: typer.Context, incomplete: str) -> list[str]:
         from ackwise.connect import connect
         from ackwise.core.queries import ListQueues
 
-        url = str(context.params.get("url") or DEFAULT_URL)
+        url = _completion_url(context)
         must_exist(url)
         with connect(url, patience=_COMPLETION_SECONDS) as connection:
             rows = connection.transport.ask(ListQueues(after=incomplete, limit=_COMPLETIONS))
@@ -56,6 +57,18 @@ def _completed_queues(context: typer.Context, incomplete: str) -> list[str]:
     except Exception:
         # A shell shows no errors while it completes a word.
         return []
+
+
+def _completion_url(context: typer.Context) -> str:
+    """The URL of a command whose words are not complete. The program has not read the contexts yet."""
+    from ackwise.cli import contexts
+
+    source = context.get_parameter_source("url")
+    if source is not None and source.name != "DEFAULT":
+        return str(context.params["url"])
+    name = os.environ.get("ACKWISE_CONTEXT")
+    stored = contexts.read()
+    return (stored.url(name) if name else stored.current_url) or DEFAULT_URL
 
 
 def _exists(connection: Connection, queue: str) -> bool:
