@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import amps, catalogue, embedded, events, growth, install, mew, postgres, server, waiters
+from benchmarks import amps, catalogue, embedded, events, growth, install, mew, postgres, server, start, waiters
 from benchmarks.report import Report
 from benchmarks.timing import fsync_micros
 
@@ -30,6 +30,7 @@ TABLES = (
     "growth",
     "catalogue",
     "install",
+    "start",
 )
 
 
@@ -83,6 +84,7 @@ def main() -> None:
                 report, folder, 5_000 if options.quick else 50_000, 100_000 if options.quick else 1_000_000
             ),
             "install": lambda: install.everything(report, folder),
+            "start": lambda: start.everything(report, folder),
         }
         for job, run in jobs.items():
             if not options.only or job in options.only.split(","):

@@ -67,7 +67,7 @@ def test_embedded_queue_runs_without_any_extra(tmp_path: Path) -> None:
         ("nats", "import asyncio; from ackwise.subscriber.links import _open; asyncio.run(_open('nats://x', None))"),
         ("spark", "import ackwise.spark; ackwise.spark.pipeline"),
         ("spark", "import ackwise.spark.jobs"),
-        ("spark", "import ackwise.spark.reports"),
+        ("spark", "from ackwise.spark.reports import write_lag_report"),
         ("spark", "import ackwise.spark.types"),
         ("server", "import ackwise.server.server"),
         ("arrow", "import ackwise.arrow.message_pages"),

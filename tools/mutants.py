@@ -34,6 +34,27 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "pop acks before it flushes",
+        "cli/message.py",
+        "            out.flush()\n        except BaseException:\n",
+        "            batch.ack()\n            out.flush()\n        except BaseException:\n",
+        ("tests/cli/test_messages.py",),
+    ),
+    Mutant(
+        "a consumer of an expired lease is live",
+        "store/tables/leases.sql",
+        "FROM lease WHERE ended_at IS NULL AND deadline > :now\n    UNION ALL",
+        "FROM lease WHERE ended_at IS NULL\n    UNION ALL",
+        ("tests/engine/test_consumers.py",),
+    ),
+    Mutant(
+        "a change without a terminal needs no --yes",
+        "cli/arguments.py",
+        "    if yes:\n        return\n",
+        "    if yes or not sys.stdin.isatty():\n        return\n",
+        ("tests/cli/test_nouns.py",),
+    ),
+    Mutant(
         "deadlines follow the wall clock",
         "engine/grant.py",
         "deadline=self.turn.now + lease_for",

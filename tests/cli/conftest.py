@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from ackwise.cli import main
+from tests.server.running import Running
 
 
 class Said(NamedTuple):
@@ -34,12 +35,32 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/q.db?durability=normal"
 
 
+@pytest.fixture(params=["store", "server"])
+def any_url(request: pytest.FixtureRequest, url: str) -> Iterator[str]:
+    """The store itself, and a server in front of it."""
+    if request.param == "store":
+        yield url
+        return
+    with Running(url) as server:
+        yield server.url
+
+
 @pytest.fixture
-def ackwise(url: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Ackwise:
+def anywhere(any_url: str, ackwise: Ackwise, monkeypatch: pytest.MonkeyPatch) -> Ackwise:
+    """The command line on a store, and on a server."""
+    monkeypatch.setenv("ACKWISE_URL", any_url)
+    return ackwise
+
+
+@pytest.fixture
+def ackwise(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Ackwise:
     monkeypatch.setenv("ACKWISE_URL", url)
 
-    def run(*arguments: str) -> Said:
-        monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    def run(*arguments: str, stdin: str = "") -> Said:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8"))
         monkeypatch.setattr(sys, "argv", ["ackwise", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()

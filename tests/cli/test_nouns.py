@@ -100,9 +100,8 @@ def test_lease_oldest_lists_live_leases_oldest_first(ackwise: Ackwise, url: str)
 
 def test_dlq_commands_list_and_redrive(ackwise: Ackwise, url: str) -> None:
     fill(url)
-    page = ackwise("dlq", "list", "--queue", "orders", "--json").json
-    (letter,) = page["letters"]
-    assert (page["total"], letter["reason"], letter["error"]) == (1, "rejected", "no such customer")
+    (letter,) = ackwise("dlq", "list", "--queue", "orders", "--json").json
+    assert (letter["reason"], letter["error"]) == ("rejected", "no such customer")
     assert letter["payload"] == {"n": 0}
     assert letter["id"] in ackwise("dlq", "list").out
     assert ackwise("dlq", "redrive", "--group", "billing", "--dry-run").out == "would redrive 1\n"
@@ -144,7 +143,7 @@ def test_nouns_speak_to_a_server_as_well(ackwise: Ackwise, url: str) -> None:
         fill(server.url)
         assert ackwise("queue", "show", "orders", "--json", *at).json["policy"]["retry_limit"] == 1
         assert ackwise("group", "list", "--json", *at).json[0]["dead"] == 1
-        (letter,) = ackwise("dlq", "list", "--json", *at).json["letters"]
+        (letter,) = ackwise("dlq", "list", "--json", *at).json
         assert (letter["payload"], letter["error"]) == ({"n": 0}, "no such customer")
         assert ackwise("dlq", "redrive", "--queue", "orders", "--yes", *at).out == "redriven 1\n"
         said = ackwise("check", *at)

@@ -16,8 +16,12 @@ from tests.docs.names_page import PAGE, Name, names
 NAMES = list(names())
 FLAGS = [name for name in NAMES if name.section == "Flags of ackwise serve" and not name.planned]
 CODES = [name for name in NAMES if name.section == "Error codes" and re.fullmatch(r"\d{3}", name.text)]
-WITHOUT_URL = {"serve", "demo"}
-READS = ("queue list", "queue show", "group list", "lease oldest", "dlq list", "dlq report", "check", "lag", "metrics")
+WITHOUT_URL = {"serve", "demo", "context add", "context use", "context remove", "context list"}
+READS = (
+    "queue list", "queue show", "group list", "group show", "lease oldest", "lease list", "dlq list", "dlq show",
+    "dlq report",
+    "check", "lag", "metrics", "consumer list", "context list", "message peek", "message tail", "message show", "top",
+)  # fmt: skip
 
 
 def named(name: Name) -> str:

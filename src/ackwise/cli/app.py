@@ -1,38 +1,76 @@
-"""Entry point of the command line: registers the commands, prints errors."""
+"""Entry point of the command line: lists the commands, prints errors."""
 
 from __future__ import annotations
 
+import os
 import sys
-from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar, NoReturn
 
 import typer
+from typer._click.exceptions import UsageError
 
-from ackwise.cli import check, config_file, demo, dlq, group, jobs, lease, mew, pipeline, queue, run, serve, vacuum
+from ackwise.cli import config_file, contexts
+from ackwise.cli.arguments import CONTEXT_DEFAULT, CONTEXT_FLAG
+from ackwise.cli.lazy_commands import COMMAND_SETTINGS, Home, LazyGroup
 from ackwise.core.errors import AckwiseError, BadInput
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="A durable message queue.")
-app.command(name="check")(check.check)
-app.command(name="vacuum")(vacuum.vacuum)
-app.command(name="demo")(demo.demo)
-app.command(name="archive")(jobs.archive)
-app.command(name="replay")(jobs.replay)
-app.command(name="metrics")(jobs.metrics)
-app.command(name="lag")(jobs.lag)
-app.command(name="serve")(serve.serve)
-app.command(name="mew")(mew.mew)
-app.command(name="run")(run.run)
-app.add_typer(queue.app, name="queue")
-app.add_typer(group.app, name="group")
-app.add_typer(lease.app, name="lease")
-app.add_typer(dlq.app, name="dlq")
-app.add_typer(pipeline.app, name="pipeline")
-app.add_typer(demo.app, name="bench")
+
+class Program(LazyGroup):
+    """All commands. The tests compare each line of help with the command's own."""
+
+    HOMES: ClassVar = {
+        "serve": Home("ackwise.cli.serve", "serve", "Serve the store over HTTP."),
+        "run": Home("ackwise.cli.run", "run", "Run a subscriber app."),
+        "message": Home("ackwise.cli.message", "app", "Push, read and take messages."),
+        "queue": Home("ackwise.cli.queue", "app", "Queues."),
+        "group": Home("ackwise.cli.group", "app", "Consumer groups."),
+        "lease": Home("ackwise.cli.lease", "app", "Leases."),
+        "consumer": Home("ackwise.cli.consumer", "app", "Consumers."),
+        "dlq": Home("ackwise.cli.dlq", "app", "Dead letters."),
+        "top": Home("ackwise.cli.top", "top", "Show queues, rates and consumers, live."),
+        "lag": Home(
+            "ackwise.cli.jobs",
+            "lag",
+            "Show the unfinished messages of each group, the age of the oldest, and an estimate of the time left.",
+        ),
+        "metrics": Home(
+            "ackwise.cli.jobs",
+            "metrics",
+            "Show settlements per queue, group and time window: rates, shares and latencies.",
+        ),
+        "archive": Home(
+            "ackwise.cli.jobs", "archive", "Write messages that every group has finished to Parquet, by queue and day."
+        ),
+        "replay": Home("ackwise.cli.jobs", "replay", "Push archived messages again."),
+        "check": Home("ackwise.cli.check", "check", "Check the stored data and print the settings in force."),
+        "vacuum": Home("ackwise.cli.vacuum", "vacuum", "Compact a store."),
+        "context": Home("ackwise.cli.context", "app", "Named URLs."),
+        "pipeline": Home("ackwise.cli.pipeline", "app", "Pipelines on Spark."),
+        "mew": Home("ackwise.cli.mew", "mew", "Run MEW statements on the graph, from a file or at a prompt."),
+        "demo": Home(
+            "ackwise.cli.demo",
+            "demo",
+            "Run a Spark pipeline over generated orders and write a report of the dead letters.",
+        ),
+        "bench": Home("ackwise.cli.demo", "app", "Run benchmarks on this machine."),
+    }
+
+
+app = typer.Typer(
+    cls=Program,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings=COMMAND_SETTINGS,
+    help="A durable message queue.",
+)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print(f"ackwise {version('ackwise')}")
         raise typer.Exit
 
@@ -44,18 +82,52 @@ def root(
         Path | None,
         typer.Option(envvar="ACKWISE_CONFIG", help="TOML file with settings.", show_default=config_file.DEFAULT_FILE),
     ] = None,
+    context_name: Annotated[
+        str | None,
+        typer.Option("--context", envvar="ACKWISE_CONTEXT", metavar="NAME", help="Named URL: see ackwise context."),
+    ] = None,
     show_version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """A durable message queue in which every delivery ends in exactly one settlement."""
-    context.default_map = config_file.load(config, context.command)
+    context.default_map = config_file.load(config, context.command, context.invoked_subcommand)
+    if context.invoked_subcommand == "context":
+        return
+    if context_name is None:
+        current = contexts.read().current_url
+        if current is not None:
+            context.meta[CONTEXT_DEFAULT] = current
+        return
+    url = contexts.read().url(context_name)
+    source = context.get_parameter_source("context_name")
+    by_flag = source is not None and source.name == "COMMANDLINE"
+    if by_flag or "ACKWISE_URL" not in os.environ:
+        context.meta[CONTEXT_FLAG] = url
 
 
 def main() -> None:
     """Run a command. The exit code is 0 after success, 1 after a failure, 2 after wrong usage. Errors go to stderr."""
     try:
-        app()
+        code = app(prog_name="ackwise", standalone_mode=False)
     except AckwiseError as problem:
-        print(f"ackwise: {' '.join(problem.message.split())}", file=sys.stderr)
-        sys.exit(2 if isinstance(problem, BadInput) else 1)
+        _fail(problem.message, 2 if isinstance(problem, BadInput) else 1)
+    except UsageError as problem:
+        _explain(problem)
+    except typer.Abort:
+        _fail("stopped; nothing was changed", 1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(f"ackwise: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _explain(problem: UsageError) -> NoReturn:
+    """Print wrong usage in one line. A noun without a verb prints its help."""
+    path = problem.ctx.command_path if problem.ctx is not None else "ackwise"
+    if type(problem).__name__ == "NoArgsIsHelpError":
+        problem.show()
+        sys.exit(problem.exit_code)
+    _fail(f"{problem.format_message().rstrip('.')}; see: {path} --help", problem.exit_code)

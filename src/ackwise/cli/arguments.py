@@ -1,45 +1,134 @@
-"""Arguments that several commands share: options, durations, instants, `module:name` targets."""
+"""Arguments that several commands share: options, confirmations, durations, instants, `module:name` targets."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ackwise.client import Connection
-from ackwise.client.server_url import is_server
-from ackwise.connect import connect
-from ackwise.core.errors import BadInput, StoreUnavailable
-from ackwise.wire.store_url import parse
+from ackwise.cli.output import group_from
+from ackwise.core.errors import AckwiseError, BadInput, StoreUnavailable
+
+if TYPE_CHECKING:
+    from ackwise.client import Connection
 
 DEFAULT_URL = "sqlite:///ackwise.db"
+CONTEXT_FLAG = "ackwise.context.flag"
+"""Key of the URL that `--context` names."""
+CONTEXT_DEFAULT = "ackwise.context.default"
+"""Key of the URL that ACKWISE_CONTEXT or `ackwise context use` names."""
+PATIENCE = 3.0
+"""Seconds that a command waits for a server or a PostgreSQL that is not up yet."""
+_COMPLETIONS = 50
+_COMPLETION_SECONDS = 1.0
+
+
+def _chosen_url(context: typer.Context, value: str) -> str:
+    """The URL by precedence: `--url`, `--context`, ACKWISE_URL, ACKWISE_CONTEXT, the TOML file, the current context."""
+    source = context.get_parameter_source("url")
+    named = source is not None and source.name == "COMMANDLINE"
+    meta = context.find_root().meta
+    if not named and (url := meta.get(CONTEXT_FLAG)) is not None:
+        return str(url)
+    if source is not None and source.name == "DEFAULT" and (url := meta.get(CONTEXT_DEFAULT)) is not None:
+        return str(url)
+    return value
+
+
+def _completed_queues(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of queues that begin with `incomplete`. Looks at a bounded number of queues for about a second."""
+    try:
+        from ackwise.connect import connect
+        from ackwise.core.queries import ListQueues
+
+        url = _completion_url(context)
+        must_exist(url)
+        with connect(url, patience=_COMPLETION_SECONDS) as connection:
+            rows = connection.transport.ask(ListQueues(after=incomplete, limit=_COMPLETIONS))
+            names = [row.name for row in rows if row.name.startswith(incomplete)]
+            if incomplete:
+                names[:0] = [incomplete] if _exists(connection, incomplete) else []
+            return names
+    except Exception:
+        # A shell shows no errors while it completes a word.
+        return []
+
+
+def _completion_url(context: typer.Context) -> str:
+    """The URL of a command whose words are not complete. The program has not read the contexts yet."""
+    from ackwise.cli import contexts
+
+    source = context.get_parameter_source("url")
+    if source is not None and source.name != "DEFAULT":
+        return str(context.params["url"])
+    name = os.environ.get("ACKWISE_CONTEXT")
+    stored = contexts.read()
+    return (stored.url(name) if name else stored.current_url) or DEFAULT_URL
+
+
+def _exists(connection: Connection, queue: str) -> bool:
+    try:
+        connection.queue(queue)
+    except AckwiseError:
+        return False
+    return True
+
 
 URL = Annotated[
-    str, typer.Option("--url", envvar="ACKWISE_URL", help="URL of the store or server.", show_default=DEFAULT_URL)
+    str,
+    typer.Option(
+        "--url",
+        envvar="ACKWISE_URL",
+        help="URL of the store or server.",
+        show_default=DEFAULT_URL,
+        callback=_chosen_url,
+    ),
 ]
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing. Only print what would change.")]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.", autocompletion=_completed_queues)]
+AnyQueue = Annotated[str | None, typer.Option("--queue", help="Only this queue.", autocompletion=_completed_queues)]
+GroupName = Annotated[
+    str,
+    typer.Argument(metavar="GROUP", help="Name of the group, or (default).", callback=group_from),
+]
+AnyGroup = Annotated[
+    str | None,
+    typer.Option("--group", help="Only this group. (default) is the one without a name.", callback=group_from),
+]
+Partition = Annotated[str | None, typer.Option("--partition", help="Only this partition.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of rows.")]
 
 
-def sure(question: str, yes: bool) -> None:
-    """Ask for confirmation unless `yes`. Without a terminal the command stops."""
-    if not yes:
-        typer.confirm(question, abort=True, err=True)
+def sure(action: str, yes: bool) -> None:
+    """Ask for confirmation of `action` unless `yes`. Without a terminal the command refuses."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise AckwiseError(f"{action} needs a confirmation and there is no terminal; pass --yes")
+    typer.confirm(f"{action[:1].upper()}{action[1:]}?", abort=True, err=True)
 
 
 def opened(url: str, *, create: bool = False) -> Connection:
     """Open a connection. Creates a missing SQLite file only with `create`."""
+    from ackwise.connect import connect
+
     if not create:
         must_exist(url)
-    return connect(url)
+    return connect(url, patience=PATIENCE)
 
 
 def must_exist(url: str) -> None:
     """Raise if `url` is a missing SQLite file. The connection to a server reports a missing server."""
+    from ackwise.client.server_url import is_server
+    from ackwise.wire.store_url import parse
+
     if is_server(url):
         return
     where = parse(url)

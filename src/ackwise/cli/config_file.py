@@ -11,8 +11,8 @@ from ackwise.core.errors import BadInput
 DEFAULT_FILE = "ackwise.toml"
 
 
-def load(file: Path | None, root: Any) -> dict[str, Any]:
-    """Defaults for the commands under `root`. A file named by the user must exist. `ackwise.toml` need not."""
+def load(file: Path | None, root: Any, invoked: str | None) -> dict[str, Any]:
+    """Defaults for the invoked command under `root`. A file named by the user must exist. `ackwise.toml` need not."""
     where = file or Path(DEFAULT_FILE)
     if file is None and not where.exists():
         return {}
@@ -25,11 +25,14 @@ def load(file: Path | None, root: Any) -> dict[str, Any]:
     unknown = sorted(settings)
     if unknown or not isinstance(serve, dict):
         raise BadInput(f"{where}: {unknown[0] if unknown else 'serve'} is unknown; the file may have url and [serve]")
-    defaults = _url_everywhere(root, url) if url is not None else {}
-    defaults["serve"] = {
-        **({"store": url} if url is not None else {}),
-        **_checked(where, serve, root.commands["serve"]),
-    }
+    defaults: dict[str, Any] = {}
+    if url is not None and invoked is not None:
+        defaults[invoked] = _url_everywhere(root.commands[invoked], url)
+    if serve or invoked == "serve":
+        defaults["serve"] = {
+            **({"store": url} if url is not None else {}),
+            **_checked(where, serve, root.commands["serve"]),
+        }
     return defaults
 
 
@@ -43,7 +46,6 @@ def _checked(where: Path, given: dict[str, Any], command: Any) -> dict[str, Any]
 
 
 def _url_everywhere(command: Any, url: str) -> dict[str, Any]:
-    return {
-        name: _url_everywhere(sub, url) if hasattr(sub, "commands") else {"url": url}
-        for name, sub in command.commands.items()
-    }
+    if not hasattr(command, "commands"):
+        return {"url": url}
+    return {name: _url_everywhere(sub, url) for name, sub in command.commands.items()}

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from ackwise.bench import pushpop as measuring
 from ackwise.cli.arguments import AsJSON
-from ackwise.cli.output import show_json, wide
+from ackwise.cli.output import show_json, show_rows
 from ackwise.demo.orders import MESSAGES
-from ackwise.demo.run import run
+from ackwise.spark.reports.columns import Column
 
 
 def demo(
@@ -21,9 +19,23 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for the report.")] = Path("build/demo"),
 ) -> None:
     """Run a Spark pipeline over generated orders and write a report of the dead letters."""
+    # Imported here, so that the help of the command needs no rich.
+    from ackwise.demo.run import run
+
     run(messages, seed, out)
 
 
+_COLUMNS = (
+    Column("operation", "operation"),
+    Column("calls", "calls", "number"),
+    Column("rate", "per second"),
+    Column("mean", "mean ms"),
+    Column("p50", "p50"),
+    Column("p95", "p95"),
+    Column("p99", "p99"),
+    Column("most", "max"),
+    Column("theirs", "the other project says"),
+)
 app = typer.Typer(no_args_is_help=True, help="Run benchmarks on this machine.")
 
 
@@ -48,15 +60,23 @@ def pushpop(
     as_json: AsJSON = False,
 ) -> None:
     """Measure PushPop: push, pop, pop with ack, acknowledge, expired locks, bytes per lock."""
+    from ackwise.bench import pushpop as measuring
+
     measured = measuring.measure(users, iterations, url=url, store=store, ramp_up=ramp_up)
     if as_json:
         show_json(measured)
         return
-    table = Table("operation", "calls", "per second", "mean ms", "p50", "p95", "p99", "max", "the other project says")
-    for row in measured.rows:
-        times = (row.mean, row.p50, row.p95, row.p99, row.most)
-        table.add_row(
-            row.operation, f"{row.count:,}", f"{row.per_second:,.0f}", *(f"{ms:.2f}" for ms in times), row.theirs
-        )
-    table.add_row("bytes per lock", f"{measured.bytes_per_lock:,}", *[""] * 6, measuring.LOCK_BYTES_THEIRS)
-    wide().print(table)
+    rows: list[dict[str, object]] = [
+        {
+            "operation": row.operation,
+            "calls": row.count,
+            "rate": f"{row.per_second:,.0f}",
+            **{name: f"{getattr(row, name):.2f}" for name in ("mean", "p50", "p95", "p99", "most")},
+            "theirs": row.theirs,
+        }
+        for row in measured.rows
+    ]
+    rows.append(
+        {"operation": "bytes per lock", "calls": measured.bytes_per_lock, "theirs": measuring.LOCK_BYTES_THEIRS}
+    )
+    show_rows(rows, _COLUMNS, False, "nothing was measured", optional=("p50", "p95", "most"))

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
-from rich.console import Console
-from rich.progress import Progress as Bars
 
-from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, Yes, opened, sure
-from ackwise.cli.output import plain, show, show_json
-from ackwise.cli.spark_session import Group, Html, Master, Queue, print_report_path, show_rows, spark_for
-from ackwise.client import Connection
-from ackwise.core.errors import BadInput
-from ackwise.spark.rate_limit import RateLimit, put_back
+from ackwise.cli.arguments import DEFAULT_URL, URL, AnyGroup, AnyQueue, AsJSON, DryRun, Yes, opened, sure
+from ackwise.cli.output import Progress, counted, fields_of, group_shown, show_fields, show_json, show_rows
+from ackwise.cli.spark_session import Engine, EngineName, Html, Master, check_master, print_report_path, spark_for
+from ackwise.core.errors import BadInput, UnknownDeadLetter
+from ackwise.spark.reports.columns import CHOSEN, ERRORS, Column
+
+if TYPE_CHECKING:
+    from ackwise.client import Connection
 
 app = typer.Typer(no_args_is_help=True, help="Dead letters.")
-_COLUMNS = ("id", "queue", "group", "partition", "reason", "error_type", "error", "failures", "dead_at")
+_COLUMNS = (
+    Column("id", "id", "id"),
+    Column("queue", "queue"),
+    Column("group", "group"),
+    Column("partition", "partition"),
+    Column("reason", "reason"),
+    Column("error_type", "type"),
+    Column("error", "error", "error"),
+    Column("failures", "failures", "number"),
+    Column("dead_at", "died", "moment"),
+)
+_OPTIONAL = ("failures", "error_type", "partition", "dead_at", "group", "error", "reason")
 _PAGE = 1000
 
 Ids = Annotated[list[str] | None, typer.Argument(help="Ids of dead letters.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print how many.")]
 
 
 @app.command(name="list")
 def list_dead(
-    queue: Queue = None,
-    group: Group = None,
+    queue: AnyQueue = None,
+    group: AnyGroup = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Only dead letters with this reason.")] = None,
     limit: Annotated[int, typer.Option("--limit", help="Maximum number of rows.")] = 100,
     offset: Annotated[int, typer.Option("--offset", help="Number of rows to skip.")] = 0,
@@ -37,45 +48,92 @@ def list_dead(
     """List dead letters, newest first."""
     with opened(url) as connection:
         letters = connection.dead_letters(queue, group=group, reason=reason, limit=limit, offset=offset)
+    rows = [fields_of(letter) for letter in letters]
+    show_rows(rows, _COLUMNS, as_json, "no dead letters; nothing to do", optional=_OPTIONAL)
+    if rows and not as_json:
+        print(f"{len(letters)} of {letters.total}")
+
+
+@app.command(name="show")
+def show_dead(
+    id: Annotated[str, typer.Argument(metavar="ID", help="Id of the dead letter.")],
+    url: URL = DEFAULT_URL,
+    as_json: AsJSON = False,
+) -> None:
+    """Show a dead letter with its payload, error and history."""
+    with opened(url) as connection:
+        letter = _letter(connection, id)
     if as_json:
-        show_json({"total": letters.total, "letters": [plain(letter) for letter in letters]})
+        show_json(letter)
         return
-    show(letters, _COLUMNS, False)
-    print(f"{len(letters)} of {letters.total}")
+    history = letter.pop("history")
+    letter["group"] = group_shown(letter["group"])
+    for name in ("payload", "headers"):
+        letter[name] = msgspec.json.encode(letter[name]).decode()
+    show_fields(letter.items())
+    show_fields((f"history {number}", _event(event)) for number, event in enumerate(history, 1))
+
+
+def _letter(connection: Connection, id: str) -> dict[str, Any]:
+    from ackwise.client.results import DeadLetter, as_result
+    from ackwise.core.queries import ListDead
+
+    letters = connection.transport.ask(ListDead(ids=[id])).letters
+    if not letters:
+        raise UnknownDeadLetter(f"there is no dead letter {id!r}; list them with: ackwise dlq list")
+    return fields_of(as_result(letters[0], DeadLetter))
+
+
+def _event(event: dict[str, Any]) -> str:
+    from ackwise.wire.timestamps import moment
+
+    at = moment(event["at"]).strftime("%Y-%m-%d %H:%M:%S") if isinstance(event.get("at"), int) else ""
+    parts = [at, str(event.get("event", "")), str(event.get("owner") or ""), str(event.get("error") or "")]
+    return " ".join(part for part in parts if part)
 
 
 @app.command()
 def report(
-    queue: Queue = None,
-    group: Group = None,
+    queue: AnyQueue = None,
+    group: AnyGroup = None,
     url: URL = DEFAULT_URL,
+    engine: EngineName = Engine.LOCAL,
     master: Master = None,
     as_json: AsJSON = False,
     html: Html = None,
 ) -> None:
     """Count dead letters by error, with the first and last time of each."""
+    check_master(engine, master)
     now = datetime.now(UTC)
-    with spark_for("dead letters", url, master, queue) as spark:
-        from ackwise.spark.jobs import dead_letter_report
-        from ackwise.spark.jobs.dead_letter_report import summarised
-        from ackwise.spark.jobs.tables import collected, table
+    if engine is Engine.SPARK:
+        with spark_for("dead letters", url, master, queue) as spark:
+            from ackwise.spark.jobs import dead_letter_report
+            from ackwise.spark.jobs.dead_letter_report import summarised
+            from ackwise.spark.jobs.tables import collected, table
+
+            letters = table(spark, url, "dead_letters", queue=queue, group=group)
+            summary = None if html is None else summarised(letters, now, queue=queue, group=group)
+            rows = collected(dead_letter_report(spark, url, queue, group))
+    else:
+        from ackwise.cli import local_jobs
+
+        with opened(url) as connection:
+            transport = connection.transport
+            rows = local_jobs.dead_letter_report(transport, queue, group)
+            summary = None if html is None else local_jobs.summarised(transport, queue, group, now)
+    if html is not None and summary is not None:
         from ackwise.spark.reports import write_dead_letter_report
 
-        if html is not None:
-            letters = table(spark, url, "dead_letters", queue=queue, group=group)
-            write_dead_letter_report(html, summarised(letters, now, queue=queue, group=group))
-        rows = collected(dead_letter_report(spark, url, queue, group))
-    from ackwise.spark.reports.columns import ERRORS
-
-    show_rows(rows, ERRORS, as_json, "no dead letters")
+        write_dead_letter_report(html, summary)
+    show_rows(rows, ERRORS, as_json, "no dead letters", optional=("first_at", "last_at", "group", "reason"))
     print_report_path(html)
 
 
 @app.command()
 def redrive(
     ids: Ids = None,
-    queue: Queue = None,
-    group: Group = None,
+    queue: AnyQueue = None,
+    group: AnyGroup = None,
     where: Annotated[
         str | None,
         typer.Option("--where", help="Only dead letters that match this Spark SQL: reason = 'rejected'."),
@@ -87,6 +145,8 @@ def redrive(
     master: Master = None,
 ) -> None:
     """Put dead letters back at their old position: by id, by --queue, by --group or by --where."""
+    from ackwise.spark.rate_limit import RateLimit, put_back
+
     pace = RateLimit(rate)
     if where is not None and ids:
         raise BadInput("pass ids or --where, not both")
@@ -98,14 +158,14 @@ def redrive(
     if dry_run:
         print(f"would redrive {len(chosen)}")
         return
-    sure(f"Redrive {len(chosen)} dead letters?", yes)
-    console = Console(stderr=True)
-    with (
-        opened(url) as connection,
-        Bars(console=console, transient=True, disable=not console.is_interactive) as bars,
-    ):
-        bar = bars.add_task("redriven", total=len(chosen))
-        results = put_back(connection, chosen, pace, lambda done, _: bars.update(bar, completed=done))
+    if not chosen:
+        print("no dead letters match; nothing was put back")
+        return
+    sure(f"redrive {counted(len(chosen), 'dead letter')}", yes)
+    progress = Progress("redriven")
+    with opened(url) as connection:
+        results = put_back(connection, chosen, pace, lambda done, _: progress(done))
+    progress.end()
     refused = {id: result for id, result in results.items() if result != "redriven"}
     print(f"redriven {len(results) - len(refused)}")
     for id, result in refused.items():
@@ -117,8 +177,8 @@ def redrive(
 @app.command()
 def purge(
     ids: Ids = None,
-    queue: Queue = None,
-    group: Group = None,
+    queue: AnyQueue = None,
+    group: AnyGroup = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     url: URL = DEFAULT_URL,
@@ -129,8 +189,14 @@ def purge(
         if dry_run:
             print(f"would purge {len(chosen)}")
             return
-        sure(f"Delete {len(chosen)} dead letters? This cannot be undone.", yes)
-        print(f"purged {connection.purge_dead(chosen)}")
+        if not chosen:
+            print("no dead letters match; nothing was deleted")
+            return
+        sure(f"delete {counted(len(chosen), 'dead letter')} for ever", yes)
+        purged = sum(connection.purge_dead(chosen[at : at + _PAGE]) for at in range(0, len(chosen), _PAGE))
+    print(f"purged {purged}")
+    if not purged:
+        raise UnknownDeadLetter(f"there is no dead letter {chosen[0]!r}; list them with: ackwise dlq list")
 
 
 def _matching(
@@ -145,8 +211,6 @@ def _matching(
         ids = chosen.ids()
         kinds = collected(chosen.counted()) if only_shown else []
     if kinds:
-        from ackwise.spark.reports.columns import CHOSEN
-
         show_rows(kinds, CHOSEN, False, "")
     return ids
 

@@ -19,9 +19,10 @@ import msgspec
 import typer
 
 from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, must_exist, named
-from ackwise.cli.output import show, show_json
+from ackwise.cli.output import show_json, show_rows
 from ackwise.cli.spark_session import Master
 from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.spark.reports.columns import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Pipelines on Spark.")
 _LOOK_EVERY = 0.2
-_COLUMNS = ("rows", "acked", "retried", "dead", "stale", "outputs")
+_COLUMNS = tuple(Column(name, name, "number") for name in ("rows", "acked", "retried", "dead", "stale", "outputs"))
 
 
 @app.callback()
@@ -82,7 +83,7 @@ def run(
     if as_json:
         show_json(msgspec.structs.asdict(totals))
     else:
-        show([totals], _COLUMNS, False)
+        show_rows([msgspec.structs.asdict(totals)], _COLUMNS, False, "")
     if stop.is_set() and not follow:
         raise AckwiseError("stopped before all records were done; run the command again to continue")
 

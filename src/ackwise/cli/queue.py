@@ -7,62 +7,171 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, Yes, opened, sure
-from ackwise.cli.output import plain, show, show_json
+from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, DryRun, Limit, QueueName, Yes, opened, sure
+from ackwise.cli.output import counted, fields_of, show_fields, show_json, show_rows
 from ackwise.core.errors import BadInput
+from ackwise.core.messages import QUEUE_MODE
+from ackwise.spark.reports.columns import Column
 
 app = typer.Typer(no_args_is_help=True, help="Queues.")
 Policy = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Field of the policy, as JSON; repeatable.")
 ]
+_COLUMNS = (
+    Column("name", "name"),
+    Column("pending", "pending", "number"),
+    Column("processing", "processing", "number"),
+    Column("dead", "dead", "number"),
+    Column("pushed_rate", "in/s", "number"),
+    Column("acked_rate", "out/s", "number"),
+    Column("messages", "stored", "number"),
+    Column("scheduled", "scheduled", "number"),
+    Column("groups", "groups", "number"),
+    Column("paused", "paused"),
+    Column("namespace", "namespace"),
+    Column("task", "task"),
+    Column("created_at", "created", "moment"),
+)
+_OPTIONAL = (
+    "created_at",
+    "task",
+    "namespace",
+    "groups",
+    "scheduled",
+    "messages",
+    "paused",
+    "acked_rate",
+    "pushed_rate",
+)
+GROUP_COLUMNS = (
+    Column("group", "group"),
+    Column("lag", "lag", "number"),
+    Column("unread", "unread", "number"),
+    Column("held", "held", "number"),
+    Column("acked", "acked", "number"),
+    Column("dead", "dead", "number"),
+    Column("skipped", "skipped", "number"),
+    Column("expired", "expired", "number"),
+    Column("leases", "leases", "number"),
+)
+GROUP_OPTIONAL = ("skipped", "expired", "leases", "held", "unread", "dead", "acked")
 
 
 @app.command(name="list")
-def list_queues(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
-    """List all queues."""
+def list_queues(
+    limit: Limit = 1000,
+    minutes: Annotated[int, typer.Option("--minutes", min=1, max=1440, help="Rates of this many minutes.")] = 5,
+    url: URL = DEFAULT_URL,
+    as_json: AsJSON = False,
+) -> None:
+    """List queues with their counts, and rates per second from the ledger."""
+    from ackwise.cli.rates import queue_rows
+
     with opened(url) as connection:
-        show(connection.queues(), ("name", "namespace", "task", "paused", "created_at"), as_json)
+        rows = queue_rows(connection, limit, minutes)
+    show_rows(rows, _COLUMNS, as_json, "no queues; create one with: ackwise queue create NAME", optional=_OPTIONAL)
 
 
 @app.command(name="show")
-def show_queue(name: str, url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
+def show_queue(name: QueueName, url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
     """Show a queue's policy, counts and groups."""
     with opened(url) as connection:
         info, stats = connection.queue(name), connection.stats(name)
     if as_json:
-        show_json({**plain(info), **plain(stats)})
+        show_json({**fields_of(info), **fields_of(stats)})
         return
     print(
-        f"{name}{' (paused)' if info.paused else ''}: {stats.messages} messages in {stats.partitions} partitions, ",
-        end="",
+        f"{name}{' (paused)' if info.paused else ''}: {stats.messages} messages in {stats.partitions} partitions, "
+        f"{stats.scheduled} scheduled, {stats.dead} dead"
     )
-    print(f"{stats.scheduled} scheduled, {stats.dead} dead")
-    for field, value in sorted(info.policy.items()):
-        print(f"  {field} = {msgspec.json.encode(value).decode()}")
-    show(stats.groups, ("group", "lag", "unread", "held", "acked", "dead", "skipped", "expired", "leases"), False)
+    show_fields((f"  {field}", msgspec.json.encode(value).decode()) for field, value in sorted(info.policy.items()))
+    rows = [fields_of(group) for group in stats.groups]
+    show_rows(rows, GROUP_COLUMNS, False, "no groups; a claim creates its group", optional=GROUP_OPTIONAL)
 
 
 @app.command()
-def create(name: str, settings: Policy = None, url: URL = DEFAULT_URL) -> None:
+def create(name: QueueName, settings: Policy = None, url: URL = DEFAULT_URL) -> None:
     """Create a queue: `ackwise queue create orders --set retry_limit=5`."""
-    fields = _fields(settings or [])
+    fields = _fields(settings or [], "--set ")
     with opened(url, create=True) as connection:
         connection.create_queue(name, **fields)
     print(f"created {name}")
 
 
+@app.command(name="set")
+def set_fields(
+    name: QueueName,
+    settings: Annotated[list[str], typer.Argument(metavar="FIELD=VALUE...", help="Fields of the policy, as JSON.")],
+    dry_run: DryRun = False,
+    url: URL = DEFAULT_URL,
+) -> None:
+    """Change fields of a queue's policy: `ackwise queue set orders retry_limit=5 lease_seconds=60`."""
+    fields = _fields(settings, "")
+    with opened(url) as connection:
+        before = connection.queue(name).policy
+        if unknown := sorted(set(fields) - _policy_fields()):
+            raise BadInput(f"a policy has no field {unknown[0]!r}; see: ackwise queue show {name}")
+        after = {**before, **fields} if dry_run else connection.configure_queue(name, **fields).policy
+    for field in sorted(fields):
+        old, new = (msgspec.json.encode(policy.get(field)).decode() for policy in (before, after))
+        print(f"{'would change' if dry_run else 'changed'} {field} from {old} to {new}")
+
+
+def _policy_fields() -> set[str]:
+    from ackwise.core.policy import QueuePolicy
+
+    return set(QueuePolicy.__struct_fields__)
+
+
 @app.command()
-def delete(name: str, yes: Yes = False, url: URL = DEFAULT_URL) -> None:
+def purge(name: QueueName, dry_run: DryRun = False, yes: Yes = False, url: URL = DEFAULT_URL) -> None:
+    """Remove all messages of a queue. Its groups move to the end. Dead letters and scheduled messages stay."""
+    with opened(url) as connection:
+        stats = connection.stats(name)
+        if dry_run:
+            groups = counted(len(stats.groups), "group")
+            print(f"would remove {counted(stats.messages, 'message')} of {name} and move {groups} to the end")
+            return
+        sure(f"remove {counted(stats.messages, 'message')} of queue {name}", yes)
+        removed = _purged(connection, name, [group.group for group in stats.groups])
+    kept = [f"{counted(stats.scheduled, 'scheduled message')} kept"] if stats.scheduled else []
+    kept += [f"{counted(stats.dead, 'dead letter')} kept"] if stats.dead else []
+    print(", ".join([f"removed {counted(removed, 'message')} of {name}", *kept]))
+
+
+def _purged(connection: Any, name: str, groups: list[str]) -> int:
+    """Move the groups to the end, then remove what they finished. Returns the number of removed messages."""
+    from ackwise.core.commands import ConfigureGroup, PruneQueue
+    from ackwise.core.queries import ListLanes
+
+    if not groups:
+        # The store removes only what a group has finished. The new group begins behind the purged messages.
+        connection.transport.send(ConfigureGroup(queue=name, group=QUEUE_MODE, start="new"))
+    ends = {lane.lane: lane.head for lane in connection.transport.ask(ListLanes(queue=name))}
+    for group in groups:
+        connection.seek(name, group, to="end")
+    removed = 0
+    while ends and (count := connection.transport.send(PruneQueue(queue=name, lanes=ends)).count):
+        removed += count
+    return removed
+
+
+@app.command()
+def delete(name: QueueName, dry_run: DryRun = False, yes: Yes = False, url: URL = DEFAULT_URL) -> None:
     """Delete a queue and all its messages."""
     with opened(url) as connection:
-        held = connection.stats(name).messages
-        sure(f"Delete queue {name} with its {held} messages?", yes)
+        stats = connection.stats(name)
+        what = f"queue {name} with {counted(stats.messages, 'message')} and {counted(stats.dead, 'dead letter')}"
+        if dry_run:
+            print(f"would delete {what}")
+            return
+        sure(f"delete {what}", yes)
         connection.delete_queue(name)
     print(f"deleted {name}")
 
 
 @app.command()
-def pause(name: str, url: URL = DEFAULT_URL) -> None:
+def pause(name: QueueName, url: URL = DEFAULT_URL) -> None:
     """Stop deliveries of a queue. Pushes still work."""
     with opened(url) as connection:
         connection.pause_queue(name)
@@ -70,19 +179,19 @@ def pause(name: str, url: URL = DEFAULT_URL) -> None:
 
 
 @app.command()
-def resume(name: str, url: URL = DEFAULT_URL) -> None:
+def resume(name: QueueName, url: URL = DEFAULT_URL) -> None:
     """Start deliveries of a paused queue again."""
     with opened(url) as connection:
         connection.resume_queue(name)
     print(f"resumed {name}")
 
 
-def _fields(settings: list[str]) -> dict[str, Any]:
+def _fields(settings: list[str], flag: str) -> dict[str, Any]:
     fields = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals:
-            raise BadInput(f"--set {setting}: write it as field=value")
+            raise BadInput(f"{flag}{setting}: write it as field=value")
         try:
             fields[name] = msgspec.json.decode(text)
         except msgspec.DecodeError:

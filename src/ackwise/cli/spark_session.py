@@ -1,32 +1,44 @@
-"""Spark session of a command, and the options and output of Spark commands."""
+"""Spark session of a command, and the options of commands that can run on Spark."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from ackwise.cli.arguments import opened
-from ackwise.cli.output import show_json, wide
+from ackwise.core.errors import BadInput
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from ackwise.spark.reports.columns import Column
 
 Master = Annotated[
     str | None,
     typer.Option("--master", help="Spark master, such as spark://host:7077.", show_default="local[*]"),
 ]
 Html = Annotated[Path | None, typer.Option("--html", metavar="PATH", help="Also write an HTML page with charts.")]
-Queue = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
-Group = Annotated[str | None, typer.Option("--group", help="Only this group.")]
+
+
+class Engine(StrEnum):
+    """Where a report runs."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+EngineName = Annotated[
+    Engine, typer.Option("--engine", help="local reads in this process, spark is for large stores. Same output.")
+]
+
+
+def check_master(engine: Engine, master: str | None) -> None:
+    if master is not None and engine is not Engine.SPARK:
+        raise BadInput("--master is for Spark; add --engine spark")
 
 
 @contextlib.contextmanager
@@ -62,25 +74,6 @@ def _running() -> bool:
     return SparkContext._active_spark_context is not None
 
 
-def show_rows(rows: Sequence[dict[str, Any]], columns: Sequence[Column], as_json: bool, nothing: str) -> None:
-    """Print all fields of each row as JSON, or `columns` as a table, or `nothing` if there are no rows."""
-    if as_json:
-        show_json(rows)
-        return
-    if not rows:
-        print(nothing)
-        return
-    from ackwise.spark.reports.columns import cell
-
-    table = Table()
-    for column in columns:
-        numeric = column.kind in ("number", "share", "duration")
-        table.add_column(column.label, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(cell(row[column.key], column.kind) for column in columns))
-    wide().print(table, markup=False)
-
-
 def print_report_path(html: Path | None) -> None:
     if html is not None:
-        Console(stderr=True).print(f"report: {html}", highlight=False, soft_wrap=True, markup=False)
+        print(f"report: {html}", file=sys.stderr)

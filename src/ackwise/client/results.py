@@ -11,12 +11,13 @@ import msgspec
 from ackwise.client.payloads import decode_json
 from ackwise.core import rows
 from ackwise.core.answers import QueueInfo
-from ackwise.core.rows import CursorRow, GroupStats, LeaseRow, LedgerRow, Stats
+from ackwise.core.rows import ConsumerRow, CursorRow, GroupStats, LeaseRow, LedgerRow, Stats
 from ackwise.core.validation import MICROS
 from ackwise.wire.timestamps import moment
 
 __all__ = [
     "BrowsedMessage",
+    "ConsumerRow",
     "CursorRow",
     "DeadLetter",
     "DeadLetters",

@@ -267,6 +267,23 @@ class LeaseRow(msgspec.Struct, Generic[Instant], frozen=True):
     held: int
 
 
+class ConsumerRow(msgspec.Struct, Generic[Instant], frozen=True):
+    """An owner of leases in a group. The name "" stands for all claims without an owner.
+
+    `leases` are live and hold `held` messages until `deadline`, the latest of them. `claims` counts the leases that the
+    consumer took within the asked time, live or ended.
+    """
+
+    queue: str
+    group: str
+    consumer: str
+    leases: int
+    held: int
+    claims: int
+    last_claim_at: Instant
+    deadline: Instant | None
+
+
 class LedgerRow(msgspec.Struct, Generic[Instant, LatencyBound], frozen=True):
     """Count of one outcome in one minute. `latency` maps a bucket's upper bound to its count."""
 

@@ -21,8 +21,8 @@ from ackwise.demo.orders import bill, orders
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ackwise.spark.jobs.dead_letter_report import DeadLetterSummary
     from ackwise.spark.pipelines import Totals
+    from ackwise.spark.reports.summaries import DeadLetterSummary
 
 QUEUE, RESULTS, GROUP = "orders", "invoices", "billing"
 PUSH = 500

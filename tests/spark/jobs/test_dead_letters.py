@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from ackwise import connect
 from ackwise.core.errors import BadInput, UnknownQueue
 from ackwise.spark.jobs import dead_letter_report
-from ackwise.spark.jobs.dead_letter_report import By, counted, step_for, summarised
+from ackwise.spark.jobs.dead_letter_report import By, counted, summarised
 from ackwise.spark.jobs.tables import collected
+from ackwise.spark.reports.summaries import step_for
 from tests.spark.jobs.frames import Row, at, frame
 
 FIRST = at("2030-01-31T12:00:00")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from ackwise.spark.jobs.dead_letter_report import LONGEST, normalised
+from ackwise.spark.jobs.dead_letter_report import normalised
+from ackwise.spark.reports.summaries import LONGEST
 
 TABLE: dict[str | None, str] = {
     "order 17 not found": "order <n> not found",

@@ -4,44 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ackwise.client.transport import Transport
-from ackwise.core import queries as q
-from ackwise.core.commands import PruneQueue
-from ackwise.core.rows import LaneRow
+from ackwise.spark.archive_folder import ArchiveLane, Lanes, lanes_to_archive, prune_archived, result_row
 from ackwise.spark.connections import absolute, open_connection, task_connection
 from ackwise.spark.errors import one_line_errors, translate_spark_errors
-from ackwise.spark.jobs.archive_manifest import MESSAGES, Archive, place_name
+from ackwise.spark.jobs.archive_manifest import MESSAGES, Archive
 from ackwise.spark.jobs.tables import Row, collected
 from ackwise.spark.source.lane_ranges import BatchBuilder, SourceRange, assign_ranges
 
 ROWS_PER_TASK = 200_000
 RESULT = "queue string, messages long, missing long, pruned long, first_at timestamp, last_at timestamp"
-
-
-class ArchiveLane(msgspec.Struct, frozen=True):
-    """Lane to archive: messages from `place`, the next seq to archive, to `settled`."""
-
-    queue: str
-    row: LaneRow
-    place: int
-    settled: int
-
-    @property
-    def name(self) -> str:
-        return place_name(self.row.partition_id, self.row.priority)
-
-    @property
-    def lane_range(self) -> SourceRange:
-        row = self.row
-        lo = min(max(self.place, row.start), self.settled)
-        return SourceRange(row.lane, self.queue, row.partition, row.partition_id, row.priority, lo, self.settled)
 
 
 def archive(spark: SparkSession, url: str, path: str, queue: str | None = None, *, prune: bool = False) -> DataFrame:
@@ -55,29 +31,12 @@ def archive(spark: SparkSession, url: str, path: str, queue: str | None = None, 
     archived = Archive(spark, path)
     connection = open_connection(url, duties=False)
     try:
-        lanes = _lanes(connection.transport, queue, archived.places)
+        lanes = lanes_to_archive(connection.transport, queue, archived.places)
         written = _write(spark, url, archived, lanes)
-        pruned = _prune(connection.transport, lanes, archived.places) if prune else {}
+        pruned = prune_archived(connection.transport, lanes, archived.places) if prune else {}
     finally:
         connection.close()
-    return spark.createDataFrame([_result(name, lanes, written, pruned) for name in lanes], RESULT)
-
-
-Lanes = dict[str, list[ArchiveLane]]
-
-
-def _lanes(transport: Transport, queue: str | None, places: dict[str, int]) -> Lanes:
-    """Lanes by queue."""
-    infos = transport.ask(q.ListQueues())
-    names = [info.name for info in infos] if queue is None else [queue]
-    lanes: Lanes = {}
-    for name in names:
-        rows = transport.ask(q.ListLanes(queue=name, settled=True))
-        lanes[name] = [
-            ArchiveLane(name, row, places.get(place_name(row.partition_id, row.priority), 0), row.settled or 0)
-            for row in rows
-        ]
-    return lanes
+    return spark.createDataFrame([result_row(name, lanes, written, pruned) for name in lanes], RESULT)
 
 
 def _write(spark: SparkSession, url: str, archived: Archive, lanes: Lanes) -> dict[str, Row]:
@@ -86,7 +45,7 @@ def _write(spark: SparkSession, url: str, archived: Archive, lanes: Lanes) -> di
     if not ahead:
         return {}
     places = {lane.name: lane.settled for lane in ahead}
-    ranges = [lane.lane_range for lane in ahead]
+    ranges = [_range(lane) for lane in ahead]
     total = sum(map(len, ranges))
     tasks = min(spark.sparkContext.defaultParallelism, -(-total // ROWS_PER_TASK))
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -109,6 +68,11 @@ def _write(spark: SparkSession, url: str, archived: Archive, lanes: Lanes) -> di
     return {row["queue"]: row for row in written}
 
 
+def _range(lane: ArchiveLane) -> SourceRange:
+    row = lane.row
+    return SourceRange(row.lane, lane.queue, row.partition, row.partition_id, row.priority, lane.lo, lane.settled)
+
+
 def settled_messages(spark: SparkSession, url: str, task_ranges: list[list[SourceRange]]) -> DataFrame:
     """Messages of the ranges, with their day. Each list of ranges is one task."""
     read = spark.range(0, len(task_ranges), 1, len(task_ranges)).mapInArrow(_reader(url, task_ranges), MESSAGES)
@@ -125,30 +89,3 @@ def _reader(
                 yield from BatchBuilder(MESSAGES, None).read(task_connection(url).shelf, task_ranges[number], None)
 
     return one_line_errors(read)
-
-
-def _prune(transport: Transport, lanes: Lanes, places: dict[str, int]) -> dict[str, int]:
-    """Remove archived messages from the store. Returns the number by queue."""
-    removed = {}
-    for queue, queue_lanes in lanes.items():
-        archived = {lane.row.lane: places[lane.name] for lane in queue_lanes if lane.name in places}
-        removed[queue] = 0
-        while archived:
-            counted = transport.send(PruneQueue(queue=queue, lanes=archived))
-            removed[queue] += counted.count
-            if not counted.count:
-                break
-    return removed
-
-
-def _result(name: str, lanes: Lanes, written: dict[str, Row], pruned: dict[str, int]) -> tuple[Any, ...]:
-    counts = written.get(name, {"messages": 0, "first_at": None, "last_at": None})
-    due = sum(max(0, lane.settled - lane.place) for lane in lanes[name])
-    return (
-        name,
-        counts["messages"],
-        due - counts["messages"],
-        pruned.get(name, 0),
-        counts["first_at"],
-        counts["last_at"],
-    )

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ackwise.core.validation import MICROS, one_of
-from ackwise.spark.jobs.tables import Row, collected, table
+from ackwise.spark.jobs.tables import collected, table
+from ackwise.spark.reports.summaries import (
+    EMAIL,
+    LONGEST,
+    LONGEST_EXAMPLE,
+    MOST_ERRORS,
+    PLACEHOLDERS,
+    QUOTED,
+    UUID,
+    DeadLetterSummary,
+    step_for,
+    summed,
+)
 
 By = Literal["error", "reason", "error_type", "time"]
 
-STEPS = (1, 10, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 86_400, 7 * 86_400)
-MOST_STEPS = 48
-MOST_ERRORS = 200
-LONGEST_EXAMPLE = 2000
-_SEEN = ("first_at", "last_at")
 _COUNTED = ("queue", "consumer_group", "reason", "error_type", "error_message", "moved_to_dlq_at")
 _EXAMPLE = ("id", "partition", "transaction_id", "error_type", "error_message", "retry_count", "deliveries", "payload")
 
@@ -69,11 +75,6 @@ def _step(letters: DataFrame) -> int:
     return step_for((span or 0) / MICROS)
 
 
-def step_for(seconds: float) -> int:
-    """Seconds of a time step: the smallest that gives a range fewer than `MOST_STEPS` steps."""
-    return next((step for step in STEPS if seconds / step < MOST_STEPS), STEPS[-1])
-
-
 def _by_time(letters: DataFrame, step: int) -> DataFrame:
     grouped = letters.groupBy(_at(step), "queue", F.col("consumer_group").alias("group"), "reason")
     return grouped.agg(F.count("*").alias("count")).orderBy("at", "queue", "group", "reason")
@@ -82,26 +83,6 @@ def _by_time(letters: DataFrame, step: int) -> DataFrame:
 def _at(step: int) -> Column:
     """Start of the time step in which a message died."""
     return F.timestamp_seconds(F.floor(F.unix_micros("moved_to_dlq_at") / (step * MICROS)) * step).alias("at")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterSummary:
-    """Data of the report's page."""
-
-    queue: str | None
-    group: str | None
-    made_at: datetime
-    errors: list[Row]
-    """Rows of the report, each with an `example`: the newest dead letter of its kind."""
-    reasons: list[Row]
-    error_types: list[Row]
-    times: list[Row]
-    step: int
-    """Seconds between two `at` of the times."""
-
-    @property
-    def total(self) -> int:
-        return sum(row["count"] for row in self.reasons)
 
 
 def summarised(
@@ -119,49 +100,24 @@ def summarised(
             group=group,
             made_at=made_at,
             errors=collected(_counts(cached, _error(), newest.alias("example")).limit(MOST_ERRORS)),
-            reasons=_summed(cells, "reason"),
-            error_types=_summed(cells, "error_type"),
-            times=sorted(_summed(cells, "reason", "at"), key=lambda row: row["at"]),
+            reasons=summed(cells, "reason"),
+            error_types=summed(cells, "error_type"),
+            times=sorted(summed(cells, "reason", "at"), key=lambda row: row["at"]),
             step=step,
         )
     finally:
         cached.unpersist()
 
 
-def _summed(cells: list[Row], *keys: str) -> list[Row]:
-    """Counts by queue, group and these keys, the most frequent first."""
-    sums: dict[tuple[Any, ...], Row] = {}
-    for cell in cells:
-        key = {name: cell[name] for name in ("queue", "group", *keys)}
-        row = sums.setdefault((*key.values(),), {**key, "count": 0, **{name: cell[name] for name in _SEEN}})
-        row["count"] += cell["count"]
-        row["first_at"], row["last_at"] = min(row["first_at"], cell["first_at"]), max(row["last_at"], cell["last_at"])
-    return sorted(sums.values(), key=lambda row: -row["count"])
-
-
-LONGEST = 300
-
-_QUOTED = r"""(["'`])(?:(?!\1).)*\1"""
-_PLACEHOLDERS: tuple[tuple[str, str], ...] = (
-    (r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d+)?)?( ?(Z|[+-]\d\d:?\d\d)\b)?)?", "<time>"),
-    (r"\b\d\d:\d\d:\d\d([.,]\d+)?", "<time>"),
-    (r"\b0[xX][0-9a-fA-F]+\b", "<hex>"),
-    (r"\b(?=[0-9a-fA-F]*\d)(?=\d*[a-fA-F])[0-9a-fA-F]{8,}\b", "<hex>"),
-    (r"((?<![\w>)\]-])[-+])?\d+([.,]\d+)*([eE][-+]?\d+\b)?", "<n>"),
-    (r"\s+", " "),
-)
-"""Patterns in order of precedence, each with its placeholder."""
-
-
 def normalised(error: Column) -> Column:
     """Replace variable parts by placeholders: "order 17 not found" becomes "order <n> not found"."""
     text = F.trim(_telling_line(F.coalesce(error, F.lit(""))))
-    text = F.regexp_replace(text, r"[\w.%+-]+@[\w-]+(\.[\w-]+)+", "<email>")
-    text = F.regexp_replace(text, r"\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b", "<uuid>")
+    text = F.regexp_replace(text, EMAIL, "<email>")
+    text = F.regexp_replace(text, UUID, "<uuid>")
     # A message that is only a quoted word, such as a KeyError's, keeps the word.
-    quoted = F.regexp_replace(text, rf"(?<!\w){_QUOTED}(?!\w)", "<text>")
-    text = F.when(text.rlike(f"^{_QUOTED}$"), text).otherwise(quoted)
-    for pattern, placeholder in _PLACEHOLDERS:
+    quoted = F.regexp_replace(text, rf"(?<!\w){QUOTED}(?!\w)", "<text>")
+    text = F.when(text.rlike(f"^{QUOTED}$"), text).otherwise(quoted)
+    for pattern, placeholder in PLACEHOLDERS:
         text = F.regexp_replace(text, pattern, placeholder)
     return F.substring(text, 1, LONGEST)
 

@@ -7,16 +7,11 @@ from datetime import UTC, datetime
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from ackwise.core.errors import BadInput
 from ackwise.core.validation import MICROS, Seconds
 from ackwise.spark.jobs.tables import table
-from ackwise.wire.timestamps import instant, seconds
+from ackwise.spark.reports.summaries import FAILED, OUTCOMES, QUANTILES, REDELIVERED, window_seconds
+from ackwise.wire.timestamps import instant
 
-OUTCOMES = ("acked", "retried", "dead", "released", "lease_expired", "expired")
-FAILED = ("retried", "dead", "lease_expired")
-REDELIVERED = ("retried", "released", "lease_expired")
-QUANTILES = {"latency_p50": 0.5, "latency_p95": 0.95, "latency_p99": 0.99}
-MINUTE = 60
 _KEYS = ("queue", "group", "window_start")
 
 
@@ -47,7 +42,7 @@ def measured(
 
     The window that contains `since` is complete.
     """
-    step = _minutes(window)
+    step = window_seconds(window)
     over = instant(now or datetime.now(UTC), "now") // MICROS
     minute = F.unix_seconds("minute")
     rows = ledger.filter(F.col("consumer_group") != "")
@@ -80,14 +75,6 @@ def measured(
         _share(_sum(*REDELIVERED), _sum("acked", "dead", *REDELIVERED)).alias("redelivery_rate"),
         *QUANTILES,
     ).orderBy(*_KEYS)
-
-
-def _minutes(window: Seconds) -> int:
-    """Seconds of a window, which must be whole minutes, as in the ledger."""
-    length = seconds(window, "window")
-    if length < MINUTE or length % MINUTE:
-        raise BadInput(f"window is {length:g} seconds; it must be whole minutes, because the ledger counts in minutes")
-    return round(length)
 
 
 def _counts(rows: DataFrame) -> DataFrame:

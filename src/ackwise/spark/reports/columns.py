@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 NOTHING = "-"
 
-Kind = Literal["text", "number", "share", "duration", "moment", "error", "any"]
+Kind = Literal["text", "id", "number", "share", "duration", "moment", "error", "any"]
 
 
 class Column(NamedTuple):

@@ -14,11 +14,9 @@ from markupsafe import Markup
 
 from ackwise.core.errors import BadInput
 from ackwise.spark.java import make_private
-from ackwise.spark.jobs.dead_letter_report import DeadLetterSummary
-from ackwise.spark.jobs.metrics_job import FAILED, OUTCOMES
-from ackwise.spark.jobs.tables import Row
 from ackwise.spark.reports import charts, columns
 from ackwise.spark.reports.columns import NOTHING, Column, Kind, cell, duration, moment
+from ackwise.spark.reports.summaries import FAILED, OUTCOMES, DeadLetterSummary, Row
 
 MOST_BARS = 12
 MOST_LINES = 6
