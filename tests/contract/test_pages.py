@@ -99,6 +99,8 @@ LISTS: dict[str, q.Query] = {
     "leases": q.ListLeases(),
     "oldest leases": q.ListOldestLeases(),
     "oldest leases of a queue": q.ListOldestLeases(queue="q0002"),
+    "consumers": q.ListConsumers(),
+    "consumers of a group": q.ListConsumers(group="g"),
     "dead letters": q.ListDead(limit=1000),
     "dead letters of a queue": q.ListDead(queue="q0002", limit=1000),
 }

@@ -158,6 +158,23 @@ class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
     held: int
 
 
+class ConsumerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A consumer of a group. The name "" stands for all claims without an owner.
+
+    `leases` are live and hold `held` messages until `deadline`. `claims` counts the leases that the consumer took within
+    the asked time, live or ended.
+    """
+
+    queue: str
+    group: str
+    consumer: str
+    leases: int
+    held: int
+    claims: int
+    last_claim_at: datetime
+    deadline: datetime | None
+
+
 class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     """Count of one outcome in one minute. `latency` maps an upper bound in seconds to the number of messages below."""
 

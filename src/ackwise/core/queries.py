@@ -201,6 +201,27 @@ class ListOldestLeases(Query[list[rows.LeaseRow]], tag="list_oldest_leases"):
     limit: int = 10
 
 
+class ListConsumers(Query[list[rows.ConsumerRow]], tag="list_consumers"):
+    """Consumers by queue, group and name: owners of live leases, and owners of claims in the last `recent` microseconds.
+
+    Claims without an owner are one consumer with the name "". Claims with `auto_ack` have no lease and are not listed.
+    `after` is the queue, the group and the name of the previous page's last row.
+    """
+
+    LARGEST_LIMIT: ClassVar[int] = 10_000
+    LONGEST_RECENT: ClassVar[int] = 3_600_000_000
+
+    queue: str | None = None
+    group: str | None = None
+    recent: int = 60_000_000
+    after: tuple[str, str, str] | None = None
+    limit: int = 1000
+
+    def check(self) -> None:
+        super().check()
+        validation.count(self.recent, "recent", least=0, most=self.LONGEST_RECENT)
+
+
 class ListHeld(Query[list[rows.HeldRow]], tag="list_held"):
     """Messages that a live lease holds, by lane and seq. Empty if the lease ended, expired or is unknown."""
 

@@ -270,6 +270,23 @@ class LeaseRow(msgspec.Struct):
     held: int
 
 
+class ConsumerRow(msgspec.Struct):
+    """An owner of leases in a group. The name "" stands for all claims without an owner.
+
+    `leases` are live and hold `held` messages until `deadline`, the latest of them. `claims` counts the leases that the
+    consumer took within the asked time, live or ended.
+    """
+
+    queue: str
+    group: str
+    consumer: str
+    leases: int
+    held: int
+    claims: int
+    last_claim_at: int
+    deadline: int | None
+
+
 class LedgerRow(msgspec.Struct):
     """Count of one outcome in one minute. `latency` maps a bucket's upper bound in microseconds to its count."""
 

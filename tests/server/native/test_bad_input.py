@@ -183,6 +183,7 @@ SOUND: list[tuple[str, dict[str, Any]]] = [
     ("ask", {"type": "list_leases", "queue": "f", "group": "g", "instance": "i", "key_prefix": "k", "live_only": True,
         "limit": 5}),
     ("ask", {"type": "list_oldest_leases", "queue": "f", "after": [1, "L1-00000001"], "limit": 5}),
+    ("ask", {"type": "list_consumers", "queue": "f", "group": "g", "recent": 5, "after": ["f", "g", "c"], "limit": 5}),
     ("ask", {"type": "list_held", "lease_id": "L1-00000001"}),
     ("ask", {"type": "read_ledger", "queue": "f", "group": "g", "after_at": 1, "before_at": 2}),
     ("ask", {"type": "queue_stats", "queue": "f"}),

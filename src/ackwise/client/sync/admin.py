@@ -12,6 +12,7 @@ import msgspec
 from ackwise.client.options import PolicyFields, Start, group_policy, policy_fields, start_position
 from ackwise.client.results import (
     BrowsedMessage,
+    ConsumerRow,
     CursorRow,
     DeadLetter,
     DeadLetters,
@@ -41,6 +42,7 @@ from ackwise.core.commands import (
 )
 from ackwise.core.errors import BadInput, UnknownDeadLetter, UnknownGroup
 from ackwise.core.policy import Backoff, QueuePolicy
+from ackwise.core.validation import Seconds
 from ackwise.wire.timestamps import instant, instant_or_none
 
 
@@ -293,6 +295,18 @@ class GroupVerbs(MessageVerbs):
         most = q.ListOldestLeases.LARGEST_LIMIT
         query = q.ListOldestLeases(queue=queue, limit=validation.count(limit, "limit", most=most))
         return [as_result(row, LeaseRow) for row in self._transport.ask(query)]
+
+    def consumers(
+        self, queue: str | None = None, group: str | None = None, *, recent: Seconds = 60, limit: int = 1000
+    ) -> list[ConsumerRow]:
+        """List up to `limit` consumers: owners of live leases, and of claims in the last `recent` seconds."""
+        query = q.ListConsumers(
+            queue=queue,
+            group=group,
+            recent=validation.micros(recent, "recent"),
+            limit=validation.count(limit, "limit", most=q.ListConsumers.LARGEST_LIMIT),
+        )
+        return [as_result(row, ConsumerRow) for row in self._transport.ask(query)]
 
     def ledger(
         self,

@@ -324,6 +324,37 @@ def list_oldest_leases(snapshot: Snapshot, query: q.ListOldestLeases) -> core_ro
     return leases
 
 
+_RECENT_LEASES = 10_000
+"""Newest leases among which a list of consumers looks for ended ones."""
+
+
+@answers(q.ListConsumers)
+def list_consumers(snapshot: Snapshot, query: q.ListConsumers) -> core_rows.Page[core_rows.ConsumerRow]:
+    last_queue, last_group, last_consumer = query.after or ("", "", "")
+    where = {
+        "queue": query.queue,
+        "grp": query.group,
+        "now": snapshot.now,
+        "since": snapshot.now - query.recent,
+        "newest": _RECENT_LEASES,
+        "paged": int(query.after is not None),
+        "last_queue": last_queue,
+        "last_grp": last_group,
+        "last_consumer": last_consumer,
+        "limit": query.limit,
+    }
+    consumers = [_consumer_row(snapshot, row) for row in snapshot.session.rows("consumers_list", where)]
+    return page(consumers, query.limit, lambda row: (row.queue, row.group, row.consumer))
+
+
+def _consumer_row(snapshot: Snapshot, row: Row) -> core_rows.ConsumerRow:
+    queue, group, consumer, leases, held, claims, claimed_at, deadline = row
+    return core_rows.ConsumerRow(
+        queue, group, consumer, int(leases), int(held), int(claims), snapshot.shown(claimed_at),
+        None if deadline is None else snapshot.shown(deadline),
+    )  # fmt: skip
+
+
 def _lease_number(after: str) -> int:
     """Number of the lease after which a page starts."""
     place = parse_lease_id(after)

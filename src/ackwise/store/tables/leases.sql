@@ -118,6 +118,29 @@ FROM (
   ORDER BY l.made_at, l.no LIMIT :limit) AS l
 ORDER BY l.made_at, l.no;
 
+-- name: consumers_list: owners of live leases, and of ended leases among the newest, behind a queue, group and owner
+SELECT c.queue, c.grp, c.consumer, sum(c.live), coalesce(sum(c.held), 0), sum(c.recent), max(c.made_at), max(c.deadline)
+FROM (
+  SELECT q.name AS queue, g.name AS grp,
+    CASE WHEN substr(l.owner, 1, 6) = 'lease-' AND ltrim(substr(l.owner, 7), '0123456789') = '' THEN ''
+      ELSE l.owner END AS consumer,
+    l.live, l.held, CASE WHEN l.made_at > :since THEN 1 ELSE 0 END AS recent, l.made_at, l.deadline
+  FROM (
+    SELECT queue, grp, owner, made_at, deadline, 1 AS live,
+      (SELECT sum(s.hi - s.lo) FROM span AS s WHERE s.lease = lease.no) AS held
+    FROM lease WHERE ended_at IS NULL AND deadline > :now
+    UNION ALL
+    SELECT queue, grp, owner, made_at, NULL, 0, 0
+    FROM (
+      SELECT queue, grp, owner, made_at, deadline, ended_at FROM lease ORDER BY no DESC LIMIT :newest) AS newest
+    WHERE made_at > :since AND (ended_at IS NOT NULL OR deadline <= :now)) AS l
+  JOIN queue AS q ON q.id = l.queue JOIN grp AS g ON g.id = l.grp
+  WHERE q.deleted_at IS NULL
+    AND (CAST(:queue AS text) IS NULL OR q.name = CAST(:queue AS text))
+    AND (CAST(:grp AS text) IS NULL OR g.name = CAST(:grp AS text))) AS c
+WHERE :paged = 0 OR (c.queue, c.grp, c.consumer) > (:last_queue, :last_grp, :last_consumer)
+GROUP BY c.queue, c.grp, c.consumer ORDER BY c.queue, c.grp, c.consumer LIMIT :limit;
+
 -- name: audit_leases: ended leases of existing groups that still hold spans
 SELECT l.no, count(*) FROM span AS s JOIN lease AS l ON l.no = s.lease JOIN grp AS g ON g.id = s.grp
 JOIN queue AS q ON q.id = g.queue
