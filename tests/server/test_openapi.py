@@ -200,7 +200,14 @@ def fill(http: httpx2.Client) -> dict[str, str]:
     letter = http.get("/v1/dead-letters?queue=q").json()["dead_letters"][0]["id"]
     lease = http.post("/v1/claim", json={"queue": "q", "group": "g"}).json()["lease_id"]
     receipt = {name: receipt[name] for name in ("partition_id", "transaction_id")}
-    return {**KNOWN, **receipt, "transactionId": receipt["transaction_id"], "lease_id": lease, "lease": lease, "id": letter}
+    return {
+        **KNOWN,
+        **receipt,
+        "transactionId": receipt["transaction_id"],
+        "lease_id": lease,
+        "lease": lease,
+        "id": letter,
+    }
 
 
 def prepared(document: dict[str, Any], usual: dict[str, list[Any]]) -> dict[str, Any]:

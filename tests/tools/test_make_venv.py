@@ -37,7 +37,7 @@ def test_wheel_without_a_file_changes_nothing(tmp_path: Path) -> None:
     target = tmp_path / "swagger_ui"
     target.mkdir()
     (target / "old.js").touch()
-    with pytest.raises(SystemExit, match="swagger-ui-bundle.js"):
+    with pytest.raises(SystemExit, match=r"swagger-ui-bundle\.js"):
         make_venv.extract_swagger_ui(wheel(tmp_path, f"{FOLDER}/swagger-ui.css"), target)
     assert (target / "old.js").exists()
 

@@ -375,7 +375,9 @@ def configure_group(turn: Turn, command: ConfigureGroup) -> Counted:
     owner = queue(turn.session, command.queue)
     known = find_group(turn.session, owner, command.group)
     if known is not None and command.must_be_new is True:
-        raise GroupExists(f"queue {owner.name!r} has a group {known.name!r} already", queue=owner.name, group=known.name)
+        raise GroupExists(
+            f"queue {owner.name!r} has a group {known.name!r} already", queue=owner.name, group=known.name
+        )
     if command.version is not msgspec.UNSET:
         check_group(turn, known or group(turn.session, owner, command.group), command.version)
     if known is None:

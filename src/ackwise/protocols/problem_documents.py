@@ -12,7 +12,7 @@ from ackwise.protocols.http_response import CLOSING_CODES, Answer, retry_headers
 
 PROBLEM = b"application/problem+json"
 TYPES = "/docs/errors#"
-"""Start of the URI that identifies a problem type. The server has a page there, and docs/reference/errors.md the codes."""
+"""Start of the URI of a problem type. The server has a page there, and docs/reference/errors.md lists the codes."""
 INTERNAL = "internal"
 INTERNAL_TEXT = "internal error; the server's log has more"
 
@@ -100,7 +100,7 @@ def problem_answer(problem: AckwiseError | None) -> Answer:
 
 
 def native_error_answer(problem: AckwiseError | None) -> Answer:
-    """Answer of a native route that is no resource: `error` and `code`, with the type, title and status of a problem."""
+    """Answer of a native route that is no resource: `error` and `code`, and a problem's type, title and status."""
     facts = _facts(problem)
     body = NativeError(
         error=facts.text,

@@ -39,7 +39,7 @@ _WITHOUT_FILES = b"""<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><title>Ackwise API</title></head>
 <body>
-<p>The files of Swagger UI are not installed: run <code>make venv</code> in the repository, or install the wheel of Ackwise.
+<p>The files of Swagger UI are not installed: run <code>make venv</code> in the repository, or install Ackwise's wheel.
 The description of the API is at <a href="/openapi.json">/openapi.json</a>.</p>
 </body>
 </html>

@@ -26,14 +26,13 @@ _LONGEST_SEGMENT = 512
 Schema = dict[str, Any]
 
 
-
 def undocumented(routes: Iterable[Route]) -> list[str]:
     """`METHOD /path` of the routes without documentation. Pages need none."""
     return [f"{route.method} {route.path}" for route in routes if route.doc is None and not route.page]
 
 
 def openapi(routes: Iterable[Route], pages: Mapping[str, RouteDoc]) -> Schema:
-    """The document that describes the routes, and `pages` by `METHOD /path`. Leaves out routes without documentation."""
+    """The document that describes routes, and `pages` by `METHOD /path`. Leaves out routes without documentation."""
     docs = {(route.path, route.method.lower()): route.doc for route in routes if route.doc is not None}
     for name, doc in pages.items():
         method, _, path = name.partition(" ")
@@ -153,14 +152,15 @@ def etag_of(body: bytes) -> bytes:
     return b'"%b"' % hashlib.blake2b(body, digest_size=10).hexdigest().encode()
 
 
-def cached_answer(call: Call, body: bytes, content_type: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:
+def cached_answer(
+    call: Call, body: bytes, content_type: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()
+) -> Answer:
     """The body with its ETag, or 304 if the client has this version."""
     tag = etag_of(body)
     headers = (*headers, (b"etag", tag), CACHING, (b"x-content-type-options", b"nosniff"))
     if tag in call.header(b"if-none-match"):
         return Answer(b"", 304, content_type, headers)
     return Answer(body, content_type=content_type, headers=headers)
-
 
 
 def openapi_route(routes: list[Route], pages: Mapping[str, RouteDoc]) -> Route:

@@ -18,8 +18,8 @@ from ackwise.protocols import pushpop
 from ackwise.protocols.answer_memory import AnswerMemory
 from ackwise.protocols.http_request import Call, Receive, Scope, Send
 from ackwise.protocols.http_response import Answer, Route
-from ackwise.protocols.native import native_routes
 from ackwise.protocols.mew.route_docs import docs as mew_docs
+from ackwise.protocols.native import native_routes
 from ackwise.protocols.peers import Peers
 from ackwise.protocols.problem_documents import unrouted_answer
 from ackwise.protocols.pushpop import pushpop_routes
@@ -27,8 +27,8 @@ from ackwise.protocols.queen import queen_routes
 from ackwise.server import gates
 from ackwise.server.amps_listener import AmpsListener
 from ackwise.server.app import Application
-from ackwise.server.gates import Gate
 from ackwise.server.docs_pages import docs_routes
+from ackwise.server.gates import Gate
 from ackwise.server.home import home_routes
 from ackwise.server.openapi import openapi_route
 from ackwise.server.settings import Settings

@@ -48,7 +48,9 @@ class Resources:
         self.native.push(queue, {"n": 1})
         claim = self.native.claim(queue)
         self.native.settle({"lease_id": claim["lease_id"], "outcome": "reject", "error": "no stock"})
-        letters: list[dict[str, Any]] = self.http.get("/v1/dead-letters", params={"queue": queue}).json()["dead_letters"]
+        letters: list[dict[str, Any]] = self.http.get("/v1/dead-letters", params={"queue": queue}).json()[
+            "dead_letters"
+        ]
         return str(letters[0]["id"])
 
 
@@ -239,12 +241,29 @@ def test_unknown_lease_is_not_found(api: Resources) -> None:
     assert api.refused("PATCH", "/v1/leases/L1-00000000", {}) == (400, "bad_input")
 
 
+# consumers
+
+
+def test_consumers_are_listed_with_their_leases(api_anywhere: Resources) -> None:
+    api = api_anywhere
+    api.native.push("q", 1, 2, 3)
+    for owner in ("b", "a", "a"):
+        api.native.claim("q", group="g", owner=owner)
+    first = api.ok("GET", "/v1/consumers?queue=q&limit=1")
+    second = api.ok("GET", f"/v1/consumers?queue=q&cursor={first['next']}")
+    rows = first["consumers"] + second["consumers"]
+    assert [(row["consumer"], row["leases"], row["held"]) for row in rows] == [("a", 2, 2), ("b", 1, 1)]
+    assert api.send("GET", "/v1/consumers?recent_seconds=3601").status_code == 400
+
+
 # messages
 
 
 def test_message_resource_shows_its_state_in_each_group(api_anywhere: Resources) -> None:
     api = api_anywhere
-    made = api.send("POST", "/v1/messages", {"queue": "q", "messages": [{"payload": {"n": 1}, "transaction_id": "a/b"}]})
+    made = api.send(
+        "POST", "/v1/messages", {"queue": "q", "messages": [{"payload": {"n": 1}, "transaction_id": "a/b"}]}
+    )
     assert made.status_code == 201, made.text
     path = made.headers["location"]
     assert api.ok("GET", path)["groups"] == []

@@ -14,7 +14,13 @@ from ackwise.protocols.problem_documents import NativeError
 from ackwise.protocols.route_docs import RouteDoc
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
-_NULLABLE = frozenset({"key", "state", "ended_at", "end_kind", "oldest_unfinished_at", "settled_at"})
+_NULLABLE: dict[str, frozenset[str]] = {
+    "consumers": frozenset({"deadline"}),
+    "messages": frozenset({"state"}),
+    "leases": frozenset({"key", "ended_at", "end_kind"}),
+    "groups": frozenset({"oldest_unfinished_at", "settled_at"}),
+}
+"""Columns that may be null, by the last word of the list's name."""
 _KINDS: dict[str, Any] = {
     "string": str,
     "int": int,
@@ -36,6 +42,7 @@ _FILTERS: dict[str, dict[str, Any]] = {
     "groups": {"queue": Text, "group": Text},
     "leases": {"queue": Text, "group": Text, "live_only": Flag},
     "oldest-leases": {"queue": Text},
+    "consumers": {"queue": Text, "group": Text, "recent_seconds": Annotated[int, msgspec.Meta(ge=0, le=3600)]},
     "messages": {"queue": Text, "partition": Text, "group": Text, "after": Annotated[str, msgspec.Meta(max_length=40)]},
     "dead-letters": {
         "queue": Text,
@@ -58,7 +65,10 @@ def _title(name: str) -> str:
 
 def row_struct(name: str, table: NativeTable) -> type[msgspec.Struct]:
     """Struct of a table's rows."""
-    fields = [(column, _KINDS[kind] | None if column in _NULLABLE else _KINDS[kind]) for column, kind in table.columns.items()]
+    nullable = _NULLABLE.get(name.removesuffix("-table").rpartition("-")[2], frozenset())
+    fields = [
+        (column, _KINDS[kind] | None if column in nullable else _KINDS[kind]) for column, kind in table.columns.items()
+    ]
     return msgspec.defstruct(f"{_title(name)}Row", fields)
 
 

@@ -48,7 +48,7 @@ def if_match(call: Call) -> str:
         return ANY
     match = _TAG.fullmatch(text)
     if match is None:
-        raise BadInput(f"If-Match must be one strong ETag such as \"1f0c\", or *, not {text!r:.60}")
+        raise BadInput(f'If-Match must be one strong ETag such as "1f0c", or *, not {text!r:.60}')
     return match["tag"] if _VERSION.fullmatch(match["tag"]) else NO_VERSION
 
 

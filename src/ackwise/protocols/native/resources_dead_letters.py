@@ -191,7 +191,7 @@ def _check(body: DeadSelection) -> None:
     filters = (body.ids, body.queue, body.group, body.partition, body.reason, body.after, body.before)
     named = any(value is not None for value in filters)
     if named == body.all:
-        raise BadInput("select dead letters with ids, with a filter such as queue, or with \"all\": true")
+        raise BadInput('select dead letters with ids, with a filter such as queue, or with "all": true')
 
 
 def _version(letter: DeadLetter) -> str:

@@ -94,9 +94,7 @@ _PURGE = msgspec.json.Decoder(PurgeBody)
 
 
 def queue_body(info: QueueInfo) -> QueueBody:
-    return QueueBody(
-        info.name, info.namespace, info.task, info.paused, info.policy, timestamps.text(info.created_at)
-    )
+    return QueueBody(info.name, info.namespace, info.task, info.paused, info.policy, timestamps.text(info.created_at))
 
 
 def _shown(info: QueueInfo, location: str | None = None) -> Answer:

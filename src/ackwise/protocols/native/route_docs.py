@@ -130,9 +130,14 @@ DOCS = list_docs.DOCS | {
     ),
     "POST /v1/stop": _doc("End waiting claims by their poll names", body=claim.StopBody, answers={200: Stopped}),
     "POST /v1/settle": _doc(
-        "Settle deliveries", body=settle.SettleBody, answers={200: (Verdicts, settle.DetailedVerdicts)}, errors=(404, 409)
+        "Settle deliveries",
+        body=settle.SettleBody,
+        answers={200: (Verdicts, settle.DetailedVerdicts)},
+        errors=(404, 409),
     ),
-    "POST /v1/extend": _doc("Extend a lease", body=settle.ExtendBody, answers={200: settle.Deadline}, errors=(404, 409)),
+    "POST /v1/extend": _doc(
+        "Extend a lease", body=settle.ExtendBody, answers={200: settle.Deadline}, errors=(404, 409)
+    ),
     "POST /v1/extend-all": _doc("Extend leases", body=settle.ExtendAllBody, answers={200: settle.ExtensionVerdicts}),
     "POST /v1/release": _doc("Release a lease", body=settle.ReleaseBody, answers={200: ReleaseAnswer}),
     "POST /v1/transaction": _doc(
@@ -157,6 +162,11 @@ DOCS = list_docs.DOCS | {
         internal=True,
     ),
     "POST /v1/ask": _doc(
-        "Run a query of our own client", tag="internal", body=Command, answers={200: Any}, errors=(404, 409), internal=True
+        "Run a query of our own client",
+        tag="internal",
+        body=Command,
+        answers={200: Any},
+        errors=(404, 409),
+        internal=True,
     ),
 }

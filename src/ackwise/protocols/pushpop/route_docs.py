@@ -98,9 +98,15 @@ DOCS = {
     "GET /queue/{queue}/metadata": _doc("Items by priority, and the active lock", answers={200: Object}),
     "POST /queue/{queue}/push": _doc("Push items", body=push._Body, answers={200: Success}, errors=(404, 409)),
     "POST /queue/{queue}/pop": _doc("Pop items", query=PopQuery, answers={200: PoppedItems}, errors=(423,)),
-    "POST /queue/{queue}/acknowledge": _doc("Acknowledge a lock's items", body=LockBody, answers={200: Success}, **_LOCKED),
-    "POST /queue/{queue}/extend-lock": _doc("Extend a lock", body=ExtensionBody, answers={200: ExtendedLock}, **_LOCKED),
-    "POST /queue/{queue}/deadletter": _doc("Dead-letter a lock's items", body=LockBody, answers={200: Success}, **_LOCKED),
+    "POST /queue/{queue}/acknowledge": _doc(
+        "Acknowledge a lock's items", body=LockBody, answers={200: Success}, **_LOCKED
+    ),
+    "POST /queue/{queue}/extend-lock": _doc(
+        "Extend a lock", body=ExtensionBody, answers={200: ExtendedLock}, **_LOCKED
+    ),
+    "POST /queue/{queue}/deadletter": _doc(
+        "Dead-letter a lock's items", body=LockBody, answers={200: Success}, **_LOCKED
+    ),
 }
 UNREGISTER = _doc("Remove a queue's sink", answers={200: Success})
 

@@ -114,17 +114,23 @@ def _change(summary: str, **more: Any) -> RouteDoc:
 _POP: dict[str, Any] = {"query": PopQuery, "answers": {200: PoppedMessages, 204: None}, "errors": (404, 409)}
 _V1, _GROUPS = "/api/v1", "/api/v1/consumer-groups"
 DOCS = {
-    f"POST {_V1}/push": _doc(
-        "Push messages", body=push._Body, answers={201: list[push.PushResult]}, errors=(404, 409)
-    ),
+    f"POST {_V1}/push": _doc("Push messages", body=push._Body, answers={201: list[push.PushResult]}, errors=(404, 409)),
     f"GET {_V1}/pop": _doc("Pop messages by namespace or task", **_POP),
     f"GET {_V1}/pop/queue/{{queue}}": _doc("Pop messages of a queue", **_POP),
     f"GET {_V1}/pop/queue/{{queue}}/partition/{{partition}}": _doc("Pop messages of a partition", **_POP),
     f"POST {_V1}/ack": _doc(
-        "Acknowledge a message", body=ack.Ack, query=ShapeQuery, answers={200: (Object, list[Object])}, errors=(404, 409)
+        "Acknowledge a message",
+        body=ack.Ack,
+        query=ShapeQuery,
+        answers={200: (Object, list[Object])},
+        errors=(404, 409),
     ),
     f"POST {_V1}/ack/batch": _doc(
-        "Acknowledge messages", body=ack._Batch, query=ShapeQuery, answers={200: (Object, list[Object])}, errors=(404, 409)
+        "Acknowledge messages",
+        body=ack._Batch,
+        query=ShapeQuery,
+        answers={200: (Object, list[Object])},
+        errors=(404, 409),
     ),
     f"POST {_V1}/lease/{{lease}}/extend": _doc(
         "Extend a lease", body=lease._Body, body_required=False, answers={200: Object}, errors=(404, 409)
@@ -132,11 +138,15 @@ DOCS = {
     f"POST {_V1}/transaction": _doc(
         "Acknowledge and push, all or nothing", body=transaction._Body, answers={200: Object}, errors=(404, 409)
     ),
-    f"POST {_V1}/configure": _doc("Create or change a queue", body=Object, answers={200: Object, 201: Object}, errors=(404, 409)),
+    f"POST {_V1}/configure": _doc(
+        "Create or change a queue", body=Object, answers={200: Object, 201: Object}, errors=(404, 409)
+    ),
     f"GET {_V1}/resources/queues": _doc("List queues with their counts", query=ListQuery),
     f"GET {_V1}/resources/queues/{{queue}}": _doc("Show a queue", errors=(404,)),
     f"DELETE {_V1}/resources/queues/{{queue}}": _doc("Delete a queue"),
-    f"GET {_V1}/resources/queues/{{queue}}/depth": _doc("Unfinished messages of a group", query=DepthQuery, errors=(404,)),
+    f"GET {_V1}/resources/queues/{{queue}}/depth": _doc(
+        "Unfinished messages of a group", query=DepthQuery, errors=(404,)
+    ),
     f"GET {_V1}/resources/partitions": _doc("List partitions with their counts", query=ListQuery, errors=(404,)),
     f"GET {_V1}/resources/namespaces": _doc("List namespaces", query=TagQuery),
     f"GET {_V1}/resources/tasks": _doc("List tasks", query=TagQuery),
