@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -48,7 +47,6 @@ class UnroutedProblem(NativeError, kw_only=True):
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-@cache
 def title_of(kind: type[AckwiseError]) -> str:
     """The title of a class of errors: the start of its docstring."""
     text = (kind.__doc__ or kind.code).strip().partition(";")[0].partition(". ")[0].rstrip(".")

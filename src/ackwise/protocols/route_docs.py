@@ -15,7 +15,7 @@ COMMON_ERRORS = (400, 403, 408, 413, 429, 500, 503, 507)
 
 
 class RouteDoc(msgspec.Struct, frozen=True, kw_only=True):
-    """What a route reads and answers. Types are structs, or anything else of which msgspec can write a JSON schema.
+    """What a route reads and answers. Types are structs, or other types for which msgspec writes a JSON schema.
 
     A tuple of types stands for any one of them. `bytes` stands for a body or an answer that is no JSON.
     """

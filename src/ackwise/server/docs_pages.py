@@ -28,6 +28,7 @@ _PAGE = b"""<!doctype html>
 <head>
 <meta charset="utf-8">
 <title>Ackwise API</title>
+<link rel="icon" href="data:,">
 <link rel="stylesheet" href="/docs/swagger-ui.css">
 <script src="/docs/swagger-ui-bundle.js"></script>
 <script src="/docs/start.js"></script>

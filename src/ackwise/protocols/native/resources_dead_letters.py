@@ -97,74 +97,86 @@ _SELECTION = msgspec.json.Decoder(DeadSelection)
 
 
 def routes(broker: AsyncBroker) -> list[Route]:
-    async def find(call: Call) -> DeadLetter:
-        """The letter of the path. A letter never changes, so its id is its version."""
-        await call.reserve(validation.DEFAULT_MAX_PAYLOAD)
-        page = await broker.ask(q.ListDead(ids=[call.params[0]], limit=1))
-        if not page.letters:
-            raise UnknownDeadLetter(f"there is no dead letter {call.params[0]!r:.60}; list the dead letters")
-        letter: DeadLetter = page.letters[0]
-        return letter
-
-    async def show(call: Call) -> Answer:
-        letter = await find(call)
-        return resource(_body(letter), version=_version(letter))
-
-    async def delete(call: Call) -> Answer:
-        letter = await _checked(call)
-        counted = await broker.send(PurgeDead(ids=[letter]))
-        if not counted.count:
-            raise UnknownDeadLetter(f"there is no dead letter {letter!r:.60}; list the dead letters")
-        return removed()
-
-    async def redrive(call: Call) -> Answer:
-        letter = await _checked(call)
-        result = (await broker.send(Redrive(ids=[letter]))).results[letter]
-        if result == "not_found":
-            raise UnknownDeadLetter(f"there is no dead letter {letter!r:.60}; list the dead letters")
-        if result != _REDRIVEN:
-            raise RedriveRefused(f"dead letter {letter} cannot go back to its old place; push its message again")
-        return resource(RedrivenLetter(letter, result))
-
-    async def _checked(call: Call) -> str:
-        version = if_match(call)
-        if version != ANY:
-            check_version(version, _version(await find(call)), f"dead letter {call.params[0]!r:.60}")
-        return call.params[0]
-
-    async def redrive_all(call: Call) -> Answer:
-        body = await call.read(_SELECTION)
-        letters, total = await _select(call, broker, body)
-        if body.dry_run:
-            return resource(RedrivenLetters(total, 0, total, {}, True))
-        results = (await broker.send(Redrive(ids=letters))).results if letters else {}
-        count = sum(result == _REDRIVEN for result in results.values())
-        return resource(RedrivenLetters(total, count, total - count, results, False))
-
-    async def purge_all(call: Call) -> Answer:
-        body = await call.read(_SELECTION)
-        letters, total = await _select(call, broker, body)
-        if body.dry_run:
-            return resource(PurgedLetters(total, 0, total, True))
-        count = (await broker.send(PurgeDead(ids=letters))).count if letters else 0
-        return resource(PurgedLetters(total, count, max(0, total - count), False))
-
+    letters = DeadLetters(broker)
     base = "/v1/dead-letters"
     return [
-        Route("GET", f"{base}/{{id}}", show, doc=resource_doc(
+        Route("GET", f"{base}/{{id}}", letters.show, doc=resource_doc(
             TAG, "Show a dead letter with its history", answers={200: ShownLetter}, errors=(404,))),
-        Route("DELETE", f"{base}/{{id}}", delete, doc=resource_doc(
+        Route("DELETE", f"{base}/{{id}}", letters.delete, doc=resource_doc(
             TAG, "Remove a dead letter", answers={204: None}, errors=(404,), versioned=True)),
-        Route("POST", f"{base}/{{id}}/redrive", redrive, doc=resource_doc(
+        Route("POST", f"{base}/{{id}}/redrive", letters.redrive, doc=resource_doc(
             TAG, "Return a dead letter to its group", answers={200: RedrivenLetter}, errors=(404, 409),
             versioned=True)),
-        Route("POST", f"{base}/redrive", redrive_all, doc=resource_doc(
+        Route("POST", f"{base}/redrive", letters.redrive_all, doc=resource_doc(
             TAG, "Return dead letters to their groups, by id or by filter", body=DeadSelection,
             answers={200: RedrivenLetters}, errors=(404,))),
-        Route("POST", f"{base}/purge", purge_all, doc=resource_doc(
+        Route("POST", f"{base}/purge", letters.purge_all, doc=resource_doc(
             TAG, "Remove dead letters, by id or by filter", body=DeadSelection, answers={200: PurgedLetters},
             errors=(404,))),
     ]  # fmt: skip
+
+
+class DeadLetters:
+    """Handlers of dead letters."""
+
+    def __init__(self, broker: AsyncBroker) -> None:
+        self._broker = broker
+
+    async def _find(self, call: Call) -> DeadLetter:
+        """The letter of the path. A letter never changes, so its id is its version."""
+        await call.reserve(validation.DEFAULT_MAX_PAYLOAD)
+        page = await self._broker.ask(q.ListDead(ids=[call.params[0]], limit=1))
+        if not page.letters:
+            raise _unknown(call.params[0])
+        return page.letters[0]
+
+    async def _checked_id(self, call: Call) -> str:
+        """The id of the path. Raises `PreconditionFailed` if the request names another version."""
+        version = if_match(call)
+        if version != ANY:
+            check_version(version, _version(await self._find(call)), f"dead letter {call.params[0]!r:.60}")
+        return call.params[0]
+
+    async def show(self, call: Call) -> Answer:
+        letter = await self._find(call)
+        return resource(_body(letter), version=_version(letter))
+
+    async def delete(self, call: Call) -> Answer:
+        letter_id = await self._checked_id(call)
+        counted = await self._broker.send(PurgeDead(ids=[letter_id]))
+        if not counted.count:
+            raise _unknown(letter_id)
+        return removed()
+
+    async def redrive(self, call: Call) -> Answer:
+        letter_id = await self._checked_id(call)
+        result = (await self._broker.send(Redrive(ids=[letter_id]))).results[letter_id]
+        if result == "not_found":
+            raise _unknown(letter_id)
+        if result != _REDRIVEN:
+            raise RedriveRefused(f"dead letter {letter_id} cannot go back to its old place; push its message again")
+        return resource(RedrivenLetter(letter_id, result))
+
+    async def redrive_all(self, call: Call) -> Answer:
+        body = await call.read(_SELECTION)
+        letters, total = await _select(call, self._broker, body)
+        if body.dry_run:
+            return resource(RedrivenLetters(total, 0, total, {}, True))
+        results = (await self._broker.send(Redrive(ids=letters))).results if letters else {}
+        count = sum(result == _REDRIVEN for result in results.values())
+        return resource(RedrivenLetters(total, count, total - count, results, False))
+
+    async def purge_all(self, call: Call) -> Answer:
+        body = await call.read(_SELECTION)
+        letters, total = await _select(call, self._broker, body)
+        if body.dry_run:
+            return resource(PurgedLetters(total, 0, total, True))
+        count = (await self._broker.send(PurgeDead(ids=letters))).count if letters else 0
+        return resource(PurgedLetters(total, count, max(0, total - count), False))
+
+
+def _unknown(letter_id: str) -> UnknownDeadLetter:
+    return UnknownDeadLetter(f"there is no dead letter {letter_id!r:.60}; list the dead letters to see their ids")
 
 
 async def _select(call: Call, broker: AsyncBroker, body: DeadSelection) -> tuple[list[str], int]:

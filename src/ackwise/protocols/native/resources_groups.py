@@ -119,13 +119,13 @@ def routes(broker: AsyncBroker) -> list[Route]:
         return removed()
 
     base = "/v1/queues/{queue}/groups"
-    one, missing = {200: GroupBody}, (404,)
+    answers, missing = {200: GroupBody}, (404,)
     return [
         Route("POST", base, create, doc=resource_doc(
             TAG, "Create a group of a queue", body=NewGroup, answers={201: GroupBody}, errors=(404, 409))),
-        Route("GET", f"{base}/{{group}}", show, doc=resource_doc(TAG, "Show a group", answers=one, errors=missing)),
+        Route("GET", f"{base}/{{group}}", show, doc=resource_doc(TAG, "Show a group", answers=answers, errors=missing)),
         Route("PATCH", f"{base}/{{group}}", change, doc=resource_doc(
-            TAG, "Change the policy of a group", body=GroupChange, answers=one, errors=missing, versioned=True)),
+            TAG, "Change the policy of a group", body=GroupChange, answers=answers, errors=missing, versioned=True)),
         Route("POST", f"{base}/{{group}}/seek", seek, doc=resource_doc(
             TAG, "Move a group to the start, the end, a time or a message", body=SeekBody,
             answers={200: SoughtGroup}, errors=missing, versioned=True)),

@@ -85,11 +85,11 @@ def routes(broker: AsyncBroker) -> list[Route]:
             raise LeaseLost(f"the lease has ended ({settled.verdict.value}); nothing was released")
         return resource(ReleasedLease(lease_id, settled.count))
 
-    one = {200: LeaseBody}
+    answers = {200: LeaseBody}
     return [
-        Route("GET", "/v1/leases/{lease}", show, doc=resource_doc(TAG, "Show a lease", answers=one, errors=(404,))),
+        Route("GET", "/v1/leases/{lease}", show, doc=resource_doc(TAG, "Show a lease", answers=answers, errors=(404,))),
         Route("PATCH", "/v1/leases/{lease}", extend, doc=resource_doc(
-            TAG, "Extend a lease", body=LeaseChange, answers=one, errors=(404, 409))),
+            TAG, "Extend a lease", body=LeaseChange, answers=answers, errors=(404, 409))),
         Route("DELETE", "/v1/leases/{lease}", release, doc=resource_doc(
             TAG, "Release the messages of a lease, without a failure", answers={200: ReleasedLease},
             errors=(404, 409))),

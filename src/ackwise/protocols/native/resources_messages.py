@@ -78,24 +78,24 @@ def routes(broker: AsyncBroker) -> list[Route]:
     ]  # fmt: skip
 
 
-def _body(found: FoundMessage) -> ShownMessage:
-    message = found.message
+def _body(result: FoundMessage) -> ShownMessage:
+    message = result.message
     payload, content_type = payloads.for_answer(message.payload, message.content_type)
     return ShownMessage(
         message_id=message.id,
         transaction_id=message.transaction_id,
-        queue=found.queue.name,
-        partition=found.partition,
-        partition_id=found.partition_id,
-        priority=found.priority,
-        seq=message.seq if found.due_at is None else None,
+        queue=result.queue.name,
+        partition=result.partition,
+        partition_id=result.partition_id,
+        priority=result.priority,
+        seq=message.seq if result.due_at is None else None,
         payload=msgspec.Raw(payload),
         headers=message.headers,
         content_type=content_type,
         created_at=timestamps.text(message.created_at),
-        due_at=timestamps.text_or_none(found.due_at),
-        groups=list(map(_state, found.groups)),
-        dead_letters=[letter.id for letter in found.dead],
+        due_at=timestamps.text_or_none(result.due_at),
+        groups=list(map(_state, result.groups)),
+        dead_letters=[letter.id for letter in result.dead],
     )
 
 

@@ -144,19 +144,19 @@ def routes(broker: AsyncBroker) -> list[Route]:
         body = parse(_PURGE, raw) if raw.strip() else PurgeBody()
         return resource(await _purge(broker, call.params[0], dry_run=body.dry_run))
 
-    one, change_errors = {200: QueueBody}, (404,)
+    shown, change_errors = {200: QueueBody}, (404,)
     return [
         Route("POST", "/v1/queues", create, doc=resource_doc(
             TAG, "Create a queue", body=NewQueue, answers={201: QueueBody}, errors=(409,))),
-        Route("GET", "/v1/queues/{queue}", show, doc=resource_doc(TAG, "Show a queue", answers=one, errors=(404,))),
+        Route("GET", "/v1/queues/{queue}", show, doc=resource_doc(TAG, "Show a queue", answers=shown, errors=(404,))),
         Route("PATCH", "/v1/queues/{queue}", change, doc=resource_doc(
-            TAG, "Change a queue", body=QueueChange, answers=one, errors=change_errors, versioned=True)),
+            TAG, "Change a queue", body=QueueChange, answers=shown, errors=change_errors, versioned=True)),
         Route("DELETE", "/v1/queues/{queue}", delete, doc=resource_doc(
             TAG, "Delete a queue with its messages", answers={204: None}, errors=change_errors, versioned=True)),
         Route("POST", "/v1/queues/{queue}/pause", pause, doc=resource_doc(
-            TAG, "Stop deliveries of a queue. Pushes continue", answers=one, errors=change_errors, versioned=True)),
+            TAG, "Stop deliveries of a queue. Pushes continue", answers=shown, errors=change_errors, versioned=True)),
         Route("POST", "/v1/queues/{queue}/resume", resume, doc=resource_doc(
-            TAG, "Resume deliveries of a queue", answers=one, errors=change_errors, versioned=True)),
+            TAG, "Resume deliveries of a queue", answers=shown, errors=change_errors, versioned=True)),
         Route("GET", "/v1/queues/{queue}/stats", stats, doc=resource_doc(
             TAG, "Counts of a queue", answers={200: QueueCounts}, errors=(404,))),
         Route("POST", "/v1/queues/{queue}/purge", purge, doc=resource_doc(
