@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -23,6 +24,9 @@ from ackwise.broker import AsyncBroker
 from ackwise.connect import open_store
 from ackwise.protocols.http_response import Route
 from ackwise.protocols.mew.http import MewServer
+from ackwise.protocols.native import list_docs
+from ackwise.protocols.native.request_arguments import Arguments
+from ackwise.protocols.native.tables import LISTS
 from ackwise.protocols.pushpop.sinks import Sinks
 from ackwise.server import docs_pages, health
 from ackwise.server.openapi import undocumented
@@ -145,6 +149,26 @@ def references(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for member in value:
             yield from references(member)
+
+
+class NotedArguments(Arguments):
+    """Arguments of a query, with the names that the list reads."""
+
+    def __init__(self, query: dict[str, str]) -> None:
+        super().__init__(query)
+        self.names: set[str] = set()
+
+    def text(self, name: str) -> str | None:
+        self.names.add(name)
+        return super().text(name)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_documented_filters_are_those_that_a_list_reads(name: str) -> None:
+    arguments = NotedArguments({"queue": "q"})
+    LISTS[name].query(arguments)
+    documented = {field.name for field in msgspec.structs.fields(list_docs.query_struct(name))} - {"limit", "cursor"}
+    assert documented == arguments.names, f"add the filters of {name!r} to _FILTERS in protocols/native/list_docs.py"
 
 
 def test_document_with_a_known_etag_is_not_sent_again(http: httpx2.Client) -> None:

@@ -84,7 +84,7 @@ def query_struct(name: str, *, fixed: str | None = None) -> type[msgspec.Struct]
     """Struct of a list's parameters, without the one that the path fixes."""
     largest = _LARGEST.get(name, LARGEST_PAGE)
     fields: list[Any] = []
-    for parameter, kind in _FILTERS[name].items():
+    for parameter, kind in _FILTERS.get(name, {}).items():
         if parameter == _REQUIRED.get(name):
             fields.insert(0, (parameter, kind))
         elif parameter != fixed:
