@@ -89,8 +89,8 @@ def make_client(lock: Path) -> None:
 
 def make_swagger_ui() -> None:
     """Download the locked wheel and extract the files of Swagger UI. Git ignores them, our wheel contains them."""
-    stamp, locked = SWAGGER_UI / "files.stamp", hashlib.sha256(SWAGGER_LOCK.read_bytes()).hexdigest()
-    if fresh(stamp, locked):
+    stamp, locked = VENV / "swagger-ui.stamp", fingerprint(SWAGGER_UI, SWAGGER_LOCK)
+    if fresh(stamp, locked) and all((SWAGGER_UI / name).is_file() for name in SWAGGER_FILES.values()):
         return
     with tempfile.TemporaryDirectory() as folder:
         pip("download", "-qq", "--no-deps", "--require-hashes", "-r", str(SWAGGER_LOCK), "-d", folder)
