@@ -228,6 +228,7 @@ def fill(http: httpx2.Client) -> dict[str, str]:
         **KNOWN,
         **receipt,
         "transactionId": receipt["transaction_id"],
+        "partitionId": receipt["partition_id"],
         "lease_id": lease,
         "lease": lease,
         "id": letter,
