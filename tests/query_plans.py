@@ -30,6 +30,7 @@ HOT: dict[str, dict[str, object]] = {
     "segment_at": PLACE,
     # settle
     "lease_by_no": {"no": 77},
+    "lease_shown": {"no": 77, "tag": 1},
     "cursor_get": LANE,
     "cursors_beside": LANE,
     "lease_any_whole_queue": {"grp": 1},

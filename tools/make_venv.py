@@ -3,21 +3,36 @@
 Usage: tools/make_venv.py [--product] [--clients]
 
 With --product, only what the product needs (requirements.lock), and nothing for tests, docs and checks
-(requirements-dev.lock). With --clients, also the environments of the official Queen clients that the tests drive:
+(requirements-dev.lock). Also extracts the files of Swagger UI from the wheel in swagger-ui.lock, for the page /docs.
+With --clients, also the environments of the official Queen clients that the tests drive:
 .venv-queen-<version>.
 """
 
 import argparse
 import hashlib
+import shutil
 import subprocess
 import sys
+import tempfile
 import venv
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 CLIENTS = ROOT / "tests" / "protocols" / "queen_clients"
+
+
+SWAGGER_LOCK = ROOT / "swagger-ui.lock"
+SWAGGER_UI = ROOT / "src" / "ackwise" / "server" / "swagger_ui"
+SWAGGER_FILES = {
+    "/swagger-ui-dist/swagger-ui-bundle.js": "swagger-ui-bundle.js",
+    "/swagger-ui-dist/swagger-ui.css": "swagger-ui.css",
+    "/swagger-ui-dist/LICENSE": "LICENSE-swagger-ui.txt",
+    ".dist-info/licenses/LICENSE": "LICENSE-sidecar.txt",
+}
+"""Files of the wheel, by the end of their paths, and their names in `SWAGGER_UI`."""
 
 
 def fingerprint(folder: Path, *files: Path) -> str:
@@ -72,6 +87,31 @@ def make_client(lock: Path) -> None:
         stamp.write_text(locked)
 
 
+def make_swagger_ui() -> None:
+    """Download the locked wheel and extract the files of Swagger UI. Git ignores them, our wheel contains them."""
+    stamp, locked = VENV / "swagger-ui.stamp", fingerprint(SWAGGER_UI, SWAGGER_LOCK)
+    if fresh(stamp, locked) and all((SWAGGER_UI / name).is_file() for name in SWAGGER_FILES.values()):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        pip("download", "-qq", "--no-deps", "--require-hashes", "-r", str(SWAGGER_LOCK), "-d", folder)
+        (wheel,) = Path(folder).glob("*.whl")
+        extract_swagger_ui(wheel, SWAGGER_UI)
+    stamp.write_text(locked)
+
+
+def extract_swagger_ui(wheel: Path, target: Path) -> None:
+    """Replace the files in `target` by those of the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = {new: [name for name in archive.namelist() if name.endswith(end)] for end, new in SWAGGER_FILES.items()}
+        missing = sorted(new for new, sources in names.items() if len(sources) != 1)
+        if missing:
+            raise SystemExit(f"{wheel.name} has other files than expected; not found: {', '.join(missing)}")
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        for new, (source,) in names.items():
+            (target / new).write_bytes(archive.read(source))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Create or refresh the environments.")
     parser.add_argument("--clients", action="store_true", help="also those of the official Queen clients")
@@ -79,6 +119,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         make_project(product_only=options.product)
+        make_swagger_ui()
         if options.clients:
             with ThreadPoolExecutor() as pool:
                 list(pool.map(make_client, CLIENTS.glob("requirements-*.txt")))

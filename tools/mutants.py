@@ -55,6 +55,27 @@ MUTANTS = (
         ("tests/cli/test_nouns.py",),
     ),
     Mutant(
+        "any version of an object is right",
+        "core/versions.py",
+        "version not in (ANY, current)",
+        "version not in (ANY, current, version)",
+        ("tests/protocols/native/test_resources.py",),
+    ),
+    Mutant(
+        "a group that was sought has its old version",
+        "engine/catalog.py",
+        "(row[0], row[1]), int(row[2]))",
+        "(row[0], row[1]), 0)",
+        ("tests/protocols/native/test_resources.py",),
+    ),
+    Mutant(
+        "a change of a missing queue creates it",
+        "protocols/native/resource_answers.py",
+        'if text in ("", ANY):\n        return ANY',
+        'if text in ("", ANY):\n        return msgspec.UNSET',
+        ("tests/protocols/native/test_resources.py",),
+    ),
+    Mutant(
         "deadlines follow the wall clock",
         "engine/grant.py",
         "deadline=self.turn.now + lease_for",

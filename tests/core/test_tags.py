@@ -21,9 +21,9 @@ COMMANDS = """
     restart_graph_clocks run_graph seek_group settle sweep transaction
 """
 QUERIES = """
-    ask_graph browse describe_graph find_graph find_message get_queue is_held is_session_here list_available
-    list_consumers list_cursors list_dead list_depths list_group_names list_groups list_held list_lanes list_leases
-    list_oldest_leases list_partitions list_places list_queues list_stats queue_stats read_ledger
+    ask_graph browse describe_graph find_graph find_message get_group get_lease get_queue is_held is_session_here
+    list_available list_consumers list_cursors list_dead list_depths list_group_names list_groups list_held list_lanes
+    list_leases list_oldest_leases list_partitions list_places list_queues list_stats queue_stats read_ledger
 """
 NODES = """
     AliasDecl Alter Attr AttributeDecl Begin Binary Call Chain Chosen Commit EdgeDecl EdgeElement Exists IdRef

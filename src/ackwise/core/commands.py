@@ -27,6 +27,8 @@ from ackwise.core.settlement import Outcome
 from ackwise.core.structs import Answer_co
 
 A = TypeVar("A")
+Version = str | msgspec.UnsetType
+"""Version that the stored object must have: `versions.ANY` for any version, unset if the object need not exist."""
 
 
 class Command(msgspec.Struct, Generic[Answer_co], kw_only=True, forbid_unknown_fields=True):
@@ -220,10 +222,12 @@ class ConfigureQueue(AdminCommand[QueueInfo], tag="configure_queue"):
     task: str | None = None
     replace: bool = False
     must_be_new: bool = False
+    version: Version = msgspec.UNSET
 
 
 class DeleteQueue(AdminCommand[Counted], tag="delete_queue"):
     queue: str
+    version: Version = msgspec.UNSET
 
 
 class PauseQueue(AdminCommand[QueueInfo], tag="pause_queue"):
@@ -231,6 +235,7 @@ class PauseQueue(AdminCommand[QueueInfo], tag="pause_queue"):
 
     queue: str
     paused: bool = True
+    version: Version = msgspec.UNSET
 
 
 class ConfigureGroup(AdminCommand[Counted], tag="configure_group"):
@@ -245,6 +250,8 @@ class ConfigureGroup(AdminCommand[Counted], tag="configure_group"):
     start: Literal["all", "new"] | int = "all"
     policy: GroupPolicy | None = None
     restart: bool = False
+    must_be_new: bool | msgspec.UnsetType = msgspec.UNSET
+    version: Version = msgspec.UNSET
 
 
 class SeekGroup(AdminCommand[Counted], tag="seek_group"):
@@ -259,6 +266,7 @@ class SeekGroup(AdminCommand[Counted], tag="seek_group"):
     to: Literal["start", "end"] | int
     partition: str | None = None
     by: Literal["time", "seq"] = "time"
+    version: Version = msgspec.UNSET
 
 
 class AdvanceGroup(AdminCommand[Counted], tag="advance_group"):
@@ -287,6 +295,7 @@ class DeleteGroup(AdminCommand[Counted], tag="delete_group"):
 
     queue: str
     group: str
+    version: Version = msgspec.UNSET
 
 
 class Redrive(AdminCommand[Redriven], tag="redrive"):

@@ -88,6 +88,12 @@ class UnknownDeadLetter(NotFound):
     code = "unknown_dead_letter"
 
 
+class UnknownLease(NotFound):
+    """There is no lease with this id; list the leases to see their ids."""
+
+    code = "unknown_lease"
+
+
 class MessageNotFound(NotFound):
     """not_found: that message was never delivered to this group."""
 
@@ -110,6 +116,18 @@ class QueueExists(Conflict):
     """A queue of that name exists already; configure it instead."""
 
     code = "queue_exists"
+
+
+class GroupExists(Conflict):
+    """The queue has a group of that name already; change that group instead."""
+
+    code = "group_exists"
+
+
+class PreconditionFailed(Conflict):
+    """The object has another version than the call names; read the object again before you retry."""
+
+    code = "precondition_failed"
 
 
 class RedriveRefused(Conflict):

@@ -108,6 +108,13 @@ class ListDead(Query[rows.DeadPage], tag="list_dead"):
     after: tuple[int, int] | None = None
 
 
+class GetGroup(Query[rows.GroupDetails], tag="get_group"):
+    """One group of a queue, with its policy and its version."""
+
+    queue: str
+    group: str
+
+
 class ListGroups(Query[list[rows.GroupStats]], tag="list_groups"):
     """Groups by queue and name. `after` is the queue and the group of the previous page's last row."""
 
@@ -175,6 +182,12 @@ class ListLeases(Query[list[rows.LeaseRow]], tag="list_leases"):
     after: str | None = None
     """The id of the previous page's last lease."""
     limit: int = 1000
+
+
+class GetLease(Query[rows.LeaseRow], tag="get_lease"):
+    """One lease by its id, live or ended."""
+
+    lease_id: str
 
 
 class ListOldestLeases(Query[list[rows.LeaseRow]], tag="list_oldest_leases"):

@@ -119,6 +119,14 @@ class GroupStats(msgspec.Struct, Generic[Instant], frozen=True):
         return self.unread + self.held
 
 
+class GroupDetails(msgspec.Struct):
+    """A group with its counts, its own policy and its version."""
+
+    stats: GroupStats
+    policy: dict[str, object]
+    version: str
+
+
 class PlaceLease(msgspec.Struct, frozen=True):
     """A lease's share of one partition: the number of `granted` messages, and of those `settled` by now."""
 

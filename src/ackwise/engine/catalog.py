@@ -8,11 +8,12 @@ from functools import lru_cache
 import msgspec
 
 from ackwise.core.answers import Counted, QueueInfo
-from ackwise.core.commands import ConfigureGroup, ConfigureQueue, DeleteGroup, DeleteQueue, PauseQueue
-from ackwise.core.errors import BadInput, QueueExists, UnknownGroup, UnknownPartition, UnknownQueue
+from ackwise.core.commands import ConfigureGroup, ConfigureQueue, DeleteGroup, DeleteQueue, PauseQueue, Version
+from ackwise.core.errors import BadInput, GroupExists, QueueExists, UnknownGroup, UnknownPartition, UnknownQueue
 from ackwise.core.ids import GroupId, LaneId, uuid_text
 from ackwise.core.policy import GroupPolicy, Order, QueuePolicy, parse_policy
 from ackwise.core.spans import Lane
+from ackwise.core.versions import check_version, group_version, queue_version
 from ackwise.engine import cursors
 from ackwise.engine.ports import Outdated, Row, Session
 from ackwise.engine.turn import Turn
@@ -183,6 +184,8 @@ def configure_queue(turn: Turn, command: ConfigureQueue) -> QueueInfo:
     if known:
         turn.session.lock_queue(known.id)
         known = find_queue(turn.session, name)
+    if command.version is not msgspec.UNSET:
+        _check_queue(known or queue(turn.session, name), command.version)
     old = command.create if known is None or command.replace else known.policy
     policy = old.merged(command.policy) if command.policy else parse_policy(msgspec.to_builtins(old))
     if known is None:
@@ -211,6 +214,12 @@ def configure_queue(turn: Turn, command: ConfigureQueue) -> QueueInfo:
     return answer
 
 
+def _check_queue(row: QueueRow, version: Version) -> None:
+    """Raise `PreconditionFailed` unless the queue has the version."""
+    if version is not msgspec.UNSET:
+        check_version(version, queue_version(info(row)), f"queue {row.name!r}")
+
+
 def _ready_rules(policy: QueuePolicy) -> tuple[object, ...]:
     """The policy fields that decide when a lane is ready."""
     return policy.delay_seconds, policy.window_seconds, policy.effective_order, policy.exclusivity
@@ -218,6 +227,8 @@ def _ready_rules(policy: QueuePolicy) -> tuple[object, ...]:
 
 def pause_queue(turn: Turn, command: PauseQueue) -> QueueInfo:
     known = queue(turn.session, command.queue)
+    turn.session.lock_queue(known.id)
+    _check_queue(queue(turn.session, command.queue), command.version)
     turn.session.run("queue_pause", {"id": known.id, "paused": int(command.paused)})
     if not command.paused:
         turn.wake(known.name, 1)
@@ -229,6 +240,7 @@ def delete_queue(turn: Turn, command: DeleteQueue) -> int:
     """Free the name and void the leases of a queue. Sweeps remove its rows in chunks."""
     known = queue(turn.session, command.queue)
     turn.session.lock_queue(known.id)
+    _check_queue(queue(turn.session, command.queue), command.version)
     for row in turn.session.rows("groups_of_queue", {"queue": known.id}):
         void_leases(turn, row[0])
     return turn.session.run("queue_bury", {"id": known.id, "now": turn.wall})
@@ -363,6 +375,12 @@ def _start(start: str | int) -> dict[str, str | int | None]:
 def configure_group(turn: Turn, command: ConfigureGroup) -> Counted:
     owner = queue(turn.session, command.queue)
     known = find_group(turn.session, owner, command.group)
+    if known is not None and command.must_be_new is True:
+        raise GroupExists(
+            f"queue {owner.name!r} has a group {known.name!r} already", queue=owner.name, group=known.name
+        )
+    if command.version is not msgspec.UNSET:
+        check_group(turn, known or group(turn.session, owner, command.group), command.version)
     if known is None:
         ensure_group(turn, owner, command.group, command.start, command.policy)
         return Counted(1)
@@ -372,6 +390,19 @@ def configure_group(turn: Turn, command: ConfigureGroup) -> Counted:
     if command.restart:
         turn.session.run("group_start", {"id": known.id, **_start(command.start)})
     return Counted(1)
+
+
+def version_of(session: Session, group: GroupRow) -> str:
+    """Version of a group."""
+    row = session.row("group_starts", {"grp": group.id})
+    assert row is not None
+    return group_version(group.id, group.policy, (row[0], row[1]), int(row[2]))
+
+
+def check_group(turn: Turn, group: GroupRow, version: Version) -> None:
+    """Raise `PreconditionFailed` unless the group has the version. The turn holds the lock on the queue."""
+    if version is not msgspec.UNSET:
+        check_version(version, version_of(turn.session, group), f"group {group.name!r}")
 
 
 def delete_group(turn: Turn, command: DeleteGroup) -> int:
@@ -384,6 +415,7 @@ def delete_group(turn: Turn, command: DeleteGroup) -> int:
     turn.session.lock_queue(owner.id)
     turn.session.lock_group(known.id, alone=True)
     turn.session.lock_queue_parts(owner.id)
+    check_group(turn, known, command.version)
     void_leases(turn, known.id)
     for statement in ("spans_delete_group", "dropped_forget_group"):
         turn.session.run(statement, {"grp": known.id})

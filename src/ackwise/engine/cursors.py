@@ -179,6 +179,7 @@ def seek(turn: Turn, command: SeekGroup) -> int:
     else:
         rows = turn.session.rows("cursors_of_group", {"grp": group.id})
     turn.session.lock_parts(sorted({row[2] for row in rows}))
+    catalog.check_group(turn, group, command.version)
     policy = catalog.policy_in_force(queue, group)
     for row in rows:
         cursor = turn.cursor(row[0], group.id)

@@ -9,6 +9,7 @@ import msgspec
 
 from ackwise.core import errors
 from ackwise.protocols.http_request import BadHead, BodyTooSlow, Call
+from ackwise.protocols.route_docs import RouteDoc
 
 Headers = tuple[tuple[bytes, bytes], ...]
 JSON = b"application/json"
@@ -71,13 +72,15 @@ Handler = Callable[[Call], Awaitable[Answer]]
 class Route(NamedTuple):
     """Method, path and handler. The path has its parameters in braces, each one percent-decoded segment.
 
-    A `page` is HTML and changes nothing, so links of other web sites may lead to it.
+    A `page` is HTML and changes nothing, so links of other web sites may lead to it. `doc` is what `/openapi.json` says
+    about the route. A page needs none.
     """
 
     method: str
     path: str
     handler: Handler
     page: bool = False
+    doc: RouteDoc | None = None
 
 
 STATUS: dict[str, int] = {
@@ -85,6 +88,9 @@ STATUS: dict[str, int] = {
     "forbidden_origin": 403,
     "no_such_route": 404,
     "method_not_allowed": 405,
+    "not_acceptable": 406,
+    "precondition_failed": 412,
+    "unsupported_media_type": 415,
     "body_too_large": 413,
     "body_too_slow": 408,
     "payload_too_large": 413,

@@ -154,9 +154,9 @@ class Gate:
 _VARY = ((b"vary", b"Origin"),)
 _CORS = (
     *_VARY,
-    (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS"),
-    (b"access-control-allow-headers", b"Content-Type, Authorization, Accept, X-Client-Id"),
-    (b"access-control-expose-headers", b"Retry-After, X-Ackwise-Now, X-Ackwise-Clock"),
+    (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE, OPTIONS"),
+    (b"access-control-allow-headers", b"Content-Type, Authorization, Accept, If-Match, X-Client-Id"),
+    (b"access-control-expose-headers", b"ETag, Location, Retry-After, X-Ackwise-Now, X-Ackwise-Clock"),
     (b"access-control-max-age", b"600"),
 )
 

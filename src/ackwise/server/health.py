@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,6 +15,29 @@ from starlette.routing import Route
 from ackwise.broker import AsyncBroker
 from ackwise.core.errors import Draining
 from ackwise.protocols.product_version import VERSION
+from ackwise.protocols.route_docs import RouteDoc
+
+
+class Health(msgspec.Struct):
+    """Health of the server. An unhealthy server has an error with a code."""
+
+    status: str
+    error: str | msgspec.UnsetType = msgspec.UNSET
+    code: str | msgspec.UnsetType | None = msgspec.UNSET
+    last_write_seconds_ago: float | msgspec.UnsetType | None = msgspec.UNSET
+    database: str | msgspec.UnsetType = msgspec.UNSET
+    version: str | msgspec.UnsetType = msgspec.UNSET
+    server: str | msgspec.UnsetType = msgspec.UNSET
+    service: str | msgspec.UnsetType = msgspec.UNSET
+
+
+_HEALTHY: dict[int, Any] = {200: Health, 503: Health}
+DOCS = {
+    "GET /health": RouteDoc(summary="Health of the server and its store", tag="server", answers=_HEALTHY),
+    "GET /livez": RouteDoc(summary="Whether the process answers", tag="server", answers={200: Health}),
+    "GET /readyz": RouteDoc(summary="Whether the server takes requests", tag="server", answers=_HEALTHY),
+}
+"""Documentation of the pages for `/openapi.json`."""
 
 
 def make_pages(broker: Callable[[], AsyncBroker], lifespan: Any) -> Starlette:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, answer
 from ackwise.protocols.product_version import VERSION
+from ackwise.protocols.route_docs import RouteDoc
 
 _HTML = f"""<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><title>Ackwise</title></head>
 <body>
 <h1>Ackwise {VERSION}</h1>
-<p>This is the API of a message queue. <a href="/health">Health</a></p>
+<p>This is the API of a message queue. <a href="/docs">Documentation of the API</a>,
+<a href="/health">health</a></p>
 </body>
 </html>
 """.encode()
@@ -23,8 +25,16 @@ _HEADERS = (
 )
 
 
+_DOC = RouteDoc(
+    summary="Name and version of the server, for browsers as a page",
+    tag="server",
+    answers={200: dict[str, str]},
+    answer_types=("application/json", "text/html"),
+)
+
+
 def home_routes() -> list[Route]:
-    return [Route("GET", "/", _home, page=True)]
+    return [Route("GET", "/", _home, page=True, doc=_DOC)]
 
 
 async def _home(call: Call) -> Answer:

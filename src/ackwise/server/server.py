@@ -18,15 +18,19 @@ from ackwise.protocols import pushpop
 from ackwise.protocols.answer_memory import AnswerMemory
 from ackwise.protocols.http_request import Call, Receive, Scope, Send
 from ackwise.protocols.http_response import Answer, Route
+from ackwise.protocols.mew.route_docs import docs as mew_docs
 from ackwise.protocols.native import native_routes
 from ackwise.protocols.peers import Peers
+from ackwise.protocols.problem_documents import unrouted_answer
 from ackwise.protocols.pushpop import pushpop_routes
 from ackwise.protocols.queen import queen_routes
 from ackwise.server import gates
 from ackwise.server.amps_listener import AmpsListener
 from ackwise.server.app import Application
+from ackwise.server.docs_pages import docs_routes
 from ackwise.server.gates import Gate
 from ackwise.server.home import home_routes
+from ackwise.server.openapi import openapi_route
 from ackwise.server.settings import Settings
 from ackwise.store.port import Store
 
@@ -35,6 +39,7 @@ with extras.needed("server", "the server"):
     from starlette.applications import Starlette
 
     from ackwise.protocols.pushpop.sinks import Sinks, supervisor
+    from ackwise.server.health import DOCS as HEALTH_DOCS
     from ackwise.server.health import make_pages
     from ackwise.server.http_protocol import GuardedProtocol, GuardedSocket
 
@@ -204,7 +209,7 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
         max_body=settings.max_body,
         gate=_gate(settings),
         any_options=settings.queen_defaults == "upstream",
-        error_writers={pushpop.PATHS: pushpop.error_answer},
+        error_writers={pushpop.PATHS: pushpop.error_answer, "v1": unrouted_answer},
         sockets={"/mew/events": runtime.mew_socket} if runtime.has_mew else {},
         memory=memory,
         peer_share=settings.peer_share,
@@ -233,14 +238,16 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
 
 
 def all_routes(broker: AsyncBroker, settings: Settings, sinks: Sinks, mew: MewServer | None = None) -> list[Route]:
-    return [
+    routes = [
         *home_routes(),
         *queen_routes(broker, upstream=settings.queen_defaults == "upstream", start=settings.default_subscription),
         *pushpop_routes(broker, default_priority=settings.pushpop_default_priority),
         *supervisor.routes(sinks),
         *native_routes(broker),
-        *(mew.routes() if mew is not None else [Route("POST", "/mew", _refuse_mew)]),
+        *(mew.routes() if mew is not None else [Route("POST", "/mew", _refuse_mew, doc=mew_docs(dict)["POST /mew"])]),
+        *docs_routes(),
     ]
+    return [*routes, openapi_route(routes, HEALTH_DOCS)]
 
 
 async def _refuse_mew(_: Call) -> Answer:

@@ -36,7 +36,7 @@ def test_malformed_body_is_400_on_every_route(native: NativeApi, route: str) -> 
     for body in MALFORMED:
         answer = native.raw(f"/v1/{route}", body)
         assert answer.status_code == 400, (body[:80], answer.text)
-        assert set(answer.json()) == {"error", "code"}, answer.text
+        assert set(answer.json()) == {"error", "code", "type", "title", "status"}, answer.text
     assert native.ask("list_queues") == []
 
 
@@ -131,7 +131,8 @@ def test_wrong_calls_are_refused_and_change_nothing(native: NativeApi) -> None:
     for route, body in REFUSED:
         status, answer = native.call(f"/v1/{route}", body)
         assert status == 400, (route, body, answer)
-        assert (set(answer), answer["code"]) == ({"error", "code"}, "bad_input"), (route, body, answer)
+        members = {"error", "code", "type", "title", "status"}
+        assert (set(answer), answer["code"]) == (members, "bad_input"), (route, body, answer)
     assert [row["name"] for row in native.ask("list_queues")] == ["q"]
     assert (native.rows("groups"), native.rows("leases")) == ([], [])
     assert len(native.rows("messages", queue="q")) == 1
@@ -184,6 +185,8 @@ SOUND: list[tuple[str, dict[str, Any]]] = [
         "limit": 5}),
     ("ask", {"type": "list_oldest_leases", "queue": "f", "after": [1, "L1-00000001"], "limit": 5}),
     ("ask", {"type": "list_consumers", "queue": "f", "group": "g", "recent": 5, "after": ["f", "g", "c"], "limit": 5}),
+    ("ask", {"type": "get_group", "queue": "f", "group": "g"}),
+    ("ask", {"type": "get_lease", "lease_id": "L1-00000001"}),
     ("ask", {"type": "list_held", "lease_id": "L1-00000001"}),
     ("ask", {"type": "read_ledger", "queue": "f", "group": "g", "after_at": 1, "before_at": 2}),
     ("ask", {"type": "queue_stats", "queue": "f"}),

@@ -10,7 +10,7 @@ import msgspec
 
 from ackwise.core import queries as q
 from ackwise.core.ids import GroupId, LaneId, lease_id
-from ackwise.core.rows import GroupStats, Page, PartitionRow, Place, PlaceLease, QueueSummary, Stats
+from ackwise.core.rows import GroupDetails, GroupStats, Page, PartitionRow, Place, PlaceLease, QueueSummary, Stats
 from ackwise.core.spans import Lease
 from ackwise.engine import catalog, segment_reads
 from ackwise.engine.catalog import GroupRow, QueueRow
@@ -29,6 +29,15 @@ def list_groups(snapshot: Snapshot, query: q.ListGroups) -> Page[GroupStats]:
     pairs = islice(_groups(session, query.queue, query.group, query.after, _batch_size(query.limit)), query.limit)
     counted = [row for batch in _batches(pairs) for row in group_stats(session, batch)]
     return page(counted, query.limit, lambda row: (row.queue, row.group))
+
+
+@answers(q.GetGroup)
+def get_group(snapshot: Snapshot, query: q.GetGroup) -> GroupDetails:
+    session = snapshot.session
+    owner = catalog.queue(session, query.queue)
+    group = catalog.group(session, owner, query.group)
+    (stats,) = group_stats(session, [(owner, group)])
+    return GroupDetails(stats, msgspec.to_builtins(group.policy), catalog.version_of(session, group))
 
 
 def _batches(rows: Iterable[T], size: int = catalog.PAGE) -> Iterator[list[T]]:

@@ -11,7 +11,7 @@ from ackwise.core import latency, validation
 from ackwise.core import queries as q
 from ackwise.core import rows as core_rows
 from ackwise.core.answers import QueueInfo
-from ackwise.core.errors import BadInput
+from ackwise.core.errors import BadInput, UnknownLease
 from ackwise.core.ids import LaneId, lease_id, parse_lease_id
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import Message
@@ -300,6 +300,15 @@ def list_leases(snapshot: Snapshot, query: q.ListLeases) -> core_rows.Page[core_
     }
     rows = session.rows("leases_living" if query.live_only else "leases_list", where)
     return page((_lease_row(snapshot, row) for row in rows), query.limit, lambda row: row.lease_id)
+
+
+@answers(q.GetLease)
+def get_lease(snapshot: Snapshot, query: q.GetLease) -> core_rows.LeaseRow:
+    key = parse_lease_id(query.lease_id)
+    row = None if key is None else snapshot.session.row("lease_shown", {"no": key[0], "tag": key[1]})
+    if row is None:
+        raise UnknownLease(f"there is no lease {query.lease_id!r:.60}; list the leases to see their ids")
+    return _lease_row(snapshot, row)
 
 
 @answers(q.ListOldestLeases)

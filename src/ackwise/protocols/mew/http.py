@@ -28,6 +28,7 @@ from ackwise.graph.watch_options import MOST_WATCHES
 from ackwise.protocols.answer_memory import AnswerMemory
 from ackwise.protocols.http_request import Call, Receive, Scope, Send
 from ackwise.protocols.http_response import Answer, Route, answer
+from ackwise.protocols.mew import route_docs
 from ackwise.protocols.mew.aio.driver import AsyncDriver
 from ackwise.protocols.mew.answer_stream import CollectedAnswer
 from ackwise.protocols.mew.event_socket import EventSocket
@@ -36,6 +37,7 @@ from ackwise.protocols.mew.session import MewSession
 from ackwise.protocols.mew.transaction_memory import TransactionMemory
 from ackwise.protocols.mew.undelivered_events import FetchDriver, PendingEvents, UndeliveredEvents
 from ackwise.protocols.peers import address_of
+from ackwise.protocols.route_docs import documented
 from ackwise.protocols.streamed_lists import streamed
 
 IDLE = 300.0
@@ -108,7 +110,8 @@ class MewServer:
         self._tidying: asyncio.Task[None] | None = None
 
     def routes(self) -> list[Route]:
-        return [Route("POST", "/mew", self.post), Route("DELETE", "/mew/{session}", self.delete)]
+        routes = [Route("POST", "/mew", self.post), Route("DELETE", "/mew/{session}", self.delete)]
+        return documented(routes, route_docs.docs(MewBody))
 
     # requests
 

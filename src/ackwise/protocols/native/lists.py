@@ -10,11 +10,14 @@ import msgspec
 from ackwise.broker import AsyncBroker
 from ackwise.core import cursors, validation
 from ackwise.core import queries as q
+from ackwise.core.errors import BadInput
 from ackwise.core.rows import DeadPage, Page
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import ARROW, Answer, Route, encode
 from ackwise.protocols.native import arrow
+from ackwise.protocols.native.list_docs import GROUPS_OF_QUEUE
 from ackwise.protocols.native.request_arguments import Arguments, UnknownTable, wants_arrow
+from ackwise.protocols.native.resource_answers import as_resource
 from ackwise.protocols.native.tables import LARGEST_PAGE, LISTS, TABLES, NativeTable, Row
 from ackwise.protocols.streamed_lists import ROWS, SMALL_PAGE, array, ask_page, pages, streamed
 from ackwise.store.port import Store
@@ -54,6 +57,14 @@ def routes(broker: AsyncBroker) -> list[Route]:
 
         return read
 
+    async def read_groups(call: Call) -> Answer:
+        """The groups of the queue that the path names."""
+        if "queue" in call.query:
+            raise BadInput("the path names the queue; leave out the parameter queue")
+        call.query["queue"] = call.params[0]
+        page: Answer = await read_list("groups", LISTS["groups"])(call)
+        return page
+
     async def ask(call: Call) -> Answer:
         query = await call.read(admin.QUERIES)
         await call.reserve(_size(query))
@@ -66,6 +77,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
     return [
         Route("GET", "/v1/tables/{table}", read_table),
         *(Route("GET", f"/v1/{name}", read_list(name, table)) for name, table in LISTS.items()),
+        as_resource(Route("GET", "/v1/queues/{queue}/groups", read_groups, doc=GROUPS_OF_QUEUE)),
         Route("POST", "/v1/ask", ask),
     ]
 

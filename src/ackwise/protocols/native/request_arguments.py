@@ -27,9 +27,6 @@ class UnknownTable(NotFound):
     code = "unknown_table"
 
 
-STATUS = {NotAcceptable.code: 406, UnsupportedMedia.code: 415}
-
-
 def wants_arrow(call: Call) -> bool:
     return ARROW in call.header(b"accept").lower()
 

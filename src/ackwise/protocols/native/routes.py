@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from ackwise.broker import AsyncBroker
 from ackwise.core.errors import AckwiseError
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Handler, Route, answer
-from ackwise.protocols.http_response import error_answer as plain_error_answer
-from ackwise.protocols.native import claim, lists, push, read, settle
-from ackwise.protocols.native.request_arguments import STATUS
+from ackwise.protocols.native import claim, lists, push, read, resources, route_docs, settle
+from ackwise.protocols.problem_documents import native_error_answer
 from ackwise.protocols.product_version import VERSION
+from ackwise.protocols.route_docs import documented
 from ackwise.wire import admin
 
 NOW = b"x-ackwise-now"
 """The wall clock. All instants of an answer are instants of this clock."""
 CLOCK = b"x-ackwise-clock"
 """The anchored clock. A client measures leases with it, because a step of the wall clock does not change it."""
-_encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 def native_routes(broker: AsyncBroker) -> list[Route]:
@@ -29,9 +26,11 @@ def native_routes(broker: AsyncBroker) -> list[Route]:
         *settle.routes(broker),
         *read.routes(broker),
         *lists.routes(broker),
+        *resources.routes(broker),
         *_admin_routes(broker),
     ]
-    return [route._replace(handler=_with_time(route.handler, broker)) for route in routes]
+    with_docs = documented(routes, route_docs.DOCS)
+    return [route._replace(handler=_with_time(route.handler, broker)) for route in with_docs]
 
 
 def _with_time(handler: Handler, broker: AsyncBroker) -> Handler:
@@ -41,21 +40,12 @@ def _with_time(handler: Handler, broker: AsyncBroker) -> Handler:
         try:
             reply = await handler(call)
         except AckwiseError as problem:
-            reply = error_answer(problem)
+            reply = native_error_answer(problem)
         now = broker.now()
         reply.headers = (*reply.headers, (NOW, b"%d" % broker.wall_of(now)), (CLOCK, b"%d" % now))
         return reply
 
     return handle
-
-
-def error_answer(problem: AckwiseError) -> Answer:
-    """`{"error", "code"}`, with `details` if the error has any."""
-    reply = plain_error_answer(problem)
-    reply.status = STATUS.get(problem.code, reply.status)
-    if problem.details:
-        reply.body = _encode({"error": problem.message, "code": problem.code, "details": problem.details})
-    return reply
 
 
 async def _version(_: Call) -> Answer:

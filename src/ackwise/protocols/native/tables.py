@@ -235,6 +235,23 @@ def _queues(rows: list[QueueInfo], _: q.ListQueues) -> list[Row]:
     return [{"queue": row.name, **{name: getattr(row, name) for name in list(QUEUES)[1:]}} for row in rows]
 
 
+CONSUMERS = {
+    "queue": "string",
+    "group": "string",
+    "consumer": "string",
+    "leases": "long",
+    "held": "long",
+    "claims": "long",
+    "last_claim_at": "instant",
+    "deadline": "instant",
+}
+
+
+def _list_consumers(arguments: Arguments) -> q.ListConsumers:
+    recent = arguments.count("recent_seconds", 60, most=q.ListConsumers.LONGEST_RECENT // MICROS)
+    return q.ListConsumers(queue=arguments.text("queue"), group=arguments.text("group"), recent=recent * MICROS)
+
+
 TABLES = {
     "messages": NativeTable(MESSAGES, _browse, _messages, tuple[int, int]),
     "dead_letters": NativeTable(DEAD_LETTERS, _list_dead, _dead_letters, tuple[int, int]),
@@ -247,6 +264,7 @@ LISTS = {
     "groups": TABLES["groups"]._replace(page=PAGE),
     "leases": TABLES["leases"]._replace(page=PAGE),
     "oldest-leases": NativeTable(LEASES, _list_oldest_leases, _fields(LEASES), tuple[int, str], 10),
+    "consumers": NativeTable(CONSUMERS, _list_consumers, _fields(CONSUMERS), tuple[str, str, str]),
     "messages": TABLES["messages"],
     "dead-letters": TABLES["dead_letters"],
 }

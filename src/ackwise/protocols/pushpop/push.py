@@ -16,39 +16,39 @@ from ackwise.protocols.http_request import Call, parse
 from ackwise.protocols.http_response import Answer, Route, answer
 from ackwise.protocols.pushpop import vocabulary
 
-_NONE = msgspec.Raw()
+Raw = msgspec.Raw | msgspec.UnsetType
 
 
 class _Item(msgspec.Struct):
     """One item as raw JSON. The server stores it unchanged."""
 
-    item: msgspec.Raw = _NONE
-    priority: msgspec.Raw = _NONE
+    item: Raw = msgspec.UNSET
+    priority: Raw = msgspec.UNSET
 
 
 class _Body(msgspec.Struct):
-    item: msgspec.Raw = _NONE
-    priority: msgspec.Raw = _NONE
+    item: Raw = msgspec.UNSET
+    priority: Raw = msgspec.UNSET
     items: list[_Item] | None = None
 
 
 _decoder = msgspec.json.Decoder(_Body)
 
 
-def _payload(raw: msgspec.Raw, what: str) -> bytes:
-    text = bytes(raw)
-    if not text:
+def _payload(raw: Raw, what: str) -> bytes:
+    if raw is msgspec.UNSET:
         raise BadInput(f"{what} is required")
+    text = bytes(raw)
     if not text.startswith(b"{"):
         raise BadInput(f"{what} must be a JSON object")
     check_readable(text, what)
     return text
 
 
-def _priority(raw: msgspec.Raw, default: int, what: str) -> int:
-    text = bytes(raw)
-    if not text:
+def _priority(raw: Raw, default: int, what: str) -> int:
+    if raw is msgspec.UNSET:
         return default
+    text = bytes(raw)
     # Only digits: as a number 1.0 and 1e3 are whole as well.
     if not text.isdigit() or len(text) > 10 or int(text) > validation.MAX_PRIORITY:
         raise BadInput(f"{what} must be a whole number from 0 to {validation.MAX_PRIORITY}")
@@ -61,7 +61,7 @@ def read(body: bytes, default_priority: int) -> tuple[list[tuple[bytes, int]], b
     if request.items is None:
         payload = _payload(request.item, "item")
         return [(payload, _priority(request.priority, default_priority, "priority"))], False
-    if bytes(request.item) or bytes(request.priority):
+    if request.item is not msgspec.UNSET or request.priority is not msgspec.UNSET:
         raise BadInput("a push has either item, with or without priority, or items")
     if not 1 <= len(request.items) <= vocabulary.MOST_PUSHED:
         raise BadInput(f"items must have 1 to {vocabulary.MOST_PUSHED} entries, not {len(request.items)}")

@@ -16,16 +16,19 @@ from ackwise.protocols.queen import (
     pop,
     push,
     resources,
+    route_docs,
     transaction,
 )
 from ackwise.protocols.queen.vocabulary import QueenContext
+from ackwise.protocols.route_docs import documented
 
 _PARTS = (push, pop, ack, lease, transaction, configure, resources, dead_letters, groups, messages)
 
 
 def queen_routes(broker: AsyncBroker, *, upstream: bool, start: Literal["all", "new"]) -> list[Route]:
     context = QueenContext(upstream=upstream, start=start)
-    return [route for part in _PARTS for route in part.routes(broker, context)]
+    routes = [route for part in _PARTS for route in part.routes(broker, context)]
+    return documented(routes, route_docs.DOCS)
 
 
 __all__ = ["queen_routes"]

@@ -17,7 +17,7 @@ from ackwise.protocols.http_request import Call, parse
 from ackwise.protocols.http_response import Answer, Route, encode
 from ackwise.protocols.queen.vocabulary import TRACE, QueenContext
 
-_NULL = msgspec.Raw(b"null")
+_NULL = b"null"
 
 
 class PushItem(msgspec.Struct):
@@ -25,7 +25,7 @@ class PushItem(msgspec.Struct):
 
     queue: str
     payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    data: msgspec.Raw = _NULL
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     partition: str | None = DEFAULT_PARTITION
     transactionId: str | None = None
     traceId: str | None = None
@@ -33,7 +33,9 @@ class PushItem(msgspec.Struct):
 
     @property
     def body(self) -> bytes:
-        return bytes(self.data if self.payload is msgspec.UNSET else self.payload)
+        if self.payload is not msgspec.UNSET:
+            return bytes(self.payload)
+        return _NULL if self.data is msgspec.UNSET else bytes(self.data)
 
     @property
     def plain(self) -> bool:

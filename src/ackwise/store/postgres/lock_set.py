@@ -20,6 +20,7 @@ from ackwise.core.commands import (
     DeleteGroup,
     DeleteQueue,
     Extend,
+    PauseQueue,
     PruneQueue,
     Push,
     Redrive,
@@ -79,7 +80,7 @@ class LockSet:
                     self._add_push(push)
                 for text in command.required_leases:
                     self._add_lease(text)
-            case ConfigureQueue() | DeleteQueue():
+            case ConfigureQueue() | DeleteQueue() | PauseQueue():
                 self.queues.add(command.queue)
             case ConfigureGroup() | DeleteGroup() | SeekGroup():
                 self.whole_queues.add(command.queue)

@@ -44,6 +44,12 @@ SELECT c.lane, c.grp, c.part, c.prio, c.epoch, c.first, c.next, c.held, c.acked,
 FROM lane AS l JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp
 WHERE l.queue = (SELECT g.queue FROM grp AS g WHERE g.id = :grp) ORDER BY c.lane;
 
+-- name: group_starts: where a group starts, and how often its cursors were moved, over all lanes
+SELECT g.mode, g.from_at, (
+  SELECT coalesce(sum(c.epoch), 0) FROM lane AS l JOIN cursor AS c ON c.lane = l.id AND c.grp = g.id
+  WHERE l.queue = g.queue)
+FROM grp AS g WHERE g.id = :grp;
+
 -- name: cursor_update: updates all columns of a cursor
 UPDATE cursor SET epoch = :epoch, first = :first, next = :next, floor = :floor, held = :held, acked = :acked, dead = :dead,
   skipped = :skipped, expired = :expired, leased = :leased, exclusive = :exclusive,

@@ -88,6 +88,12 @@ WHERE l.no < :below
     OR substr(l.key, 1, length(CAST(:key_prefix AS text))) = CAST(:key_prefix AS text))
 ORDER BY l.no DESC LIMIT :limit;
 
+-- name: lease_shown: a lease with its held messages
+SELECT l.no, l.tag, q.name, g.name, l.owner, l.key, l.made_at, l.deadline, l.ended_at, l.end_kind, l.granted,
+  (SELECT sum(s.hi - s.lo) FROM span AS s WHERE s.lease = l.no)
+FROM lease AS l JOIN queue AS q ON q.id = l.queue JOIN grp AS g ON g.id = l.grp
+WHERE l.no = :no AND l.tag = :tag;
+
 -- name: leases_living: live leases with their held messages, newest first, below a number
 SELECT l.no, l.tag, q.name, g.name, l.owner, l.key, l.made_at, l.deadline, l.ended_at, l.end_kind, l.granted,
   (SELECT sum(s.hi - s.lo) FROM span AS s WHERE s.lease = l.no)

@@ -15,7 +15,7 @@ from ackwise.core.commands import ConfigureQueue
 from ackwise.core.errors import UnknownQueue
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, answer
-from ackwise.protocols.pushpop import vocabulary
+from ackwise.protocols.pushpop import route_docs, vocabulary
 from ackwise.protocols.pushpop.sinks import targets
 from ackwise.protocols.pushpop.sinks.targets import SinkTarget, may_post, notes, stored_target
 from ackwise.protocols.pushpop.sinks.worker import SinkWorker, sink_id
@@ -149,6 +149,6 @@ def routes(sinks: Sinks) -> list[Route]:
         return answer({"success": True, "message": message, "sink_id": sink_id(queue)})
 
     return [
-        Route("POST", "/queue/{queue}/sink/http/register", register),
-        Route("POST", "/queue/{queue}/sink/http/unregister", unregister),
+        Route("POST", "/queue/{queue}/sink/http/register", register, doc=route_docs.register(SinkTarget)),
+        Route("POST", "/queue/{queue}/sink/http/unregister", unregister, doc=route_docs.UNREGISTER),
     ]

@@ -1,0 +1,201 @@
+"""`/v1/queues/{queue}`: create, show, change, pause, resume, purge and delete a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+
+from ackwise.broker import AsyncBroker
+from ackwise.core import queries as q
+from ackwise.core import validation
+from ackwise.core.answers import QueueInfo
+from ackwise.core.commands import ConfigureGroup, ConfigureQueue, DeleteQueue, PauseQueue, SeekGroup
+from ackwise.core.errors import AckwiseError, UnknownGroup
+from ackwise.core.messages import QUEUE_MODE
+from ackwise.core.policy import NEW_QUEUE_POLICY
+from ackwise.core.rows import GroupStats, Stats
+from ackwise.core.versions import queue_version
+from ackwise.protocols.http_request import Call, parse
+from ackwise.protocols.http_response import Answer, Route
+from ackwise.protocols.native.resource_answers import if_match, path, removed, resource, resource_doc
+from ackwise.wire import timestamps
+
+TAG = "queues"
+GROUPS_AT_ONCE = 100
+"""Groups that one turn of a purge moves."""
+PolicyFields = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/QueuePolicy"})]
+"""Some fields of a `QueuePolicy`."""
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=validation.MAX_NAME)]
+Tag = Annotated[str, msgspec.Meta(max_length=validation.MAX_NAME)]
+
+
+class NewQueue(msgspec.Struct, forbid_unknown_fields=True):
+    """A queue to create. `policy` has the fields that differ from the policy of a new queue."""
+
+    queue: Name
+    policy: PolicyFields = {}
+    namespace: Tag = ""
+    task: Tag = ""
+
+
+class QueueChange(msgspec.Struct, forbid_unknown_fields=True):
+    """Fields to change. Absent fields of the policy keep their values."""
+
+    policy: PolicyFields = {}
+    namespace: Tag | None = None
+    task: Tag | None = None
+
+
+class QueueBody(msgspec.Struct):
+    """A queue."""
+
+    queue: str
+    namespace: str
+    task: str
+    paused: bool
+    policy: PolicyFields
+    created_at: str
+
+
+class QueueCounts(msgspec.Struct):
+    """Counts of a queue. `pending`, `processing` and `completed` are those of the group with the largest lag."""
+
+    queue: str
+    partitions: int
+    messages: int
+    scheduled: int
+    pending: int
+    processing: int
+    completed: int
+    dead: int
+    groups: int
+
+
+class PurgeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """With `dry_run` the server only counts."""
+
+    dry_run: bool = False
+
+
+class PurgedQueue(msgspec.Struct):
+    """Groups that the purge moved to the end, and the messages that they skip."""
+
+    queue: str
+    groups: int
+    messages: int
+    dry_run: bool
+
+
+_NEW = msgspec.json.Decoder(NewQueue)
+_CHANGE = msgspec.json.Decoder(QueueChange)
+_PURGE = msgspec.json.Decoder(PurgeBody)
+
+
+def queue_body(info: QueueInfo) -> QueueBody:
+    return QueueBody(info.name, info.namespace, info.task, info.paused, info.policy, timestamps.text(info.created_at))
+
+
+def _shown(info: QueueInfo, location: str | None = None) -> Answer:
+    return resource(queue_body(info), version=queue_version(info), location=location)
+
+
+def routes(broker: AsyncBroker) -> list[Route]:
+    async def create(call: Call) -> Answer:
+        body = await call.read(_NEW)
+        info = await broker.send(
+            ConfigureQueue(
+                queue=body.queue,
+                policy=body.policy,
+                create=NEW_QUEUE_POLICY,
+                namespace=body.namespace,
+                task=body.task,
+                must_be_new=True,
+            )
+        )
+        return _shown(info, path("queues", info.name))
+
+    async def show(call: Call) -> Answer:
+        return _shown(await broker.ask(q.GetQueue(queue=call.params[0])))
+
+    async def change(call: Call) -> Answer:
+        version, body = if_match(call), await call.read(_CHANGE)
+        command = ConfigureQueue(
+            queue=call.params[0], policy=body.policy, namespace=body.namespace, task=body.task, version=version
+        )
+        return _shown(await broker.send(command))
+
+    async def delete(call: Call) -> Answer:
+        await broker.send(DeleteQueue(queue=call.params[0], version=if_match(call)))
+        return removed()
+
+    async def pause(call: Call) -> Answer:
+        return _shown(await broker.send(PauseQueue(queue=call.params[0], paused=True, version=if_match(call))))
+
+    async def resume(call: Call) -> Answer:
+        return _shown(await broker.send(PauseQueue(queue=call.params[0], paused=False, version=if_match(call))))
+
+    async def stats(call: Call) -> Answer:
+        return resource(_counts(await broker.ask(q.QueueStats(queue=call.params[0]))))
+
+    async def purge(call: Call) -> Answer:
+        raw = await call.body()
+        body = parse(_PURGE, raw) if raw.strip() else PurgeBody()
+        return resource(await _purge(broker, call.params[0], dry_run=body.dry_run))
+
+    shown, change_errors = {200: QueueBody}, (404,)
+    return [
+        Route("POST", "/v1/queues", create, doc=resource_doc(
+            TAG, "Create a queue", body=NewQueue, answers={201: QueueBody}, errors=(409,))),
+        Route("GET", "/v1/queues/{queue}", show, doc=resource_doc(TAG, "Show a queue", answers=shown, errors=(404,))),
+        Route("PATCH", "/v1/queues/{queue}", change, doc=resource_doc(
+            TAG, "Change a queue", body=QueueChange, answers=shown, errors=change_errors, versioned=True)),
+        Route("DELETE", "/v1/queues/{queue}", delete, doc=resource_doc(
+            TAG, "Delete a queue with its messages", answers={204: None}, errors=change_errors, versioned=True)),
+        Route("POST", "/v1/queues/{queue}/pause", pause, doc=resource_doc(
+            TAG, "Stop deliveries of a queue. Pushes continue", answers=shown, errors=change_errors, versioned=True)),
+        Route("POST", "/v1/queues/{queue}/resume", resume, doc=resource_doc(
+            TAG, "Resume deliveries of a queue", answers=shown, errors=change_errors, versioned=True)),
+        Route("GET", "/v1/queues/{queue}/stats", stats, doc=resource_doc(
+            TAG, "Counts of a queue", answers={200: QueueCounts}, errors=(404,))),
+        Route("POST", "/v1/queues/{queue}/purge", purge, doc=resource_doc(
+            TAG, "Move every group of a queue to the end, so that it skips all stored messages",
+            body=PurgeBody, body_required=False, answers={200: PurgedQueue}, errors=(404,))),
+    ]  # fmt: skip
+
+
+def _counts(stats: Stats) -> QueueCounts:
+    return QueueCounts(
+        stats.queue,
+        stats.partitions,
+        stats.messages,
+        stats.scheduled,
+        stats.pending,
+        stats.processing,
+        stats.completed,
+        stats.dead,
+        len(stats.groups),
+    )
+
+
+async def _purge(broker: AsyncBroker, queue: str, *, dry_run: bool) -> PurgedQueue:
+    """Moves the groups to the end. A queue without groups gets its default group there."""
+    stats = await broker.ask(q.QueueStats(queue=queue))
+    groups: list[GroupStats] = stats.groups
+    skipped = sum(group.lag for group in groups) if groups else stats.messages
+    if dry_run:
+        return PurgedQueue(queue, len(groups) or 1, skipped, True)
+    if not groups:
+        await broker.send(ConfigureGroup(queue=queue, group=QUEUE_MODE, start="new"))
+    for start in range(0, len(groups), GROUPS_AT_ONCE):
+        part = groups[start : start + GROUPS_AT_ONCE]
+        _raise_first(await broker.send_all([SeekGroup(queue=queue, group=group.group, to="end") for group in part]))
+    return PurgedQueue(queue, len(groups) or 1, skipped, False)
+
+
+def _raise_first(results: Iterable[object]) -> None:
+    """Raises the first refusal. A group that was deleted meanwhile is no refusal."""
+    for result in results:
+        if isinstance(result, AckwiseError) and not isinstance(result, UnknownGroup):
+            raise result
