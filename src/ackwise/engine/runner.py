@@ -10,6 +10,7 @@ import msgspec
 from ackwise.core import latency
 from ackwise.core.answers import Counted
 from ackwise.core.commands import (
+    AddTrace,
     AdvanceGroup,
     Beat,
     Break,
@@ -19,6 +20,7 @@ from ackwise.core.commands import (
     ConfigureQueue,
     DeleteGroup,
     DeleteQueue,
+    DrainSpool,
     Extend,
     PauseQueue,
     PruneQueue,
@@ -27,12 +29,26 @@ from ackwise.core.commands import (
     Redrive,
     Replay,
     SeekGroup,
+    SetMaintenance,
     Settle,
+    Spool,
     Sweep,
     Transaction,
 )
 from ackwise.core.errors import AckwiseError
-from ackwise.engine import catalog, claim, cursors, dead_letters, expiry, retention, settle, sweep, transaction
+from ackwise.engine import (
+    catalog,
+    claim,
+    cursors,
+    dead_letters,
+    expiry,
+    retention,
+    settle,
+    spool,
+    sweep,
+    traces,
+    transaction,
+)
 from ackwise.engine.extensions import Handler, Phase
 from ackwise.engine.ports import Session
 from ackwise.engine.push import Appender
@@ -62,6 +78,10 @@ _HANDLERS: dict[type[Command], Handler] = {
     Sweep: sweep.sweep,
     Beat: lambda turn, c: Counted(expiry.beat(turn, c)),
     Claim: claim.claim,
+    AddTrace: traces.add,
+    SetMaintenance: spool.set_maintenance,
+    Spool: spool.keep,
+    DrainSpool: spool.drain,
 }
 
 _PHASES: dict[type[Command], Phase] = dict.fromkeys(_HANDLERS, Phase.ADMIN) | {

@@ -157,6 +157,8 @@ class PopRoutes:
         broker, context = self._broker, self._context
         target = call.scope["raw_path"], call.scope["query_string"]
         wanted = self._recent.get(target) or self._read(call, target)
+        if context.maintenance.may_stop_pops and await context.maintenance.stops_pops():
+            return _EMPTY
         consumer = wanted.client_id or consumer_of(call)
         claim = msgspec.structs.replace(wanted.claim)
         if claim.queue is None and claim.namespace is None and claim.task is None:
@@ -167,7 +169,7 @@ class PopRoutes:
             claim.start = context.first_seen(claim, broker.wall())
         claim.most_bytes, gate = call.begin_claim(claim.most_bytes)
         note = partial(self._note_poll, claim.queue, claim.group, consumer)
-        claiming = broker.claim(claim, wanted.wait, gate=gate, on_park=note)
+        claiming = broker.claim(claim, wanted.wait, stopped=context.maintenance.pops_stopped, gate=gate, on_park=note)
         # Watching the connection has a cost, so only a pop that may wait does so.
         handed = await (call.unless_gone(claiming) if wanted.wait else claiming)
         claimed = handed.claimed

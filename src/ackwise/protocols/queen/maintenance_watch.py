@@ -1,0 +1,103 @@
+"""Queen's maintenance as this server knows it, and the replay of the spool after its end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ackwise.broker import AsyncBroker
+from ackwise.broker.maintenance import log_failure
+from ackwise.core.commands import DrainSpool, SetMaintenance
+from ackwise.core.queen_queries import GetMaintenance
+from ackwise.core.rows import MaintenanceState
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at the switches. A notification of another server comes earlier."""
+LEAST_PAUSE = 0.1
+
+
+class MaintenanceWatch:
+    """Follows the switches in the store. Until the first look, both switches count as possibly on."""
+
+    def __init__(self, broker: AsyncBroker) -> None:
+        self._broker = broker
+        self._state: MaintenanceState | None = None
+        self.may_keep_pushes = True
+        """False: no push maintenance. True: ask `keeps_pushes`."""
+        self.may_stop_pops = True
+        """False: no pop maintenance. True: ask `stops_pops`."""
+        self.pops_stopped: asyncio.Future[None] | None = None
+        """Done when a pop maintenance begins: pops that wait then end."""
+        self._wake: asyncio.Future[None] | None = None
+
+    def start(self) -> None:
+        """Follow the switches until the broker closes."""
+        self._broker.on_news.append(self.look_soon)
+        self._broker.start_task(self._run())
+
+    def look_soon(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def keeps_pushes(self) -> bool:
+        """Whether pushes wait in the spool: the switch is on, or earlier pushes still wait."""
+        state = self._state or await self.refresh()
+        return state.push or state.waiting
+
+    async def stops_pops(self) -> bool:
+        state = self._state or await self.refresh()
+        return state.pop
+
+    async def set(self, command: SetMaintenance) -> MaintenanceState:
+        await self._broker.send(command)
+        state = await self.refresh(counted=True)
+        self.look_soon()
+        return state
+
+    async def refresh(self, *, counted: bool = False) -> MaintenanceState:
+        """Read the switches."""
+        state = await self._broker.ask(GetMaintenance(counted=counted))
+        self._state = state
+        self.may_keep_pushes, self.may_stop_pops = state.push or state.waiting, state.pop
+        if self.pops_stopped is None or (self.pops_stopped.done() and not state.pop):
+            self.pops_stopped = self._broker.loop.create_future()
+        if state.pop and not self.pops_stopped.done():
+            self.pops_stopped.set_result(None)
+        return state
+
+    async def _run(self) -> None:
+        while not self._broker.closed:
+            try:
+                state = await self.refresh()
+                if state.waiting and not state.push:
+                    await self._drain()
+            except Exception as problem:
+                if not self._broker.closed:
+                    log_failure("the watch of maintenance", problem)
+            await self._pause()
+
+    async def _drain(self) -> None:
+        """Replay the spool turn by turn. If another server does it, this server looks again later."""
+        while not self._broker.closed:
+            swept = await self._broker.send(DrainSpool())
+            if not (swept.more and swept.done["spool"]):
+                break
+        await self.refresh()
+
+    async def _pause(self) -> None:
+        """Wait until a look is due. `look_soon` ends the wait, and so does the end of the broker."""
+        for seconds, early in ((LEAST_PAUSE, False), (LOOK_EVERY - LEAST_PAUSE, True)):
+            if self._broker.closed:
+                return
+            pause = self._broker.loop.create_future()
+            if early:
+                self._wake = pause
+            timer = self._broker.loop.call_later(seconds, _finish, pause)
+            try:
+                await pause
+            finally:
+                timer.cancel()
+
+
+def _finish(pause: asyncio.Future[None]) -> None:
+    if not pause.done():
+        pause.set_result(None)
