@@ -17,9 +17,9 @@ from ackwise.engine.turn import Turn
 
 CHANGED = ""
 """Announced to other brokers after a switch changed. No queue has this name."""
-PUSHES_AT_ONCE = 200
-MESSAGES_AT_ONCE = 2000
-BYTES_AT_ONCE = 4 << 20
+PUSHES_AT_ONCE = 50
+MESSAGES_AT_ONCE = 500
+BYTES_AT_ONCE = 1 << 20
 """Pushes that one turn replays end at these bounds. At least one push is replayed."""
 MOST_RETRIED = 1000
 _LONGEST_REASON = 500
@@ -69,12 +69,14 @@ def keep(turn: Turn, command: Spool) -> Counted:
     if not (switches(turn.session).push or is_waiting(turn.session)):
         return Counted(0)
     rows = []
+    count = 0
     for kept in command.pushes:
         messages = kept.messages.messages() if isinstance(kept.messages, PlainBatch) else kept.messages
         body = _encoder.encode(_KeptPush(kept.queue, messages, kept.create))
         rows.append({"messages": len(messages), "bytes": len(body), "created_at": turn.now, "body": body})
+        count += len(messages)
     turn.session.many("spool_insert", rows)
-    return Counted(sum(row["messages"] for row in rows))
+    return Counted(count)
 
 
 def drain(turn: Turn, _: DrainSpool) -> Swept:

@@ -191,13 +191,18 @@ def test_switches_and_spool_survive_a_restart(store_url: str, clock: ManualClock
         assert stored(queen, "q") == [1, 2]
 
 
-def test_servers_of_one_store_share_the_switches(pg_url_factory: Any, clock: ManualClock) -> None:
+def test_servers_of_one_store_share_the_switches(
+    pg_url_factory: Any, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notifications tell the other server: it does not look for itself."""
+    monkeypatch.setattr("ackwise.protocols.queen.maintenance_watch.LOOK_EVERY", 10 * PATIENCE)
     url = pg_url_factory()
     with serving(url, clock) as (_, one), serving(url, clock) as (_, other):
         switch(one, True)
         eventually(lambda: other.push("q", "kept")[0]["status"] == "buffered")
         switch(one, True, "maintenance/pop")
-        eventually(lambda: other.get(f"{SYSTEM}/shared-state")["pop_maintenance_mode"])
+        one.push("q", "kept")
+        eventually(lambda: other.call("GET", "/api/v1/pop/queue/q", wait="true", timeout=60_000)[0] == 204)
         switch(other, False)
         switch(other, False, "maintenance/pop")
         eventually(lambda: one.push("q", "direct")[0]["status"] == "queued")
@@ -208,7 +213,7 @@ def test_servers_of_one_store_share_the_switches(pg_url_factory: Any, clock: Man
 
 
 def test_kill_during_replay_loses_and_doubles_nothing(store_url: str, clock: ManualClock) -> None:
-    """A turn of the replay takes at most three of these pushes, so the replay takes several turns."""
+    """A turn of the replay takes one of these pushes, so the replay takes many turns."""
     pushes, padding = 10, "x" * (1 << 20)
     with ServerProcess(store_url) as server, httpx2.Client(base_url=server.url, timeout=PATIENCE) as http:
         queen = QueenApi(http, clock, "seed")

@@ -60,8 +60,8 @@ def test_messages_are_filtered_by_status(queen: QueenApi) -> None:
     assert by_status == {"pending": [4, 3], "processing": [2], "completed": [0], "dead_letter": [1]}
     queen.clock.advance(1000)
     assert listed(queen, status="processing") == []
-    status, answer = queen.call("GET", "/api/v1/messages", status="lost")
-    assert (status, answer["error"][:21]) == (400, "status must be one of")
+    code, answer = queen.call("GET", "/api/v1/messages", status="lost")
+    assert (code, answer["error"][:21]) == (400, "status must be one of")
 
 
 def test_listed_message_has_its_fields(queen: QueenApi) -> None:

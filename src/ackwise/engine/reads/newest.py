@@ -42,26 +42,26 @@ def list_newest(snapshot: Snapshot, query: q.ListNewest) -> NewestMessages:
     """Walks over the segments of all lanes by their times, newest first, and reads bodies of the page only."""
     session = snapshot.session
     filters = query.status is not None or query.before_at is not None
-    most = MOST_LANES if filters else min(MOST_LANES, query.limit + query.offset)
-    lanes = _lanes(session, query, most + 1)
-    views = _Views(snapshot)
     wanted = query.offset + query.limit
-    found: list[tuple[_LaneView, int]] = []
+    most = MOST_LANES if filters else min(MOST_LANES, wanted)
+    lanes, barrier = _lanes(session, query, most)
+    views = _Views(snapshot)
+    places: list[tuple[_LaneView, int]] = []
     scanned = 0
-    for view, lo, hi in _ranges(session, query, lanes[:most]):
+    for created_at, view, lo, hi in _ranges(session, query, lanes):
+        if created_at < barrier or scanned >= MOST_SCANNED + query.offset:
+            return views.page(places[query.offset :], cut=True)
         for seq in range(hi - 1, lo - 1, -1):
-            if len(found) >= wanted:
-                break
             scanned += 1
             if query.status is None or views.status(view, seq, lo, hi) == query.status:
-                found.append((view, seq))
-        if len(found) >= wanted or scanned >= MOST_SCANNED + query.offset:
-            break
-    cut = len(found) < wanted and (scanned >= MOST_SCANNED + query.offset or len(lanes) > most)
-    return NewestMessages(views.found(found[query.offset :]), cut=cut)
+                places.append((view, seq))
+            if len(places) >= wanted:
+                return views.page(places[query.offset :], cut=False)
+    return views.page(places[query.offset :], cut=barrier > 0)
 
 
-def _lanes(session: Session, query: q.ListNewest, limit: int) -> list[_LaneView]:
+def _lanes(session: Session, query: q.ListNewest, most: int) -> tuple[list[_LaneView], int]:
+    """The lanes with the newest messages. The lanes that are left out have no message after the returned instant."""
     rows = session.rows(
         "lanes_written",
         {
@@ -70,18 +70,18 @@ def _lanes(session: Session, query: q.ListNewest, limit: int) -> list[_LaneView]
             "ns": query.namespace,
             "task": query.task,
             "after_at": 0 if query.after_at is None else query.after_at,
-            "limit": limit,
+            "limit": most + 1,
         },
     )
-    return [_LaneView(Lane(*row[:6]), row[6], row[7]) for row in rows]
+    lanes = [_LaneView(Lane(*row[:6]), row[6], row[7]) for row in rows[:most]]
+    return lanes, rows[most][8] if len(rows) > most else 0
 
 
-def _ranges(session: Session, query: q.ListNewest, lanes: list[_LaneView]) -> Iterator[tuple[_LaneView, int, int]]:
-    """(lane, lo, hi) of segments, the newest segment first."""
+def _ranges(session: Session, query: q.ListNewest, lanes: list[_LaneView]) -> Iterator[tuple[int, _LaneView, int, int]]:
+    """(instant, lane, lo, hi) of segments, the newest segment first."""
     walks = [_walk(session, query, view) for view in lanes]
-    merged = heapq.merge(*walks, key=lambda item: item[0], reverse=True)
-    for _, view, lo, hi in merged:
-        yield view, lo, hi
+    for order, view, lo, hi in heapq.merge(*walks, key=lambda item: item[0], reverse=True):
+        yield order[0], view, lo, hi
 
 
 def _walk(
@@ -145,7 +145,11 @@ class _Views:
         deadline = None if held[3] is None else self._snapshot.shown(held[3])
         return GroupView(group.name, state, deadline, held[1], held[2])
 
-    def found(self, places: list[tuple[_LaneView, int]]) -> list[FoundMessage]:
+    def page(self, places: list[tuple[_LaneView, int]], *, cut: bool) -> NewestMessages:
+        messages = self._read(places)
+        return NewestMessages(messages, cut=cut or len(messages) < len(places))
+
+    def _read(self, places: list[tuple[_LaneView, int]]) -> list[FoundMessage]:
         """The messages at these places, as many as fit an answer."""
         result: list[FoundMessage] = []
         room = validation.ANSWER_BYTES
@@ -158,13 +162,13 @@ class _Views:
             lo = last - (end - start) + 1
             for message in reversed(segment_reads.messages(self._snapshot.session, view.lane.id, [(lo, last + 1)])):
                 room -= len(message.payload) + validation.ROW_BYTES
-                result.append(self._found(view, message, LaneRange(LaneId(view.lane.id), lo, last + 1)))
+                result.append(self._message(view, message, LaneRange(LaneId(view.lane.id), lo, last + 1)))
                 if room <= 0:
                     break
             start = end
         return result
 
-    def _found(self, view: _LaneView, message: Message, read: LaneRange) -> FoundMessage:
+    def _message(self, view: _LaneView, message: Message, read: LaneRange) -> FoundMessage:
         owner, _ = self._queue(view.lane.queue)
         groups = self.groups(view, message.seq, read.lo, read.hi)
         return FoundMessage(

@@ -37,7 +37,7 @@ def _traces(session: Session, rows: list[Row], limit: int) -> Page[TraceRow]:
         where = {"ids": msgspec.json.encode(list(names)).decode()}
         for trace, name in session.rows("trace_names_of", where):
             names[trace].append(name)
-    return page([TraceRow(*row, names[row[0]]) for row in rows], limit, lambda row: row.number)
+    return page([TraceRow(*row, names=names[row[0]]) for row in rows], limit, lambda row: row.number)
 
 
 @answers(q.CountNamedTraces)

@@ -18,8 +18,8 @@ from ackwise.protocols.http_response import Answer, Route, answer, encode
 from ackwise.protocols.queen.configure import tag_or_none
 from ackwise.protocols.queen.dead_letters import error_of
 from ackwise.protocols.queen.process_stats import ProcessStats, hostname, process_stats
-from ackwise.protocols.queen.status import bucket_counts, tags_of
-from ackwise.protocols.queen.time_series import DAY, HOUR, Counts, Window, rate, sample_of, window_of
+from ackwise.protocols.queen.status import Tags, bucket_counts, tags_of
+from ackwise.protocols.queen.time_series import DAY, HOUR, Counts, Window, rate, sample_of, total_of, window_of
 from ackwise.protocols.queen.totals import Fields
 from ackwise.protocols.queen.vocabulary import QueenContext, number_in, show_time
 from ackwise.protocols.streamed_lists import array, pages, streamed
@@ -79,8 +79,7 @@ class AnalyticsRoutes:
 
         async def pieces() -> AsyncIterator[bytes]:
             for start in window.buckets():
-                last = min(start + window.size - 1, window.end)
-                query = SumLedger(after_at=max(start, window.start), before_at=last, **tags)
+                query = _bucket_sums(window, start, tags)
                 async for piece in pages(self._broker, query, lambda rows: _write_ops(rows, names, start, window)):  # noqa: B023
                     yield piece
 
@@ -112,13 +111,13 @@ class AnalyticsRoutes:
         async for _ in pages(self._broker, q.ListStats(), pending.add):
             pass
         points = [_worker_point(start, counts.get(start), window) for start in window.buckets()]
-        samples = [sample_of(counts[start]) for start in window.buckets() if start in counts]
+        total = sample_of(total_of(counts))
         summary = {
-            "totalPushMessages": sum(sample.pushed or 0 for sample in samples) if samples else None,
+            "totalPushMessages": total.pushed,
             "totalPopMessages": None,
-            "totalAckMessages": sum(sample.settled or 0 for sample in samples) if samples else None,
-            "totalAckFailed": sum(sample.failed or 0 for sample in samples) if samples else None,
-            "totalDlqMessages": sum(sample.dead or 0 for sample in samples) if samples else None,
+            "totalAckMessages": total.settled,
+            "totalAckFailed": total.failed,
+            "totalDlqMessages": total.dead,
             "pendingMessages": pending.count,
         }
         fields = {**_range_fields(window), "pointCount": len(points), "timeSeries": points}
@@ -151,8 +150,7 @@ class AnalyticsRoutes:
         async for _ in pages(self._broker, q.ListStats(namespace=tags["namespace"], task=tags["task"]), load.add_now):
             pass
         for start in window.buckets():
-            last = min(start + window.size - 1, window.end)
-            query = SumLedger(after_at=max(start, window.start), before_at=last, **tags)
+            query = _bucket_sums(window, start, tags)
             async for _ in pages(self._broker, query, lambda rows: load.add(rows, start)):  # noqa: B023
                 pass
         await call.reserve(1 << 20)
@@ -190,6 +188,18 @@ class AnalyticsRoutes:
                 continue
             rows.append(fold.fields())
         return answer({"capturedAt": show_time(now), "rows": rows})
+
+
+def _bucket_sums(window: Window, start: int, tags: Tags) -> SumLedger:
+    """The query for the counts of one bucket by queue."""
+    last = min(start + window.size - 1, window.end)
+    return SumLedger(
+        after_at=max(start, window.start),
+        before_at=last,
+        queue=tags["queue"],
+        namespace=tags["namespace"],
+        task=tags["task"],
+    )
 
 
 def _range_fields(window: Window) -> Fields:
@@ -314,10 +324,7 @@ class _Load:
         return sum(sum(counts.values()) for counts in self.buckets.values())
 
     def fields(self, buckets: Iterable[int]) -> Fields:
-        total: Counter[str] = Counter()
-        for counts in self.buckets.values():
-            total.update(counts)
-        whole = sample_of(dict(total) if self.buckets else None)
+        whole = sample_of(total_of(self.buckets))
         series = [sample_of(self.buckets.get(start)) for start in buckets]
         unknown = (
             *("pushRequests", "popMessages", "popEmpty", "ackRequests", "transactions", "conflated"),
@@ -349,7 +356,7 @@ class _Load:
 class _Workload:
     """Adds up queues by namespace, task or name."""
 
-    def __init__(self, group_by: str, window: Window, tags: dict[str, str | None]) -> None:
+    def __init__(self, group_by: str, window: Window, tags: Tags) -> None:
         self._group_by, self._window, self._queue = group_by, window, tags["queue"]
         self._keys: dict[str, str] = {}
         """The key of each existing queue."""

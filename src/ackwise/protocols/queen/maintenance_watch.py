@@ -28,6 +28,9 @@ class MaintenanceWatch:
         self.pops_stopped: asyncio.Future[None] | None = None
         """Done when a pop maintenance begins: pops that wait then end."""
         self._wake: asyncio.Future[None] | None = None
+        self._has_news = False
+        self._asked = self._applied = 0
+        """Numbers of the newest look, and of the look whose state counts."""
 
     def start(self) -> None:
         """Follow the switches until the broker closes."""
@@ -35,6 +38,7 @@ class MaintenanceWatch:
         self._broker.start_task(self._run())
 
     def look_soon(self) -> None:
+        self._has_news = True
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
@@ -54,18 +58,26 @@ class MaintenanceWatch:
         return state
 
     async def refresh(self, *, counted: bool = False) -> MaintenanceState:
-        """Read the switches."""
+        """Read the switches. A look that began before another one and ends after it changes nothing."""
+        self._asked += 1
+        number = self._asked
         state = await self._broker.ask(GetMaintenance(counted=counted))
+        if number > self._applied:
+            self._applied = number
+            self._apply(state)
+        return state
+
+    def _apply(self, state: MaintenanceState) -> None:
         self._state = state
         self.may_keep_pushes, self.may_stop_pops = state.push or state.waiting, state.pop
         if self.pops_stopped is None or (self.pops_stopped.done() and not state.pop):
             self.pops_stopped = self._broker.loop.create_future()
         if state.pop and not self.pops_stopped.done():
             self.pops_stopped.set_result(None)
-        return state
 
     async def _run(self) -> None:
         while not self._broker.closed:
+            self._has_news = False
             try:
                 state = await self.refresh()
                 if state.waiting and not state.push:
@@ -77,25 +89,24 @@ class MaintenanceWatch:
 
     async def _drain(self) -> None:
         """Replay the spool turn by turn. If another server does it, this server looks again later."""
-        while not self._broker.closed:
+        more = True
+        while more and not self._broker.closed:
             swept = await self._broker.send(DrainSpool())
-            if not (swept.more and swept.done["spool"]):
-                break
-        await self.refresh()
+            more = swept.more and swept.done["spool"] > 0
+            # Switches that change meanwhile take effect.
+            await self.refresh()
 
     async def _pause(self) -> None:
-        """Wait until a look is due. `look_soon` ends the wait, and so does the end of the broker."""
-        for seconds, early in ((LEAST_PAUSE, False), (LOOK_EVERY - LEAST_PAUSE, True)):
-            if self._broker.closed:
-                return
-            pause = self._broker.loop.create_future()
-            if early:
-                self._wake = pause
-            timer = self._broker.loop.call_later(seconds, _finish, pause)
-            try:
-                await pause
-            finally:
-                timer.cancel()
+        """Wait until a look is due. News end the wait, but not its first moment. The end of the broker is news."""
+        await asyncio.sleep(LEAST_PAUSE)
+        if self._has_news or self._broker.closed:
+            return
+        self._wake = self._broker.loop.create_future()
+        timer = self._broker.loop.call_later(LOOK_EVERY - LEAST_PAUSE, _finish, self._wake)
+        try:
+            await self._wake
+        finally:
+            timer.cancel()
 
 
 def _finish(pause: asyncio.Future[None]) -> None:

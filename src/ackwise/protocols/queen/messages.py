@@ -36,11 +36,11 @@ _MINUTE = 60 * MICROS
 
 def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
     messages = MessageRoutes(broker, context)
-    one = "/api/v1/messages/{partitionId}/{transactionId}"
+    single = "/api/v1/messages/{partitionId}/{transactionId}"
     return [
         Route("GET", "/api/v1/messages", messages.newest),
-        Route("GET", one, messages.show),
-        Route("DELETE", one, messages.delete),
+        Route("GET", single, messages.show),
+        Route("DELETE", single, messages.delete),
         Route("GET", "/api/v1/status/queues/{queue}/messages", messages.of_queue),
     ]
 
@@ -71,15 +71,15 @@ class MessageRoutes:
         if listing.after_at is not None and listing.before_at is not None and listing.after_at >= listing.before_at:
             raise BadInput("from must not be after to")
         await call.reserve(validation.ANSWER_BYTES)
-        found = await self._broker.ask(listing)
-        return Answer(await self._broker.in_thread(_write_list, found, self._broker.wall()))
+        listed = await self._broker.ask(listing)
+        return Answer(await self._broker.in_thread(_write_list, listed, self._broker.wall()))
 
     async def of_queue(self, call: Call) -> Answer:
         """Lists messages of one queue without payloads, newest first."""
         limit = number_in(call.query, "limit", 50, MOST, least=1, lenient=self._upstream)
         offset = number_in(call.query, "offset", 0, MOST_NEWEST, lenient=self._upstream)
-        found = await self._broker.ask(ListNewest(queue=call.params[0], limit=limit, offset=offset))
-        return Answer(await self._broker.in_thread(_write_short_list, found, self._broker.wall()))
+        listed = await self._broker.ask(ListNewest(queue=call.params[0], limit=limit, offset=offset))
+        return Answer(await self._broker.in_thread(_write_short_list, listed, self._broker.wall()))
 
     async def show(self, call: Call) -> Answer:
         return answer(_message_fields(await self._find(call), self._broker.wall()))
@@ -114,17 +114,17 @@ def _end_of_minute(text: str) -> int:
     return (parse_time(text, "to", end_of_day=True) // _MINUTE + 1) * _MINUTE
 
 
-def _write_list(found: NewestMessages, now: int) -> bytes:
-    messages = [_listed_fields(message, now) for message in found.messages]
-    queue_mode = any(view.group == QUEUE_MODE for message in found.messages for view in message.groups)
-    named = max((len(_named(message)) for message in found.messages), default=0)
+def _write_list(listed: NewestMessages, now: int) -> bytes:
+    messages = [_listed_fields(message, now) for message in listed.messages]
+    queue_mode = any(view.group == QUEUE_MODE for message in listed.messages for view in message.groups)
+    named = max((len(_named(message)) for message in listed.messages), default=0)
     mode = {"hasQueueMode": queue_mode, "busGroupsCount": named, "type": _mode(queue_mode, bool(named))}
-    return encode({"messages": messages, "mode": mode, "total": len(messages), "truncated": found.cut})
+    return encode({"messages": messages, "mode": mode, "total": len(messages), "truncated": listed.cut})
 
 
-def _write_short_list(found: NewestMessages, now: int) -> bytes:
+def _write_short_list(listed: NewestMessages, now: int) -> bytes:
     names = ("id", "transactionId", "partitionId", "queuePath", "queue", "partition", "status", "createdAt")
-    return encode([{name: fields[name] for name in names} for fields in (_common(m, now) for m in found.messages)])
+    return encode([{name: fields[name] for name in names} for fields in (_common(m, now) for m in listed.messages)])
 
 
 def _named(result: FoundMessage) -> list[GroupView]:

@@ -47,7 +47,7 @@ def _flag(text: str | None) -> bool:
 class PopRequest:
     """Claim, waiting time and client id that a pop's query string describes."""
 
-    __slots__ = ("claim", "client_id", "wait")
+    __slots__ = ("claim", "client_id", "names_nothing", "wait")
 
     def __init__(self, query: dict[str, str], context: QueenContext, queue: str | None, partition: str | None) -> None:
         autopilot = _flag(query.get("autopilot"))
@@ -69,6 +69,7 @@ class PopRequest:
             yields=autopilot and context.upstream,
             create=context.policy,
         )
+        self.names_nothing = self.claim.queue is None and self.claim.namespace is None and self.claim.task is None
         # The server shortens a longer timeout instead of refusing it.
         wait = number_in(query, "timeout", DEFAULT_WAIT, LONGEST_NUMBER, lenient=context.upstream)
         self.wait = min(wait, LONGEST_WAIT) / 1000 if _flag(query.get("wait")) else 0
@@ -161,7 +162,7 @@ class PopRoutes:
             return _EMPTY
         consumer = wanted.client_id or consumer_of(call)
         claim = msgspec.structs.replace(wanted.claim)
-        if claim.queue is None and claim.namespace is None and claim.task is None:
+        if wanted.names_nothing:
             error = {"success": False, "error": "namespace or task is required", "messages": [], "code": "bad_input"}
             return Answer(encode(error), 400)
         if claim.start == "new" and claim.queue is None:

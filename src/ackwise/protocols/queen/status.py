@@ -19,7 +19,7 @@ from ackwise.protocols.http_response import Answer, Route, answer, encode
 from ackwise.protocols.queen.configure import queue_id, tag_or_none
 from ackwise.protocols.queen.dead_letters import error_of
 from ackwise.protocols.queen.process_stats import hostname, process_stats
-from ackwise.protocols.queen.time_series import DAY, Counts, Window, by_bucket, rate, sample_of, window_of
+from ackwise.protocols.queen.time_series import DAY, Counts, Window, by_bucket, rate, sample_of, total_of, window_of
 from ackwise.protocols.queen.totals import Fields, message_counts, stats_counts, summed
 from ackwise.protocols.queen.vocabulary import QueenContext, number_in, show_time
 from ackwise.protocols.streamed_lists import array, joined, pages, streamed
@@ -35,6 +35,10 @@ _INTERVALS = {"minute": 1, "hour": 60, "day": 24 * 60}
 _CONFIG = ("leaseTime", "retryLimit", "retryDelay", "ttl", "maxSize", "deadLetterQueue")
 
 
+Tags = dict[str, str | None]
+"""The queue, the namespace and the task that a request names."""
+
+
 def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
     status = StatusRoutes(broker, context)
     return [
@@ -46,13 +50,20 @@ def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
     ]
 
 
-def tags_of(query: dict[str, str]) -> dict[str, str | None]:
+def tags_of(query: dict[str, str]) -> Tags:
     """The queue, the namespace and the task that a request names."""
     return {name: query.get(name) or None for name in ("queue", "namespace", "task")}
 
 
-async def bucket_counts(broker: AsyncBroker, window: Window, tags: dict[str, str | None]) -> dict[int, Counts]:
-    query = TotalLedger(after_at=window.start, before_at=window.end, minutes=window.minutes, **tags)
+async def bucket_counts(broker: AsyncBroker, window: Window, tags: Tags) -> dict[int, Counts]:
+    query = TotalLedger(
+        after_at=window.start,
+        before_at=window.end,
+        minutes=window.minutes,
+        queue=tags["queue"],
+        namespace=tags["namespace"],
+        task=tags["task"],
+    )
     return by_bucket(await broker.ask(query))
 
 
@@ -71,7 +82,7 @@ class StatusRoutes:
         window = window_of(call.query, broker.wall())
         counts = await bucket_counts(broker, window, tags)
         letters = await self._newest_letters(tags)
-        totals = _StatusTotals(window, counts, letters)
+        totals = _StatusTotals(counts, letters)
         points = [_point(start, counts.get(start), window) for start in window.buckets()]
         head = {
             "timeRange": window.fields(),
@@ -89,11 +100,11 @@ class StatusRoutes:
             ),
         )
 
-    def _summaries(self, tags: dict[str, str | None], totals: _StatusTotals) -> Any:
+    def _summaries(self, tags: Tags, totals: _StatusTotals) -> Any:
         query = q.ListStats(namespace=tags["namespace"], task=tags["task"])
         return pages(self._broker, query, lambda rows: totals.write([row for row in rows if _matches(row, tags)]))
 
-    async def _newest_letters(self, tags: dict[str, str | None]) -> DeadPage | None:
+    async def _newest_letters(self, tags: Tags) -> DeadPage | None:
         """Some of the newest dead letters. None for a namespace or task, which dead letters do not name."""
         if tags["namespace"] or tags["task"]:
             return None
@@ -140,7 +151,7 @@ class StatusRoutes:
         except UnknownQueue:
             return None
 
-    async def _name_before(self, tags: dict[str, str | None], offset: int) -> str | None:
+    async def _name_before(self, tags: Tags, offset: int) -> str | None:
         """The name of the queue at the end of the first `offset` queues. None if there are fewer queues."""
         if not offset:
             return ""
@@ -197,7 +208,7 @@ class StatusRoutes:
         return Answer(await self._broker.in_thread(write))
 
 
-def _matches(row: QueueSummary, tags: dict[str, str | None]) -> bool:
+def _matches(row: QueueSummary, tags: Tags) -> bool:
     shown = {"queue": row.info.name, "namespace": row.info.namespace, "task": row.info.task}
     return all(wanted is None or shown[name] == wanted for name, wanted in tags.items())
 
@@ -233,8 +244,8 @@ def _point(start: int, counts: Counts | None, window: Window) -> Fields:
 class _StatusTotals:
     """Totals over the queues that a status lists, and over its window."""
 
-    def __init__(self, window: Window, counts: dict[int, Counts], letters: DeadPage | None) -> None:
-        self._samples = [sample_of(counts[start]) for start in window.buckets() if start in counts]
+    def __init__(self, counts: dict[int, Counts], letters: DeadPage | None) -> None:
+        self._sample = sample_of(total_of(counts))
         self._letters = letters
         self._messages = message_counts(0, 0, 0, 0, 0)
         self._dead = self._leases = self._leased = 0
@@ -265,8 +276,8 @@ class _StatusTotals:
             },
             "errors": {
                 "dbErrors": None,
-                "ackFailed": sum(sample.failed or 0 for sample in self._samples) if self._samples else None,
-                "dlqMessages": sum(sample.dead or 0 for sample in self._samples) if self._samples else None,
+                "ackFailed": self._sample.failed,
+                "dlqMessages": self._sample.dead,
             },
         }
 

@@ -65,6 +65,15 @@ def by_bucket(rows: Iterable[LedgerTotal]) -> dict[int, Counts]:
     return buckets
 
 
+def total_of(buckets: dict[int, Counts]) -> Counts | None:
+    """Counts over all buckets. None without a bucket."""
+    total: Counts = {}
+    for counts in buckets.values():
+        for outcome, count in counts.items():
+            total[outcome] = total.get(outcome, 0) + count
+    return total if buckets else None
+
+
 class Sample(NamedTuple):
     """Counts of a bucket as Queen names them. All are None in a bucket without a count."""
 

@@ -20,6 +20,8 @@ from ackwise.protocols.streamed_lists import array, joined, pages, stream_list, 
 from ackwise.store.port import Store
 
 PAGE = 50
+LARGEST_PAGE = 4 << 20
+"""Bytes that a page of traces may have."""
 MOST = 1000
 FURTHEST = 1 << 31
 LARGEST_PAYLOADS = 4 << 20
@@ -60,9 +62,9 @@ class TraceRoutes:
         partition_id = uuid_in(body.partitionId, "partitionId")
         lane = seq = None
         try:
-            found = await self._broker.ask(FindMessage(partition_id=partition_id, transaction_id=body.transactionId))
-            if found.due_at is None:
-                lane, seq = found.message.lane, found.message.seq
+            result = await self._broker.ask(FindMessage(partition_id=partition_id, transaction_id=body.transactionId))
+            if result.due_at is None:
+                lane, seq = result.message.lane, result.message.seq
         except MessageNotFound:
             if not self._upstream:
                 return answer({"success": False, "error": "Message not found", "code": MessageNotFound.code}, 404)
@@ -82,6 +84,7 @@ class TraceRoutes:
         return answer({"success": True, "traceId": added.trace_id}, 201)
 
     async def of_message(self, call: Call) -> Answer:
+        await call.reserve(LARGEST_PAGE)
         query = q.ListTraces(partition_id=uuid_in(call.params[0], "partitionId"), transaction_id=call.params[1])
         return await stream_list(call, self._broker, query, "traces", _fields, rows=PAGE)
 
@@ -89,6 +92,7 @@ class TraceRoutes:
         limit = number_in(call.query, "limit", 100, MOST, least=1, lenient=self._upstream)
         offset = number_in(call.query, "offset", 0, FURTHEST, lenient=self._upstream)
         name = call.params[0]
+        await call.reserve(LARGEST_PAGE + LARGEST_PAYLOADS)
         total = await self._broker.ask(q.CountNamedTraces(name=name))
         writer = _NamedTraces(self._broker.store, with_payloads=not self._upstream)
         tail = encode({"total": total, "pagination": {"limit": limit, "offset": offset}})[1:]
@@ -174,8 +178,8 @@ class _NamedTraces:
 
     def _read_payload(self, partition_id: str, transaction_id: str) -> object:
         try:
-            found = self._store.ask(FindMessage(partition_id=partition_id, transaction_id=transaction_id))
+            result = self._store.ask(FindMessage(partition_id=partition_id, transaction_id=transaction_id))
         except MessageNotFound:
             return None
-        self._room -= len(found.message.payload)
-        return payload_field(found.message.payload, found.message.content_type)
+        self._room -= len(result.message.payload)
+        return payload_field(result.message.payload, result.message.content_type)

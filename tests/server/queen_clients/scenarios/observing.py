@@ -131,7 +131,7 @@ async def maintenance_is_switched_by_the_client(stage: Stage) -> None:
     assert (await admin.set_maintenance_mode(False))["maintenanceMode"] is False
 
     async def drained() -> bool:
-        return (await admin.get_maintenance_mode())["bufferedMessages"] == 0
+        return bool((await admin.get_maintenance_mode())["bufferedMessages"] == 0)
 
     await eventually(drained)
     assert (await admin.set_pop_maintenance_mode(True))["popMaintenanceMode"] is True
