@@ -356,7 +356,7 @@ class TraceRow(msgspec.Struct):
     transaction_id: str
     partition: str | None
     queue: str | None
-    names: list[str]
+    names: list[str] = []
 
 
 class TraceName(msgspec.Struct):

@@ -32,12 +32,11 @@ def list_named_traces(snapshot: Snapshot, query: q.ListNamedTraces) -> Page[Trac
 
 
 def _traces(session: Session, rows: list[Row], limit: int) -> Page[TraceRow]:
-    names: dict[int, list[str]] = {row[0]: [] for row in rows}
-    if rows:
-        where = {"ids": msgspec.json.encode(list(names)).decode()}
-        for trace, name in session.rows("trace_names_of", where):
-            names[trace].append(name)
-    return page([TraceRow(*row, names=names[row[0]]) for row in rows], limit, lambda row: row.number)
+    traces = {row[0]: TraceRow(*row) for row in rows}
+    if traces:
+        for number, name in session.rows("trace_names_of", {"ids": msgspec.json.encode(list(traces)).decode()}):
+            traces[number].names.append(name)
+    return page(traces.values(), limit, lambda trace: trace.number)
 
 
 @answers(q.CountNamedTraces)
