@@ -89,12 +89,12 @@ class MaintenanceWatch:
 
     async def _drain(self) -> None:
         """Replay the spool turn by turn. If another server does it, this server looks again later."""
-        more = True
-        while more and not self._broker.closed:
+        while not self._broker.closed:
             swept = await self._broker.send(DrainSpool())
-            more = swept.more and swept.done["spool"] > 0
-            # Switches that change meanwhile take effect.
-            await self.refresh()
+            # A push may have joined the spool meanwhile, and a switch may have changed.
+            state = await self.refresh()
+            if state.push or not (state.waiting and swept.done["spool"]):
+                return
 
     async def _pause(self) -> None:
         """Wait until a look is due. News end the wait, but not its first moment. The end of the broker is news."""

@@ -9,7 +9,7 @@ ON CONFLICT (name) DO UPDATE SET enabled = excluded.enabled, changed_at = exclud
 INSERT INTO spool (messages, bytes, created_at, body) VALUES (:messages, :bytes, :created_at, :body);
 
 -- name: spool_sizes: sizes of the oldest waiting pushes
-SELECT no, messages, bytes FROM spool WHERE error IS NULL ORDER BY no LIMIT :limit;
+SELECT no, messages, bytes FROM spool WHERE error IS NULL AND no > 0 ORDER BY no LIMIT :limit;
 
 -- name: spool_get: a waiting push
 SELECT created_at, body FROM spool WHERE no = :no;
