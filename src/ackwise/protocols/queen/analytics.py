@@ -24,7 +24,7 @@ from ackwise.protocols.queen.totals import Fields
 from ackwise.protocols.queen.vocabulary import QueenContext, number_in, show_time
 from ackwise.protocols.streamed_lists import array, pages, streamed
 
-MOST_ROWS = 1000
+MOST_ROWS = 200
 """Rows of a workload: the busiest keys."""
 MOST_LETTERS = 1000
 SIGNATURES = 8
@@ -153,7 +153,7 @@ class AnalyticsRoutes:
             query = _bucket_sums(window, start, tags)
             async for _ in pages(self._broker, query, lambda rows: load.add(rows, start)):  # noqa: B023
                 pass
-        await call.reserve(1 << 20)
+        await call.reserve(2 << 20)
         return Answer(await self._broker.in_thread(load.encoded))
 
     async def signatures(self, call: Call) -> Answer:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ackwise.broker import AsyncBroker
 from ackwise.broker.maintenance import log_failure
@@ -25,8 +27,8 @@ class MaintenanceWatch:
         """False: no push maintenance. True: ask `keeps_pushes`."""
         self.may_stop_pops = True
         """False: no pop maintenance. True: ask `stops_pops`."""
-        self.pops_stopped: asyncio.Future[None] | None = None
-        """Done when a pop maintenance begins: pops that wait then end."""
+        self._waiting_pops: set[asyncio.Future[None]] = set()
+        """Futures of the pops that wait. Each is done when a pop maintenance begins."""
         self._wake: asyncio.Future[None] | None = None
         self._has_news = False
         self._asked = self._applied = 0
@@ -51,6 +53,16 @@ class MaintenanceWatch:
         state = self._state or await self.refresh()
         return state.pop
 
+    @contextmanager
+    def waiting_pop(self) -> Iterator[asyncio.Future[None]]:
+        """A future that is done when a pop maintenance begins while the block runs."""
+        stopped: asyncio.Future[None] = self._broker.loop.create_future()
+        self._waiting_pops.add(stopped)
+        try:
+            yield stopped
+        finally:
+            self._waiting_pops.discard(stopped)
+
     async def set(self, command: SetMaintenance) -> MaintenanceState:
         await self._broker.send(command)
         state = await self.refresh(counted=True)
@@ -70,10 +82,9 @@ class MaintenanceWatch:
     def _apply(self, state: MaintenanceState) -> None:
         self._state = state
         self.may_keep_pushes, self.may_stop_pops = state.push or state.waiting, state.pop
-        if self.pops_stopped is None or (self.pops_stopped.done() and not state.pop):
-            self.pops_stopped = self._broker.loop.create_future()
-        if state.pop and not self.pops_stopped.done():
-            self.pops_stopped.set_result(None)
+        if state.pop:
+            for stopped in self._waiting_pops:
+                _finish(stopped)
 
     async def _run(self) -> None:
         while not self._broker.closed:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from ackwise.broker import AsyncBroker
-from ackwise.broker.deliveries import SegmentSlice, is_short, segment_slices
+from ackwise.broker.deliveries import Gate, SegmentSlice, is_short, segment_slices
 from ackwise.core import ids, validation
 from ackwise.core.answers import Handed
 from ackwise.core.commands import Claim
@@ -170,9 +171,10 @@ class PopRoutes:
             claim.start = context.first_seen(claim, broker.wall())
         claim.most_bytes, gate = call.begin_claim(claim.most_bytes)
         note = partial(self._note_poll, claim.queue, claim.group, consumer)
-        claiming = broker.claim(claim, wanted.wait, stopped=context.maintenance.pops_stopped, gate=gate, on_park=note)
-        # Watching the connection has a cost, so only a pop that may wait does so.
-        handed = await (call.unless_gone(claiming) if wanted.wait else claiming)
+        if wanted.wait:
+            handed = await self._wait(call, claim, wanted.wait, gate, note)
+        else:
+            handed = await broker.claim(claim, gate=gate, on_park=note)
         claimed = handed.claimed
         call.keep_claim(broker, claimed)
         if not claimed.grants:
@@ -191,6 +193,15 @@ class PopRoutes:
             for run, txids in written:
                 context.deliveries.note(lease_id, claimed.group, run.grant, run.lo, txids)
         return Answer(body)
+
+    async def _wait(self, call: Call, claim: Claim, seconds: float, gate: Gate, on_park: Callable[[], None]) -> Handed:
+        """Claims, and waits for messages until the client disconnects or a pop maintenance begins.
+
+        Watching the connection has a cost, so only a pop that may wait does so.
+        """
+        with self._context.maintenance.waiting_pop() as stopped:
+            claiming = self._broker.claim(claim, seconds, stopped, gate=gate, on_park=on_park)
+            return await call.unless_gone(claiming)
 
     def _read(self, call: Call, target: tuple[bytes, bytes]) -> PopRequest:
         queue, partition = (*call.params, None, None)[:2]
