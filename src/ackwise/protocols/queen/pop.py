@@ -200,7 +200,7 @@ class PopRoutes:
         Watching the connection has a cost, so only a pop that may wait does so.
         """
         with self._context.maintenance.waiting_pop() as stopped:
-            claiming = self._broker.claim(claim, seconds, stopped, gate=gate, on_park=on_park)
+            claiming = self._broker.claim(claim, seconds, stopped=stopped, gate=gate, on_park=on_park)
             return await call.unless_gone(claiming)
 
     def _read(self, call: Call, target: tuple[bytes, bytes]) -> PopRequest:
