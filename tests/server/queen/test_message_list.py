@@ -102,6 +102,14 @@ def test_list_beyond_its_bound_says_truncated(queen: QueenApi, monkeypatch: pyte
     assert (answer["messages"], answer["truncated"]) == ([], True)
 
 
+def test_list_beyond_its_bytes_says_truncated(queen: QueenApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ackwise.core.validation.ANSWER_BYTES", 10_000)
+    queen.push("q", *(f"{n}{'x' * 2000}" for n in range(5)))
+    answer = queen.get("/api/v1/messages")
+    assert ([message["data"][0] for message in answer["messages"]], answer["truncated"]) == (["4", "3", "2"], True)
+    assert [text[0] for text in listed(queen, offset=3)] == ["1", "0"]
+
+
 @BOTH
 def test_delete_of_a_message_removes_its_dead_letters(queen: QueenApi) -> None:
     queen.configure("q", retryLimit=0)

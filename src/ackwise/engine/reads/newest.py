@@ -152,7 +152,7 @@ class _Views:
     def _read(self, places: list[tuple[_LaneView, int]]) -> list[FoundMessage]:
         """The messages at these places, as many as fit an answer."""
         result: list[FoundMessage] = []
-        room = validation.ANSWER_BYTES
+        room = validation.ANSWER_BYTES // 2  # an answer shows each payload twice, as `data` and as `payload`
         start = 0
         while start < len(places) and room > 0:
             view, last = places[start]

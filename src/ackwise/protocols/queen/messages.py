@@ -78,6 +78,7 @@ class MessageRoutes:
         """Lists messages of one queue without payloads, newest first."""
         limit = number_in(call.query, "limit", 50, MOST, least=1, lenient=self._upstream)
         offset = number_in(call.query, "offset", 0, MOST_NEWEST, lenient=self._upstream)
+        await call.reserve(validation.ANSWER_BYTES)
         listed = await self._broker.ask(ListNewest(queue=call.params[0], limit=limit, offset=offset))
         return Answer(await self._broker.in_thread(_write_short_list, listed, self._broker.wall()))
 

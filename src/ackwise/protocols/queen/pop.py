@@ -171,10 +171,11 @@ class PopRoutes:
             claim.start = context.first_seen(claim, broker.wall())
         claim.most_bytes, gate = call.begin_claim(claim.most_bytes)
         note = partial(self._note_poll, claim.queue, claim.group, consumer)
-        if wanted.wait:
-            handed = await self._wait(call, claim, wanted.wait, gate, note)
-        else:
-            handed = await broker.claim(claim, gate=gate, on_park=note)
+        handed = await (
+            self._wait(call, claim, wanted.wait, gate, note)
+            if wanted.wait
+            else broker.claim(claim, gate=gate, on_park=note)
+        )
         claimed = handed.claimed
         call.keep_claim(broker, claimed)
         if not claimed.grants:
@@ -189,9 +190,9 @@ class PopRoutes:
             body, written = write_claim(handed, lease_id, claimed.deadline - shift)
         else:
             body, written = await broker.in_thread(write_claim, handed, lease_id, claimed.deadline - shift)
-        if claimed.lease_no:
-            for run, txids in written:
-                context.deliveries.note(lease_id, claimed.group, run.grant, run.lo, txids)
+        # Messages that were acked at once have no lease, so no ack follows.
+        for run, txids in written if claimed.lease_no else ():
+            context.deliveries.note(lease_id, claimed.group, run.grant, run.lo, txids)
         return Answer(body)
 
     async def _wait(self, call: Call, claim: Claim, seconds: float, gate: Gate, on_park: Callable[[], None]) -> Handed:
