@@ -214,7 +214,7 @@ def test_servers_of_one_store_share_the_switches(
 
 def test_kill_during_replay_loses_and_doubles_nothing(store_url: str, clock: ManualClock) -> None:
     """A turn of the replay takes one of these pushes, so the replay takes many turns."""
-    pushes, padding = 10, "x" * (1 << 20)
+    pushes, padding = 6, "x" * (1 << 20)
     with ServerProcess(store_url) as server, httpx2.Client(base_url=server.url, timeout=PATIENCE) as http:
         queen = QueenApi(http, clock, "seed")
         switch(queen, True)
