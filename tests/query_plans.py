@@ -11,6 +11,18 @@ DEAD: dict[str, object] = {
 }
 
 HOT: dict[str, dict[str, object]] = {
+    # traces and spool
+    "trace_count": {"part_uuid": "u7", "txid": "t"},
+    "traces_of_message": {"part_uuid": "u7", "txid": "t", "after": 0, "limit": 50},
+    "traces_of_name": {"name": "n7", "below": 10**15, "limit": 50, "offset": 0},
+    "traces_of_queue": {"queue": 7, "limit": 50},
+    "traces_pruned": {"lane": 7, "below": 9, "limit": 50},
+    "traces_loose": {"before": 9, "limit": 50},
+    "trace_newest": {},
+    "trace_prune": {"lane": 7, "below": 9},
+    "spool_sizes": {"limit": 50},
+    "spool_get": {"no": 7},
+    "segment_places": {**PLACE, "limit": 16},
     # claim
     "queue_by_name": {"name": "q"},
     "part_by_name": {"queue": 1, "name": "p7"},
@@ -150,5 +162,6 @@ LISTS: dict[str, dict[str, object]] = {
 
 BIG = (
     *("segment", "husk", "span", "cursor", "lane", "part", "lease", "dead", "scheduled", "dedupe", "queue"),
+    *("trace", "trace_name", "spool"),
     *("mew_entity", "mew_end", "mew_num", "mew_txt", "mew_item", "mew_delivery", "mew_event", "mew_watch"),
 )

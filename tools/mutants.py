@@ -900,6 +900,34 @@ MUTANTS = (
         "if True:",
         ("tests/protocols/queen/test_exact_answers.py",),
     ),
+    Mutant(
+        "refused pushes leave the spool",
+        "engine/spool.py",
+        'turn.session.run("spool_fail", {"no": no, "error": refusal.message[:_LONGEST_REASON]})',
+        'turn.session.run("spool_delete", {"no": no})',
+        ("tests/protocols/queen/test_maintenance.py",),
+    ),
+    Mutant(
+        "pushes overtake the spool",
+        "engine/spool.py",
+        "if not (switches(turn.session).push or is_waiting(turn.session)):",
+        "if True:",
+        ("tests/protocols/queen/test_maintenance.py",),
+    ),
+    Mutant(
+        "traces outlive their messages",
+        "engine/retention.py",
+        'turn.session.run("trace_prune", {"lane": lane.id, "below": start})',
+        "pass",
+        ("tests/protocols/queen/test_traces.py",),
+    ),
+    Mutant(
+        "a bucket without a sample is zero",
+        "protocols/queen/time_series.py",
+        "        return NO_SAMPLE\n",
+        "        counts = {}\n",
+        ("tests/protocols/queen/test_status.py",),
+    ),
 )
 
 

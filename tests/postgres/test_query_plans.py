@@ -65,6 +65,11 @@ INSERT INTO mew_event (watch, position, kind, tick, created_at, body)
 INSERT INTO mew_item SELECT 1 + i % 3, i, i % 2, '' FROM generate_series(1, 20000) i;
 INSERT INTO mew_delivery SELECT i, i, 0, 1, i % 5000, 0, 0 FROM generate_series(1, 20000) i;
 INSERT INTO dedupe SELECT hashint8(i), i, i FROM generate_series(1, 50000) i;
+INSERT INTO trace (uuid, queue, part_uuid, txid, lane, seq, grp, event, data, worker, created_at)
+  SELECT i, 1 + i % 1000, 'u' || i, 't', CASE WHEN i % 100 > 0 THEN i END, 1, '', '', '', '', i
+  FROM generate_series(1, 30000) i;
+INSERT INTO trace_name SELECT 'n' || i % 5000, i FROM generate_series(1, 30000) i;
+INSERT INTO spool (messages, bytes, created_at, body) SELECT 1, 1, i, 'x' FROM generate_series(1, 20000) i;
 ANALYZE;
 """
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ackwise.core.commands import ByLease, Claim, Settle, Settlement
+from ackwise.core.commands import AddTrace, ByLease, Claim, SetMaintenance, Settle, Settlement
 from ackwise.core.errors import SchemaTooNew, StoreCorrupt
-from ackwise.core.queries import ListLeases, ListQueues
+from ackwise.core.queen_queries import GetMaintenance, ListNamedTraces
+from ackwise.core.queries import ListLeases, ListPartitions, ListQueues
+from ackwise.core.rows import MaintenanceState
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
 from ackwise.store.postgres import PostgresStore, schema
@@ -19,6 +21,7 @@ _NEW_IN_SIX = (
     *("queue_ns", "queue_task", "queue_max_wait", "queue_noted", "queue_dedupe"),
     *("lane_queue", "grp_name", "dead_time"),
 )
+_NEW_IN_NINE = "trace, trace_name, trace_pruned, maintenance, spool"
 
 
 def test_many_brokers_open_an_empty_database_at_once(url: str, opened: Opener) -> None:
@@ -58,7 +61,7 @@ def test_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener, r
         for (name,) in connection.execute(graph).fetchall():
             connection.execute(f"DROP TABLE {name} CASCADE".encode())
         connection.execute("DROP TABLE dropped")
-        connection.execute("DROP TABLE anchor")
+        connection.execute(f"DROP TABLE {_NEW_IN_NINE}, anchor".encode())
         connection.execute("ALTER TABLE span ADD COLUMN last_owner text")
         for column in ("settled_at", "last_seq", "last_at", "nacked"):
             connection.execute(f"ALTER TABLE cursor DROP COLUMN {column}".encode())
@@ -89,7 +92,7 @@ def test_database_of_schema_six_loses_last_owner_only(opened: Opener, raw: Raw) 
         spans = connection.execute("SELECT * FROM span").fetchall()
         connection.execute("ALTER TABLE span ADD COLUMN last_owner text")
         connection.execute("UPDATE span SET last_owner = 'me'")
-        connection.execute("DROP TABLE anchor")
+        connection.execute(f"DROP TABLE {_NEW_IN_NINE}, anchor".encode())
         connection.execute("UPDATE meta SET value = '6' WHERE key = 'schema'")
     store = opened()
     with raw() as connection:
@@ -108,7 +111,7 @@ def test_database_of_schema_seven_keeps_its_leases(opened: Opener, raw: Raw) -> 
     (claimed,) = old.transact([Claim(queue="q", lease=60 * MICROS)])
     before = old.ask(ListLeases())
     with raw() as connection:
-        connection.execute("DROP TABLE anchor")
+        connection.execute(f"DROP TABLE {_NEW_IN_NINE}, anchor".encode())
         connection.execute("UPDATE meta SET value = '7' WHERE key = 'schema'")
     store = opened()
     with raw() as connection:
@@ -117,6 +120,21 @@ def test_database_of_schema_seven_keeps_its_leases(opened: Opener, raw: Raw) -> 
     entry = Settlement(selector=ByLease(claimed.lease_id), outcome=Outcome.ACK)
     ((settled,),) = store.transact([Settle(entries=[entry])])
     assert settled.verdict == "acked"
+
+
+def test_database_of_schema_eight_gets_traces_and_a_spool(opened: Opener, raw: Raw) -> None:
+    push(opened(), text("x"))
+    with raw() as connection:
+        connection.execute(f"DROP TABLE {_NEW_IN_NINE}".encode())
+        connection.execute("UPDATE meta SET value = '8' WHERE key = 'schema'")
+    store = opened()
+    partition = store.ask(ListPartitions(queue="q"))[0].partition_id
+    (added,) = store.transact([AddTrace(partition_id=partition, transaction_id="a", data="1", names=["n"])])
+    (trace,) = store.ask(ListNamedTraces(name="n"))
+    assert trace.id == added.trace_id
+    (switched,) = store.transact([SetMaintenance(push=True)])
+    assert store.ask(GetMaintenance()) == MaintenanceState(push=switched.push, pop=False, waiting=False)
+    assert store.audit() == []
 
 
 def test_foreign_schema_is_left_alone(url: str, raw: Raw) -> None:

@@ -11,6 +11,8 @@ import pytest
 from ackwise.core import commands as c
 from ackwise.core import queries as q
 from ackwise.core.errors import SchemaTooNew, StoreCorrupt
+from ackwise.core.queen_queries import GetMaintenance, ListNamedTraces
+from ackwise.core.rows import MaintenanceState
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
 from ackwise.store.sqlite import SQLiteStore
@@ -30,7 +32,8 @@ UNDO_SIX = (
     "CREATE INDEX scheduled_queue ON scheduled (queue)",
 )
 
-UNDO_EIGHT = ("DROP TABLE anchor",)
+UNDO_NINE = tuple(f"DROP TABLE {name}" for name in ("trace", "trace_name", "trace_pruned", "maintenance", "spool"))
+UNDO_EIGHT = (*UNDO_NINE, "DROP TABLE anchor")
 UNDO_SEVEN = (*UNDO_EIGHT, "ALTER TABLE span ADD COLUMN last_owner TEXT")
 
 
@@ -171,6 +174,25 @@ def test_file_of_schema_seven_keeps_its_leases(path: Path) -> None:
     entry = c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.ACK)
     ((settled,),) = new.transact([c.Settle(entries=[entry])])
     assert settled.verdict == "acked"
+    assert new.audit() == []
+    new.close()
+
+
+def test_file_of_schema_eight_gets_traces_and_a_spool(path: Path) -> None:
+    old = open_store(path)
+    push(old, "a", "b")
+    old.close()
+    for undo in (*UNDO_NINE, "PRAGMA user_version = 8"):
+        rows(path, undo)
+    new = open_store(path)
+    assert version(path) == opening.SCHEMA_VERSION
+    assert push(new, "a", "c") == ["duplicate", "queued"]
+    partition = new.ask(q.ListPartitions(queue="q"))[0].partition_id
+    (added,) = new.transact([c.AddTrace(partition_id=partition, transaction_id="a", data="1", names=["n"])])
+    (trace,) = new.ask(ListNamedTraces(name="n"))
+    assert trace.id == added.trace_id
+    (switched,) = new.transact([c.SetMaintenance(push=True)])
+    assert new.ask(GetMaintenance()) == MaintenanceState(push=switched.push, pop=False, waiting=False)
     assert new.audit() == []
     new.close()
 

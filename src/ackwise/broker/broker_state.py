@@ -24,6 +24,8 @@ class BrokerState:
         """Both at one moment: the wall clock is `now - shift`."""
         self.long_polls = LongPolls()
         self.listeners = Listeners()
+        self.on_news: list[Callable[[], None]] = []
+        """Called when another process may have committed. A callback must return at once."""
         self.draining = False
         """Whether claims return empty. Settlements and pushes still work."""
         self.closed = False
@@ -66,6 +68,8 @@ class BrokerState:
         """Wake every parked claim and every listener, because another process may have committed."""
         wake(self.long_polls.unpark_all())
         self.listeners.notify_all()
+        for callback in self.on_news:
+            callback()
 
     def retry_scouts(self) -> None:
         """Wake some parked claims in case a wake-up was missed."""

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from ackwise.core.answers import Result
 from ackwise.core.command_checks import CheckedCommands
-from ackwise.core.commands import Break, Command, Extend, Push, Settle, Transaction
+from ackwise.core.commands import Break, Command, Extend, Push, Settle, Spool, Transaction
 from ackwise.core.errors import AckwiseError, OutcomeUnknown, Overloaded
 from ackwise.core.messages import PlainBatch
 from ackwise.core.structs import Answer_co
@@ -86,7 +86,7 @@ def payload_bytes(command: Command) -> int:
         messages = command.messages
         payloads = messages.payloads if isinstance(messages, PlainBatch) else [message.payload for message in messages]
         return sum(map(len, payloads))
-    if isinstance(command, Transaction):
+    if isinstance(command, Transaction | Spool):
         return sum(map(payload_bytes, command.pushes))
     return 0
 

@@ -249,6 +249,19 @@ class Redriven(msgspec.Struct):
         return sum(1 for result in self.results.values() if result in ("redriven", "replayed"))
 
 
+class TraceAdded(msgspec.Struct):
+    """The id of a new trace."""
+
+    trace_id: str
+
+
+class Maintenance(msgspec.Struct):
+    """Queen's maintenance switches."""
+
+    push: bool = False
+    pop: bool = False
+
+
 class Swept(msgspec.Struct):
     """Counts of a sweep by duty. `more` says that it stopped at its limit."""
 

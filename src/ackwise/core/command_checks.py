@@ -12,6 +12,7 @@ import msgspec
 from ackwise.core import validation
 from ackwise.core.admin_checks import ADMIN_CHECKS
 from ackwise.core.commands import (
+    AddTrace,
     Break,
     ByDelivery,
     ByKey,
@@ -24,6 +25,7 @@ from ackwise.core.commands import (
     Push,
     Settle,
     Settlement,
+    Spool,
     Transaction,
 )
 from ackwise.core.errors import AckwiseError, BadInput, PayloadTooLarge
@@ -38,6 +40,8 @@ A = TypeVar("A")
 LAST_SEQ = 1 << 40
 """Largest position that a range may name."""
 MOST_NAMED_RANGES = 1000
+MOST_TRACE_NAMES = 20
+LONGEST_TRACE_DATA = 64 << 10
 
 
 class CheckedCommands(Generic[A]):
@@ -291,6 +295,23 @@ def check_break(command: Break) -> None:
         raise BadInput("lease_ids must be a list")
 
 
+def check_trace(command: AddTrace) -> None:
+    for what, text in (("partition_id", command.partition_id), ("group", command.group), ("event", command.event)):
+        validation.name(text, what)
+    validation.transaction_id(command.transaction_id)
+    if len(command.names) > MOST_TRACE_NAMES:
+        raise BadInput(f"a trace has at most {MOST_TRACE_NAMES} names, not {len(command.names)}")
+    for name in command.names:
+        validation.name(name, "trace name")
+    if len(command.data.encode()) > LONGEST_TRACE_DATA:
+        raise BadInput(f"the data of a trace has at most {LONGEST_TRACE_DATA} bytes; shorten it")
+    validation.storable(command.data, "data")
+
+
+def check_spool(command: Spool) -> Spool:
+    return msgspec.structs.replace(command, pushes=[check_push(push) for push in command.pushes])
+
+
 _CHECKS: dict[type[Command], Callable[[Any], Any]] = {
     Push: check_push,
     Claim: check_claim,
@@ -298,6 +319,8 @@ _CHECKS: dict[type[Command], Callable[[Any], Any]] = {
     Extend: check_extend,
     Transaction: check_transaction,
     Break: check_break,
+    AddTrace: check_trace,
+    Spool: check_spool,
     **ADMIN_CHECKS,
 }
 """A check returns None, or the form of the command that the engine takes. Commands that brokers make themselves and

@@ -12,12 +12,14 @@ from ackwise.core.answers import (
     ClaimProgress,
     Counted,
     Extended,
+    Maintenance,
     PurgePlace,
     QueueInfo,
     Receipts,
     Redriven,
     Settled,
     Swept,
+    TraceAdded,
     TransactionDone,
 )
 from ackwise.core.lane_range import LaneRange
@@ -324,6 +326,43 @@ class PurgeDead(AdminCommand[Counted], tag="purge_dead"):
     group: str | None = None
     behind: PurgePlace | None = None
     """Where a purge continues that an earlier turn began."""
+
+
+class AddTrace(Command[TraceAdded], tag="add_trace"):
+    """Attach a note to a message. `lane` and `seq` are its place, if it is stored: its retention removes the note."""
+
+    partition_id: str
+    transaction_id: str
+    data: str
+    """JSON."""
+    names: list[str] = []
+    group: str = QUEUE_MODE
+    event: str = "info"
+    worker: str = ""
+    lane: int | None = None
+    seq: int | None = None
+
+
+class SetMaintenance(Command[Maintenance], tag="set_maintenance"):
+    """Turn Queen's maintenance switches on or off. None keeps a switch."""
+
+    push: bool | None = None
+    pop: bool | None = None
+
+
+class Spool(Command[Counted], tag="spool"):
+    """Keep pushes until the push maintenance ends. The answer counts 0 if there is none: nothing was kept."""
+
+    pushes: list[Push]
+
+    @property
+    def queue(self) -> str:
+        """The queue that chooses the shard."""
+        return self.pushes[0].queue if self.pushes else ""
+
+
+class DrainSpool(Command[Swept], tag="drain_spool"):
+    """Push the oldest kept pushes, after the maintenance ended. Each call does a bounded amount."""
 
 
 LONG_COMMANDS = frozenset((Claim, PurgeDead))

@@ -110,6 +110,20 @@ class MessagesPruned(Event, frozen=True):
     count: int
 
 
+class MaintenanceChanged(Event, frozen=True):
+    """A switch of Queen's maintenance changed: `push` keeps pushes in the spool, `pop` lets pops answer empty."""
+
+    push: bool
+    pop: bool
+
+
+class SpoolReplayed(Event, frozen=True):
+    """Messages that a turn moved from the spool to their queues, and messages whose push was refused."""
+
+    count: int
+    refused: int = 0
+
+
 class TurnCommitted(Event, frozen=True):
     """A transaction: how many commands it ran, how many messages they concerned, and how long it took."""
 

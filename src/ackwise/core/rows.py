@@ -370,3 +370,70 @@ class AvailablePage(msgspec.Struct):
     """When the next message of the visited lanes becomes available."""
     returned_next: tuple[int, int, int] | None = None
     """`returned_after` of the next page. None: the next page begins another lane."""
+
+
+class TraceRow(msgspec.Struct):
+    """A note that a consumer attached to a message. `data` is JSON. `number` orders the traces of a store."""
+
+    number: int
+    id: str
+    event: str
+    data: str
+    group: str
+    worker: str
+    created_at: int
+    partition_id: str
+    transaction_id: str
+    partition: str | None
+    queue: str | None
+    names: list[str] = []
+
+
+class TraceName(msgspec.Struct):
+    """A name with the numbers of its traces and messages, and the time of its newest trace."""
+
+    name: str
+    traces: int
+    messages: int
+    last_at: int
+
+
+class TraceNames(msgspec.Struct):
+    """A page of names. `total` counts all names."""
+
+    names: list[TraceName]
+    total: int
+
+
+class MaintenanceState(msgspec.Struct):
+    """Queen's maintenance switches and the spool. `waiting`: pushes wait in the spool."""
+
+    push: bool
+    pop: bool
+    waiting: bool
+    messages: int = 0
+    failed: int = 0
+    failed_bytes: int = 0
+
+
+class LedgerTotal(msgspec.Struct):
+    """Count of one outcome in the time bucket that begins at `bucket`."""
+
+    bucket: int
+    outcome: str
+    count: int
+
+
+class LedgerSum(msgspec.Struct):
+    """Count of one outcome in a queue."""
+
+    queue: str
+    outcome: str
+    count: int
+
+
+class NewestMessages(msgspec.Struct):
+    """Messages, newest first. `cut`: the search ended at its bound, so older messages may be missing."""
+
+    messages: list[FoundMessage]
+    cut: bool = False

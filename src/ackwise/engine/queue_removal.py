@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ackwise.engine import traces
 from ackwise.engine.segment import to_end
 from ackwise.engine.turn import Turn
 
@@ -41,6 +42,8 @@ def purge(turn: Turn, limit: int) -> int:
         for verb in ("purge_dead", "purge_scheduled", "purge_groups"):
             if not _rows(turn, verb, {"queue": queue}, budget):
                 return budget.removed
+        if not _traces(turn, queue, budget):
+            return budget.removed
         budget.removed += turn.session.run("queue_remove", {"id": queue})
     if not turn.session.rows("queues_buried", {"limit": 1}):
         turn.rounds.pop("purge")
@@ -53,6 +56,15 @@ def _rows(turn: Turn, verb: str, where: dict[str, int], budget: _Budget) -> bool
         count = turn.session.run(verb, {**where, "limit": size})
         budget.removed += count
         if count < size:
+            return True
+    return False
+
+
+def _traces(turn: Turn, queue: int, budget: _Budget) -> bool:
+    while size := budget.slice:
+        rows = turn.session.rows("traces_of_queue", {"queue": queue, "limit": size})
+        budget.removed += traces.delete(turn, rows)
+        if len(rows) < size:
             return True
     return False
 

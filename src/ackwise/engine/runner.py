@@ -9,6 +9,7 @@ import msgspec
 from ackwise.core import latency
 from ackwise.core.answers import Counted, Result
 from ackwise.core.commands import (
+    AddTrace,
     AdvanceGroup,
     Beat,
     Break,
@@ -18,6 +19,7 @@ from ackwise.core.commands import (
     ConfigureQueue,
     DeleteGroup,
     DeleteQueue,
+    DrainSpool,
     Extend,
     PauseQueue,
     PruneQueue,
@@ -26,12 +28,26 @@ from ackwise.core.commands import (
     Redrive,
     Replay,
     SeekGroup,
+    SetMaintenance,
     Settle,
+    Spool,
     Sweep,
     Transaction,
 )
 from ackwise.core.errors import AckwiseError
-from ackwise.engine import catalog, claim, cursors, dead_letters, expiry, retention, settle, sweep, transaction
+from ackwise.engine import (
+    catalog,
+    claim,
+    cursors,
+    dead_letters,
+    expiry,
+    retention,
+    settle,
+    spool,
+    sweep,
+    traces,
+    transaction,
+)
 from ackwise.engine.extensions import Handler, Phase, handles
 from ackwise.engine.ports import Session
 from ackwise.engine.push import Appender
@@ -59,6 +75,10 @@ _HANDLERS: dict[type[Command], Handler] = dict(
         handles(Sweep, sweep.sweep),
         handles(Beat, lambda turn, c: Counted(expiry.beat(turn, c))),
         handles(Claim, claim.claim),
+        handles(AddTrace, traces.add),
+        handles(SetMaintenance, spool.set_maintenance),
+        handles(Spool, spool.keep),
+        handles(DrainSpool, spool.drain),
     )
 )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ackwise.core.events import MessagesPromoted, MessagesPruned
+from ackwise.core.events import Event, MessagesPromoted, MessagesPruned
 from ackwise.core.ids import GroupId, LaneId, LeaseNo, Micros, Seq, looks_minted, uuid7, uuid_int
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.spans import Cursor, Lease, Span
@@ -125,6 +125,8 @@ class Turn(MessageFinder):
         """New dead letters by queue."""
         self.noted: dict[tuple[type[MessagesPromoted | MessagesPruned], str], int] = {}
         """Counts by event and queue that the ledger does not contain."""
+        self.reported: list[Event] = []
+        """Other events of the turn."""
         self.written: list[dict[str, Any]] = []
         self.last_id = 0
         self.loaded: dict[int, Any] = {}

@@ -25,6 +25,7 @@ def events_of(turn: Turn, results: Sequence[answers.Result], seconds: float) -> 
         ]
     for (kind, queue), count in turn.noted.items():
         emitted.append(kind(queue, count))
+    emitted += turn.reported
     emitted.append(events.TurnCommitted(len(results), messages, seconds))
     return emitted
 

@@ -99,6 +99,7 @@ STATUS: dict[str, int] = {
     "missing_extra": 501,
     "answers_full": 503,
     "draining": 503,
+    "maintenance": 503,
     "store_unavailable": 503,
     "store_locked": 503,
     "store_full": 507,

@@ -34,7 +34,7 @@ async def pages(
         yield result
         if after is None:
             return
-        query = msgspec.structs.replace(query, after=after, **_NO_OFFSET if isinstance(query, q.ListDead) else {})
+        query = msgspec.structs.replace(query, after=after, **_NO_OFFSET if hasattr(query, "offset") else {})
         left = None if left is None else left - count
 
 

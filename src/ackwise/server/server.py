@@ -23,7 +23,7 @@ from ackwise.protocols.native import native_routes
 from ackwise.protocols.peers import Peers
 from ackwise.protocols.problem_documents import unrouted_answer
 from ackwise.protocols.pushpop import pushpop_routes
-from ackwise.protocols.queen import queen_routes
+from ackwise.protocols.queen import MaintenanceWatch, queen_routes
 from ackwise.server import gates
 from ackwise.server.amps_listener import AmpsListener
 from ackwise.server.app import Application
@@ -62,6 +62,7 @@ class ServerRuntime:
         self._broker: AsyncBroker | None = None
         self._sinks: Sinks | None = None
         self._mew: MewServer | None = None
+        self._maintenance: MaintenanceWatch | None = None
         self.has_mew = extras.is_installed(MEW_PACKAGE)
         if self.has_mew:
             # Imported here, so that a server without MEW does not load the graph.
@@ -90,7 +91,8 @@ class ServerRuntime:
 
     def routes(self) -> list[Route]:
         assert self._sinks is not None, "the server has not started"
-        return all_routes(self.broker(), self._settings, self._sinks, self.mew() if self.has_mew else None)
+        mew = self.mew() if self.has_mew else None
+        return all_routes(self.broker(), self._settings, self._sinks, mew, self._maintenance)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -99,6 +101,8 @@ class ServerRuntime:
         try:
             await self._broker.first_beat()
             await self._sinks.start()
+            self._maintenance = MaintenanceWatch(self._broker)
+            self._maintenance.start()
             yield
         finally:
             await self._sinks.stop()
@@ -237,10 +241,17 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
     return Server(config, runtime, settings, memory, on_ready)
 
 
-def all_routes(broker: AsyncBroker, settings: Settings, sinks: Sinks, mew: MewServer | None = None) -> list[Route]:
+def all_routes(
+    broker: AsyncBroker,
+    settings: Settings,
+    sinks: Sinks,
+    mew: MewServer | None = None,
+    maintenance: MaintenanceWatch | None = None,
+) -> list[Route]:
+    upstream = settings.queen_defaults == "upstream"
     routes = [
         *home_routes(),
-        *queen_routes(broker, upstream=settings.queen_defaults == "upstream", start=settings.default_subscription),
+        *queen_routes(broker, upstream=upstream, start=settings.default_subscription, maintenance=maintenance),
         *pushpop_routes(broker, default_priority=settings.pushpop_default_priority),
         *supervisor.routes(sinks),
         *native_routes(broker),

@@ -9,7 +9,7 @@ import pytest
 
 from ackwise.broker import AsyncBroker
 from ackwise.protocols.http_request import Call
-from ackwise.protocols.queen import pop
+from ackwise.protocols.queen import MaintenanceWatch, pop
 from ackwise.protocols.queen.vocabulary import QueenContext
 
 
@@ -29,7 +29,8 @@ def target(request: Call) -> tuple[bytes, bytes]:
 
 @pytest.fixture
 def routes() -> pop.PopRoutes:
-    return pop.PopRoutes(cast(AsyncBroker, None), QueenContext())
+    broker = cast(AsyncBroker, None)
+    return pop.PopRoutes(broker, QueenContext(MaintenanceWatch(broker)))
 
 
 def test_request_with_a_known_target_is_remembered(routes: pop.PopRoutes) -> None:

@@ -70,7 +70,11 @@ async def drive(url: str, mode: str, report: Any) -> bool:
                 async with room:
                     tell(name, await played(play, stage))
 
-            await asyncio.gather(*(run(one.name, one.play) for one in SCENARIOS if version in one.versions))
+            mine = [one for one in SCENARIOS if version in one.versions]
+            await asyncio.gather(*(run(one.name, one.play) for one in mine if not one.alone))
+            for one in mine:
+                if one.alone:
+                    await run(one.name, one.play)
     tell(QUIET, "\n".join(overheard.swallowed) or None)
     return failed
 

@@ -80,6 +80,8 @@ Play = Callable[[Stage], Coroutine[Any, Any, None]]
 class Scenario(NamedTuple):
     play: Play
     versions: tuple[str, ...]
+    alone: bool = False
+    """Whether it changes the whole server, so that no other scenario may run beside it."""
 
     @property
     def name(self) -> str:
@@ -89,11 +91,11 @@ class Scenario(NamedTuple):
 SCENARIOS: list[Scenario] = []
 
 
-def scenario(*, versions: tuple[str, ...] = VERSIONS) -> Callable[[Play], Play]:
+def scenario(*, versions: tuple[str, ...] = VERSIONS, alone: bool = False) -> Callable[[Play], Play]:
     """Put a function on the list; some clients cannot do everything."""
 
     def enlist(play: Play) -> Play:
-        SCENARIOS.append(Scenario(play, versions))
+        SCENARIOS.append(Scenario(play, versions, alone))
         return play
 
     return enlist

@@ -62,7 +62,7 @@ class DeadLetterRoutes:
     """Handlers of the dead-letter routes."""
 
     def __init__(self, broker: AsyncBroker, context: QueenContext) -> None:
-        self._broker, self._lenient = broker, context.upstream
+        self._broker, self._lenient, self._maintenance = broker, context.upstream, context.maintenance
 
     async def page(self, call: Call) -> Answer:
         """Lists dead letters. A queue that does not exist has none, so that a monitor may start before the queue."""
@@ -122,8 +122,11 @@ class DeadLetterRoutes:
     async def _push_again(self, letter: DeadLetter, queue: str | None, partition: str | None) -> Answer:
         """Pushes a copy at the tail and removes the record, in one step.
 
-        If the copy's transaction id exists already, the record stays.
+        If the copy's transaction id exists already, the record stays. During a push maintenance nothing happens.
         """
+        if self._maintenance.may_keep_pushes and await self._maintenance.keeps_pushes():
+            text = "push maintenance is on; replay the dead letter after its end"
+            return answer({"success": False, "result": "maintenance", "error": text, "dlqRowRemoved": False}, 503)
         if queue is not None:
             await self._broker.ask(q.GetQueue(queue=queue))
         done = await self._broker.send(Replay(ids=[letter.id], queue=queue, partition=partition))

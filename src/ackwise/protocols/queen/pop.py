@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from ackwise.broker import AsyncBroker
-from ackwise.broker.deliveries import SegmentSlice, is_short, segment_slices
+from ackwise.broker.deliveries import Gate, SegmentSlice, is_short, segment_slices
 from ackwise.core import ids, validation
 from ackwise.core.answers import Handed
 from ackwise.core.commands import Claim
@@ -47,7 +48,7 @@ def _flag(text: str | None) -> bool:
 class PopRequest:
     """Claim, waiting time and client id that a pop's query string describes."""
 
-    __slots__ = ("claim", "client_id", "wait")
+    __slots__ = ("claim", "client_id", "names_nothing", "wait")
 
     def __init__(self, query: dict[str, str], context: QueenContext, queue: str | None, partition: str | None) -> None:
         autopilot = _flag(query.get("autopilot"))
@@ -69,6 +70,7 @@ class PopRequest:
             yields=autopilot and context.upstream,
             create=context.policy,
         )
+        self.names_nothing = self.claim.queue is None and self.claim.namespace is None and self.claim.task is None
         # The server shortens a longer timeout instead of refusing it.
         wait = number_in(query, "timeout", DEFAULT_WAIT, LONGEST_NUMBER, lenient=context.upstream)
         self.wait = min(wait, LONGEST_WAIT) / 1000 if _flag(query.get("wait")) else 0
@@ -157,9 +159,11 @@ class PopRoutes:
         broker, context = self._broker, self._context
         target = call.scope["raw_path"], call.scope["query_string"]
         wanted = self._recent.get(target) or self._read(call, target)
+        if context.maintenance.may_stop_pops and await context.maintenance.stops_pops():
+            return _EMPTY
         consumer = wanted.client_id or consumer_of(call)
         claim = msgspec.structs.replace(wanted.claim)
-        if claim.queue is None and claim.namespace is None and claim.task is None:
+        if wanted.names_nothing:
             error = {"success": False, "error": "namespace or task is required", "messages": [], "code": "bad_input"}
             return Answer(encode(error), 400)
         if claim.start == "new" and claim.queue is None:
@@ -167,9 +171,11 @@ class PopRoutes:
             claim.start = context.first_seen(claim, broker.wall())
         claim.most_bytes, gate = call.begin_claim(claim.most_bytes)
         note = partial(self._note_poll, claim.queue, claim.group, consumer)
-        claiming = broker.claim(claim, wanted.wait, gate=gate, on_park=note)
-        # Watching the connection has a cost, so only a pop that may wait does so.
-        handed = await (call.unless_gone(claiming) if wanted.wait else claiming)
+        handed = await (
+            self._wait(call, claim, wanted.wait, gate, note)
+            if wanted.wait
+            else broker.claim(claim, gate=gate, on_park=note)
+        )
         claimed = handed.claimed
         call.keep_claim(broker, claimed)
         if not claimed.grants:
@@ -184,10 +190,19 @@ class PopRoutes:
             body, written = write_claim(handed, lease_id, claimed.deadline - shift)
         else:
             body, written = await broker.in_thread(write_claim, handed, lease_id, claimed.deadline - shift)
-        if claimed.lease_no:
-            for run, txids in written:
-                context.deliveries.note(lease_id, claimed.group, run.grant, run.lo, txids)
+        # Messages that were acked at once have no lease, so no ack follows.
+        for run, txids in written if claimed.lease_no else ():
+            context.deliveries.note(lease_id, claimed.group, run.grant, run.lo, txids)
         return Answer(body)
+
+    async def _wait(self, call: Call, claim: Claim, seconds: float, gate: Gate, on_park: Callable[[], None]) -> Handed:
+        """Claims, and waits for messages until the client disconnects or a pop maintenance begins.
+
+        Watching the connection has a cost, so only a pop that may wait does so.
+        """
+        with self._context.maintenance.waiting_pop() as stopped:
+            claiming = self._broker.claim(claim, seconds, stopped=stopped, gate=gate, on_park=on_park)
+            return await call.unless_gone(claiming)
 
     def _read(self, call: Call, target: tuple[bytes, bytes]) -> PopRequest:
         queue, partition = (*call.params, None, None)[:2]

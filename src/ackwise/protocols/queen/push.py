@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 
 import msgspec
@@ -9,8 +10,9 @@ import msgspec
 from ackwise.broker import AsyncBroker
 from ackwise.core import validation
 from ackwise.core.answers import Receipts
-from ackwise.core.commands import Push, Transaction
+from ackwise.core.commands import Push, Spool, Transaction
 from ackwise.core.errors import BadInput
+from ackwise.core.ids import uuid7, uuid_text
 from ackwise.core.messages import DEFAULT_PARTITION, NewMessage, PlainBatch
 from ackwise.core.policy import QueuePolicy
 from ackwise.protocols.http_request import Call, parse
@@ -96,8 +98,8 @@ class PushResult(msgspec.Struct, gc=False):
     index: int
     transaction_id: str
     status: str
-    message_id: str
-    partition_id: str
+    message_id: str | None
+    partition_id: str | None
     trace_id: str | None
     queueName: str
 
@@ -133,11 +135,34 @@ def results(items: list[PushItem], owners: list[int], receipts: list[Receipts]) 
     return encode(entries)
 
 
+async def _kept(broker: AsyncBroker, context: QueenContext, items: list[PushItem]) -> bytes | None:
+    """Keeps the items until the push maintenance ends. Returns their results. None if there is no maintenance."""
+    if not await context.maintenance.keeps_pushes():
+        return None
+    for item in items:
+        # The id is known now, so a repeated request is a duplicate.
+        item.transactionId = item.transactionId or uuid_text(uuid7(broker.wall() // 1000, secrets.randbits(73)))
+    pushes, _ = pushes_of(items, context.push_policy)
+    kept = await broker.send(Spool(pushes=pushes))
+    if not kept.count:
+        # Another server has ended the maintenance.
+        await context.maintenance.refresh()
+        return None
+    return encode(
+        [
+            PushResult(index, item.transactionId or "", "buffered", None, None, item.traceId, item.queue)
+            for index, item in enumerate(items)
+        ]
+    )
+
+
 def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
     async def push(call: Call) -> Answer:
         items = read_items(await call.body())
         if not items:
             return Answer(b"[]", 201)
+        if context.maintenance.may_keep_pushes and (kept := await _kept(broker, context, items)) is not None:
+            return Answer(kept, 201)
         pushes, owners = pushes_of(items, context.push_policy)
         if len(pushes) == 1:
             receipts: list[Receipts] = [await broker.send(pushes[0])]

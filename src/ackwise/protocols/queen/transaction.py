@@ -10,7 +10,7 @@ import msgspec
 from ackwise.broker import AsyncBroker
 from ackwise.core.answers import TransactionDone
 from ackwise.core.commands import Settlement, Transaction
-from ackwise.core.errors import BadInput, LeaseLost, RolledBack
+from ackwise.core.errors import AckwiseError, BadInput, LeaseLost, RolledBack
 from ackwise.core.ids import uuid7, uuid_text
 from ackwise.core.settlement import Verdict
 from ackwise.protocols.http_request import Call, parse
@@ -93,6 +93,8 @@ def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
     async def transact(call: Call) -> Answer:
         body = _read(await call.body())
         plan = TransactionPlan(body, context)
+        if plan.items and context.maintenance.may_keep_pushes and await context.maintenance.keeps_pushes():
+            raise InMaintenance
         transaction_id = body.transactionId or uuid_text(uuid7(broker.wall() // 1000, secrets.randbits(73)))
         pushes, owners = pushes_of(plan.items, context.push_policy)
         command = Transaction(
@@ -109,6 +111,12 @@ def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
         return answer({"transactionId": transaction_id, "success": True, "results": _results(plan, owners, done)})
 
     return [Route("POST", "/api/v1/transaction", transact)]
+
+
+class InMaintenance(AckwiseError):
+    """Push maintenance is on, and a transaction with pushes cannot wait for its end; try again later."""
+
+    code = "maintenance"
 
 
 class NotSupported(BadInput):

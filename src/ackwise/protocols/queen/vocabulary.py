@@ -16,6 +16,7 @@ from ackwise.core.policy import QueuePolicy
 from ackwise.core.validation import MICROS
 from ackwise.protocols.http_request import Call, parse, with_plus
 from ackwise.protocols.queen.deliveries import RecentConsumers, RecentDeliveries
+from ackwise.protocols.queen.maintenance_watch import MaintenanceWatch
 from ackwise.wire import payloads, timestamps
 
 _SEED = QueuePolicy(lease_seconds=300.0, exclusivity="partition", completed_retention_seconds=None)
@@ -31,9 +32,12 @@ _EPOCH = timestamps.EPOCH
 
 
 class QueenContext:
-    """State that all Queen routes share: mode, recent deliveries, recent consumers."""
+    """State that all Queen routes share: mode, maintenance, recent deliveries, recent consumers."""
 
-    def __init__(self, *, upstream: bool = False, start: Literal["all", "new"] = "all") -> None:
+    def __init__(
+        self, maintenance: MaintenanceWatch, *, upstream: bool = False, start: Literal["all", "new"] = "all"
+    ) -> None:
+        self.maintenance = maintenance
         self.upstream = upstream
         """Whether the routes answer as the official server does, where it differs from the seed."""
         self.start = start

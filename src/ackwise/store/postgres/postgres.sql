@@ -170,3 +170,54 @@ SELECT
   (SELECT max((policy::jsonb ->> 'dedupe_seconds')::double precision) FROM queue WHERE deleted_at IS NULL),
   EXISTS (SELECT 1 FROM queue
     WHERE deleted_at IS NULL AND (policy::jsonb ->> 'dedupe_seconds')::double precision IS NULL);
+
+-- name: spool_lock: lets one broker at a time replay the spool; does not wait
+SELECT CASE WHEN pg_try_advisory_xact_lock(4702394921427238913) THEN 1 ELSE 0 END;
+
+-- name: database_stats: statistics of the database as JSON, from the pg_stat views
+SELECT CAST(json_build_object(
+  'database', (SELECT json_build_object(
+      'name', datname, 'size', pg_database_size(datid), 'connections', numbackends, 'commits', xact_commit,
+      'rollbacks', xact_rollback, 'deadlocks', deadlocks, 'tempFiles', temp_files, 'tempBytes', temp_bytes)
+    FROM pg_stat_database WHERE datname = current_database()),
+  'databaseCache', (SELECT json_build_object(
+      'blocksRead', blks_read, 'blocksHit', blks_hit,
+      'hitRatio', CASE WHEN blks_hit + blks_read > 0 THEN round(100.0 * blks_hit / (blks_hit + blks_read), 2) END)
+    FROM pg_stat_database WHERE datname = current_database()),
+  'tableCache', (SELECT coalesce(json_agg(json_build_object(
+      'table', relname, 'blocksRead', heap_blks_read, 'blocksHit', heap_blks_hit,
+      'hitRatio', CASE WHEN heap_blks_hit + heap_blks_read > 0
+        THEN round(100.0 * heap_blks_hit / (heap_blks_hit + heap_blks_read), 2) END) ORDER BY relname), '[]')
+    FROM pg_statio_user_tables WHERE schemaname = 'ackwise'),
+  'indexCache', (SELECT coalesce(json_agg(json_build_object(
+      'table', relname, 'index', indexrelname, 'blocksRead', idx_blks_read, 'blocksHit', idx_blks_hit,
+      'hitRatio', CASE WHEN idx_blks_hit + idx_blks_read > 0
+        THEN round(100.0 * idx_blks_hit / (idx_blks_hit + idx_blks_read), 2) END) ORDER BY indexrelname), '[]')
+    FROM pg_statio_user_indexes WHERE schemaname = 'ackwise'),
+  'cacheSummary', (SELECT json_build_object(
+      'tableBlocksRead', sum(heap_blks_read), 'tableBlocksHit', sum(heap_blks_hit),
+      'indexBlocksRead', sum(idx_blks_read), 'indexBlocksHit', sum(idx_blks_hit))
+    FROM pg_statio_user_tables WHERE schemaname = 'ackwise'),
+  'deadTuples', (SELECT coalesce(json_agg(json_build_object(
+      'table', relname, 'live', n_live_tup, 'dead', n_dead_tup, 'lastAutovacuum', last_autovacuum,
+      'lastAutoanalyze', last_autoanalyze) ORDER BY n_dead_tup DESC, relname), '[]')
+    FROM pg_stat_user_tables WHERE schemaname = 'ackwise'),
+  'hotUpdates', (SELECT coalesce(json_agg(json_build_object(
+      'table', relname, 'updates', n_tup_upd, 'hotUpdates', n_tup_hot_upd) ORDER BY n_tup_upd DESC, relname), '[]')
+    FROM pg_stat_user_tables WHERE schemaname = 'ackwise'),
+  'activeQueries', (SELECT coalesce(json_agg(json_build_object(
+      'pid', pid, 'state', state, 'waitEventType', wait_event_type, 'waitEvent', wait_event,
+      'seconds', round(CAST(extract(epoch FROM clock_timestamp() - query_start) AS numeric), 3)) ORDER BY query_start), '[]')
+    FROM (SELECT * FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()
+      ORDER BY query_start LIMIT 50) AS active),
+  'autovacuumStatus', (SELECT coalesce(json_agg(json_build_object(
+      'pid', pid, 'table', CAST(CAST(relid AS regclass) AS text), 'phase', phase)), '[]')
+    FROM pg_stat_progress_vacuum WHERE datname = current_database()),
+  'bufferConfig', (SELECT json_object_agg(name, current_setting(name))
+    FROM unnest(ARRAY['shared_buffers', 'effective_cache_size', 'work_mem', 'maintenance_work_mem', 'max_connections',
+      'wal_buffers', 'synchronous_commit']) AS settings (name)),
+  'tableSizes', (SELECT coalesce(json_agg(json_build_object(
+      'table', relname, 'bytes', pg_relation_size(relid), 'totalBytes', pg_total_relation_size(relid))
+      ORDER BY pg_total_relation_size(relid) DESC, relname), '[]')
+    FROM pg_stat_user_tables WHERE schemaname = 'ackwise')
+) AS text);

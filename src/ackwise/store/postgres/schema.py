@@ -11,7 +11,7 @@ from ackwise.core import errors
 from ackwise.engine.extensions import Extension
 from ackwise.store.postgres.connection import Connection
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 _LOCK = 0x41434B57_0000_0001
 
 

@@ -22,7 +22,7 @@ from ackwise.wire.store_url import StoreURL
 
 log = logging.getLogger("ackwise.store")
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 INCREMENTAL = 2
 """Value of `auto_vacuum` for a file that can return free pages to the file system."""
 _APPLICATION_ID = 0x41434B57

@@ -61,3 +61,9 @@ SELECT bits FROM dedupe_filter WHERE shelf = :shelf;
 
 -- name: dedupe_filter_delete: deletes the filter of an empty shelf
 DELETE FROM dedupe_filter WHERE shelf = :shelf;
+
+-- name: spool_lock: the writer of a file is alone, so no other broker replays the spool
+SELECT 1;
+
+-- name: database_stats: statistics of the database as JSON; SQLite keeps none
+SELECT '{}';

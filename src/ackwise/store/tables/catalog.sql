@@ -168,6 +168,19 @@ WHERE l.queue = :queue AND l.id >= :lane AND l.head > l.start ORDER BY l.id LIMI
 SELECT l.id, l.part, l.queue, l.prio, l.head, l.start, p.uuid, p.name FROM lane AS l JOIN part AS p ON p.id = l.part
 WHERE l.part = :part AND l.id >= :lane AND l.head > l.start ORDER BY l.id LIMIT :limit;
 
+-- name: lanes_written: lanes with messages, the lane with the newest message first
+SELECT * FROM (
+  SELECT l.id, l.part, l.queue, l.prio, l.head, l.start, p.uuid, p.name, (
+    SELECT s.created_at FROM segment AS s WHERE s.pos >= l.id << 40 AND s.pos < (l.id + 1) << 40
+    ORDER BY s.pos DESC LIMIT 1) AS newest
+  FROM lane AS l JOIN part AS p ON p.id = l.part JOIN queue AS q ON q.id = l.queue
+  WHERE q.deleted_at IS NULL AND l.head > l.start
+    AND (CAST(:queue AS text) IS NULL OR q.name = CAST(:queue AS text))
+    AND (CAST(:part AS text) IS NULL OR p.name = CAST(:part AS text))
+    AND (CAST(:ns AS text) IS NULL OR q.ns = CAST(:ns AS text))
+    AND (CAST(:task AS text) IS NULL OR q.task = CAST(:task AS text))) AS written
+WHERE newest >= :after_at ORDER BY newest DESC, id DESC LIMIT :limit;
+
 -- name: lanes_newer: lanes of a queue whose newest message was stored after an instant
 SELECT l.id, l.start, l.head FROM lane AS l WHERE l.queue = :queue AND l.head > l.start
   AND (SELECT s.created_at FROM segment AS s WHERE s.pos = (l.id << 40) + l.head - 1) > :after

@@ -15,6 +15,28 @@ WHERE (CAST(:queue AS text) IS NULL OR queue = CAST(:queue AS text))
   AND (minute > :last_minute OR (queue, grp, outcome) > (:last_queue, :last_grp, :last_outcome))
 ORDER BY minute, queue, grp, outcome LIMIT :limit;
 
+-- name: ledger_totals: counts by time bucket and outcome
+SELECT minute / :size, outcome, sum(n) FROM ledger
+WHERE (CAST(:queue AS text) IS NULL OR queue = CAST(:queue AS text)) AND minute >= :after AND minute <= :before
+  AND (CAST(:ns AS text) IS NULL OR queue IN (SELECT name FROM queue WHERE ns = CAST(:ns AS text) AND deleted_at IS NULL))
+  AND (CAST(:task AS text) IS NULL
+    OR queue IN (SELECT name FROM queue WHERE task = CAST(:task AS text) AND deleted_at IS NULL))
+GROUP BY minute / :size, outcome ORDER BY 1, 2;
+
+-- name: ledger_sums: counts of some minutes by queue and outcome, of queues after a name
+SELECT queue, outcome, sum(n) FROM ledger
+WHERE queue IN (
+    SELECT DISTINCT queue FROM ledger
+    WHERE (CAST(:queue AS text) IS NULL OR queue = CAST(:queue AS text)) AND queue > :last_queue
+      AND minute >= :after AND minute <= :before
+      AND (CAST(:ns AS text) IS NULL
+        OR queue IN (SELECT name FROM queue WHERE ns = CAST(:ns AS text) AND deleted_at IS NULL))
+      AND (CAST(:task AS text) IS NULL
+        OR queue IN (SELECT name FROM queue WHERE task = CAST(:task AS text) AND deleted_at IS NULL))
+    ORDER BY queue LIMIT :limit)
+  AND minute >= :after AND minute <= :before
+GROUP BY queue, outcome ORDER BY queue, outcome;
+
 -- name: ledger_forget: deletes old minutes
 DELETE FROM ledger WHERE (queue, grp, minute, outcome, instance) IN (
   SELECT queue, grp, minute, outcome, instance FROM ledger WHERE minute < :before ORDER BY minute LIMIT :limit);

@@ -10,6 +10,9 @@ SELECT pos, first, created_at, body FROM segment WHERE pos >= :lo_pos AND pos < 
 -- name: segment_sizes: first and last positions of segments, with their sizes
 SELECT pos, first, length(body) FROM segment WHERE pos >= :lo_pos AND pos < :end_pos ORDER BY pos LIMIT :limit;
 
+-- name: segment_places: positions and times of segments before a position, newest first
+SELECT pos, first, created_at FROM segment WHERE pos >= :lo_pos AND pos < :end_pos ORDER BY pos DESC LIMIT :limit;
+
 -- name: segment_at: the first segment at or after a position
 SELECT pos, first, created_at FROM segment WHERE pos >= :lo_pos AND pos < :end_pos ORDER BY pos LIMIT 1;
 

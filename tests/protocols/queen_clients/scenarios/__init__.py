@@ -5,6 +5,7 @@ import tests.protocols.queen_clients.scenarios.consuming as consuming
 import tests.protocols.queen_clients.scenarios.dead_letters as dead_letters
 import tests.protocols.queen_clients.scenarios.grouping as grouping
 import tests.protocols.queen_clients.scenarios.leasing as leasing
+import tests.protocols.queen_clients.scenarios.observing as observing
 import tests.protocols.queen_clients.scenarios.partitioning as partitioning
 import tests.protocols.queen_clients.scenarios.pushing as pushing
 import tests.protocols.queen_clients.scenarios.queues as queues
@@ -19,6 +20,7 @@ __all__ = [
     "dead_letters",
     "grouping",
     "leasing",
+    "observing",
     "partitioning",
     "pushing",
     "queues",
