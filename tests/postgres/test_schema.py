@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from ackwise.core.commands import ByLease, Claim, Settle, Settlement
@@ -11,6 +12,7 @@ from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
 from ackwise.store.postgres import PostgresStore, schema
 from ackwise.store.postgres.vacuum import vacuum
+from ackwise.store.postgres.views import VIEWS
 from ackwise.wire.store_url import parse
 from tests.postgres.conftest import Opener, Raw
 from tests.postgres.support import push, text, together
@@ -19,6 +21,16 @@ _NEW_IN_SIX = (
     *("queue_ns", "queue_task", "queue_max_wait", "queue_noted", "queue_dedupe"),
     *("lane_queue", "grp_name", "dead_time"),
 )
+
+
+def drop_views(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    """Removes what schema 9 adds."""
+    for name in reversed(VIEWS):
+        connection.execute(f"DROP VIEW public.{name}, ackwise.{name}".encode())
+    functions = "SELECT oid::regprocedure::text FROM pg_proc WHERE proname LIKE 'view@_%' ESCAPE '@'"
+    for (name,) in connection.execute(functions).fetchall():
+        connection.execute(f"DROP FUNCTION IF EXISTS {name} CASCADE".encode())
+    connection.execute("DROP INDEX ackwise.part_as_uuid")
 
 
 def test_many_brokers_open_an_empty_database_at_once(url: str, opened: Opener) -> None:
@@ -54,6 +66,7 @@ def test_older_schema_is_brought_up_to_date(
 def test_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener, raw: Raw) -> None:
     push(opened(), text("x"))
     with raw() as connection:
+        drop_views(connection)
         graph = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'mew@_%' ESCAPE '@'"
         for (name,) in connection.execute(graph).fetchall():
             connection.execute(f"DROP TABLE {name} CASCADE".encode())
@@ -89,6 +102,7 @@ def test_database_of_schema_six_loses_last_owner_only(opened: Opener, raw: Raw) 
         spans = connection.execute("SELECT * FROM span").fetchall()
         connection.execute("ALTER TABLE span ADD COLUMN last_owner text")
         connection.execute("UPDATE span SET last_owner = 'me'")
+        drop_views(connection)
         connection.execute("DROP TABLE anchor")
         connection.execute("UPDATE meta SET value = '6' WHERE key = 'schema'")
     store = opened()
@@ -108,6 +122,7 @@ def test_database_of_schema_seven_keeps_its_leases(opened: Opener, raw: Raw) -> 
     (claimed,) = old.transact([Claim(queue="q", lease=60 * MICROS)])
     before = old.ask(ListLeases())
     with raw() as connection:
+        drop_views(connection)
         connection.execute("DROP TABLE anchor")
         connection.execute("UPDATE meta SET value = '7' WHERE key = 'schema'")
     store = opened()
@@ -117,6 +132,18 @@ def test_database_of_schema_seven_keeps_its_leases(opened: Opener, raw: Raw) -> 
     entry = Settlement(selector=ByLease(claimed.lease_id), outcome=Outcome.ACK)
     ((settled,),) = store.transact([Settle(entries=[entry])])
     assert settled.verdict == "acked"
+
+
+def test_database_of_schema_eight_gets_the_views(opened: Opener, raw: Raw) -> None:
+    push(opened(), text("x"), text("y"))
+    with raw() as connection:
+        drop_views(connection)
+        connection.execute("UPDATE meta SET value = '8' WHERE key = 'schema'")
+    assert opened().notes() == []
+    with raw() as connection:
+        assert connection.execute("SELECT queue, messages FROM public.ackwise_queues").fetchall() == [("q", 2)]
+        payloads = connection.execute("SELECT payload FROM public.ackwise_messages ORDER BY seq").fetchall()
+    assert payloads == [(b"x",), (b"y",)]
 
 
 def test_foreign_schema_is_left_alone(url: str, raw: Raw) -> None:

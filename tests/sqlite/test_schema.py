@@ -15,6 +15,7 @@ from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.sqlite import connection as opening
+from ackwise.store.sqlite.views import VIEWS
 from tests.sqlite.support import open_store, push, rows
 
 NEW_IN_SIX = (
@@ -30,7 +31,8 @@ UNDO_SIX = (
     "CREATE INDEX scheduled_queue ON scheduled (queue)",
 )
 
-UNDO_EIGHT = ("DROP TABLE anchor",)
+UNDO_NINE = tuple(f"DROP VIEW {name}" for name in VIEWS)
+UNDO_EIGHT = (*UNDO_NINE, "DROP TABLE anchor")
 UNDO_SEVEN = (*UNDO_EIGHT, "ALTER TABLE span ADD COLUMN last_owner TEXT")
 
 
@@ -171,6 +173,19 @@ def test_file_of_schema_seven_keeps_its_leases(path: Path) -> None:
     entry = c.Settlement(selector=c.ByLease(claimed.lease_id), outcome=Outcome.ACK)
     ((settled,),) = new.transact([c.Settle(entries=[entry])])
     assert settled.verdict == "acked"
+    assert new.audit() == []
+    new.close()
+
+
+def test_file_of_schema_eight_gets_the_views(path: Path) -> None:
+    old = open_store(path)
+    push(old, "a", "b")
+    old.close()
+    for undo in (*UNDO_NINE, "PRAGMA user_version = 8"):
+        rows(path, undo)
+    new = open_store(path)
+    assert rows(path, "SELECT queue, messages FROM ackwise_queues") == [("q", 2)]
+    assert {name for (name,) in rows(path, "SELECT name FROM sqlite_schema WHERE type = 'view'")} >= set(VIEWS)
     assert new.audit() == []
     new.close()
 

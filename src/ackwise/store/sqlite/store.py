@@ -23,7 +23,7 @@ from ackwise.store.caches import SegmentCache
 from ackwise.store.clock_anchor import AnchoredClock
 from ackwise.store.database_store import DatabaseStore
 from ackwise.store.port import SHORT_READ
-from ackwise.store.sqlite import vacuum
+from ackwise.store.sqlite import vacuum, views
 from ackwise.store.sqlite.connection import open_reader, translated_errors
 from ackwise.store.sqlite.dedupe import GENERATION, StoredKeys
 from ackwise.store.sqlite.readers import ReaderPool
@@ -113,7 +113,8 @@ class SQLiteStore(DatabaseStore):
 
     def notes(self) -> list[str]:
         with translated_errors(self.url.target):
-            return vacuum.notes(self._checkpointer, self.url.target)
+            target = self.url.target
+            return vacuum.notes(self._checkpointer, target) + views.notes(self._checkpointer, target)
 
     def flush_ledger(self) -> None:
         if self._writer.counts:

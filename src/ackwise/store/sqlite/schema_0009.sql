@@ -1,0 +1,1 @@
+-- Adds nothing but the views of views.sql, which are created after the last step.
