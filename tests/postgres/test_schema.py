@@ -28,9 +28,10 @@ def drop_views(connection: psycopg.Connection[tuple[object, ...]]) -> None:
     for name in reversed(VIEWS):
         connection.execute(f"DROP VIEW public.{name}, ackwise.{name}".encode())
     functions = "SELECT oid::regprocedure::text FROM pg_proc WHERE proname LIKE 'view@_%' ESCAPE '@'"
-    for (name,) in connection.execute(functions).fetchall():
-        connection.execute(f"DROP FUNCTION IF EXISTS {name} CASCADE".encode())
-    connection.execute("DROP INDEX ackwise.part_as_uuid")
+    for (function,) in connection.execute(functions).fetchall():
+        connection.execute(f"DROP FUNCTION IF EXISTS {function} CASCADE".encode())
+    for undo in ("DROP INDEX part_as_uuid", "ALTER TABLE dead DROP COLUMN mark", "DROP TABLE hook"):
+        connection.execute(undo.encode())
 
 
 def test_many_brokers_open_an_empty_database_at_once(url: str, opened: Opener) -> None:

@@ -31,7 +31,12 @@ UNDO_SIX = (
     "CREATE INDEX scheduled_queue ON scheduled (queue)",
 )
 
-UNDO_NINE = tuple(f"DROP VIEW {name}" for name in VIEWS)
+UNDO_NINE = (
+    *(f"DROP VIEW {name}" for name in VIEWS),
+    "DROP INDEX dead_mark",
+    "ALTER TABLE dead DROP COLUMN mark",
+    "DROP TABLE hook",
+)
 UNDO_EIGHT = (*UNDO_NINE, "DROP TABLE anchor")
 UNDO_SEVEN = (*UNDO_EIGHT, "ALTER TABLE span ADD COLUMN last_owner TEXT")
 

@@ -41,6 +41,7 @@ def purge(turn: Turn, limit: int) -> int:
         for verb in ("purge_dead", "purge_scheduled", "purge_groups"):
             if not _rows(turn, verb, {"queue": queue}, budget):
                 return budget.removed
+        budget.removed += turn.session.run("hooks_remove", {"queue": queue})
         budget.removed += turn.session.run("queue_remove", {"id": queue})
     if not turn.session.rows("queues_buried", {"limit": 1}):
         turn.rounds.pop("purge")

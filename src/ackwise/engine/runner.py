@@ -25,14 +25,18 @@ from ackwise.core.commands import (
     PurgeDead,
     Push,
     Redrive,
+    RemoveHook,
     Replay,
     SeekGroup,
+    SetHook,
     Settle,
+    SettleHook,
     Sweep,
+    TakeHook,
     Transaction,
 )
 from ackwise.core.errors import AckwiseError
-from ackwise.engine import catalog, claim, cursors, dead_letters, expiry, retention, settle, sweep, transaction
+from ackwise.engine import catalog, claim, cursors, dead_letters, expiry, hooks, retention, settle, sweep, transaction
 from ackwise.engine.extensions import Handler, Phase
 from ackwise.engine.ports import Session
 from ackwise.engine.push import Appender
@@ -56,6 +60,10 @@ _HANDLERS: dict[type[Command], Handler] = {
     AdvanceGroup: lambda turn, c: Counted(cursors.advance(turn, c)),
     PruneQueue: lambda turn, c: Counted(retention.prune(turn, c)),
     DeleteGroup: lambda turn, c: Counted(catalog.delete_group(turn, c)),
+    SetHook: hooks.set_hook,
+    RemoveHook: hooks.remove,
+    TakeHook: hooks.take,
+    SettleHook: hooks.settle,
     Redrive: dead_letters.redrive,
     Replay: dead_letters.replay,
     PurgeDead: dead_letters.purge,

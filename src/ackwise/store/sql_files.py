@@ -27,7 +27,7 @@ def load(*files: tuple[str, str]) -> dict[str, str]:
 
 def shared() -> list[tuple[str, str]]:
     """The files that both databases load."""
-    nouns = ("catalog", "messages", "cursors", "spans", "leases", "dead", "ledger", "purge", "counts")
+    nouns = ("catalog", "messages", "cursors", "spans", "leases", "dead", "hooks", "ledger", "purge", "counts")
     return [("ackwise.store.tables", f"{noun}.sql") for noun in nouns]
 
 

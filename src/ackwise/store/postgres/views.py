@@ -24,11 +24,11 @@ _FIRST = "say: SET search_path = ackwise, public"
 def create(connection: Connection, where: str) -> None:
     """Create the views that do not exist. Warn of those that plain `psql` does not find."""
     for schema in ("ackwise", "public"):
-        found = _found(connection, schema)
+        taken = _relations(connection, schema)
         if schema == "public" and not _may_create(connection):
             break
         for name, query in VIEWS.items():
-            if name not in found:
+            if name not in taken:
                 _create_view(connection, schema, name, query)
     for note in notes(connection, where):
         log.warning("%s", note)
@@ -36,7 +36,10 @@ def create(connection: Connection, where: str) -> None:
 
 def _create_view(connection: Connection, schema: str, name: str, query: str) -> None:
     view = sql.Identifier(schema, name)
-    body = sql.SQL(query) if schema == "ackwise" else sql.SQL("SELECT * FROM {}").format(sql.Identifier("ackwise", name))
+    if schema == "ackwise":
+        body: sql.Composable = sql.SQL(query)
+    else:
+        body = sql.SQL("SELECT * FROM {}").format(sql.Identifier("ackwise", name))
     connection.execute(sql.SQL("CREATE VIEW {} AS {}").format(view, body))
     connection.execute(sql.SQL("COMMENT ON VIEW {} IS {}").format(view, sql.Literal(_MARK)))
 
@@ -45,17 +48,17 @@ def notes(connection: Connection, where: str) -> list[str]:
     """One text for each view that is not as Ackwise created it."""
     texts = []
     for schema, advice in (("ackwise", "Ackwise itself does not need it"), ("public", _FIRST)):
-        found = _found(connection, schema)
-        missing = [name for name in VIEWS if name not in found]
+        relations = _relations(connection, schema)
+        missing = [name for name in VIEWS if name not in relations]
         if missing:
             texts.append(f"the schema {schema} of {where} has no view {', '.join(missing)}; {advice}")
-        for name, ours in found.items():
+        for name, ours in relations.items():
             if not ours:
                 texts.append(f"{schema}.{name} of {where} is not the view of Ackwise; {advice}")
     return texts
 
 
-def _found(connection: Connection, schema: str) -> dict[str, bool]:
+def _relations(connection: Connection, schema: str) -> dict[str, bool]:
     """The relations of a schema that have the name of a view, and whether Ackwise created them."""
     rows = connection.execute(
         "SELECT c.relname, c.relkind = 'v' AND obj_description(c.oid, 'pg_class') IS NOT DISTINCT FROM %s"

@@ -28,7 +28,8 @@ def _definition(name: str, query: str) -> str:
     return f"CREATE VIEW {name} AS\n{query}"
 
 
-VIEWS = {name: _definition(name, query) for name, query in sql_files.load(("ackwise.store.sqlite", "views.sql")).items()}
+_QUERIES = sql_files.load(("ackwise.store.sqlite", "views.sql"))
+VIEWS = {name: _definition(name, query) for name, query in _QUERIES.items()}
 """Statements that create the views, by name."""
 
 
@@ -45,13 +46,13 @@ def create(connection: apsw.Connection, path: str) -> None:
 def notes(connection: apsw.Connection, path: str) -> list[str]:
     """One text for each view that is not as Ackwise created it."""
     stored = _stored(connection)
-    found = []
+    texts = []
     for name, statement in VIEWS.items():
         if name not in stored:
-            found.append(f"{path} has no view {name}; somebody dropped it. Ackwise itself does not need it")
+            texts.append(f"{path} has no view {name}. Ackwise itself does not need it")
         elif stored[name] != statement:
-            found.append(f"{name} in {path} is not the view of Ackwise; rename yours if you want the view")
-    return found
+            texts.append(f"{name} in {path} is not the view of Ackwise; rename yours if you want the view")
+    return texts
 
 
 def _stored(connection: apsw.Connection) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ackwise.core.validation import Seconds
+from ackwise.subscriber.dead_letter_hooks import DeadLetterHook, OnDead
 from ackwise.subscriber.subscription import Subscription
 from ackwise.subscriber.transport_delivery import TransportDelivery
 
@@ -66,6 +67,10 @@ class TransportLink(Protocol):
     """A connection of an app to a message transport."""
 
     def feed(self, subscription: Subscription) -> Feed: ...
+
+    def dead_letter_hook(self, queue: str, name: str, function: OnDead) -> DeadLetterHook:
+        """A reader of the queue's dead letters. Raises `BadInput` if the transport has none."""
+        ...
 
     async def publish(
         self,
