@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import pytest
 
@@ -17,6 +18,19 @@ from ackwise.core.queries import ListHooks
 from ackwise.subscriber import App
 from tests.patience import PATIENCE
 from tests.server.running import Running
+
+P = ParamSpec("P")
+
+
+def in_a_loop(test: Callable[P, Coroutine[None, None, None]]) -> Callable[P, None]:
+    """Runs an async test."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
 
 ONCE = QueuePolicy(retry_limit=1)
 
@@ -41,9 +55,12 @@ class Seen:
         self.letters: list[DeadLetter] = []
         self._come = asyncio.Event()
 
-    def add(self, letter: DeadLetter) -> None:
+    def note(self, letter: DeadLetter) -> None:
         self.letters.append(letter)
         self._come.set()
+
+    async def add(self, letter: DeadLetter) -> None:
+        self.note(letter)
 
     async def wait(self, count: int, poke: Callable[[], object] = lambda: None) -> list[int]:
         async with asyncio.timeout(PATIENCE):
@@ -59,6 +76,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/app.db?durability=normal"
 
 
+@in_a_loop
 async def test_letters_of_the_app_itself_are_reported(url: str) -> None:
     create(url)
     seen = Seen()
@@ -70,14 +88,15 @@ async def test_letters_of_the_app_itself_are_reported(url: str) -> None:
 
     @app.on_dead("orders")
     async def note(letter: DeadLetter) -> None:
-        seen.add(letter)
+        seen.note(letter)
 
-    async with app, connect_async(url) as other:
+    async with app, await connect_async(url) as other:
         await other.push_many("orders", [{"n": 1}, {"n": 2}])
         assert sorted(await seen.wait(2)) == [1, 2]
     assert seen.letters[0].error_type == "ValueError"
 
 
+@in_a_loop
 async def test_restart_continues_behind_the_last_letter(url: str) -> None:
     """Letters that died before the first start are not reported. Those that died while the app was down are."""
     create(url)
@@ -97,6 +116,7 @@ async def test_restart_continues_behind_the_last_letter(url: str) -> None:
         assert await seen.wait(3) == [1, 2, 3]
 
 
+@in_a_loop
 async def test_failing_function_is_called_again(url: str) -> None:
     clock = ManualClock()
     create(url, clock)
@@ -106,14 +126,14 @@ async def test_failing_function_is_called_again(url: str) -> None:
         tries.append(letter.json()["n"])
         if len(tries) < 3:
             raise RuntimeError("pager is down")
-        app_loop.call_soon_threadsafe(seen.add, letter)
+        app_loop.call_soon_threadsafe(seen.note, letter)
 
     app = App(url, clock=clock)
     app.on_dead("orders")(note)
     app_loop = asyncio.get_running_loop()
     async with app:
         kill(url, 1, 2, clock=clock)
-        async with connect_async(url, clock=clock) as other:
+        async with await connect_async(url, clock=clock) as other:
             for failures, wait in ((1, 1.0), (2, 2.0)):
                 hook = await failed(other.transport.ask, failures, app)
                 assert hook.error == "RuntimeError: pager is down"
@@ -133,6 +153,7 @@ async def failed(ask: Callable[[ListHooks], Awaitable[list[Any]]], failures: int
             await asyncio.sleep(0.01)
 
 
+@in_a_loop
 async def test_expiry_in_another_process_is_reported(tmp_path: Path) -> None:
     """The app speaks to a server. The message dies by the expiry of another client's lease."""
     clock, seen = ManualClock(), Seen()
@@ -144,7 +165,7 @@ async def test_expiry_in_another_process_is_reported(tmp_path: Path) -> None:
         async def ignore(order: dict[str, Any]) -> None:
             pass
 
-        async with app, connect_async(server.url) as other:
+        async with app, await connect_async(server.url) as other:
             await other.push("orders", {"n": 7})
             await other.claim("orders", group="workers", lease=10)
             clock.advance(11)
@@ -153,6 +174,7 @@ async def test_expiry_in_another_process_is_reported(tmp_path: Path) -> None:
     assert seen.letters[0].group == "workers"
 
 
+@in_a_loop
 async def test_two_processes_report_each_letter_once(url: str) -> None:
     create(url)
     seen = Seen()
@@ -164,7 +186,7 @@ async def test_two_processes_report_each_letter_once(url: str) -> None:
         for app in apps:
             app._clock_moved()
         assert await seen.wait(3) == [1, 2, 3]
-        async with connect_async(url) as other:
+        async with await connect_async(url) as other:
             hooks = await other.transport.ask(ListHooks(queue="orders"))
             assert [hook.name for hook in hooks] == ["app:shop:Seen.add"]
     assert len(seen.letters) == 3

@@ -341,7 +341,8 @@ class RemoveHook(AdminCommand[Counted], tag="remove_hook"):
 class TakeHook(AdminCommand[HookTaken], tag="take_hook"):
     """Take a hook for `lease` microseconds and read the letters behind its place. One owner holds a hook at a time.
 
-    The answer has no letters if none are left, if the hook waits for its next try, or if another owner holds it.
+    The answer has no letters if none are left, if the hook waits for its next try, or if another owner holds it. An
+    owner that finds none left gives the hook back.
     """
 
     queue: str

@@ -67,6 +67,8 @@ def take(turn: Turn, command: TakeHook) -> HookTaken:
     _rebase(session, hook)
     row = _shown(session, hook, turn.now, turn.shift)
     if hook.paused or row.retry_in or not row.pending:
+        if hook.owner == command.owner:
+            session.run("hook_free", {**hook.key, "owner": command.owner})
         return HookTaken(row, [])
     times = {"owner": command.owner, "until": turn.now + command.lease, "now": turn.now}
     if not session.run("hook_take", {**hook.key, **times}):

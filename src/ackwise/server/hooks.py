@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -47,7 +48,7 @@ class Webhooks:
         """Queues with a webhook. The death of a message in another queue wakes nothing."""
         self._posting: dict[str, asyncio.Task[None]] = {}
         self._watching: asyncio.Task[None] | None = None
-        self._unsubscribe = lambda: None
+        self._unsubscribe: Callable[[], None] = lambda: None
         self._http: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -88,11 +89,9 @@ class Webhooks:
                 wait = await self._start_due()
             except Exception as problem:
                 log.warning("could not look for webhooks, will retry: %r", problem)
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
             self._wake.clear()
 
     async def _start_due(self) -> float:
@@ -129,6 +128,11 @@ class Webhooks:
                 pass
         except AckwiseError as problem:
             log.warning("the webhook of %s will try again: %s", queue, problem)
+        except asyncio.CancelledError:
+            # Another server may continue at once.
+            with suppress(AckwiseError):
+                await self._broker.send(TakeHook(queue=queue, name=name, owner=self._owner, lease=1))
+            raise
 
     async def _post_some(self, queue: str, name: str) -> bool:
         """Post the next letters. False if none are left, or after a failure."""

@@ -40,6 +40,7 @@ class DeadLetterHook:
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
         self._held = False
+        """Whether this process may hold the hook's lease."""
 
     async def start(self) -> None:
         """Create the queue and the place if they do not exist, and begin to report."""
@@ -95,12 +96,11 @@ class DeadLetterHook:
             return SWEEP_EVERY
         while self._task is not None:
             taken = await self._take(LEASE)
+            self._held = bool(taken.letters)
             if taken.hook is None or not taken.letters:
                 retry_in = 0 if taken.hook is None else taken.hook.retry_in
                 return min(SWEEP_EVERY, retry_in / MICROS or SWEEP_EVERY)
-            self._held = True
             wait = await self._report_some(taken.letters)
-            self._held = False
             if wait is not None:
                 return wait
         return SWEEP_EVERY

@@ -36,6 +36,9 @@ UPDATE hook SET mark = :mark, letter = :letter WHERE queue = :queue AND name = :
 UPDATE hook SET owner = :owner, until = :until
 WHERE queue = :queue AND name = :name AND paused = 0 AND (owner IS NULL OR owner = :owner OR until <= :now);
 
+-- name: hook_free: ends the lease of an owner
+UPDATE hook SET owner = NULL, until = 0 WHERE queue = :queue AND name = :name AND owner = :owner;
+
 -- name: hook_done: moves a hook behind a reported letter
 UPDATE hook SET mark = :mark, letter = :letter, until = :until, failing_from = NULL, failures = 0, next_at = 0, error = ''
 WHERE queue = :queue AND name = :name AND owner = :owner AND until > :now;
