@@ -17,13 +17,13 @@ SHAPES = Path(__file__).parent.parent / "data" / "before_18" / "tagged_shapes.tx
 COMMITTED = tagged_examples.BYTES.read_text().splitlines()
 COMMANDS = """
     advance_group beat break claim configure_group configure_queue delete_group delete_queue end_graph_session extend
-    fetch_graph open_graph_session pause_queue prune_queue purge_dead push redrive release_graph replay
-    restart_graph_clocks run_graph seek_group settle sweep transaction
+    fetch_graph open_graph_session pause_queue prune_queue purge_dead push redrive release_graph remove_hook
+    replay restart_graph_clocks run_graph seek_group set_hook settle settle_hook sweep take_hook transaction
 """
 QUERIES = """
     ask_graph browse describe_graph find_graph find_message get_queue is_held is_session_here list_available
-    list_cursors list_dead list_depths list_group_names list_groups list_held list_lanes list_leases list_oldest_leases
-    list_partitions list_places list_queues list_stats queue_stats read_ledger
+    list_cursors list_dead list_depths list_group_names list_groups list_held list_hooks list_lanes list_leases
+    list_oldest_leases list_partitions list_places list_queues list_stats queue_stats read_ledger
 """
 NODES = """
     AliasDecl Alter Attr AttributeDecl Begin Binary Call Chain Chosen Commit EdgeDecl EdgeElement Exists IdRef

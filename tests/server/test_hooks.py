@@ -8,8 +8,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from typer.testing import CliRunner
 
 from ackwise import QueuePolicy, connect
+from ackwise.cli.app import app
 from ackwise.client import Connection
 from ackwise.clock import ManualClock
 from ackwise.core.commands import SetHook, SettleHook, TakeHook
@@ -212,6 +214,35 @@ def wait_for(holds: Callable[[], bool]) -> None:
             return
         ticks.wait(0.02)
     raise AssertionError("it did not happen")
+
+
+def test_client_sets_lists_and_removes_the_webhook(any_store: str, clock: ManualClock) -> None:
+    with connect(any_store, clock=clock) as queue:
+        queue.create_queue("orders", QueuePolicy(retry_limit=1))
+        made = queue.set_on_dead("orders", "http://127.0.0.1:9/x", include_payload=True)
+        assert (made.url, made.include_payload, made.paused, made.pending) == (made.url, True, False, False)
+        kill(queue, 1)
+        (listed,) = queue.hooks("orders")
+        assert (listed.url, listed.pending, listed.failing_since) == ("http://127.0.0.1:9/x", True, None)
+        for wrong in ("ftp://x/", "no url", 7):
+            with pytest.raises(BadInput):
+                queue.set_on_dead("orders", wrong)  # type: ignore[arg-type]
+        assert queue.hooks("orders") == [listed]
+        assert queue.remove_on_dead("orders")
+        assert not queue.remove_on_dead("orders")
+
+
+def test_check_names_a_failing_hook(any_store: str, clock: ManualClock) -> None:
+    with connect(any_store, clock=clock) as queue:
+        queue.create_queue("orders", QueuePolicy(retry_limit=1))
+        queue.set_on_dead("orders", "http://127.0.0.1:9/x")
+        kill(queue, 1)
+        (place,) = take(queue)
+        where = {"queue": "orders", "name": "webhook", "owner": "me", "mark": place.mark, "letter": place.number}
+        queue.transport.send(SettleHook(**where, error="no answer"))
+    shown = CliRunner().invoke(app, ["check", "--url", any_store])
+    assert shown.exit_code == 0
+    assert "NOTE the hook webhook of queue orders failed 1 times: no answer" in shown.output
 
 
 def test_removed_hook_posts_nothing(server: Running, queue: Connection, receiver: Receiver) -> None:

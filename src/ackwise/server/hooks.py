@@ -55,13 +55,12 @@ class Webhooks:
         self._http = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=POST_WITHIN), cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
         )
-        loop, store = self._broker.loop, self._broker.store
+        store = self._broker.store
         self._unsubscribe = store.events.subscribe(
-            lambda event: None if loop.is_closed() else loop.call_soon_threadsafe(self._note_dead, event.queue),
-            DeadLetterAdded,
+            lambda event: self._in_loop(self._note_dead, event.queue), DeadLetterAdded
         )
         if isinstance(store.clock, ManualClock):
-            store.clock.on_move(lambda: None if loop.is_closed() else loop.call_soon_threadsafe(self._wake.set))
+            store.clock.on_move(lambda: self._in_loop(self._wake.set))
         self._watching = asyncio.create_task(self._watch(), name="ackwise-webhooks")
 
     async def stop(self) -> None:
@@ -73,6 +72,10 @@ class Webhooks:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._http is not None:
             await self._http.close()
+
+    def _in_loop(self, function: Callable[..., None], *arguments: str) -> None:
+        if not self._broker.loop.is_closed():
+            self._broker.loop.call_soon_threadsafe(function, *arguments)
 
     def look(self) -> None:
         """Look for changed hooks now."""
