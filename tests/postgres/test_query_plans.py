@@ -64,6 +64,8 @@ INSERT INTO mew_event (watch, position, kind, tick, created_at, body)
   SELECT i, p, 'added', p, 0, '{}' FROM generate_series(1, 2000) i, generate_series(1, 9) p;
 INSERT INTO mew_item SELECT 1 + i % 3, i, i % 2, '' FROM generate_series(1, 20000) i;
 INSERT INTO mew_delivery SELECT i, i, 0, 1, i % 5000, 0, 0 FROM generate_series(1, 20000) i;
+INSERT INTO hook (queue, name, payload, mark, letter, until, failures, next_at, paused, error, created_at)
+  SELECT i, 'webhook', 0, 0, 0, 0, 0, 0, 0, '', 0 FROM generate_series(1, 20000) i;
 INSERT INTO dedupe SELECT hashint8(i), i, i FROM generate_series(1, 50000) i;
 ANALYZE;
 """
