@@ -46,8 +46,8 @@ def test_restored_database_continues_by_letter(store: PostgresStore, raw: Raw) -
     for name in ("a", "b", "c"):
         kill(store, name)
     first = take(store)[0]
-    place = {"queue": "q", "name": "webhook", "owner": "me", "mark": first.mark, "letter": first.number}
-    store.transact([SettleHook(**place)])
+    done = SettleHook(queue="q", name="webhook", owner="me", mark=first.mark, letter=first.number)
+    store.transact([done])
     with raw() as other:
         other.execute("UPDATE dead SET mark = mark + 1000000000")
         other.execute("UPDATE hook SET mark = mark + 1000000000")

@@ -188,12 +188,12 @@ def test_two_servers_post_each_letter_once(
     assert sum(len(events.of(HookDelivered)) for events in heard) == 5
 
 
-@pytest.mark.parametrize("url", ["http://example.com/x", "file:///etc/passwd", "http://u:p@localhost/", "", "x" * 3000])
-def test_bad_target_is_refused_and_changes_nothing(server: Running, queue: Connection, url: str) -> None:
-    refused = put(server, url)
-    assert (refused.status_code, refused.json()["code"]) == (400, "bad_input")
-    with pytest.raises(BadInput):
-        queue.transport.send(SetHook(queue="orders", url=url))
+def test_bad_target_is_refused_and_changes_nothing(server: Running, queue: Connection) -> None:
+    for url in ("http://example.com/x", "file:///etc/passwd", "http://u:p@localhost/", "", "x" * 3000):
+        refused = put(server, url)
+        assert (refused.status_code, refused.json()["code"]) == (400, "bad_input")
+        with pytest.raises(BadInput):
+            queue.set_on_dead("orders", url)
     assert httpx2.get(f"{server.url}/v1/queues/orders/on-dead").status_code == 404
 
 
