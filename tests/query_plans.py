@@ -54,6 +54,11 @@ HOT: dict[str, dict[str, object]] = {
     "span_delete": {**LANE, "hi": 3},
     "part_by_uuid": {"uuid": "x"},
     "dead_by_uuid": {"uuid": "x"},
+    # hooks
+    "hook_get": {"queue": 1, "name": "webhook"},
+    "hook_letters": {"queue": 1, "mark": 7, "letter": 7, "horizon": 10**15, "limit": 16},
+    "hook_take": {"queue": 1, "name": "webhook", "owner": "me", "until": 9, "now": 1},
+    "hooks_page": {"queue": 0, "name": "", "limit": 1000},
     # push
     "cursor_wake": {"lane": 7, "at": 1, "relaxed": 1},
     "lane_advance": {"id": 7, "head": 9, "now": 1, "largest": 200},
@@ -161,7 +166,7 @@ LISTS: dict[str, dict[str, object]] = {
 """They read a whole queue or group, which may be most of a table, but never what belongs to another."""
 
 BIG = (
-    *("segment", "husk", "span", "cursor", "lane", "part", "lease", "dead", "scheduled", "dedupe", "queue"),
+    *("segment", "husk", "span", "cursor", "lane", "part", "lease", "dead", "hook", "scheduled", "dedupe", "queue"),
     *("trace", "trace_name", "spool"),
     *("mew_entity", "mew_end", "mew_num", "mew_txt", "mew_item", "mew_delivery", "mew_event", "mew_watch"),
 )

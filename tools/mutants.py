@@ -76,6 +76,20 @@ MUTANTS = (
         ("tests/protocols/native/test_resources.py",),
     ),
     Mutant(
+        "a failing hook never pauses",
+        "core/hooks.py",
+        "now - began >= GIVES_UP_AFTER",
+        "now - began > 9 * GIVES_UP_AFTER",
+        ("tests/server/test_hooks.py",),
+    ),
+    Mutant(
+        "views show the anchored clock",
+        "store/sqlite/views.py",
+        "coalesce((SELECT a.shift FROM anchor AS a), 0)",
+        "0",
+        ("tests/store/test_views.py",),
+    ),
+    Mutant(
         "deadlines follow the wall clock",
         "engine/grant.py",
         "deadline=self.turn.now + lease_for",

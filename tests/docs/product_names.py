@@ -51,6 +51,8 @@ from ackwise.spark.pipelines.builder import Pipeline
 from ackwise.spark.sink import batch_writer
 from ackwise.spark.source import options as source_options
 from ackwise.spark.source.schemas import STREAM
+from ackwise.store.postgres import views as postgres_views
+from ackwise.store.sqlite import views as sqlite_views
 from ackwise.wire import settle
 from ackwise.wire.claim import ClaimBody
 from ackwise.wire.settle import Entry, SettleBody
@@ -310,13 +312,8 @@ def dead_letter_attributes() -> Collection[str]:
     return {attribute.name for attribute in letter.attributes}
 
 
-@cache
-def _schemas() -> str:
-    return "\n".join(path.read_text() for path in Path(str(ackwise.__file__)).parent.rglob("*.sql"))
-
-
-def is_view(name: str) -> bool:
-    return re.search(rf"CREATE\s+(OR\s+REPLACE\s+)?VIEW\s+(\w+\.)?{name}\b", _schemas(), re.IGNORECASE) is not None
+def views() -> set[str]:
+    return {*sqlite_views.VIEWS, *postgres_views.VIEWS}
 
 
 Exists = Callable[[str], bool]
@@ -370,6 +367,6 @@ SECTIONS: dict[str, Exists] = {
     "Numbered codes of MEW": among(numbered_codes),
     "Attributes of a MEW dead letter": among(dead_letter_attributes),
     "Fields of POST /mew": among(lambda: fields(MewBody, limits=LowerLimits)),
-    "SQL views": is_view,
+    "SQL views": among(views),
 }
 """Whether the product has a name, by the heading of its section."""

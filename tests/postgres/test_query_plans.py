@@ -38,7 +38,7 @@ INSERT INTO queue (name, ns, task, policy, paused, created_at) SELECT 'q' || i, 
 INSERT INTO grp (queue, name, mode, policy, created_at) SELECT 1, 'g' || i, 'all', '{}', 0 FROM generate_series(1, 3) i;
 INSERT INTO grp (queue, name, mode, policy, created_at) SELECT i, 'h' || i % 100, 'all', '{}', 0
   FROM generate_series(2, 10000) i;
-INSERT INTO part (uuid, queue, name) SELECT i, 1 + i % 3, 'p' || i FROM generate_series(1, 10000) i;
+INSERT INTO part (uuid, queue, name) SELECT md5(i::text)::uuid, 1 + i % 3, 'p' || i FROM generate_series(1, 10000) i;
 INSERT INTO lane (part, queue, prio, head, start, start_at)
   SELECT i, 1 + i % 3, 0, 1000, 0, i * 1000 FROM generate_series(1, 10000) i;
 INSERT INTO cursor SELECT i, g, i, 0, 0, 0, 1000, 0, 1000, 0, 0, 0, 0, 1, 0,
@@ -53,8 +53,8 @@ INSERT INTO husk SELECT (i::bigint << 40) + 1, 1, i, 1 + i % 3, 'x' FROM generat
 INSERT INTO scheduled (queue, part, prio, due_at, created_at, body)
   SELECT 1, 1, 0, i * 1000, 0, 'x' FROM generate_series(1, 10000) i;
 INSERT INTO dead (uuid, queue, part, lane, seq, epoch, grp, grp_name, txid, reason, error, etype, fails, delivs,
-    history, snapshot, born_at, dead_at)
-  SELECT i, 1, i, i, 1, 0, 1, 'g', '', '', '', '', 1, 1, '', 'x', 0, i FROM generate_series(1, 10000) i;
+    history, snapshot, born_at, dead_at, mark)
+  SELECT i, 1, i, i, 1, 0, 1, 'g', '', '', '', '', 1, 1, '', 'x', 0, i, i FROM generate_series(1, 10000) i;
 INSERT INTO mew_entity (id, type, attrs, tick) SELECT 'e' || i, 100 + i % 3, '{}', i FROM generate_series(1, 20000) i;
 INSERT INTO mew_end SELECT i, s, i / 2 + s, 101 FROM generate_series(1, 10000) i, generate_series(0, 1) s;
 INSERT INTO mew_num SELECT 1 + i % 4, i, i FROM generate_series(1, 20000) i;
@@ -64,6 +64,8 @@ INSERT INTO mew_event (watch, position, kind, tick, created_at, body)
   SELECT i, p, 'added', p, 0, '{}' FROM generate_series(1, 2000) i, generate_series(1, 9) p;
 INSERT INTO mew_item SELECT 1 + i % 3, i, i % 2, '' FROM generate_series(1, 20000) i;
 INSERT INTO mew_delivery SELECT i, i, 0, 1, i % 5000, 0, 0 FROM generate_series(1, 20000) i;
+INSERT INTO hook (queue, name, payload, mark, letter, until, failures, next_at, paused, error, created_at)
+  SELECT i, 'webhook', 0, 0, 0, 0, 0, 0, 0, '', 0 FROM generate_series(1, 20000) i;
 INSERT INTO dedupe SELECT hashint8(i), i, i FROM generate_series(1, 50000) i;
 INSERT INTO trace (uuid, queue, part_uuid, txid, lane, seq, grp, event, data, worker, created_at)
   SELECT i, 1 + i % 1000, 'u' || i, 't', CASE WHEN i % 100 > 0 THEN i END, 1, '', '', '', '', i

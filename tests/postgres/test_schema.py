@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from ackwise.core.commands import AddTrace, ByLease, Claim, SetMaintenance, Settle, Settlement
@@ -13,6 +14,7 @@ from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
 from ackwise.store.postgres import PostgresStore, schema
 from ackwise.store.postgres.vacuum import vacuum
+from ackwise.store.postgres.views import VIEWS
 from ackwise.wire.store_url import parse
 from tests.postgres.conftest import Opener, Raw
 from tests.postgres.support import push, text, together
@@ -22,6 +24,22 @@ _NEW_IN_SIX = (
     *("lane_queue", "grp_name", "dead_time"),
 )
 _NEW_IN_NINE = "trace, trace_name, trace_pruned, maintenance, spool"
+
+
+def undo_nine(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    """Removes what schema 9 adds."""
+    for name in reversed(VIEWS):
+        connection.execute(f"DROP VIEW public.{name}, ackwise.{name}".encode())
+    functions = "SELECT oid::regprocedure::text FROM pg_proc WHERE proname LIKE 'view@_%' ESCAPE '@'"
+    for (function,) in connection.execute(functions).fetchall():
+        connection.execute(f"DROP FUNCTION IF EXISTS {function} CASCADE".encode())
+    for undo in (
+        "DROP INDEX part_as_uuid",
+        "ALTER TABLE dead DROP COLUMN mark",
+        "DROP TABLE hook",
+        f"DROP TABLE {_NEW_IN_NINE}",
+    ):
+        connection.execute(undo.encode())
 
 
 def test_many_brokers_open_an_empty_database_at_once(url: str, opened: Opener) -> None:
@@ -57,11 +75,12 @@ def test_older_schema_is_brought_up_to_date(
 def test_database_of_schema_one_goes_on_where_it_was(url: str, opened: Opener, raw: Raw) -> None:
     push(opened(), text("x"))
     with raw() as connection:
+        undo_nine(connection)
         graph = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'mew@_%' ESCAPE '@'"
         for (name,) in connection.execute(graph).fetchall():
             connection.execute(f"DROP TABLE {name} CASCADE".encode())
         connection.execute("DROP TABLE dropped")
-        connection.execute(f"DROP TABLE {_NEW_IN_NINE}, anchor".encode())
+        connection.execute("DROP TABLE anchor")
         connection.execute("ALTER TABLE span ADD COLUMN last_owner text")
         for column in ("settled_at", "last_seq", "last_at", "nacked"):
             connection.execute(f"ALTER TABLE cursor DROP COLUMN {column}".encode())
@@ -92,7 +111,8 @@ def test_database_of_schema_six_loses_last_owner_only(opened: Opener, raw: Raw) 
         spans = connection.execute("SELECT * FROM span").fetchall()
         connection.execute("ALTER TABLE span ADD COLUMN last_owner text")
         connection.execute("UPDATE span SET last_owner = 'me'")
-        connection.execute(f"DROP TABLE {_NEW_IN_NINE}, anchor".encode())
+        undo_nine(connection)
+        connection.execute("DROP TABLE anchor")
         connection.execute("UPDATE meta SET value = '6' WHERE key = 'schema'")
     store = opened()
     with raw() as connection:
@@ -111,7 +131,8 @@ def test_database_of_schema_seven_keeps_its_leases(opened: Opener, raw: Raw) -> 
     (claimed,) = old.transact([Claim(queue="q", lease=60 * MICROS)])
     before = old.ask(ListLeases())
     with raw() as connection:
-        connection.execute(f"DROP TABLE {_NEW_IN_NINE}, anchor".encode())
+        undo_nine(connection)
+        connection.execute("DROP TABLE anchor")
         connection.execute("UPDATE meta SET value = '7' WHERE key = 'schema'")
     store = opened()
     with raw() as connection:
@@ -125,7 +146,7 @@ def test_database_of_schema_seven_keeps_its_leases(opened: Opener, raw: Raw) -> 
 def test_database_of_schema_eight_gets_traces_and_a_spool(opened: Opener, raw: Raw) -> None:
     push(opened(), text("x"))
     with raw() as connection:
-        connection.execute(f"DROP TABLE {_NEW_IN_NINE}".encode())
+        undo_nine(connection)
         connection.execute("UPDATE meta SET value = '8' WHERE key = 'schema'")
     store = opened()
     partition = store.ask(ListPartitions(queue="q"))[0].partition_id
@@ -135,6 +156,18 @@ def test_database_of_schema_eight_gets_traces_and_a_spool(opened: Opener, raw: R
     (switched,) = store.transact([SetMaintenance(push=True)])
     assert store.ask(GetMaintenance()) == MaintenanceState(push=switched.push, pop=False, waiting=False)
     assert store.audit() == []
+
+
+def test_database_of_schema_eight_gets_the_views(opened: Opener, raw: Raw) -> None:
+    push(opened(), text("x"), text("y"))
+    with raw() as connection:
+        undo_nine(connection)
+        connection.execute("UPDATE meta SET value = '8' WHERE key = 'schema'")
+    assert opened().notes() == []
+    with raw() as connection:
+        assert connection.execute("SELECT queue, messages FROM public.ackwise_queues").fetchall() == [("q", 2)]
+        payloads = connection.execute("SELECT payload FROM public.ackwise_messages ORDER BY seq").fetchall()
+    assert payloads == [(b"x",), (b"y",)]
 
 
 def test_foreign_schema_is_left_alone(url: str, raw: Raw) -> None:

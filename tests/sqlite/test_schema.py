@@ -17,6 +17,7 @@ from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.sqlite import connection as opening
+from ackwise.store.sqlite.views import VIEWS
 from tests.sqlite.support import open_store, push, rows
 
 NEW_IN_SIX = (
@@ -32,7 +33,13 @@ UNDO_SIX = (
     "CREATE INDEX scheduled_queue ON scheduled (queue)",
 )
 
-UNDO_NINE = tuple(f"DROP TABLE {name}" for name in ("trace", "trace_name", "trace_pruned", "maintenance", "spool"))
+UNDO_NINE = (
+    *(f"DROP VIEW {name}" for name in VIEWS),
+    "DROP INDEX dead_mark",
+    "ALTER TABLE dead DROP COLUMN mark",
+    "DROP TABLE hook",
+    *(f"DROP TABLE {name}" for name in ("trace", "trace_name", "trace_pruned", "maintenance", "spool")),
+)
 UNDO_EIGHT = (*UNDO_NINE, "DROP TABLE anchor")
 UNDO_SEVEN = (*UNDO_EIGHT, "ALTER TABLE span ADD COLUMN last_owner TEXT")
 
@@ -178,7 +185,7 @@ def test_file_of_schema_seven_keeps_its_leases(path: Path) -> None:
     new.close()
 
 
-def test_file_of_schema_eight_gets_traces_and_a_spool(path: Path) -> None:
+def test_file_of_schema_eight_gets_views_traces_and_a_spool(path: Path) -> None:
     old = open_store(path)
     push(old, "a", "b")
     old.close()
@@ -193,6 +200,8 @@ def test_file_of_schema_eight_gets_traces_and_a_spool(path: Path) -> None:
     assert trace.id == added.trace_id
     (switched,) = new.transact([c.SetMaintenance(push=True)])
     assert new.ask(GetMaintenance()) == MaintenanceState(push=switched.push, pop=False, waiting=False)
+    assert rows(path, "SELECT queue, messages FROM ackwise_queues") == [("q", 3)]
+    assert {name for (name,) in rows(path, "SELECT name FROM sqlite_schema WHERE type = 'view'")} >= set(VIEWS)
     assert new.audit() == []
     new.close()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 import msgspec
+import psycopg
 import pytest
 
 from ackwise import Backoff, QueuePolicy, connect
@@ -168,6 +169,23 @@ def test_old_graph_tables_become_version_one_of_the_graph(url: str, clock: Manua
     with closing(open_store(url, clock=clock)) as store:
         assert store.has_tables("mew")
         assert "mew" in store.extensions
+
+
+def test_old_store_gets_the_sql_views(url: str, kind: str, clock: ManualClock, queue: Connection) -> None:
+    with closing(open_store(url, clock=clock)) as store:
+        assert [note for note in store.notes() if "view" in note] == []
+    statement = "SELECT consumer_group, acked, dead, held FROM ackwise_groups WHERE queue = 'orders'"
+    if kind == "sqlite":
+        with closing(apsw.Connection(url.removeprefix("sqlite:///").partition("?")[0])) as database:
+            rows = {row[0]: row[1:] for row in database.execute(statement)}
+            letters = database.execute("SELECT count(*) FROM dead_letter_queue").get
+    else:
+        with psycopg.connect(url) as connection:
+            rows = {row[0]: row[1:] for row in connection.execute(statement)}
+            letters = len(connection.execute("SELECT * FROM dead_letter_queue").fetchall())
+            assert len(connection.execute("SELECT * FROM ackwise_messages WHERE queue = 'orders'").fetchall()) == 13
+    assert rows["billing"] == (2, 2, 2)
+    assert letters == 3
 
 
 def test_old_group_member_takes_turns_with_a_new_one(url: str, clock: ManualClock) -> None:

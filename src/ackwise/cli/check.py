@@ -9,7 +9,8 @@ import typer
 from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, must_exist
 from ackwise.cli.output import show_json
 from ackwise.connect import open_store
-from ackwise.core.queries import ListQueues
+from ackwise.core.queries import ListHooks, ListQueues
+from ackwise.core.rows import HookRow
 from ackwise.wire.store_url import parse, without_password
 
 
@@ -21,6 +22,7 @@ def check(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
     try:
         problems, notes = store.audit(), store.notes()
         queues = store.ask(ListQueues())
+        notes += [hook_note(hook) for hook in store.ask(ListHooks()) if hook.paused or hook.failures]
     finally:
         store.close()
     settings = {
@@ -43,3 +45,9 @@ def check(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
         print("sound" if not problems else f"{len(problems)} problems")
     if problems:
         raise typer.Exit(1)
+
+
+def hook_note(hook: HookRow) -> str:
+    """Describes a hook that does not report its letters."""
+    state = "is paused; set it again to resume it" if hook.paused else f"failed {hook.failures} times"
+    return f"the hook {hook.name} of queue {hook.queue} {state}: {hook.error}"

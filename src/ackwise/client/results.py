@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 T = TypeVar("T", bound=msgspec.Struct)
-_INSTANTS = frozenset({"minute", "deadline"})
+_INSTANTS = frozenset({"minute", "deadline", "failing_since"})
 
 
 class BrowsedMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +88,21 @@ class DeadLetters(Sequence[DeadLetter]):
 
     def __repr__(self) -> str:
         return f"<DeadLetters {len(self)} of {self.total}>"
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
+    """A hook of a queue's dead letters. `pending` says whether letters wait for it."""
+
+    queue: str
+    name: str
+    url: str | None
+    include_payload: bool
+    paused: bool
+    error: str
+    failures: int
+    failing_since: datetime | None
+    pending: bool
+    created_at: datetime
 
 
 def as_result(row: msgspec.Struct, kind: type[T]) -> T:

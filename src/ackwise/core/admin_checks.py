@@ -16,10 +16,15 @@ from ackwise.core.commands import (
     PauseQueue,
     PruneQueue,
     PurgeDead,
+    RemoveHook,
     Replay,
     SeekGroup,
+    SetHook,
+    SettleHook,
+    TakeHook,
 )
 from ackwise.core.errors import BadInput
+from ackwise.core.hooks import check_url
 
 
 def _configure_queue(command: ConfigureQueue) -> None:
@@ -94,6 +99,28 @@ def _name_or_none(value: str | None, what: str) -> None:
         validation.name(value, what)
 
 
+def _hook(command: SetHook | RemoveHook | TakeHook | SettleHook) -> None:
+    validation.name(command.queue, "queue")
+    validation.name(command.name, "name")
+
+
+def _set_hook(command: SetHook) -> None:
+    _hook(command)
+    if command.url is not None:
+        check_url(command.url)
+
+
+def _owned_hook(command: TakeHook | SettleHook) -> None:
+    _hook(command)
+    validation.name(command.owner, "owner")
+    validation.count(command.lease, "lease", most=3600 * validation.MICROS)
+    if isinstance(command, TakeHook):
+        validation.count(command.limit, "limit", most=1000)
+    else:
+        validation.count(command.mark, "mark", least=0, most=1 << 62)
+        validation.count(command.letter, "letter", least=0, most=1 << 62)
+
+
 ADMIN_CHECKS: dict[type[Command], Callable[[Any], None]] = {
     ConfigureQueue: _configure_queue,
     DeleteQueue: _queue,
@@ -105,5 +132,9 @@ ADMIN_CHECKS: dict[type[Command], Callable[[Any], None]] = {
     PruneQueue: _prune,
     Replay: _replay,
     PurgeDead: _purge,
+    SetHook: _set_hook,
+    RemoveHook: _hook,
+    TakeHook: _owned_hook,
+    SettleHook: _owned_hook,
 }
 """`Redrive` has only ids. An id that is no dead letter is `not_found`."""

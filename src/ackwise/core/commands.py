@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
+from ackwise.core import validation
 from ackwise.core.answers import (
     Claimed,
     ClaimProgress,
@@ -22,9 +23,11 @@ from ackwise.core.answers import (
     TraceAdded,
     TransactionDone,
 )
+from ackwise.core.hooks import WEBHOOK
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import QUEUE_MODE, NewMessage, PlainBatch
 from ackwise.core.policy import Exclusivity, GroupPolicy, Order, QueuePolicy
+from ackwise.core.rows import HookRow, HookSettled, HookTaken
 from ackwise.core.settlement import Outcome
 from ackwise.core.structs import Answer_co
 
@@ -363,6 +366,52 @@ class Spool(Command[Counted], tag="spool"):
 
 class DrainSpool(Command[Swept], tag="drain_spool"):
     """Push the oldest kept pushes, after the maintenance ended. Each call does a bounded amount."""
+
+
+class SetHook(AdminCommand[HookRow], tag="set_hook"):
+    """Create a hook of a queue's dead letters, or change it. A new hook reports letters from now on.
+
+    With a `url` a server posts each letter to the URL. Without one, the process that takes the hook reports them. If
+    you set a paused hook again, it resumes at its place.
+    """
+
+    queue: str
+    name: str = WEBHOOK
+    url: str | None = None
+    include_payload: bool = False
+
+
+class RemoveHook(AdminCommand[Counted], tag="remove_hook"):
+    """Delete a hook with its place. The answer counts hooks."""
+
+    queue: str
+    name: str = WEBHOOK
+
+
+class TakeHook(AdminCommand[HookTaken], tag="take_hook"):
+    """Take a hook for `lease` microseconds and read the letters behind its place. One owner holds a hook at a time.
+
+    The answer has no letters if none are left, if the hook waits for its next try, or if another owner holds it. An
+    owner that finds none left gives the hook back.
+    """
+
+    queue: str
+    name: str
+    owner: str
+    lease: int = 60 * validation.MICROS
+    limit: int = 16
+
+
+class SettleHook(AdminCommand[HookSettled], tag="settle_hook"):
+    """Move a taken hook behind a reported letter. With an `error` the letter is tried again later."""
+
+    queue: str
+    name: str
+    owner: str
+    mark: int
+    letter: int
+    error: str | None = None
+    lease: int = 60 * validation.MICROS
 
 
 LONG_COMMANDS = frozenset((Claim, PurgeDead))

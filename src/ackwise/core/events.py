@@ -96,6 +96,33 @@ class DeadLetterAdded(Event, frozen=True):
     attempts: int
 
 
+class HookDelivered(Event, frozen=True):
+    """A hook reported a dead letter."""
+
+    queue: str
+    hook: str
+    id: str
+
+
+class HookFailed(Event, frozen=True):
+    """A hook could not report a dead letter. It tries again after `retry_seconds`."""
+
+    queue: str
+    hook: str
+    id: str
+    error: str
+    failures: int
+    retry_seconds: float
+
+
+class HookPaused(Event, frozen=True):
+    """A hook failed for 24 hours and paused. Setting it again resumes it."""
+
+    queue: str
+    hook: str
+    error: str
+
+
 class MessagesPromoted(Event, frozen=True):
     """Scheduled messages that became claimable."""
 

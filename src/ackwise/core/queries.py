@@ -115,6 +115,14 @@ class GetGroup(Query[rows.GroupDetails], tag="get_group"):
     group: str
 
 
+class ListHooks(Query[list[rows.HookRow]], tag="list_hooks"):
+    """Hooks of dead letters, of one queue or of all. `after` is the `place` of the previous page's last row."""
+
+    queue: str | None = None
+    after: tuple[int, str] | None = None
+    limit: int = 1000
+
+
 class ListGroups(Query[list[rows.GroupStats]], tag="list_groups"):
     """Groups by queue and name. `after` is the queue and the group of the previous page's last row."""
 

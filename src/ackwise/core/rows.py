@@ -138,6 +138,48 @@ class PlaceLease(msgspec.Struct, frozen=True):
     settled: int
 
 
+class HookRow(msgspec.Struct):
+    """A hook of a queue's dead letters. `pending` says whether letters wait for it."""
+
+    queue: str
+    name: str
+    url: str | None
+    include_payload: bool
+    paused: bool
+    error: str
+    failures: int
+    failing_since: int | None
+    retry_in: int
+    """Microseconds until the next try. 0 is now."""
+    pending: bool
+    created_at: int
+    queue_no: int
+
+
+class HookLetter(msgspec.Struct, frozen=True):
+    """A dead letter with its place, which `SettleHook` names."""
+
+    letter: DeadLetter
+    mark: int
+    number: int
+
+
+class HookTaken(msgspec.Struct):
+    """Letters to report, in their order. `hook` is None if there is no such hook."""
+
+    hook: HookRow | None
+    letters: list[HookLetter]
+
+
+class HookSettled(msgspec.Struct):
+    """Whether the owner still held the hook. After a failure: how often it failed, and when it is tried again."""
+
+    held: bool
+    failures: int = 0
+    retry_in: int = 0
+    paused: bool = False
+
+
 class Place(msgspec.Struct):
     """Progress of a group in a partition, over all its lanes. lag = unread + held.
 

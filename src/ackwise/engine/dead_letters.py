@@ -90,6 +90,7 @@ def bury(turn: Turn, queue: QueueRow, group: GroupRow, cursor: Cursor, burials: 
                     "snapshot": segment.pack_message(message),
                     "born_at": message.created_at,
                     "dead_at": turn.wall,
+                    "mark": turn.now,
                 }
             )
     turn.session.many("dead_insert", rows)

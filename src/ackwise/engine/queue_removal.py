@@ -44,6 +44,7 @@ def purge(turn: Turn, limit: int) -> int:
                 return budget.removed
         if not _traces(turn, queue, budget):
             return budget.removed
+        budget.removed += turn.session.run("hooks_remove", {"queue": queue})
         budget.removed += turn.session.run("queue_remove", {"id": queue})
     if not turn.session.rows("queues_buried", {"limit": 1}):
         turn.rounds.pop("purge")

@@ -26,12 +26,16 @@ from ackwise.core.commands import (
     PurgeDead,
     Push,
     Redrive,
+    RemoveHook,
     Replay,
     SeekGroup,
+    SetHook,
     SetMaintenance,
     Settle,
+    SettleHook,
     Spool,
     Sweep,
+    TakeHook,
     Transaction,
 )
 from ackwise.core.errors import AckwiseError
@@ -41,6 +45,7 @@ from ackwise.engine import (
     cursors,
     dead_letters,
     expiry,
+    hooks,
     retention,
     settle,
     spool,
@@ -79,6 +84,10 @@ _HANDLERS: dict[type[Command], Handler] = dict(
         handles(SetMaintenance, spool.set_maintenance),
         handles(Spool, spool.keep),
         handles(DrainSpool, spool.drain),
+        handles(SetHook, hooks.set_hook),
+        handles(RemoveHook, hooks.remove),
+        handles(TakeHook, hooks.take),
+        handles(SettleHook, hooks.settle),
     )
 )
 

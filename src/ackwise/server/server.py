@@ -41,6 +41,7 @@ with extras.needed("server", "the server"):
     from ackwise.protocols.pushpop.sinks import Sinks, supervisor
     from ackwise.server.health import DOCS as HEALTH_DOCS
     from ackwise.server.health import make_pages
+    from ackwise.server.hooks import Webhooks
     from ackwise.server.http_protocol import GuardedProtocol, GuardedSocket
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class ServerRuntime:
         self._store, self._settings, self._memory = store, settings, memory
         self._broker: AsyncBroker | None = None
         self._sinks: Sinks | None = None
+        self._webhooks: Webhooks | None = None
         self._mew: MewServer | None = None
         self._maintenance: MaintenanceWatch | None = None
         self.has_mew = extras.is_installed(MEW_PACKAGE)
@@ -92,19 +94,28 @@ class ServerRuntime:
     def routes(self) -> list[Route]:
         assert self._sinks is not None, "the server has not started"
         mew = self.mew() if self.has_mew else None
-        return all_routes(self.broker(), self._settings, self._sinks, mew, self._maintenance)
+        return all_routes(
+            self.broker(), self._settings, self._sinks, mew, maintenance=self._maintenance, on_hook=self._look_for_hooks
+        )
+
+    def _look_for_hooks(self) -> None:
+        if self._webhooks is not None:
+            self._webhooks.look()
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         self._broker = await AsyncBroker.start(self._store)
         self._sinks = Sinks(self._broker, self._settings.pushpop_sink_hosts)
+        self._webhooks = Webhooks(self._broker, self._settings.pushpop_sink_hosts)
         try:
             await self._broker.first_beat()
             await self._sinks.start()
             self._maintenance = MaintenanceWatch(self._broker)
             self._maintenance.start()
+            await self._webhooks.start()
             yield
         finally:
+            await self._webhooks.stop()
             await self._sinks.stop()
             if self._mew is not None:
                 await self._mew.close()
@@ -246,7 +257,9 @@ def all_routes(
     settings: Settings,
     sinks: Sinks,
     mew: MewServer | None = None,
+    *,
     maintenance: MaintenanceWatch | None = None,
+    on_hook: Callable[[], None] = lambda: None,
 ) -> list[Route]:
     upstream = settings.queen_defaults == "upstream"
     routes = [
@@ -254,7 +267,7 @@ def all_routes(
         *queen_routes(broker, upstream=upstream, start=settings.default_subscription, maintenance=maintenance),
         *pushpop_routes(broker, default_priority=settings.pushpop_default_priority),
         *supervisor.routes(sinks),
-        *native_routes(broker),
+        *native_routes(broker, settings.pushpop_sink_hosts, on_hook),
         *(mew.routes() if mew is not None else [Route("POST", "/mew", _refuse_mew, doc=mew_docs(dict)["POST /mew"])]),
         *docs_routes(),
     ]

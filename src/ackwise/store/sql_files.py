@@ -34,6 +34,7 @@ def shared() -> list[tuple[str, str]]:
         "spans",
         "leases",
         "dead",
+        "hooks",
         "ledger",
         "purge",
         "counts",

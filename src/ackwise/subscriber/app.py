@@ -9,16 +9,18 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from ackwise.client.options import one_of
 from ackwise.clock import Clock, ManualClock, wall_now
 from ackwise.connect import URL
+from ackwise.core import validation
 from ackwise.core.errors import BadInput, Draining
 from ackwise.core.validation import Seconds
 from ackwise.subscriber import asyncapi, health, tracing
 from ackwise.subscriber.codecs import Codec, JSONCodec
 from ackwise.subscriber.consumer import Consumer
+from ackwise.subscriber.dead_letter_hooks import DeadLetterHook, OnDead
 from ackwise.subscriber.feeds.port import TransportLink
 from ackwise.subscriber.handler_runner import HandlerRunner, Middleware
 from ackwise.subscriber.handler_threads import HandlerThreads
@@ -31,6 +33,7 @@ from ackwise.wire.timestamps import moment, seconds
 
 log = logging.getLogger("ackwise.subscriber")
 
+F = TypeVar("F", bound=OnDead)
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 GRACE = 30.0
 START_PATIENCE = 15.0
@@ -53,6 +56,7 @@ class App(Router):
     - `on_undecodable` decides about payloads that cannot be decoded: `"dead_letter"` or `"nak"`.
     - `middleware` are functions around each handler call, the first one outermost.
     - `lifespan` is an async context manager that surrounds the app's run.
+    - `on_dead` is called for each dead letter of the app's queues: see `App.on_dead`.
     - `start_patience` is how many seconds the app tries to connect at its start.
     """
 
@@ -68,6 +72,7 @@ class App(Router):
         middleware: Sequence[Middleware] = (),
         lifespan: Lifespan | None = None,
         tracing: bool | None = None,
+        on_dead: OnDead | None = None,
         start_patience: Seconds = START_PATIENCE,
     ) -> None:
         super().__init__(codec=codec or JSONCodec(), on_undecodable=on_undecodable)
@@ -84,6 +89,11 @@ class App(Router):
         self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
         """Replacements of dependencies, for tests."""
         self._lifespan = lifespan
+        self._on_dead: list[tuple[str | None, OnDead]] = []
+        """Functions for dead letters with their queues. None means every queue that the app subscribes to."""
+        self._hooks: list[DeadLetterHook] = []
+        if on_dead is not None:
+            self._add_on_dead(None, on_dead)
         self._tracing = tracing
         self._patience = seconds(start_patience, "start_patience")
         self._link: TransportLink | None = None
@@ -102,6 +112,37 @@ class App(Router):
         """Whether the app has ever been up."""
         self.abandoned = 0
         """Handlers that still ran in threads when the grace was over. A thread cannot be cancelled."""
+
+    def on_dead(self, queue: str) -> Callable[[F], F]:
+        """Decorator: call the function with each `DeadLetter` of `queue` that dies from the app's first start on.
+
+        The letters come in order and at least once, also those of other processes and those that died while the app was
+        down. A function that raises is called again after 1 second, then after twice the time, up to 5 minutes. After
+        24 hours of failures the hook pauses until the app starts again. One process of the app calls the function at a
+        time. The store remembers the place under the app's name and the function's name.
+        """
+        if callable(queue):
+            raise TypeError('name the queue: @app.on_dead("queue") instead of @app.on_dead')
+        validation.name(queue, "queue")
+
+        def declare(function: F) -> F:
+            self._add_on_dead(queue, function)
+            return function
+
+        return declare
+
+    def _add_on_dead(self, queue: str | None, function: OnDead) -> None:
+        if not callable(function):
+            raise BadInput(f"on_dead must be a function, not {function!r:.60}")
+        self._on_dead.append((queue, function))
+
+    async def _start_hooks(self) -> None:
+        for queue, function in self._on_dead:
+            name = f"app:{self.name}:{getattr(function, '__qualname__', type(function).__name__)}"
+            for each in [queue] if queue is not None else dict.fromkeys(s.queue for s in self.subscriptions):
+                hook = self.link().dead_letter_hook(each, name, function)
+                self._hooks.append(hook)
+                await hook.start()
 
     @property
     def source(self) -> str | None:
@@ -142,6 +183,7 @@ class App(Router):
                 await consumer.start()
                 await self._check_not_stopped(consumer)
                 self._consumers.append(consumer)
+            await self._start_hooks()
         except BaseException:
             if self._stopped is not None:
                 await self._stopped.wait()
@@ -188,6 +230,8 @@ class App(Router):
     def _clock_moved(self) -> None:
         for consumer in (*self._consumers, *self._draining):
             consumer.clock_moved()
+        for hook in self._hooks:
+            hook.wake()
 
     async def stop(self, grace: Seconds = GRACE) -> None:
         """Stop the app.
@@ -223,9 +267,12 @@ class App(Router):
             await ending
 
     async def _end(self, grace: float, stopped: asyncio.Event) -> None:
+        hooks, self._hooks = self._hooks, []
         try:
+            stopping = [asyncio.create_task(hook.stop(grace)) for hook in hooks]
             if self._draining:
                 await self._drain(self._draining, grace)
+            await asyncio.gather(*stopping)
         finally:
             self._draining = []
             stack, self._stack = self._stack, None
@@ -278,7 +325,7 @@ class App(Router):
         """
         waits = seconds(grace, "grace")
         self.check_not_started()
-        if not self.subscriptions:
+        if not self.subscriptions and not self._on_dead:
             raise BadInput(f'the app {self.name!r} has no handlers; declare one with @app.subscriber("queue")')
         self._grace = waits
         over = self._end_requested = asyncio.Event()

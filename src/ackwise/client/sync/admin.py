@@ -17,6 +17,7 @@ from ackwise.client.results import (
     DeadLetter,
     DeadLetters,
     GroupStats,
+    Hook,
     LeaseRow,
     LedgerRow,
     QueueInfo,
@@ -37,8 +38,10 @@ from ackwise.core.commands import (
     PauseQueue,
     PurgeDead,
     Redrive,
+    RemoveHook,
     Replay,
     SeekGroup,
+    SetHook,
 )
 from ackwise.core.errors import BadInput, UnknownDeadLetter, UnknownGroup
 from ackwise.core.policy import Backoff, QueuePolicy
@@ -211,6 +214,22 @@ class DeadLetterVerbs(MessageVerbs):
             raise BadInput("purge_dead needs dead letters, a queue or a group")
         ids = None if letters is None else _ids(letters)
         return (self._transport.send(PurgeDead(ids=ids, queue=queue, group=group))).count
+
+    def set_on_dead(self, queue: str, url: str, *, include_payload: bool = False) -> Hook:
+        """Let a server post each dead letter of a queue to a URL, from now on. Resumes a paused webhook.
+
+        The server must be allowed to post to the URL's host. Without a server on this store, nothing is posted.
+        """
+        command = SetHook(queue=queue, url=url, include_payload=include_payload)
+        return as_result(self._transport.send(command), Hook)
+
+    def remove_on_dead(self, queue: str) -> bool:
+        """Remove the webhook of a queue. False if it has none."""
+        return (self._transport.send(RemoveHook(queue=queue))).count > 0
+
+    def hooks(self, queue: str) -> list[Hook]:
+        """The hooks of a queue's dead letters: its webhook, and the `on_dead` functions of apps."""
+        return [as_result(hook, Hook) for hook in self._transport.ask(q.ListHooks(queue=queue))]
 
 
 def _found(answer: Redriven) -> Redriven:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from ackwise.broker import AsyncBroker
+from ackwise.core.commands import SetHook
 from ackwise.core.errors import AckwiseError
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Handler, Route, answer
-from ackwise.protocols.native import claim, lists, push, read, resources, route_docs, settle
+from ackwise.protocols.native import claim, hooks, lists, push, read, resources, route_docs, settle
 from ackwise.protocols.problem_documents import native_error_answer
 from ackwise.protocols.product_version import VERSION
 from ackwise.protocols.route_docs import documented
@@ -18,7 +21,13 @@ CLOCK = b"x-ackwise-clock"
 """The anchored clock. A client measures leases with it, because a step of the wall clock does not change it."""
 
 
-def native_routes(broker: AsyncBroker) -> list[Route]:
+def native_routes(
+    broker: AsyncBroker, post_hosts: Collection[str] = (), on_hook: Callable[[], None] = lambda: None
+) -> list[Route]:
+    """All routes. `post_hosts` are the hosts besides this machine that webhooks may post to.
+
+    `on_hook` is called after a hook changed.
+    """
     routes = [
         Route("GET", "/v1", _version),
         *push.routes(broker),
@@ -27,7 +36,8 @@ def native_routes(broker: AsyncBroker) -> list[Route]:
         *read.routes(broker),
         *lists.routes(broker),
         *resources.routes(broker),
-        *_admin_routes(broker),
+        *hooks.routes(broker, post_hosts, on_hook),
+        *_admin_routes(broker, post_hosts, on_hook),
     ]
     with_docs = documented(routes, route_docs.DOCS)
     return [route._replace(handler=_with_time(route.handler, broker)) for route in with_docs]
@@ -53,9 +63,13 @@ async def _version(_: Call) -> Answer:
     return answer({"server": "ackwise", "version": VERSION})
 
 
-def _admin_routes(broker: AsyncBroker) -> list[Route]:
+def _admin_routes(broker: AsyncBroker, post_hosts: Collection[str], on_hook: Callable[[], None]) -> list[Route]:
     async def send_command(call: Call) -> Answer:
         command = await call.read(admin.COMMANDS)
-        return Answer(admin.encode(await broker.send(command)))
+        hooks.check_target(command, post_hosts)
+        reply = await broker.send(command)
+        if isinstance(command, SetHook):
+            on_hook()
+        return Answer(admin.encode(reply))
 
     return [Route("POST", "/v1/admin", send_command)]

@@ -221,3 +221,17 @@ SELECT CAST(json_build_object(
       ORDER BY pg_total_relation_size(relid) DESC, relname), '[]')
     FROM pg_stat_user_tables WHERE schemaname = 'ackwise')
 ) AS text);
+-- name: dead_insert: inserts a dead letter; a message that dies again replaces its old record
+INSERT INTO dead (uuid, queue, part, lane, seq, epoch, grp, grp_name, txid, reason, error, etype, fails, delivs, history,
+  snapshot, born_at, dead_at, mark)
+VALUES (:uuid, :queue, :part, :lane, :seq, :epoch, :grp, :grp_name, :txid, :reason, :error, :etype, :fails, :delivs,
+  :history, :snapshot, :born_at, :dead_at, CAST(CAST(pg_current_xact_id() AS text) AS bigint))
+ON CONFLICT (lane, seq, grp) DO UPDATE SET uuid = excluded.uuid, epoch = excluded.epoch, reason = excluded.reason,
+  error = excluded.error, etype = excluded.etype, fails = excluded.fails, delivs = excluded.delivs,
+  history = excluded.history, snapshot = excluded.snapshot, dead_at = excluded.dead_at, mark = excluded.mark;
+
+-- name: hook_start: the place behind all dead letters of ended transactions
+SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint) - 1, 9223372036854775807;
+
+-- name: hook_horizon: the mark below which no dead letter will appear
+SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint);

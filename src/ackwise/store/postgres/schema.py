@@ -9,6 +9,7 @@ import psycopg
 
 from ackwise.core import errors
 from ackwise.engine.extensions import Extension
+from ackwise.store.postgres import views
 from ackwise.store.postgres.connection import Connection
 
 SCHEMA_VERSION = 9
@@ -34,6 +35,7 @@ def migrate(connection: Connection, where: str) -> int:
                 _create_schema(connection, where)
             for number in range(version + 1, SCHEMA_VERSION + 1):
                 connection.execute(script(number))
+            views.create(connection, where)
             if version == 0:
                 connection.execute("INSERT INTO meta VALUES ('seed', %s)", (secrets.token_hex(16),))
             _set_version(connection, "schema", SCHEMA_VERSION)

@@ -19,6 +19,7 @@ from ackwise.engine.segment import Segment
 from ackwise.store import broker_instances
 from ackwise.store.database_store import DatabaseStore
 from ackwise.store.port import StoreTraits
+from ackwise.store.postgres import views
 from ackwise.store.postgres.clock import DatabaseClock
 from ackwise.store.postgres.connection import Database
 from ackwise.store.postgres.dedupe import TableDedupe
@@ -114,6 +115,10 @@ class PostgresStore(DatabaseStore):
         return self._readers.run(lambda session: queues.read(session, ranges, room), snapshot=False)
 
     # maintenance
+
+    def notes(self) -> list[str]:
+        with self._database.translated_errors(), self._database.connect() as connection:
+            return views.notes(connection, self.name)
 
     def _read_clock(self, session: PostgresSession) -> tuple[int, int]:
         """The anchored instant, and how far it is ahead of the wall clock."""

@@ -18,6 +18,7 @@ from ackwise.core import errors
 from ackwise.core.events import EventPort, StoreMigrated
 from ackwise.engine.extensions import Extension
 from ackwise.store.clock_anchor import Anchor, anchor_for, read_machine
+from ackwise.store.sqlite import views
 from ackwise.wire.store_url import StoreURL
 
 log = logging.getLogger("ackwise.store")
@@ -178,6 +179,7 @@ def _migrate(connection: apsw.Connection, path: str) -> int:
         version = connection.pragma("user_version")
         for number in range(version + 1, SCHEMA_VERSION + 1):
             _apply(connection, f"schema_{number:04d}.sql")
+        views.create(connection, path)
         if version == 0:
             list(connection.execute("INSERT INTO meta VALUES ('seed', ?)", (secrets.token_hex(16),)))
             list(connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}"))

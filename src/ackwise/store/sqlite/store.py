@@ -22,7 +22,7 @@ from ackwise.store import broker_instances
 from ackwise.store.clock_anchor import AnchoredClock
 from ackwise.store.database_store import DatabaseStore
 from ackwise.store.port import SHORT_READ, StoreTraits
-from ackwise.store.sqlite import vacuum
+from ackwise.store.sqlite import vacuum, views
 from ackwise.store.sqlite.connection import open_reader, translated_errors
 from ackwise.store.sqlite.dedupe import GENERATION, StoredKeys
 from ackwise.store.sqlite.readers import ReaderPool
@@ -107,7 +107,8 @@ class SQLiteStore(DatabaseStore):
 
     def notes(self) -> list[str]:
         with translated_errors(self.url.target):
-            return vacuum.notes(self._checkpointer, self.url.target)
+            target = self.url.target
+            return vacuum.notes(self._checkpointer, target) + views.notes(self._checkpointer, target)
 
     def flush_ledger(self) -> None:
         if self._writer.counts:

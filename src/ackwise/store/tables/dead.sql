@@ -1,11 +1,11 @@
 -- name: dead_insert: inserts a dead letter; a message that dies again replaces its old record
 INSERT INTO dead (uuid, queue, part, lane, seq, epoch, grp, grp_name, txid, reason, error, etype, fails, delivs, history,
-  snapshot, born_at, dead_at)
+  snapshot, born_at, dead_at, mark)
 VALUES (:uuid, :queue, :part, :lane, :seq, :epoch, :grp, :grp_name, :txid, :reason, :error, :etype, :fails, :delivs,
-  :history, :snapshot, :born_at, :dead_at)
+  :history, :snapshot, :born_at, :dead_at, :mark)
 ON CONFLICT (lane, seq, grp) DO UPDATE SET uuid = excluded.uuid, epoch = excluded.epoch, reason = excluded.reason,
   error = excluded.error, etype = excluded.etype, fails = excluded.fails, delivs = excluded.delivs,
-  history = excluded.history, snapshot = excluded.snapshot, dead_at = excluded.dead_at;
+  history = excluded.history, snapshot = excluded.snapshot, dead_at = excluded.dead_at, mark = excluded.mark;
 
 -- name: dead_by_uuid: one dead letter with its position
 SELECT d.id, d.uuid, d.queue, d.part, d.lane, d.seq, d.epoch, d.grp, d.grp_name, d.snapshot, d.history, d.born_at,

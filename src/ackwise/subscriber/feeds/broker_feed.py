@@ -22,6 +22,7 @@ from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS, Seconds, lease_micros
+from ackwise.subscriber.dead_letter_hooks import DeadLetterHook, OnDead
 from ackwise.subscriber.feeds.broker_delivery import BrokerDelivery, is_done, settlement_of
 from ackwise.subscriber.feeds.held_deliveries import HeldDeliveries
 from ackwise.subscriber.feeds.port import DeliverySink
@@ -308,6 +309,9 @@ class BrokerLink:
 
     def feed(self, subscription: Subscription) -> BrokerFeed:
         return BrokerFeed(self.connection, subscription)
+
+    def dead_letter_hook(self, queue: str, name: str, function: OnDead) -> DeadLetterHook:
+        return DeadLetterHook(self.connection, queue, name, function)
 
     async def publish(
         self,

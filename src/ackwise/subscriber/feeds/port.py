@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ackwise.core.validation import Seconds
+from ackwise.subscriber.dead_letter_hooks import DeadLetterHook, OnDead
 from ackwise.subscriber.subscription import Subscription
 from ackwise.subscriber.transport_delivery import TransportDelivery
 
@@ -69,6 +70,10 @@ class TransportLink(Protocol):
     """Whether `publish` makes a `send` span itself, if the app is traced."""
 
     def feed(self, subscription: Subscription) -> Feed: ...
+
+    def dead_letter_hook(self, queue: str, name: str, function: OnDead) -> DeadLetterHook:
+        """A reader of the queue's dead letters. Raises `BadInput` if the transport has none."""
+        ...
 
     async def publish(
         self,

@@ -15,9 +15,10 @@ from ackwise.core.commands import ConfigureQueue
 from ackwise.core.errors import UnknownQueue
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, answer
+from ackwise.protocols.post_targets import may_post
 from ackwise.protocols.pushpop import route_docs, vocabulary
 from ackwise.protocols.pushpop.sinks import targets
-from ackwise.protocols.pushpop.sinks.targets import SinkTarget, may_post, notes, stored_target
+from ackwise.protocols.pushpop.sinks.targets import SinkTarget, notes, stored_target
 from ackwise.protocols.pushpop.sinks.worker import SinkWorker, sink_id
 from ackwise.protocols.pushpop.vocabulary import read_object
 from ackwise.protocols.streamed_lists import pages

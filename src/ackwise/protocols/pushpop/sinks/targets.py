@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from ackwise.core.answers import QueueInfo
-from ackwise.core.errors import BadInput
 from ackwise.core.structs import prepare_types
-from ackwise.core.validation import is_loopback
+from ackwise.protocols.post_targets import checked_url
 from ackwise.protocols.pushpop import vocabulary
 from ackwise.protocols.pushpop.vocabulary import whole
 
 MOST_AT_ONCE = 100
-LONGEST_URL = 2000
 _NOTE = "pushpop_sink_"
 
 
@@ -32,7 +29,7 @@ def read(body: dict[str, Any], allowed: Collection[str]) -> SinkTarget:
     """The checked target of a registration."""
     defaults = SinkTarget("")
     target = SinkTarget(
-        _checked_url(body.get("url"), allowed),
+        checked_url(body.get("url"), allowed),
         whole(body.get("max_concurrency", defaults.max_concurrency), "max_concurrency", 1, MOST_AT_ONCE),
         whole(
             body.get("lock_ttl_seconds", defaults.lock_ttl_seconds),
@@ -42,30 +39,6 @@ def read(body: dict[str, Any], allowed: Collection[str]) -> SinkTarget:
         ),
     )
     return target
-
-
-def _checked_url(url: object, allowed: Collection[str]) -> str:
-    if not isinstance(url, str) or not url:
-        raise BadInput("url is required")
-    if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
-        raise BadInput("url must be a plain http or https URL")
-    if not may_post(url, allowed):
-        raise BadInput(
-            "url must be http or https on this machine, or on a host that the server allows (--pushpop-sink-host)"
-        )
-    return url
-
-
-def may_post(url: str, allowed: Collection[str]) -> bool:
-    """Whether the URL's host is a loopback name or an allowed host. Asks no DNS, whose answer may change."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        return False
-    if parts.scheme not in ("http", "https") or not host or parts.username is not None:
-        return False
-    return is_loopback(host) or host in allowed or f"{host}:{port}" in allowed
 
 
 def notes(target: SinkTarget | None) -> dict[str, Any]:

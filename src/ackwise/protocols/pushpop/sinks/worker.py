@@ -19,8 +19,9 @@ from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
 from ackwise.protocols.http_response import encode
 from ackwise.protocols.json_columns import message_columns
+from ackwise.protocols.post_targets import may_post
 from ackwise.protocols.pushpop import vocabulary
-from ackwise.protocols.pushpop.sinks.targets import SinkTarget, may_post, stored_target
+from ackwise.protocols.pushpop.sinks.targets import SinkTarget, stored_target
 
 log = logging.getLogger("ackwise.pushpop")
 

@@ -18,6 +18,7 @@ from nats.js.errors import NoStreamResponseError, NotFoundError
 from ackwise.connect import URL
 from ackwise.core.errors import BadInput, StoreUnavailable
 from ackwise.core.validation import Seconds
+from ackwise.subscriber.dead_letter_hooks import DeadLetterHook, OnDead
 from ackwise.subscriber.feeds.jetstream.errors import refused, unavailable
 from ackwise.subscriber.feeds.jetstream.feed import NATSFeed
 from ackwise.subscriber.subscription import Subscription
@@ -63,6 +64,9 @@ class NATSLink:
     async def _reconnected(self) -> None:
         for feed in self._feeds:
             feed.reconnected()
+
+    def dead_letter_hook(self, queue: str, name: str, function: OnDead) -> DeadLetterHook:
+        raise BadInput(f"on_dead of {queue!r} needs a store or server of Ackwise: NATS keeps no dead letters")
 
     def feed(self, subscription: Subscription) -> NATSFeed:
         feed = NATSFeed(self, subscription)

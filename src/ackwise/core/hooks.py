@@ -1,0 +1,50 @@
+"""Hooks of dead letters: when a failed report is tried again, and when a hook pauses."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from ackwise.core.errors import BadInput
+from ackwise.core.validation import MICROS
+
+WEBHOOK = "webhook"
+"""Name of the hook that servers post."""
+FIRST_DELAY = MICROS
+LONGEST_DELAY = 300 * MICROS
+GIVES_UP_AFTER = 24 * 3600 * MICROS
+"""A hook that fails for this long pauses."""
+LONGEST_URL = 2000
+LONGEST_ERROR = 500
+
+
+class Failure(NamedTuple):
+    """State of a hook after a failed report."""
+
+    failing_from: int
+    failures: int
+    next_at: int
+    paused: bool
+
+
+def after_failure(now: int, failing_from: int | None, failures: int) -> Failure:
+    """The state after one more failure: 1 second, doubled up to 5 minutes, and paused after 24 hours."""
+    began = now if failing_from is None else failing_from
+    delay = min(LONGEST_DELAY, FIRST_DELAY << min(failures, 32))
+    return Failure(began, failures + 1, now + delay, now - began >= GIVES_UP_AFTER)
+
+
+def check_url(url: object) -> str:
+    """Refuse a text that is not a plain http or https URL without a user."""
+    if not isinstance(url, str) or not url:
+        raise BadInput("url is required")
+    plain = len(url) <= LONGEST_URL and url.isascii() and url.isprintable() and " " not in url
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.username is None
+        _ = parts.port
+    except ValueError:
+        usable = False
+    if not plain or not usable:
+        raise BadInput("url must be a plain http or https URL")
+    return url
