@@ -65,6 +65,8 @@ class MessagesSettled(Event, frozen=True):
     group: str
     outcome: str
     count: int
+    times: dict[int, int] = {}
+    """How many of the messages took so many microseconds from their claim. Read it, never change it."""
 
 
 class RequestsRefused(Event, frozen=True):
@@ -78,11 +80,12 @@ class RequestsRefused(Event, frozen=True):
 
 
 class LeasesExpired(Event, frozen=True):
-    """Messages whose lease passed its deadline."""
+    """Messages whose lease passed its deadline. `leases` is the number of leases that ended by it."""
 
     queue: str
     group: str
     count: int
+    leases: int = 0
 
 
 class DeadLetterAdded(Event, frozen=True):
@@ -150,6 +153,10 @@ class RequestServed(Event, frozen=True):
     status: int
     seconds: float
     peer: str
+    queue: str = ""
+    """The queue of a request about one queue."""
+    messages: int = 0
+    """How many messages the request pushed, got or settled."""
 
 
 E = TypeVar("E", bound=Event)

@@ -112,6 +112,8 @@ class GroupStats(msgspec.Struct):
     """Where the group starts: `all`, `new` (at its creation) or `from` (an instant)."""
     from_at: int | None
     created_at: int
+    oldest_claimable_at: int | None = None
+    """When the oldest message was created that a claim could take now."""
 
     @property
     def lag(self) -> int:
@@ -283,6 +285,8 @@ class Stats(msgspec.Struct):
     scheduled: int
     dead: int
     groups: list[GroupStats]
+    oldest_at: int | None = None
+    """When the oldest stored message was created."""
 
     @property
     def furthest_behind(self) -> GroupStats | None:

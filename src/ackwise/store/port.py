@@ -81,6 +81,9 @@ class Store(Protocol):
     name: str
     """The file or the database, without a password."""
 
+    schema: int
+    """Version of the tables."""
+
     events: EventStream
     """Events of this store and its broker. Listeners subscribe to this stream."""
 

@@ -19,7 +19,9 @@ def routes(broker: AsyncBroker) -> list[Route]:
         if sends_arrow(call):
             return await push_arrow(call)
         body = await call.read(_BODY)
-        receipts = await broker.send(wire_push.command(body))
+        command = wire_push.command(body)
+        call.queue, call.messages = command.queue, len(command.messages)
+        receipts = await broker.send(command)
         return answer(wire_push.answer(receipts, columns=body.payloads is not None))
 
     async def push_arrow(call: Call) -> Answer:
@@ -28,6 +30,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         queue = arguments.needed("queue")
         arguments.done()
         command = await broker.in_thread(arrow.read_push, queue, await call.body())
+        call.queue, call.messages = queue, len(command.messages)
         return answer(wire_push.answer(await broker.send(command), columns=False))
 
     return [Route("POST", "/v1/push", push)]

@@ -38,6 +38,7 @@ class PostgresStore(DatabaseStore):
     """Queues in one database that several brokers share."""
 
     local = False
+    schema = SCHEMA_VERSION
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from ackwise.store.clock_anchor import AnchoredClock
 from ackwise.store.database_store import DatabaseStore
 from ackwise.store.port import SHORT_READ
 from ackwise.store.sqlite import vacuum
-from ackwise.store.sqlite.connection import open_reader, translated_errors
+from ackwise.store.sqlite.connection import SCHEMA_VERSION, open_reader, translated_errors
 from ackwise.store.sqlite.dedupe import GENERATION, StoredKeys
 from ackwise.store.sqlite.readers import ReaderPool
 from ackwise.store.sqlite.session import add_statements
@@ -46,6 +46,7 @@ class SQLiteStore(DatabaseStore):
 
     shards = 1
     local = True
+    schema = SCHEMA_VERSION
     on_change: Callable[[], None] | None = None
 
     def __init__(
