@@ -54,12 +54,16 @@ def _shown(value: FieldValue) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}"
-    text = str(value)
+    text = _masked(str(value))
     if len(text) > LONGEST_FIELD:
         text = text[:LONGEST_FIELD] + "..."
     if text.isprintable() and text and not any(char in text for char in ' "='):
         return text
     return '"' + escaped(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+
+
+def _masked(text: str) -> str:
+    return without_password(text) if "://" in text else text
 
 
 class TextFormatter(logging.Formatter):
@@ -98,7 +102,7 @@ def _bounded(value: FieldValue) -> FieldValue:
     if not isinstance(value, str):
         return value
     # A text from outside may have half of a character, which JSON cannot carry.
-    text = value if value.isprintable() else escaped(value)
+    text = _masked(value if value.isprintable() else escaped(value))
     return text if len(text) <= LONGEST_FIELD else text[:LONGEST_FIELD] + "..."
 
 
