@@ -139,9 +139,7 @@ def test_names_of_one_second_are_bounded(
     assert sums[-1] == {"queue": "other", "group": "other", "messages": 500}
 
 
-def test_trouble_of_the_store_is_logged(
-    stream: EventStream, log: EventLog, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_trouble_of_the_store_is_logged(stream: EventStream, log: EventLog, caplog: pytest.LogCaptureFixture) -> None:
     stream.emit(e.TurnCommitted(3, 40, 0.2))
     stream.emit(e.TurnCommitted(3, 40, 1.5))
     stream.emit(e.TurnFellBack(3, "StoreFull: no space"))
@@ -158,9 +156,7 @@ def test_trouble_of_the_store_is_logged(
     assert "secret" not in caplog.text
 
 
-def test_hostile_name_stays_in_one_line(
-    stream: EventStream, log: EventLog, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_hostile_name_stays_in_one_line(stream: EventStream, log: EventLog, caplog: pytest.LogCaptureFixture) -> None:
     stream.emit(letter(queue="a\n2026-01-01 ERROR fake\x1b[31m"))
     (record,) = caplog.records
     text = record.getMessage()

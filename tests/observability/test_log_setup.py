@@ -98,11 +98,12 @@ def test_traceback_has_no_frames_of_ackwise() -> None:
 
 
 def test_error_inside_ackwise_keeps_its_frames() -> None:
-    try:
+    with pytest.raises(BadInput) as caught_problem:
         parse_levels(["loud"])
-    except BadInput as problem:
-        problem.__traceback__ = problem.__traceback__.tb_next if problem.__traceback__ else None
-        assert "log_setup.py" in "\n".join(traceback_lines(problem))
+    problem = caught_problem.value
+    assert problem.__traceback__ is not None
+    problem.__traceback__ = problem.__traceback__.tb_next
+    assert "log_setup.py" in "\n".join(traceback_lines(problem))
 
 
 def test_levels_are_those_of_all_loggers_and_of_one() -> None:

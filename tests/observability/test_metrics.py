@@ -45,9 +45,7 @@ def test_scrape_agrees_with_pushes_claims_and_settlements(http: httpx2.Client, c
     assert seen.value("ackwise_queues") == 1
 
 
-def test_scrape_counts_expired_leases_and_messages(
-    http: httpx2.Client, server: Running, clock: ManualClock
-) -> None:
+def test_scrape_counts_expired_leases_and_messages(http: httpx2.Client, server: Running, clock: ManualClock) -> None:
     push(http, "orders", 3)
     claim(http, "orders", 3)
     clock.advance(31)
@@ -157,6 +155,7 @@ def test_scrape_without_store_shows_earlier_depths(
     push(http, "orders", 1)
     scrape(http)
     clock.advance(300)
+
     def unavailable(*_: object) -> None:
         raise StoreUnavailable("the disk is gone")
 

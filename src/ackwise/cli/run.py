@@ -37,6 +37,13 @@ def run(
     health_host: Annotated[
         str, typer.Option(envvar="ACKWISE_HEALTH_HOST", help="Address for the health port.")
     ] = "127.0.0.1",
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(envvar="ACKWISE_METRICS_PORT", help="Port for /metrics; 0 takes any free port."),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(envvar="ACKWISE_METRICS_HOST", help="Address for the metrics port.")
+    ] = "127.0.0.1",
     log_level: LogLevel = DEFAULT_LEVEL,
     log_format: LogFormatOption = "text",
 ) -> None:
@@ -45,7 +52,15 @@ def run(
     app = load_app(target)
     if url is not None:
         app.url = url
-    asyncio.run(app.run(grace=grace, health_port=health_port, host=health_host))
+    asyncio.run(
+        app.run(
+            grace=grace,
+            health_port=health_port,
+            host=health_host,
+            metrics_port=metrics_port,
+            metrics_host=metrics_host,
+        )
+    )
     if app.abandoned:
         logging.shutdown()
         sys.stdout.flush()

@@ -27,8 +27,8 @@ from ackwise.server.settings import QueenDefaults, Settings, Start
 from ackwise.wire.store_url import Durability
 
 if TYPE_CHECKING:
-    from ackwise.store.database_store import DatabaseStore
     from ackwise.server.server import Server
+    from ackwise.store.database_store import DatabaseStore
 
 STOP_SECONDS = 4.5
 """Seconds that a shutdown may take beyond its grace."""

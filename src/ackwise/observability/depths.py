@@ -73,9 +73,7 @@ class Depths(msgspec.Struct):
 
 
 def depth_of(stats: Stats, *, paused: bool) -> QueueDepth:
-    groups = [
-        GroupDepth(group.group, group.lag, group.leases, group.oldest_claimable_at) for group in stats.groups
-    ]
+    groups = [GroupDepth(group.group, group.lag, group.leases, group.oldest_claimable_at) for group in stats.groups]
     behind = stats.furthest_behind
     oldest = None
     if behind is None:
@@ -85,9 +83,7 @@ def depth_of(stats: Stats, *, paused: bool) -> QueueDepth:
         for group in groups:
             oldest = _earlier(oldest, group.oldest_at)
     ready, leased, waiting = (stats.messages, 0, 0) if behind is None else _split(behind)
-    return QueueDepth(
-        stats.queue, stats.messages, ready, leased, waiting, stats.scheduled, stats.dead, oldest, groups
-    )
+    return QueueDepth(stats.queue, stats.messages, ready, leased, waiting, stats.scheduled, stats.dead, oldest, groups)
 
 
 def _split(group: GroupStats) -> tuple[int, int, int]:

@@ -162,9 +162,7 @@ class EventLog:
 
     def _turn(self, event: e.TurnCommitted) -> None:
         if event.seconds >= SLOW_TURN:
-            self._warn(
-                store_log, "slow turn", seconds=event.seconds, commands=event.commands, messages=event.messages
-            )
+            self._warn(store_log, "slow turn", seconds=event.seconds, commands=event.commands, messages=event.messages)
 
     def _dead_letter(self, event: e.DeadLetterAdded) -> None:
         with self._lock:
@@ -198,9 +196,7 @@ class EventLog:
             self._fallbacks += 1
             if self._fallbacks > FALLBACKS_A_SECOND:
                 return
-        self._warn(
-            store_log, "turn failed, its commands run one by one", commands=event.commands, error=event.error
-        )
+        self._warn(store_log, "turn failed, its commands run one by one", commands=event.commands, error=event.error)
 
     def _connection_lost(self, event: e.ConnectionLost) -> None:
         error = without_password(event.error)

@@ -43,7 +43,7 @@ class QueueLabels:
         return OTHER
 
     def known(self, queue: str) -> str:
-        """The label of a queue, without giving it one: the name may come from a request for a queue that is not there."""
+        """The label of a queue, without giving it one. A request may name a queue that does not exist."""
         return self._shown.get(queue, OTHER)
 
     def score(self, queue: str) -> int:

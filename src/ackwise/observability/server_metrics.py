@@ -46,7 +46,7 @@ class Families:
     """The families of one scrape. Each method yields families of one subject."""
 
     def __init__(
-        self, counts: EventCounts, depths: Depths, state: ServerState, usage: ProcessUsage, now: int, wall: int
+        self, counts: EventCounts, depths: Depths, state: ServerState, usage: ProcessUsage, *, now: int, wall: int
     ) -> None:
         self._counts, self._depths, self._state, self._usage = counts, depths, state, usage
         self._now, self._wall = now, wall
@@ -129,14 +129,14 @@ class Families:
         counts = self._counts
         group = ("queue", "group")
         yield counter("ackwise_pushed", "Messages stored.", ("queue",), by_name(counts.pushed))
-        yield counter("ackwise_duplicates", "Pushed messages that were duplicates.", ("queue",), by_name(counts.duplicates))
+        yield counter(
+            "ackwise_duplicates", "Pushed messages that were duplicates.", ("queue",), by_name(counts.duplicates)
+        )
         yield counter("ackwise_delivered", "Messages put under a lease.", group, counts.claimed.items())
         yield counter(
             "ackwise_settled", "Messages by the outcome of their delivery.", (*group, "outcome"), counts.settled.items()
         )
-        yield histograms(
-            "ackwise_settle_seconds", "Time from claim to settlement.", "outcome", counts.settle_times
-        )
+        yield histograms("ackwise_settle_seconds", "Time from claim to settlement.", "outcome", counts.settle_times)
         yield counter(
             "ackwise_refusals", "Refused commands and settlements by verdict or error code.", ("verdict",),
             by_name(counts.refused),
@@ -176,9 +176,7 @@ class Families:
     def _of_scrape(self) -> Iterator[Metric]:
         counts, depths = self._counts, self._depths
         cut = [(("queue",), int(counts.queues.cut)), (("group",), int(counts.groups.cut or self._groups.cut))]
-        yield gauge(
-            "ackwise_metrics_cut", f"1 while some names of a label are added up as `{OTHER}`.", ("label",), cut
-        )
+        yield gauge("ackwise_metrics_cut", f"1 while some names of a label are added up as `{OTHER}`.", ("label",), cut)
         age = 0.0 if depths.read_at is None else max(0.0, (self._now - depths.read_at) / 1_000_000)
         yield value("ackwise_metrics_age_seconds", "Age of the depths in this scrape.", age)
         yield value("ackwise_metrics_read_seconds", "Time that reading the depths took.", depths.read_seconds)
@@ -232,7 +230,7 @@ def buckets_of(counts: Histogram) -> list[tuple[str, float]]:
     total, buckets = 0, list[tuple[str, float]]()
     for bound, count in zip((*counts.bounds, float("inf")), counts.counts, strict=True):
         total += count
-        buckets.append((floatToGoString(bound), total))
+        buckets.append((floatToGoString(bound), total))  # type: ignore[no-untyped-call]
     return buckets
 
 

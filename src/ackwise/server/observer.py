@@ -98,7 +98,7 @@ class Observer:
     def started(self, addresses: dict[str, str]) -> None:
         """Log the start with the addresses and the settings in force."""
         store = without_password(self._store.name)
-        fields = {"version": VERSION, "store": store, "schema": self._store.schema, **addresses}
+        fields: dict[str, FieldValue] = {"version": VERSION, "store": store, "schema": self._store.schema, **addresses}
         log_fields(log, logging.INFO, "server started", **fields, **shown_settings(self._settings))
 
     @contextlib.asynccontextmanager

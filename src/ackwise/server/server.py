@@ -95,9 +95,8 @@ class ServerRuntime:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        async with self.observer.running():
-            async with self._running():
-                yield
+        async with self.observer.running(), self._running():
+            yield
 
     @contextlib.asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:

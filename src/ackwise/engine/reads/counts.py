@@ -14,8 +14,8 @@ from ackwise.engine.ports import Row, Session
 _NO_COUNTS: Row = (0,) * 8 + (None,)
 
 
-def queue_stats(session: Session, queues: Sequence[QueueRow], now: int) -> list[Stats]:
-    """Counts of each queue and of its groups."""
+def queue_stats(session: Session, queues: Sequence[QueueRow], now: int | None = None) -> list[Stats]:
+    """Counts of each queue and of its groups. Without `now` it does not look for claimable messages."""
     where = _id_list(queue.id for queue in queues)
     lanes = _by_id(session.rows("count_lanes", where))
     scheduled, dead = _by_id(session.rows("count_scheduled", where)), _by_id(session.rows("count_dead", where))
@@ -33,8 +33,10 @@ def queue_stats(session: Session, queues: Sequence[QueueRow], now: int) -> list[
     return counted
 
 
-def group_stats(session: Session, pairs: Sequence[tuple[QueueRow, GroupRow]], now: int) -> list[GroupStats]:
-    """Counts of each group over its queue. Nothing is claimable in a paused queue."""
+def group_stats(
+    session: Session, pairs: Sequence[tuple[QueueRow, GroupRow]], now: int | None = None
+) -> list[GroupStats]:
+    """Counts of each group over its queue. Without `now` it does not look for claimable messages."""
     if not pairs:
         return []
     where = _id_list(group.id for _, group in pairs)
@@ -46,9 +48,7 @@ def group_stats(session: Session, pairs: Sequence[tuple[QueueRow, GroupRow]], no
     leased = _by_id(session.rows("count_leased", _id_list(members))) if members else {}
     behind = [grp for grp, row in counts.items() if row[4] or row[5]]
     oldest = _by_id(session.rows("count_oldest", _id_list(behind))) if behind else {}
-    open_groups = {group.id for queue, group in pairs if not queue.paused}
-    ready = [grp for grp in behind if grp in open_groups]
-    claimable = _by_id(session.rows("count_claimable", {**_id_list(ready), "now": now})) if ready else {}
+    claimable = _claimable(session, pairs, behind, now)
     counted = []
     for queue, group in pairs:
         row = counts.get(group.id, _NO_COUNTS)
@@ -79,6 +79,17 @@ def group_stats(session: Session, pairs: Sequence[tuple[QueueRow, GroupRow]], no
             )
         )
     return counted
+
+
+def _claimable(
+    session: Session, pairs: Sequence[tuple[QueueRow, GroupRow]], behind: Iterable[int], now: int | None
+) -> dict[int, Row]:
+    """Creation time of the oldest claimable message by group. Nothing is claimable in a paused queue."""
+    if now is None:
+        return {}
+    paused = {group.id for queue, group in pairs if queue.paused}
+    ready = [grp for grp in behind if grp not in paused]
+    return _by_id(session.rows("count_claimable", {**_id_list(ready), "now": now})) if ready else {}
 
 
 def _id_list(ids: Iterable[int]) -> dict[str, str]:

@@ -168,7 +168,7 @@ def _unfinished(
         yield from groups
         return
     for batch in _batches(groups):
-        for pair, counted in zip(batch, group_stats(snapshot.session, batch, snapshot.now), strict=True):
+        for pair, counted in zip(batch, group_stats(snapshot.session, batch), strict=True):
             if _within(counted.oldest_unfinished_at, since):
                 yield pair
 

@@ -22,7 +22,6 @@ from ackwise.graph.projection import match_of
 from ackwise.graph.values import Entity
 from ackwise.graph.watch_options import reason_shown
 
-
 QUEUE = "(mew)"
 """Stands for the queue in counts and events: deliveries of the graph have no queue."""
 
