@@ -41,8 +41,7 @@ if sys.argv.pop(1) == "silent":
     class Silent(observer.Observer):
         def __init__(self, store, settings):
             super().__init__(store, settings)
-            self._events.stop()
-            self._metrics.close()
+            self.stop_listening()
     from ackwise.server import server
     server.Observer = Silent
 from ackwise.cli import main

@@ -16,12 +16,12 @@ def test_settings_file_sets_format_and_levels(tmp_path: Path, store: str) -> Non
     file.write_text('[serve]\nlog_level = "warning,ackwise.server=info"\nlog_format = "json"\n')
     with ServerProcess(store, env={"ACKWISE_CONFIG": str(file)}) as server:
         with httpx2.Client(base_url=server.url) as http:
-            push(http, "orders\n2026-01-01 ERROR fake", 2)
+            push(http, "orders\n2026-01-01 FATAL fake", 2)
         server.stop()
         entries = [json.loads(line) for line in server.log().splitlines()]
     assert {entry["logger"] for entry in entries} == {"ackwise.server"}
     (request,) = [entry for entry in entries if entry["message"] == "request"]
-    assert (request["queue"], request["messages"]) == ("orders\\n2026-01-01 ERROR fake", 2)
+    assert (request["queue"], request["messages"]) == ("orders\\n2026-01-01 FATAL fake", 2)
     assert entries[0]["message"] == "server started"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import time
 from pathlib import Path
 
 import httpx2
@@ -14,6 +16,7 @@ from ackwise.subscriber import App
 from ackwise.subscriber.health import serving_metrics
 from tests.observability.scrapes import Scrape
 from tests.patience import PATIENCE
+from tests.server.running import Running
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def test_failed_message_is_logged_with_its_next_attempt(url: str, caplog: pytest
         run_until(app, done)
     finally:
         logging.getLogger("ackwise.subscriber").removeHandler(watch)
-    said = [record.getMessage().partition(": ")[2] for record in caplog.records if "attempt" in record.getMessage()]
+    said = [record.getMessage().partition(": ")[2] for record in caplog.records if ": attempt " in record.getMessage()]
     assert said == [
         "attempt 1 of 3, next in 0.01 s",
         "attempt 2 of 3, next in 0.02 s",
@@ -91,3 +94,23 @@ def test_metrics_port_serves_the_scrape_of_the_app(url: str) -> None:
     seen = Scrape(asyncio.run(main()))
     assert list(seen.of("ackwise_handler_settled_total").values()) == [1]
     assert seen.value("ackwise_app_connected") == 1
+
+
+def test_connection_lost_and_back_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ackwise.client")
+    store = f"sqlite:///{tmp_path}/q.db?durability=normal"
+    with Running(store) as server:
+        queue = ackwise.connect(server.url)
+    port = server.address[1]
+    waiting = threading.Thread(target=queue.queues)
+    waiting.start()
+    end = time.monotonic() + PATIENCE
+    while "lost" not in caplog.text and time.monotonic() < end:
+        time.sleep(0.01)
+    with Running(store, port=port):
+        waiting.join(PATIENCE)
+        queue.close()
+    said = [record.getMessage() for record in caplog.records if record.name == "ackwise.client"]
+    assert said[0].startswith(f"connection to http://127.0.0.1:{port} lost: ")
+    assert said[1].startswith(f"connection to http://127.0.0.1:{port} is back after ")
+    assert len(said) == 2

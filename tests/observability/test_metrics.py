@@ -164,3 +164,29 @@ def test_scrape_without_store_shows_earlier_depths(
     assert seen.value("ackwise_messages", queue="orders", state="ready") == 1
     assert seen.value("ackwise_metrics_read_failures_total") == 1
     assert seen.value("ackwise_metrics_age_seconds") == 300
+
+
+def test_leased_and_waiting_messages_have_no_claimable_age(http: httpx2.Client, clock: ManualClock) -> None:
+    push(http, "orders", 2)
+    first, _ = claim(http, "orders", 2)
+    settle(http, "retry", first)
+    clock.advance(0.5)
+    seen = scrape(http)
+    assert seen.value("ackwise_messages", queue="orders", state="waiting") == 1
+    assert seen.value("ackwise_oldest_claimable_age_seconds", queue="orders") == 0
+    clock.advance(300)
+    assert scrape(http).value("ackwise_oldest_claimable_age_seconds", queue="orders") == 300.5
+
+
+def test_scrape_of_postgres_agrees_with_what_was_done(pg_url: str, clock: ManualClock) -> None:
+    with Running(pg_url, clock) as server, httpx2.Client(base_url=server.url) as http:
+        push(http, "orders", 3)
+        first, _ = claim(http, "orders", 2)
+        assert settle(http, "ack", first) == ["acked"]
+        clock.advance(4)
+        seen = scrape(http)
+    states = {state: count for (_, state), count in seen.of("ackwise_messages").items()}
+    assert states == {"ready": 1, "leased": 1, "waiting": 0, "scheduled": 0, "dead": 0}
+    assert seen.value("ackwise_oldest_claimable_age_seconds", queue="orders") == 4
+    assert seen.value("ackwise_settled_total", queue="orders", group="workers", outcome="acked") == 1
+    assert seen.value("ackwise_store_bytes") > 1 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
@@ -38,6 +39,9 @@ KINDS = {
 """What a request of a route does, for the metrics with Queen's names."""
 
 
+REQUESTS = {kind: f"{kind}_requests" for kind in KINDS.values()}
+
+
 class Histogram:
     """Counts by upper bound. The last count is that of all larger values."""
 
@@ -47,6 +51,11 @@ class Histogram:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
+
+    def copied(self) -> Histogram:
+        twin = Histogram(self.bounds)
+        twin.counts, twin.total = self.counts.copy(), self.total
+        return twin
 
     def add(self, value: float, count: int = 1) -> None:
         self.counts[bisect_left(self.bounds, value)] += count
@@ -74,6 +83,12 @@ class MinuteCounts:
     def age(self) -> float:
         """Seconds since the last whole minute ended."""
         return (self._now() % MINUTE) / 1_000_000
+
+    def copied(self) -> MinuteCounts:
+        self._turn_over()
+        twin = copy.copy(self)
+        twin._running, twin._last = self._running.copy(), self._last.copy()
+        return twin
 
     def _turn_over(self) -> None:
         minute = self._now() // MINUTE
@@ -106,7 +121,7 @@ class EventCounts:
         self.turn_seconds = Histogram(TURN_BOUNDS)
         self.turn_commands, self.turn_messages = Histogram(SIZE_BOUNDS), Histogram(SIZE_BOUNDS)
         self.fallbacks = self.connections_lost = self.migrations = 0
-        self.requests: dict[tuple[str, str, str], int] = {}
+        self.requests: dict[tuple[str, str, int], int] = {}
         self.request_seconds: dict[str, Histogram] = {}
         self.kinds: dict[str, int] = {}
         """Requests by what they do: push, pop, ack, transaction."""
@@ -135,6 +150,19 @@ class EventCounts:
     def _hear(self, event: e.Event) -> None:
         with self.lock:
             self._counters[type(event)](event)
+
+    def copied(self) -> EventCounts:
+        """A copy that no event changes. A scrape reads the copy, so that events wait for the copy only."""
+        with self.lock:
+            twin = copy.copy(self)
+            for name, value in vars(self).items():
+                if isinstance(value, Histogram | MinuteCounts | QueueLabels | GroupLabels):
+                    setattr(twin, name, value.copied())
+                elif isinstance(value, dict):
+                    setattr(twin, name, value.copy())
+            twin.settle_times = {outcome: times.copied() for outcome, times in self.settle_times.items()}
+            twin.request_seconds = {route: times.copied() for route, times in self.request_seconds.items()}
+        return twin
 
     def forget(self, queues: frozenset[str]) -> None:
         """Drop the counters of queues that lost their label."""
@@ -223,7 +251,7 @@ class EventCounts:
             if len(self.request_seconds) >= MOST_ROUTES:
                 route = OTHER
             self.request_seconds.setdefault(route, Histogram(REQUEST_BOUNDS))
-        key = (method, route, str(event.status))
+        key = (method, route, event.status)
         self.requests[key] = self.requests.get(key, 0) + 1
         self.request_seconds[route].add(event.seconds)
         self.totals["requests"] += 1
@@ -235,6 +263,6 @@ class EventCounts:
         """Count a request for the metrics with Queen's names."""
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         queue = self.queues.known(event.queue)
-        self.minutes.add(queue, f"{kind}_requests", 1)
+        self.minutes.add(queue, REQUESTS[kind], 1)
         if kind == "pop" and not event.messages and event.status < 400:
             self.minutes.add(queue, "pop_empty", 1)

@@ -42,6 +42,11 @@ class QueueLabels:
         self.cut = True
         return OTHER
 
+    def copied(self) -> QueueLabels:
+        twin = QueueLabels(self._most)
+        twin._shown, twin._activity, twin.cut = self._shown.copy(), {}, self.cut
+        return twin
+
     def known(self, queue: str) -> str:
         """The label of a queue, without giving it one. A request may name a queue that does not exist."""
         return self._shown.get(queue, OTHER)
@@ -88,6 +93,11 @@ class GroupLabels:
                 return OTHER
             self._shown.add((queue, group))
         return group
+
+    def copied(self) -> GroupLabels:
+        twin = GroupLabels(self._most)
+        twin._shown, twin.cut = self._shown.copy(), self.cut
+        return twin
 
     def forget(self, queues: frozenset[str]) -> None:
         """Free the labels of the groups of these queues."""

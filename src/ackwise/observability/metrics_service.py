@@ -51,8 +51,9 @@ class MetricsService:
         depths, usage = self._depths, process_usage(self._started)
         state = self._with_reads(state)
         now, shift = broker.now_and_shift()
-        ours = Families(self.counts, depths, state, usage, now=now, wall=now - shift)
-        queens = QueenFamilies(self.counts, depths, state, usage, broker.store.instance)
+        counts = self.counts.copied()
+        ours = Families(counts, depths, state, usage, now=now, wall=now - shift)
+        queens = QueenFamilies(counts, depths, state, usage, broker.store.instance)
         return await broker.in_thread(exposition, ours.collect, queens.collect)
 
     def queen(self, state: ServerState) -> dict[str, Any]:

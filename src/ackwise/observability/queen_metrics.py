@@ -39,7 +39,7 @@ _WORKER_PER_MINUTE = {
 
 
 class QueenFamilies:
-    """The families of one scrape with Queen's names."""
+    """The families of one scrape with Queen's names, from a copy of the counts."""
 
     def __init__(
         self, counts: EventCounts, depths: Depths, state: ServerState, usage: ProcessUsage, instance: str
@@ -49,9 +49,9 @@ class QueenFamilies:
 
     def collect(self) -> Iterator[Metric]:
         yield from self._of_process()
-        with self._counts.lock:
-            counted = [*self._of_cluster(), *self._of_queues(), *self._of_worker()]
-        yield from counted
+        yield from self._of_cluster()
+        yield from self._of_queues()
+        yield from self._of_worker()
         yield from self._of_dead_letters()
 
     def _of_process(self) -> Iterator[Metric]:

@@ -43,7 +43,7 @@ class ServerState(msgspec.Struct, frozen=True):
 
 
 class Families:
-    """The families of one scrape. Each method yields families of one subject."""
+    """The families of one scrape, from a copy of the counts. Each method yields families of one subject."""
 
     def __init__(
         self, counts: EventCounts, depths: Depths, state: ServerState, usage: ProcessUsage, *, now: int, wall: int
@@ -53,12 +53,11 @@ class Families:
         self._groups = GroupLabels()
 
     def collect(self) -> Iterator[Metric]:
-        # The lock is held for the copies only.
         yield from self._of_process()
         yield from self._of_depths()
-        with self._counts.lock:
-            counted = [*self._of_messages(), *self._of_turns(), *self._of_requests()]
-        yield from counted
+        yield from self._of_messages()
+        yield from self._of_turns()
+        yield from self._of_requests()
         yield from self._of_scrape()
 
     def _of_process(self) -> Iterator[Metric]:
@@ -164,12 +163,11 @@ class Families:
 
     def _of_requests(self) -> Iterator[Metric]:
         counts = self._counts
-        yield counter(
-            "ackwise_requests", "Requests by route and status.", ("method", "route", "status"), counts.requests.items()
-        )
+        requests = [((method, route, str(status)), n) for (method, route, status), n in counts.requests.items()]
+        yield counter("ackwise_requests", "Requests by route and status.", ("method", "route", "status"), requests)
         errors: dict[tuple[str], int] = {}
         for (_, route, status), count in counts.requests.items():
-            errors[route,] = errors.get((route,), 0) + (count if status >= "400" else 0)
+            errors[route,] = errors.get((route,), 0) + (count if status >= 400 else 0)
         yield counter("ackwise_request_errors", "Requests with a status of 400 or more.", ("route",), errors.items())
         yield histograms("ackwise_request_seconds", "Time to answer a request.", "route", counts.request_seconds)
 

@@ -85,8 +85,12 @@ class Observer:
             yield
         finally:
             task.cancel()
-            self._events.close()
-            self._metrics.close()
+            self.stop_listening()
+
+    def stop_listening(self) -> None:
+        """End logs and metrics. Writes what is left to log."""
+        self._events.close()
+        self._metrics.close()
 
     async def _tick(self) -> None:
         while True:
