@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -25,6 +26,7 @@ from ackwise.core.settlement import Outcome
 from ackwise.observability.event_counts import EventCounts
 from ackwise.observability.event_log import EventLog
 from ackwise.observability.log_setup import set_up_logs
+from benchmarks.process import cpu_seconds
 from benchmarks.report import Report
 from benchmarks.timing import rates
 
@@ -109,9 +111,30 @@ def measure(url: str, batch: int, batches: int) -> dict[str, tuple[float, float]
     }
 
 
+class Served:
+    """A running server: its client, its CPU time and the messages that its jobs moved."""
+
+    def __init__(self, http: httpx2.Client, pid: int) -> None:
+        self.http, self._pid = http, pid
+        self.cpu, self.messages = 0.0, 0
+
+    def run(self, job: Callable[[httpx2.Client], int]) -> int:
+        before = cpu_seconds(self._pid)
+        count = job(self.http)
+        self.cpu += cpu_seconds(self._pid) - before
+        self.messages += count
+        return count
+
+    def take_micros(self) -> float:
+        """CPU time per message in microseconds, since the last call."""
+        micros = self.cpu / self.messages * 1e6
+        self.cpu, self.messages = 0.0, 0
+        return micros
+
+
 @contextmanager
-def server(folder: Path, mode: str) -> Iterator[httpx2.Client]:
-    """A client of a server with its logs in a file."""
+def server(folder: Path, mode: str) -> Iterator[Served]:
+    """A server with its log in a file."""
     command = [sys.executable, "-c", _SERVER, mode, "serve", "--port", "0"]
     environment = {**os.environ, "ACKWISE_STORE": f"sqlite:///{folder}/observed-{mode}.db"}
     with (folder / f"observed-{mode}.log").open("w") as log:
@@ -120,30 +143,46 @@ def server(folder: Path, mode: str) -> Iterator[httpx2.Client]:
             assert process.stdout is not None
             url = process.stdout.readline().removeprefix("ready ").strip()
             with httpx2.Client(base_url=url, timeout=60) as http:
-                yield http
+                yield Served(http, process.pid)
         finally:
             process.terminate()
             process.communicate(timeout=60)
 
 
+def push_job(queue: str, batch: int, batches: int) -> Callable[[httpx2.Client], int]:
+    body = {"queue": queue, "messages": [{"payload": "x" * 188}] * batch}
+
+    def push(http: httpx2.Client) -> int:
+        for _ in range(batches):
+            http.post("/v1/push", json=body).raise_for_status()
+        return batch * batches
+
+    return push
+
+
+def claim_job(queue: str, batch: int, batches: int) -> Callable[[httpx2.Client], int]:
+    body = {"queue": queue, "max": batch, "auto_ack": True}
+
+    def claim(http: httpx2.Client) -> int:
+        for _ in range(batches):
+            http.post("/v1/claim", json=body).raise_for_status()
+        return batch * batches
+
+    return claim
+
+
 def served(report: Report, folder: Path) -> None:
+    """Messages per second, and CPU time of the server per message, which other work on the machine disturbs less."""
     with server(folder, "silent") as silent, server(folder, "loud") as loud:
         for batch, (batches, aim) in SIZES.items():
-            body = {"queue": f"observed-{batch}", "messages": [{"payload": "x" * 188}] * batch}
-
-            def push(http: httpx2.Client, body: object = body, batch: int = batch, batches: int = batches) -> int:
-                for _ in range(batches):
-                    http.post("/v1/push", json=body).raise_for_status()
-                return batch * batches
-
-            def claim(http: httpx2.Client, batch: int = batch, batches: int = batches) -> int:
-                wanted = {"queue": f"observed-{batch}", "max": batch, "auto_ack": True}
-                for _ in range(batches):
-                    http.post("/v1/claim", json=wanted).raise_for_status()
-                return batch * batches
-
-            for name, job in (("push", push), ("claim", claim)):
-                jobs = [lambda http=http, job=job: job(http) for http in (silent, loud, loud, silent)]
-                first, second, third, fourth = rates(SERVER_ROUNDS, *jobs)
+            queue = f"observed-{batch}"
+            jobs = {"push": push_job(queue, batch, batches), "claim": claim_job(queue, batch, batches)}
+            for name, job in jobs.items():
+                turns = [partial(side.run, job) for side in (silent, loud, loud, silent)]
+                first, second, third, fourth = rates(SERVER_ROUNDS, *turns)
                 table = f"logs and metrics, server, {name} of {batch}"
                 add(report, table, (first + fourth) / 2, (second + third) / 2, aim)
+                base, cost = silent.take_micros(), loud.take_micros()
+                most = f"<= {2 - float(aim.split()[1]):.2f}"
+                report.add(table, f"{SILENT}, CPU", base, "us/msg", metric="cpu")
+                report.add(table, f"{LOUD}, CPU", cost, "us/msg", metric="cpu", versus=SILENT, base=base, aim=most)
