@@ -64,6 +64,7 @@ def test_request_that_changes_is_logged_with_its_fields(
         ("DELETE", "/api/v1/resources/queues/{queue}", True),
         ("GET", "/v1/queues", False),
         ("POST", "/v1/ask", False),
+        ("POST", "unknown", False),
         ("GET", "/metrics/prometheus", False),
     ],
 )

@@ -30,8 +30,8 @@ MOST_GROUPS = 1000
 """Different keys of one second, such as a queue and its group. Further keys are added up as `other`."""
 OTHER = "other"
 SECOND = 1_000_000
-READS = frozenset({"/v1/ask", "/v1/read", "/v1/stop", "/api/v1/stats/refresh"})
-"""Routes with POST that change no queue."""
+READS = frozenset({"/v1/ask", "/v1/read", "/v1/stop", "/api/v1/stats/refresh", "unknown"})
+"""Routes with POST that change no queue. `unknown` stands for a path without a route."""
 POPS = "/api/v1/pop"
 """Routes with GET that change a queue begin with this path."""
 
