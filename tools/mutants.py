@@ -43,8 +43,8 @@ MUTANTS = (
     Mutant(
         "a control character reaches the log",
         "observability/log_records.py",
-        "return without_password(escaped(record.getMessage()))",
-        "return without_password(record.getMessage())",
+        "return _masked(escaped(record.getMessage()))",
+        "return _masked(record.getMessage())",
         ("tests/observability/test_log_setup.py",),
     ),
     Mutant(

@@ -168,6 +168,7 @@ def test_scrape_without_store_shows_earlier_depths(
 
 def test_leased_and_waiting_messages_have_no_claimable_age(http: httpx2.Client, clock: ManualClock) -> None:
     push(http, "orders", 2)
+    push(http, "zeta", 1)
     first, _ = claim(http, "orders", 2)
     settle(http, "retry", first)
     clock.advance(0.5)

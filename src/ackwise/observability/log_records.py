@@ -63,7 +63,7 @@ def _shown(value: FieldValue) -> str:
 
 
 def _masked(text: str) -> str:
-    return without_password(text) if "://" in text else text
+    return without_password(text) if "@" in text or "password=" in text else text
 
 
 class TextFormatter(logging.Formatter):
@@ -114,7 +114,7 @@ def _fields(record: logging.LogRecord) -> Fields | None:
 
 
 def _message(record: logging.LogRecord) -> str:
-    return without_password(escaped(record.getMessage()))
+    return _masked(escaped(record.getMessage()))
 
 
 def _time(record: logging.LogRecord) -> str:

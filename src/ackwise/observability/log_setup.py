@@ -15,6 +15,8 @@ from ackwise.observability.log_records import LogFormat, formatter
 
 MOST_WAITING = 10_000
 """Records that wait for a slow stderr. Further records are dropped and counted."""
+LINGER = 0.1
+"""Seconds that a record waits for others. The thread then writes them together. An error does not wait."""
 FLUSH_SECONDS = 2.0
 """Seconds that a flush waits for a slow stderr."""
 DEFAULT_LEVEL = "info"
@@ -68,7 +70,9 @@ class WriterHandler(logging.Handler):
         self._stream = stream
         self._waiting: deque[logging.LogRecord] = deque()
         self._changed = threading.Condition()
-        self._writing = False
+        self._writing = self._idle = False
+        self._urgent = threading.Event()
+        """Set to end the linger."""
         self._dropped = 0
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -84,7 +88,11 @@ class WriterHandler(logging.Handler):
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._write_all, name="ackwise-log", daemon=True)
                 self._thread.start()
-            self._changed.notify_all()
+            elif self._idle:
+                self._idle = False
+                self._changed.notify_all()
+        if record.levelno >= logging.ERROR:
+            self._urgent.set()
 
     def _write_all(self) -> None:
         while True:
@@ -94,7 +102,13 @@ class WriterHandler(logging.Handler):
                 while not self._waiting:
                     if self._closed:
                         return
+                    self._idle = True
                     self._changed.wait()
+                self._idle = False
+            # Waking this thread for each record would cost more than the records.
+            self._urgent.wait(LINGER)
+            self._urgent.clear()
+            with self._changed:
                 records, self._waiting = list(self._waiting), deque()
                 dropped, self._dropped = self._dropped, 0
                 self._writing = True
@@ -122,6 +136,7 @@ class WriterHandler(logging.Handler):
         if threading.current_thread() is self._thread:
             return
         end = time.monotonic() + FLUSH_SECONDS
+        self._urgent.set()
         with self._changed:
             while self._waiting or self._writing:
                 left = end - time.monotonic()
