@@ -5,7 +5,7 @@ ARGS ?=
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help _python venv product clients browser demo test test-busy test-pythons lint docs docs-serve bench faults mutants serve
+.PHONY: help _python venv product clients browser promtool demo test test-busy test-pythons lint docs docs-serve bench faults mutants serve
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,7 +29,10 @@ demo: product ## 20,000 orders, 1 % poison, through a Spark pipeline, with a dea
 browser: venv ## a Chromium for the browser tests: the one on the PATH, or apt's
 	@$(BIN)/python tools/browser.py
 
-test: clients browser ## lint, and every test; ARGS="-k name" goes to pytest
+promtool: venv ## promtool for the check of the alert rules: the one on the PATH, or apt's
+	@$(BIN)/python tools/promtool.py
+
+test: clients browser promtool ## lint, and every test; ARGS="-k name" goes to pytest
 	$(BIN)/python tools/run_tests.py $(ARGS)
 
 test-busy: clients browser ## every test beside busy loops on every core; ARGS="--loops-per-core 10 -k name"

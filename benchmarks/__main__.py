@@ -10,7 +10,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import amps, catalogue, embedded, events, growth, install, mew, postgres, server, start, waiters
+from benchmarks import (
+    amps,
+    catalogue,
+    embedded,
+    events,
+    growth,
+    install,
+    mew,
+    observability,
+    postgres,
+    server,
+    start,
+    waiters,
+)
 from benchmarks.report import Report
 from benchmarks.timing import fsync_micros
 
@@ -19,6 +32,7 @@ TABLES = (
     "callers",
     "readers",
     "events",
+    "observability",
     "lanes",
     "postgres",
     "server",
@@ -71,6 +85,7 @@ def main() -> None:
             "callers": lambda: embedded.many_callers(report, folder),
             "readers": lambda: embedded.beside_readers(report, folder),
             "events": lambda: events.everything(report, folder),
+            "observability": lambda: observability.everything(report, folder),
             "lanes": lambda: growth.lanes(report, folder, 10_000),
             "postgres": lambda: postgres.batches_of_all_sizes(report),
             "server": lambda: server.everything(report, folder, options.queen_url),

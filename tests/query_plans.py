@@ -153,6 +153,7 @@ LISTS: dict[str, dict[str, object]] = {
     "count_holders": {"ids": "[1,2]"},
     "count_leased": {"ids": "[1,2]"},
     "count_oldest": {"ids": "[1,2]"},
+    "count_claimable": {"ids": "[1,2]", "now": 5},
     "places_of_group": {"queue": 1, "grp": 1, "after": "p5", "limit": 100},
     "partition_lanes": {"queue": 1, "grp": 1, "after": "p5", "limit": 100},
     "spans_leased": {"grp": 1},

@@ -90,6 +90,34 @@ MUTANTS = (
         ("tests/store/test_views.py",),
     ),
     Mutant(
+        "the log names every request",
+        "observability/event_log.py",
+        "if self._requests > REQUESTS_A_SECOND:",
+        "if self._requests > 1000 * REQUESTS_A_SECOND:",
+        ("tests/observability/test_event_log.py",),
+    ),
+    Mutant(
+        "a control character reaches the log",
+        "observability/log_records.py",
+        "return _masked(escaped(record.getMessage()))",
+        "return _masked(record.getMessage())",
+        ("tests/observability/test_log_setup.py",),
+    ),
+    Mutant(
+        "every queue has a label",
+        "observability/labels.py",
+        "if len(self._shown) < self._most:",
+        "if True:",
+        ("tests/observability",),
+    ),
+    Mutant(
+        "a leased message counts as claimable",
+        "store/tables/counts.sql",
+        "AND c.ready_at <= :now GROUP BY c.grp;",
+        "AND c.held >= 0 GROUP BY c.grp;",
+        ("tests/observability/test_metrics.py",),
+    ),
+    Mutant(
         "deadlines follow the wall clock",
         "engine/grant.py",
         "deadline=self.turn.now + lease_for",
@@ -244,7 +272,12 @@ MUTANTS = (
         "(q.ReadLedger, reads_ledger=True)",
         "(q.ReadLedger)",
     ),
-    Mutant("retry limit off by one", "core/settlement.py", "return failures >= last", "return failures > last"),
+    Mutant(
+        "retry limit off by one",
+        "core/settlement.py",
+        "last is not None and failures >= last",
+        "last is not None and failures > last",
+    ),
     Mutant(
         "delivery limit off by one", "core/settlement.py", "attempt.deliveries >= limit", "attempt.deliveries > limit"
     ),

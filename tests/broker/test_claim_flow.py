@@ -40,7 +40,7 @@ SETTLED = [Settled(Verdict.ACKED, 1)]
 class StillStore:
     """A store with a clock that stands still."""
 
-    traits = StoreTraits("nowhere", "here", shards=1, local=True)
+    traits = StoreTraits("nowhere", "here", shards=1, schema=1, local=True)
     clock = ManualClock(0)
     events = EventStream()
 

@@ -125,7 +125,9 @@ def routes() -> Collection[str]:
         found = {f"{r.method} {r.path}" for r in all_routes(broker, settings, Sinks(broker, ()), MewServer(broker))}
         pages: list[Any] = make_pages(lambda: broker, None).routes
         found |= {f"GET {page.path}" for page in pages}
-        application: Any = make_server(store, settings, lambda host, port: None).config.app
+        server = make_server(store, settings, lambda host, port: None)
+        found |= {f"{route.method} {route.path}" for route in server.runtime.observer.routes(broker)}
+        application: Any = server.config.app
         found |= {f"WEBSOCKET {path}" for path in application._sockets}
         await broker.close()
         store.close()

@@ -112,7 +112,8 @@ def test_serve_flag_has_variable_and_default(flag: Name) -> None:
     variables = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
     assert f"ACKWISE_{flag.name[2:].replace('-', '_').upper()}" in variables
     if default := re.search(r"default `([^`]+)`$", flag.text):
-        assert _same(str(option.default), default[1]), option.default
+        shown = ",".join(option.default) if isinstance(option.default, list) else str(option.default)
+        assert _same(shown, default[1]), option.default
 
 
 def _same(one: str, other: str) -> bool:

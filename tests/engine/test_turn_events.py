@@ -39,7 +39,7 @@ def test_push_claim_and_ack(harness: StoreHarness, heard: list[e.Event]) -> None
         e.MessagesPushed("q", 3),
         e.MessagesPushed("q", 0, duplicates=3),
         e.MessagesClaimed("q", QUEUE_MODE, 3),
-        e.MessagesSettled("q", QUEUE_MODE, "acked", 3),
+        e.MessagesSettled("q", QUEUE_MODE, "acked", 3, {0: 3}),
         e.RequestsRefused("already", 3),
     ]
 
@@ -55,7 +55,7 @@ def test_dead_letters_are_named(harness: StoreHarness, heard: list[e.Event]) -> 
     harness.settle(*(entry(d, "reject", error="bad") for d in hand.deliveries))
     letters = sorted(harness.dead(), key=lambda letter: letter.id)
     assert heard[2:] == [
-        e.MessagesSettled("q", QUEUE_MODE, "dead", 2),
+        e.MessagesSettled("q", QUEUE_MODE, "dead", 2, {0: 2}),
         *(e.DeadLetterAdded("q", QUEUE_MODE, letter.id, "rejected", letter.error, 1) for letter in letters),
     ]
 
@@ -68,7 +68,7 @@ def test_expiry_promotion_and_pruning(harness: StoreHarness, heard: list[e.Event
     heard.clear()
     harness.clock.advance(6)
     harness.sweep()
-    assert set(heard) == {e.LeasesExpired("q", QUEUE_MODE, 1), e.MessagesPromoted("q", 1)}
+    assert set(heard) == {e.LeasesExpired("q", QUEUE_MODE, 1, 1), e.MessagesPromoted("q", 1)}
     harness.ack(*harness.claim(2).deliveries)
     heard.clear()
     harness.clock.advance(100)

@@ -284,6 +284,11 @@ class AsyncBroker(BrokerState):
         """Stop claims, wait `grace` seconds for leases to end, release the rest. A release costs no failure."""
         return await self._drive(self._claims.drain(grace))
 
+    @property
+    def busy_writers(self) -> int:
+        """Number of writers with a turn."""
+        return sum(shard.is_running for shard in self._shards)
+
     async def close(self) -> None:
         """Finish running calls and close the store. Leases keep their deadlines unless `drain` released them."""
         if self.closed:
@@ -312,6 +317,11 @@ class AsyncShard:
         self._broker, self._number = broker, number
         self._queue = TurnQueue()
         self._running = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn runs or waits."""
+        return self._running
 
     async def submit(self, commands: Sequence[Command[A]]) -> Submission[A]:
         """Wait until a turn has run the commands.

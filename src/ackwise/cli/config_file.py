@@ -42,7 +42,9 @@ def _checked(where: Path, given: dict[str, Any], command: Any) -> dict[str, Any]
     unknown = sorted(set(named) - known)
     if unknown:
         raise BadInput(f"{where}: [serve] has no setting {unknown[0]!r}; see ackwise serve --help")
-    return named
+    lists = {param.name for param in command.params if getattr(param, "multiple", False)}
+    # A text for a repeatable option is one value.
+    return {name: [value] if name in lists and isinstance(value, str) else value for name, value in named.items()}
 
 
 def _url_everywhere(command: Any, url: str) -> dict[str, Any]:

@@ -1,17 +1,23 @@
-"""Logging of long-running commands."""
+"""Options of logs that long-running commands share."""
 
 from __future__ import annotations
 
-import logging
-import sys
+from typing import Annotated
 
-from ackwise.core.errors import BadInput
+import typer
 
+from ackwise.observability.log_records import LogFormat
 
-def set_up_logs(level: str) -> None:
-    """Log to stderr from this level on."""
-    if level.upper() not in logging.getLevelNamesMapping():
-        raise BadInput(f"--log-level {level}: use debug, info, warning or error")
-    logging.basicConfig(
-        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+DEFAULT_LEVEL = ["info"]
+
+LogLevel = Annotated[
+    list[str],
+    typer.Option(
+        "--log-level",
+        envvar="ACKWISE_LOG_LEVEL",
+        help="debug, info, warning or error; for one logger ackwise.store=debug; repeatable.",
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat, typer.Option("--log-format", envvar="ACKWISE_LOG_FORMAT", help="Format of the log: text or json.")
+]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ackwise.cli.arguments import named
-from ackwise.cli.logs import set_up_logs
+from ackwise.cli.logs import DEFAULT_LEVEL, LogFormatOption, LogLevel
 from ackwise.core.errors import BadInput
+from ackwise.observability.log_setup import set_up_logs
 
 if TYPE_CHECKING:
     from ackwise.subscriber import App
@@ -36,14 +37,30 @@ def run(
     health_host: Annotated[
         str, typer.Option(envvar="ACKWISE_HEALTH_HOST", help="Address for the health port.")
     ] = "127.0.0.1",
-    log_level: Annotated[str, typer.Option(envvar="ACKWISE_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(envvar="ACKWISE_METRICS_PORT", help="Port for /metrics; 0 takes any free port."),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(envvar="ACKWISE_METRICS_HOST", help="Address for the metrics port.")
+    ] = "127.0.0.1",
+    log_level: LogLevel = DEFAULT_LEVEL,
+    log_format: LogFormatOption = "text",
 ) -> None:
     """Run a subscriber app. On SIGTERM or Ctrl-C the app drains and exits."""
-    set_up_logs(log_level)
+    set_up_logs(log_level, log_format)
     app = load_app(target)
     if url is not None:
         app.url = url
-    asyncio.run(app.run(grace=grace, health_port=health_port, host=health_host))
+    asyncio.run(
+        app.run(
+            grace=grace,
+            health_port=health_port,
+            host=health_host,
+            metrics_port=metrics_port,
+            metrics_host=metrics_host,
+        )
+    )
     if app.abandoned:
         logging.shutdown()
         sys.stdout.flush()

@@ -14,17 +14,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ackwise.cli.arguments import DEFAULT_URL
-from ackwise.cli.logs import set_up_logs
+from ackwise.cli.logs import DEFAULT_LEVEL, LogFormatOption, LogLevel
 from ackwise.connect import open_store
 from ackwise.core.errors import BadInput
+from ackwise.core.events import EventStream, StoreMigrated
 from ackwise.core.extras import needed
 from ackwise.engine.statement_limits import DEFAULT_LIMITS, StatementLimits
+from ackwise.observability.event_log import log_migration
+from ackwise.observability.log_setup import set_up_logs
 from ackwise.protocols.amps.server_state import DEFAULT_BACKLOG, MAX_BACKLOG
 from ackwise.server.settings import QueenDefaults, Settings, Start
 from ackwise.wire.store_url import Durability
 
 if TYPE_CHECKING:
     from ackwise.server.server import Server
+    from ackwise.store.database_store import DatabaseStore
 
 STOP_SECONDS = 4.5
 """Seconds that a shutdown may take beyond its grace."""
@@ -143,12 +147,13 @@ def serve(
         float,
         typer.Option(envvar="ACKWISE_PEER_SHARE", help="Share of the connections that one address may hold."),
     ] = 0.5,
-    log_level: Annotated[str, typer.Option(envvar="ACKWISE_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
+    log_level: LogLevel = DEFAULT_LEVEL,
+    log_format: LogFormatOption = "text",
 ) -> None:
     """Serve the store over HTTP. On SIGTERM or Ctrl-C the server drains and exits."""
     with needed("server", "ackwise serve"):
         from ackwise.server.server import make_server
-    set_up_logs(log_level)
+    set_up_logs(log_level, log_format)
     # The server logs its own errors.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     settings = Settings(
@@ -180,7 +185,7 @@ def serve(
         allowed_hosts=tuple(allowed_host or ()),
         peer_share=peer_share,
     ).check()
-    opened = open_store(store, durability=durability)
+    opened = _open_logged(store, durability)
     try:
         server = make_server(opened, settings, lambda host, port: _ready(host, port, server))
         server.on_stop = partial(_end_after, grace + STOP_SECONDS)
@@ -193,11 +198,21 @@ def serve(
         raise typer.Exit(1)
 
 
+def _open_logged(store: str, durability: Durability | None) -> DatabaseStore:
+    """Open the store and log its migration."""
+    events = EventStream()
+    stop = events.subscribe(log_migration, StoreMigrated)
+    opened = open_store(store, durability=durability, events=events)
+    stop()
+    return opened
+
+
 def _end_after(seconds: float) -> None:
     """End the process when a shutdown hangs. Answered requests are not lost: an answer follows its commit."""
 
     def end() -> None:
         logging.getLogger("ackwise").warning("the shutdown took longer than %g seconds and was cut short", seconds)
+        logging.shutdown()
         os._exit(1)
 
     watchdog = threading.Timer(seconds, end)

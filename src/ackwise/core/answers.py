@@ -189,6 +189,10 @@ class Settled(msgspec.Struct, omit_defaults=True):
     """For an `already` ack: a message did not end in an ack. It is delivered again, or dead."""
     lease_id: str | None = None
     """The lease that ended, if the settlement named a transaction id."""
+    retry_in: int | None = None
+    """After a retry: microseconds until the message is claimable again."""
+    last_failure: int | None = None
+    """After a retry: the number of the failure that is final. None without a limit."""
 
 
 class Extended(msgspec.Struct):

@@ -65,6 +65,8 @@ class MessagesSettled(Event, frozen=True):
     group: str
     outcome: str
     count: int
+    times: dict[int, int] = {}
+    """How many of the messages took so many microseconds from their claim. Read it, never change it."""
 
 
 class RequestsRefused(Event, frozen=True):
@@ -78,11 +80,12 @@ class RequestsRefused(Event, frozen=True):
 
 
 class LeasesExpired(Event, frozen=True):
-    """Messages whose lease passed its deadline."""
+    """Messages whose lease passed its deadline. `leases` is the number of leases that ended by it."""
 
     queue: str
     group: str
     count: int
+    leases: int = 0
 
 
 class DeadLetterAdded(Event, frozen=True):
@@ -191,6 +194,10 @@ class RequestServed(Event, frozen=True):
     status: int
     seconds: float
     peer: str
+    queue: str = ""
+    """The queue of a request about one queue."""
+    messages: int = 0
+    """How many messages the request pushed, got or settled."""
 
 
 E = TypeVar("E", bound=Event)
@@ -220,6 +227,8 @@ class EventStream:
 
     def __init__(self) -> None:
         self._listeners: dict[object, tuple[Listener, tuple[type[Event], ...]]] = {}
+        self._by_kind: dict[type[Event], tuple[Listener, ...]] = {}
+        """Listeners of each kind of event. A new subscription or its end replaces the whole dictionary."""
         self.listening: Sized = self._listeners
         """True while it has an entry. A plain attribute, because every turn and every request asks."""
 
@@ -227,19 +236,25 @@ class EventStream:
         """Call the listener for events of these kinds, or for all. The returned function ends the subscription."""
         key = object()
         self._listeners[key] = (listener, kinds or (Event,))  # type: ignore[assignment]
+        self._by_kind = {}
 
         def unsubscribe() -> None:
             self._listeners.pop(key, None)
+            self._by_kind = {}
 
         return unsubscribe
 
     def emit(self, event: Event) -> None:
-        for listener, kinds in list(self._listeners.values()):
-            if isinstance(event, kinds):
-                try:
-                    listener(event)
-                except Exception as problem:
-                    name = getattr(listener, "__qualname__", type(listener).__name__)
-                    # With `python -W error` a warning is an exception.
-                    with suppress(RuntimeWarning):
-                        warnings.warn(f"the event listener {name} failed: {problem!r}", RuntimeWarning, stacklevel=2)
+        by_kind = self._by_kind
+        listeners = by_kind.get(type(event))
+        if listeners is None:
+            kinds_of = list(self._listeners.values())
+            listeners = by_kind[type(event)] = tuple(hear for hear, kinds in kinds_of if isinstance(event, kinds))
+        for listener in listeners:
+            try:
+                listener(event)
+            except Exception as problem:
+                name = getattr(listener, "__qualname__", type(listener).__name__)
+                # With `python -W error` a warning is an exception.
+                with suppress(RuntimeWarning):
+                    warnings.warn(f"the event listener {name} failed: {problem!r}", RuntimeWarning, stacklevel=2)

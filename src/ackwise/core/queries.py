@@ -271,6 +271,10 @@ class QueueStats(Query[rows.Stats], tag="queue_stats"):
     queue: str
 
 
+class StoreSize(Query[int], tag="store_size"):
+    """Bytes of the database on disk."""
+
+
 class ListStats(Query[list[rows.QueueSummary]], tag="list_stats"):
     """Counts of queues by name, after the name `after`."""
 

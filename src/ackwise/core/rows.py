@@ -113,6 +113,8 @@ class GroupStats(msgspec.Struct, Generic[Instant], frozen=True):
     """Where the group starts: `all`, `new` (at its creation) or `from` (an instant)."""
     from_at: Instant | None
     created_at: Instant
+    oldest_claimable_at: Instant | None = None
+    """When the oldest message was created that a claim could take now."""
 
     @property
     def lag(self) -> int:
@@ -355,6 +357,8 @@ class Stats(msgspec.Struct, Generic[Instant], frozen=True):
     scheduled: int
     dead: int
     groups: list[GroupStats[Instant]]
+    oldest_at: Instant | None = None
+    """When the oldest stored message was created."""
 
     @property
     def furthest_behind(self) -> GroupStats[Instant] | None:

@@ -86,10 +86,15 @@ def failure_is_final(policy: QueuePolicy, failures: int) -> bool:
     Failure number max(1, retry_limit) is final. If the policy counts `retries`, number retry_limit + 1 is. Without a
     limit no failure is final.
     """
+    last = last_failure(policy)
+    return last is not None and failures >= last
+
+
+def last_failure(policy: QueuePolicy) -> int | None:
+    """The number of the failure that is final. None without a limit."""
     if policy.retry_limit is None:
-        return False
-    last = max(1, policy.retry_limit) if policy.retry_counting == "failures" else policy.retry_limit + 1
-    return failures >= last
+        return None
+    return max(1, policy.retry_limit) if policy.retry_counting == "failures" else policy.retry_limit + 1
 
 
 def on_retry(policy: QueuePolicy, attempt: Attempt, now: int, delay: int | None, roll: float) -> Fate:

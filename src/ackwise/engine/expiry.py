@@ -92,6 +92,7 @@ def expire_lease(turn: Turn, lease: Lease, budget: int, kind: str = "expired", e
     lease.lost = merge_ranges(lease.lost + [span.range for span in spans], engine_cursors.MOST_LOST_RANGES)
     if leave_lanes(turn, context, lease, expiry.cursors, kind) and kind == "expired":
         turn.session.run("leases_count_expired", {"grp": lease.grp})
+        turn.count_expired_lease(context.queue.name, context.group.name)
     return died
 
 

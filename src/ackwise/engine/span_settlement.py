@@ -21,6 +21,7 @@ from ackwise.core.settlement import (
     Outcome,
     Reason,
     Verdict,
+    last_failure,
     on_reject,
     on_release,
     on_retry,
@@ -179,7 +180,7 @@ class SpanSettlement:
 
     def _fail(self, leased: LeasedRange, spans: list[Span], entry: Settlement) -> Settled:
         """Return or bury messages, as their fates say."""
-        count = died = failures = 0
+        count = died = failures = due_at = 0
         reason: Reason | None = None
         letters: list[str] = []
         for span in spans:
@@ -187,7 +188,7 @@ class SpanSettlement:
             rest = [part for part in (before, after) if part is not None]
             fate = self._apply(span, piece, rest, entry, letters)
             size = piece.hi - piece.lo
-            count, failures = count + size, fate.failures
+            count, failures, due_at = count + size, fate.failures, fate.due_at
             if fate.state is State.WAITING:
                 self._count(SETTLED_AS[entry.outcome].value, size)
             else:
@@ -195,7 +196,11 @@ class SpanSettlement:
                 died += size
                 reason = fate.reason if fate.state is State.DEAD else None
         if died < count:
-            return Settled(SETTLED_AS[entry.outcome], count, dead=died, failures=failures, dead_ids=letters)
+            answer = Settled(SETTLED_AS[entry.outcome], count, dead=died, failures=failures, dead_ids=letters)
+            if entry.outcome is Outcome.RETRY:
+                answer.retry_in = max(0, due_at - self._turn.now)
+                answer.last_failure = last_failure(self._context.policy)
+            return answer
         return Settled(Verdict.DEAD, count, reason=reason, dead=died, failures=failures, dead_ids=letters)
 
     def _apply(self, span: Span, piece: Span, rest: list[Span], entry: Settlement, letters: list[str]) -> Fate:

@@ -123,6 +123,8 @@ class Turn(MessageFinder):
         """Queues whose claims other brokers must wake."""
         self.buried: list[tuple[str, list[dict[str, Any]]]] = []
         """New dead letters by queue."""
+        self.expired_leases: dict[tuple[str, str], int] = {}
+        """Leases that ended by their deadline, by queue and group."""
         self.noted: dict[tuple[type[MessagesPromoted | MessagesPruned], str], int] = {}
         """Counts by event and queue that the ledger does not contain."""
         self.reported: list[Event] = []
@@ -134,6 +136,7 @@ class Turn(MessageFinder):
         self._saved_tally: Tally = {}
         self._saved_written = 0
         self._saved_buried = 0
+        self._saved_expired: dict[tuple[str, str], int] = {}
         self._leases: dict[int, Lease] = {}
         self._owned: set[int] = set()
         self._has_queue_lease: dict[int, bool] = {}
@@ -181,6 +184,10 @@ class Turn(MessageFinder):
                 times[took] = times.get(took, 0) + n
             self.tally[key] = (total + n, times)
 
+    def count_expired_lease(self, queue: str, group: str) -> None:
+        key = (queue, group)
+        self.expired_leases[key] = self.expired_leases.get(key, 0) + 1
+
     def note(self, event: type[MessagesPromoted | MessagesPruned], queue: str, n: int) -> None:
         """Add to the count of an event. Sweeps use it. A sweep is never undone."""
         self.noted[event, queue] = self.noted.get((event, queue), 0) + n
@@ -210,6 +217,7 @@ class Turn(MessageFinder):
         self.session.savepoint(seconds)
         self.dedupe.mark()
         self._saved_written, self._saved_buried = len(self.written), len(self.buried)
+        self._saved_expired = dict(self.expired_leases)
         self._saved_tally = {key: (n, dict(times)) for key, (n, times) in self.tally.items()}
 
     def keep(self) -> None:
@@ -218,7 +226,7 @@ class Turn(MessageFinder):
     def undo(self) -> None:
         self.session.undo()
         self.dedupe.undo()
-        self.tally = self._saved_tally
+        self.tally, self.expired_leases = self._saved_tally, self._saved_expired
         del self.written[self._saved_written :]
         del self.buried[self._saved_buried :]
         self.memory.forget()

@@ -34,15 +34,15 @@ def _add_counted(turn: Turn, emitted: list[Event]) -> int:
     """Add pushes, settlements and expiries, as the ledger counts them. Returns the number of messages."""
     messages = 0
     pushed: dict[str, list[int]] = {}
-    for (queue, group, outcome, _), (count, _) in turn.tally.items():
+    for (queue, group, outcome, _), (count, times) in turn.tally.items():
         if outcome in ("pushed", "duplicate"):
             pushed.setdefault(queue, [0, 0])[outcome == "duplicate"] += count
             messages += count if outcome == "pushed" else 0
         elif outcome == "lease_expired":
-            emitted.append(events.LeasesExpired(queue, group, count))
+            emitted.append(events.LeasesExpired(queue, group, count, turn.expired_leases.get((queue, group), 0)))
             messages += count
         else:
-            emitted.append(events.MessagesSettled(queue, group, outcome, count))
+            emitted.append(events.MessagesSettled(queue, group, outcome, count, times))
             messages += count
     for queue, (stored, duplicates) in pushed.items():
         emitted.append(events.MessagesPushed(queue, stored, duplicates))

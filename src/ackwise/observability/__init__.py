@@ -1,1 +1,1 @@
-"""Logs, metrics and traces, made from the events in `ackwise.core.events`. The package is reserved and empty."""
+"""Logs and metrics, made from the events in `ackwise.core.events` and from queries."""

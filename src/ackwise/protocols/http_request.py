@@ -101,6 +101,10 @@ class Call(msgspec.Struct, eq=False):
     """Set if the answer carries claimed messages or reserves memory."""
     received: bool = False
     """Whether the whole request has arrived. Only then may its effects have begun."""
+    queue: str = ""
+    """The queue of the request, for logs and metrics. A route with `{queue}` in its path need not set it."""
+    messages: int = 0
+    """How many messages the request pushed, got or settled, for logs and metrics."""
     _query: dict[str, str] | None = None
 
     @property

@@ -16,6 +16,10 @@ class Peers:
         self.most = max(1, int(max_connections * share))
         self._open: Counter[str] = Counter()
 
+    @property
+    def connections(self) -> int:
+        return sum(self._open.values())
+
     def enter(self, address: str) -> bool:
         """Counts one connection. Returns False if the address has too many."""
         self._open[address] += 1

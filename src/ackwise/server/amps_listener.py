@@ -20,25 +20,30 @@ if TYPE_CHECKING:
 class AmpsListener:
     """Accepts AMPS connections until `stop`."""
 
-    def __init__(self, service: AmpsService, server: asyncio.Server) -> None:
-        self._service, self._server = service, server
+    def __init__(self, service: AmpsService, server: asyncio.Server, peers: Peers) -> None:
+        self._service, self._server, self._peers = service, server, peers
         self.host, self.port = server.sockets[0].getsockname()[:2]
 
     @classmethod
     async def start(
         cls, broker: AsyncBroker, settings: Settings, memory: AnswerMemory, sock: socket.socket
     ) -> AmpsListener:
+        peers = Peers(settings.max_connections, settings.peer_share)
         service = AmpsService(
             broker,
             queues=settings.amps_queues,
             max_backlog=settings.amps_max_backlog,
             default_backlog=settings.amps_default_backlog,
             max_frame=settings.amps_max_frame,
-            peers=Peers(settings.max_connections, settings.peer_share),
+            peers=peers,
             memory=memory,
             incoming=IncomingBytes(share=settings.peer_share, each=settings.amps_max_frame),
         )
-        return cls(service, await broker.loop.create_server(service.protocol, sock=sock, backlog=4096))
+        return cls(service, await broker.loop.create_server(service.protocol, sock=sock, backlog=4096), peers)
+
+    @property
+    def connections(self) -> int:
+        return self._peers.connections
 
     async def stop(self, grace: float, hurry: Callable[[], bool]) -> None:
         """Refuses new connections, waits for clients to settle, releases the rest and disconnects."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ackwise.core.errors import AckwiseError, Draining, OutcomeUnknown
@@ -102,7 +103,7 @@ class Application:
                 return
         except ClientDisconnected:
             _abandon(scope, call)
-            self._note_served(scope, route, CLIENT_LEFT, began)
+            self._note_served(scope, route, CLIENT_LEFT, began, call)
             return
         except AckwiseError as problem:
             reply = self._error_writer(scope)(problem)
@@ -115,7 +116,7 @@ class Application:
             log.exception("%s %s failed", method, scope["path"])
             reply = self._error_writer(scope)(None)
         await self._send_reply(scope, call, reply, send)
-        self._note_served(scope, route, reply.status, began)
+        self._note_served(scope, route, reply.status, began, call)
 
     async def _serve_page(self, scope: Scope, receive: Receive, send: Send, began: float) -> None:
         """Serves a path without a route of a protocol: a page, or 404."""
@@ -130,11 +131,12 @@ class Application:
         await self._pages(scope, receive, note_status)
         self._note_served(scope, NO_ROUTE if status == 404 else scope["path"], status, began)
 
-    def _note_served(self, scope: Scope, route: str, status: int, began: float) -> None:
+    def _note_served(self, scope: Scope, route: str, status: int, began: float, call: Call | None = None) -> None:
         if self._events.listening:
             peer = scope["client"][0] if scope.get("client") else ""
             seconds = time.perf_counter() - began
-            self._events.emit(RequestServed(scope["method"], route, status, seconds, peer))
+            queue, messages = ("", 0) if call is None else (call.queue or queue_in_path(route, call), call.messages)
+            self._events.emit(RequestServed(scope["method"], route, status, seconds, peer, queue, messages))
 
     def _unrouted(self, scope: Scope, method: str, allowed: frozenset[str]) -> Answer | None:
         """Answer to a request without a handler. None: the pages answer it."""
@@ -245,6 +247,19 @@ def _first_segment(scope: Scope) -> str:
     """First segment of the path: it selects the protocol."""
     path: str = scope["path"]
     return path.strip("/").partition("/")[0]
+
+
+def queue_in_path(route: str, call: Call) -> str:
+    """The queue that the path names, or an empty text."""
+    place = queue_place(route)
+    return "" if place is None or place >= len(call.params) else call.params[place]
+
+
+@cache
+def queue_place(route: str) -> int | None:
+    """Which parameter of a route is the queue."""
+    parameters = [segment for segment in route.split("/") if segment.startswith("{")]
+    return parameters.index("{queue}") if "{queue}" in parameters else None
 
 
 def _abandon(scope: Scope, call: Call | None) -> None:

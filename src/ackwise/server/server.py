@@ -8,7 +8,7 @@ import math
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ackwise.broker import AsyncBroker
@@ -43,6 +43,7 @@ with extras.needed("server", "the server"):
     from ackwise.server.health import make_pages
     from ackwise.server.hooks import Webhooks
     from ackwise.server.http_protocol import GuardedProtocol, GuardedSocket
+    from ackwise.server.observer import Load, Observer
 
 if TYPE_CHECKING:
     from ackwise.protocols.mew.http import MewServer
@@ -65,6 +66,7 @@ class ServerRuntime:
         self._webhooks: Webhooks | None = None
         self._mew: MewServer | None = None
         self._maintenance: MaintenanceWatch | None = None
+        self.observer = Observer(store, settings)
         self.has_mew = extras.is_installed(MEW_PACKAGE)
         if self.has_mew:
             # Imported here, so that a server without MEW does not load the graph.
@@ -95,7 +97,13 @@ class ServerRuntime:
         assert self._sinks is not None, "the server has not started"
         mew = self.mew() if self.has_mew else None
         return all_routes(
-            self.broker(), self._settings, self._sinks, mew, maintenance=self._maintenance, on_hook=self._look_for_hooks
+            self.broker(),
+            self._settings,
+            self._sinks,
+            mew,
+            maintenance=self._maintenance,
+            on_hook=self._look_for_hooks,
+            own=self.observer.routes(self.broker()),
         )
 
     def _look_for_hooks(self) -> None:
@@ -104,6 +112,11 @@ class ServerRuntime:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        async with self.observer.running(), self._running():
+            yield
+
+    @contextlib.asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
         self._broker = await AsyncBroker.start(self._store)
         self._sinks = Sinks(self._broker, self._settings.pushpop_sink_hosts)
         self._webhooks = Webhooks(self._broker, self._settings.pushpop_sink_hosts)
@@ -174,9 +187,32 @@ class Server(uvicorn.Server):
             self.amps = await AmpsListener.start(self.runtime.broker(), self._settings, self.memory, amps)
         if len(self.servers) > 1:
             self.pushpop_port = self.servers[1].sockets[0].getsockname()[1]
-        self._on_ready(*self.servers[0].sockets[0].getsockname()[:2])
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        self.runtime.observer.load = self._load
+        self.runtime.observer.started(self._addresses(host, port))
+        self._on_ready(host, port)
+
+    def _addresses(self, host: str, port: int) -> dict[str, str]:
+        """Addresses that the server listens on, by protocol."""
+        shown = f"[{host}]" if ":" in host else host
+        addresses = {"http": f"{shown}:{port}"}
+        if self.pushpop_port is not None:
+            addresses["pushpop"] = f"{shown}:{self.pushpop_port}"
+        if self.amps is not None:
+            addresses["amps"] = f"{shown}:{self.amps.port}"
+        return addresses
+
+    def _load(self) -> Load:
+        connections = {"http": len(self.server_state.connections)}
+        if self.amps is not None:
+            connections["amps"] = self.amps.connections
+        return Load(connections, len(self.server_state.tasks))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        async with self.runtime.observer.drain(self.runtime.broker()):
+            await self._shut_down(sockets)
+
+    async def _shut_down(self, sockets: list[socket.socket] | None) -> None:
         self.runtime.broker().stop_claims()
         if self.amps is not None:
             began = time.monotonic()
@@ -260,9 +296,11 @@ def all_routes(
     *,
     maintenance: MaintenanceWatch | None = None,
     on_hook: Callable[[], None] = lambda: None,
+    own: Sequence[Route] = (),
 ) -> list[Route]:
     upstream = settings.queen_defaults == "upstream"
     routes = [
+        *own,
         *home_routes(),
         *queen_routes(broker, upstream=upstream, start=settings.default_subscription, maintenance=maintenance),
         *pushpop_routes(broker, default_priority=settings.pushpop_default_priority),

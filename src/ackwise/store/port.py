@@ -31,6 +31,8 @@ class StoreTraits(msgspec.Struct, frozen=True):
     """Name of the broker that uses the store."""
     shards: int
     """How many turns may run at once."""
+    schema: int
+    """Version of the tables."""
     local: bool
     """Whether the store needs no network: an event loop may then read short claims itself."""
 

@@ -16,7 +16,9 @@ from ackwise.clock import Clock, ManualClock, wall_now
 from ackwise.connect import URL
 from ackwise.core import validation
 from ackwise.core.errors import BadInput, Draining
+from ackwise.core.extras import needed
 from ackwise.core.validation import Seconds
+from ackwise.observability.handler_counts import AppCounts
 from ackwise.subscriber import asyncapi, health, tracing
 from ackwise.subscriber.codecs import Codec, JSONCodec
 from ackwise.subscriber.consumer import Consumer
@@ -107,6 +109,7 @@ class App(Router):
         """While the app stops: set when it has stopped."""
         self._stopper: asyncio.Task[Any] | None = None
         self._grace = GRACE
+        self._counts = AppCounts()
         self._exiting: asyncio.Task[None] | None = None
         self.started = False
         """Whether the app has ever been up."""
@@ -169,6 +172,7 @@ class App(Router):
             executor=executor,
             events=self.cloudevents,
             now=self._now,
+            counts=self._counts.of(subscription.name, subscription.queue),
         )
 
     def _now(self) -> datetime:
@@ -317,11 +321,19 @@ class App(Router):
             # The exception leaves the task and ends the event loop. Reading it here avoids asyncio's second report.
             self._exiting.add_done_callback(lambda task: task.cancelled() or task.exception())
 
-    async def run(self, *, grace: Seconds = GRACE, health_port: int | None = None, host: str = "127.0.0.1") -> None:
+    async def run(
+        self,
+        *,
+        grace: Seconds = GRACE,
+        health_port: int | None = None,
+        host: str = "127.0.0.1",
+        metrics_port: int | None = None,
+        metrics_host: str = "127.0.0.1",
+    ) -> None:
         """Run the app until SIGTERM, Ctrl-C, `stop` or a cancellation, then drain it.
 
         Running handlers have `grace` seconds to finish. A second signal ends the grace. With `health_port` the app
-        serves health endpoints over HTTP on `host`.
+        serves health endpoints over HTTP on `host`, with `metrics_port` metrics at `/metrics` on `metrics_host`.
         """
         waits = seconds(grace, "grace")
         self.check_not_started()
@@ -339,14 +351,21 @@ class App(Router):
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, on_signal)
         try:
-            async with health.serving(self, host, health_port) as where:
+            async with (
+                health.serving(self, host, health_port) as where,
+                health.serving_metrics(self.metrics, metrics_host, metrics_port) as metrics_at,
+            ):
                 try:
                     if await self._start_unless_ended(over):
-                        health_at = "" if where is None else f", health at {where}/health/ready"
-                        log.info("%s subscribers run on %s%s", len(self.subscriptions), masked(self.url), health_at)
+                        places = [f", health at {where}/health/ready"] if where is not None else []
+                        places += [f", metrics at {metrics_at}/metrics"] if metrics_at is not None else []
+                        text = "".join(places)
+                        log.info("%s subscribers run on %s%s", len(self.subscriptions), masked(self.url), text)
                         await over.wait()
+                        log.info("the app stops; running handlers have %g seconds", waits)
                 finally:
                     await self.stop(waits)
+            log.info("the app has stopped")
         finally:
             self._end_requested = None
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -365,6 +384,12 @@ class App(Router):
             for task in (starting, ending):
                 task.cancel()
             await asyncio.gather(starting, ending, return_exceptions=True)
+
+    def metrics(self) -> bytes:
+        """Metrics of the handlers, in the text format of Prometheus."""
+        with needed("cli", "the metrics of an app"):
+            from ackwise.observability.handler_metrics import app_exposition
+        return app_exposition(self._counts, connected=self._link is not None and self._link.ready)
 
     @property
     def live(self) -> bool:

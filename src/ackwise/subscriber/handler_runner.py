@@ -7,6 +7,7 @@ import contextvars
 import inspect
 import logging
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
@@ -17,6 +18,7 @@ from weakref import WeakSet
 from ackwise.core import validation
 from ackwise.core.errors import BadInput
 from ackwise.core.settlement import Outcome, Reject, Retry
+from ackwise.observability.handler_counts import HandlerCounts
 from ackwise.subscriber import cloudevents
 from ackwise.subscriber.handler_threads import HandlerThreads
 from ackwise.subscriber.message import Message
@@ -55,6 +57,7 @@ class HandlerRunner:
         executor: HandlerThreads | None = None,
         events: CloudEvents = "write",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        counts: HandlerCounts | None = None,
     ) -> None:
         self._subscription, self._signature = subscription, subscription.signature
         assert subscription.read is not None, "no app has taken it in"
@@ -66,6 +69,7 @@ class HandlerRunner:
         for around in reversed(middleware):
             call = _wrapped(around, call)
         self._around = call
+        self._counts = counts or HandlerCounts(subscription.queue)
         self._unsettled_messages: WeakSet[Message[Any]] = WeakSet()
         self._is_async = inspect.iscoroutinefunction(subscription.handler)
         self._threads: set[int] = set()
@@ -100,7 +104,12 @@ class HandlerRunner:
         message = self._decode(delivery)
         if message is None:
             return
-        exiting = await self._handle(message, lambda: cancels(delivery))
+        self._counts.begin(delivery.attempt)
+        began = time.perf_counter()
+        try:
+            exiting = await self._handle(message, lambda: cancels(delivery))
+        finally:
+            self._counts.end(time.perf_counter() - began)
         if message.unfinished:
             # Stop extending the lease, also if a settlement is in flight: its result is not known yet.
             delivery.stop_keeping()
@@ -122,6 +131,7 @@ class HandlerRunner:
                 if not message.settled:
                     message.settle_soon(Outcome.RELEASE)
                 raise
+            self._counts.failures += 1
             problem = Interrupted("a task that the handler awaited was cancelled")
             problem.__cause__ = cause
             self._failed(message, problem)
@@ -137,6 +147,7 @@ class HandlerRunner:
 
     def _settle_failure(self, message: Message[Any], problem: BaseException) -> None:
         """Settle a message whose handler raised."""
+        self._counts.failures += 1
         ask = _chosen_outcome(problem)
         if isinstance(ask, Retry | Reject):
             self._settle(message, ask)
@@ -158,11 +169,13 @@ class HandlerRunner:
             why = problem if isinstance(problem, Undecodable) else Undecodable(f"{type(problem).__name__}: {problem}")
             text = validation.text(str(why), "error", LONGEST_LOGGED)
             log.warning("%s: %s of %s cannot be read: %s", self._subscription.name, delivery.id, delivery.queue, text)
+            self._counts.failures += 1
             if delivery.settleable:
+                self._counts.settles(why if self._subscription.undecodable == "nak" else Reject())
                 again = self._subscription.undecodable == "nak"
                 delivery.settle_soon(Retry(error=why) if again else why)
             return None
-        return self._message(payload, delivery, self._loop)
+        return self._message(payload, delivery, self._loop, self._counts.settles)
 
     def _settle(self, message: Message[Any], ask: Ask) -> None:
         if not self._subscription.acked_first:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from ackwise.subscriber.app import App
+
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @asynccontextmanager
@@ -44,6 +47,34 @@ async def serving(app: App, host: str, port: int | None) -> AsyncIterator[str | 
     pages.router.add_get("/health/ready", ready)
     pages.router.add_get("/health/started", started)
     pages.router.add_get("/asyncapi.json", document)
+    async with _site(pages, host, port, "health endpoints") as where:
+        yield where
+
+
+@asynccontextmanager
+async def serving_metrics(metrics: Callable[[], bytes], host: str, port: int | None) -> AsyncIterator[str | None]:
+    """Serve metrics at `/metrics` while the block runs. Yields the URL, or None without a port."""
+    if port is None:
+        yield None
+        return
+    with needed("client", "the metrics port of an app"):
+        from aiohttp import web
+
+    async def scrape(request: web.Request) -> web.Response:
+        return web.Response(body=metrics(), headers={"content-type": METRICS_TYPE})
+
+    pages = web.Application()
+    pages.router.add_get("/metrics", scrape)
+    pages.router.add_get("/metrics/prometheus", scrape)
+    async with _site(pages, host, port, "metrics") as where:
+        yield where
+
+
+@asynccontextmanager
+async def _site(pages: web.Application, host: str, port: int, what: str) -> AsyncIterator[str]:
+    """Serve pages while the block runs. Yields their URL."""
+    from aiohttp import web
+
     runner = web.AppRunner(pages, access_log=None)
     await runner.setup()
     try:
@@ -51,7 +82,7 @@ async def serving(app: App, host: str, port: int | None) -> AsyncIterator[str | 
         try:
             await site.start()
         except OSError as problem:
-            raise BadInput(f"cannot serve health endpoints on {host}:{port}: {problem.strerror or problem}") from None
+            raise BadInput(f"cannot serve {what} on {host}:{port}: {problem.strerror or problem}") from None
         yield f"http://{host}:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -29,10 +29,18 @@ class Message(Generic[T]):
     `nak_threadsafe`, `term_threadsafe` and `extend_threadsafe`.
     """
 
-    __slots__ = ("__weakref__", "_asking", "_delivery", "_loop", "_settled", "payload")
+    __slots__ = ("__weakref__", "_asking", "_count", "_delivery", "_loop", "_settled", "payload")
 
-    def __init__(self, payload: T, delivery: TransportDelivery, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        payload: T,
+        delivery: TransportDelivery,
+        loop: asyncio.AbstractEventLoop,
+        count: Callable[[Ask], None] = lambda _: None,
+    ) -> None:
+        """`count` is called with each settlement that succeeded or was sent."""
         self.payload = payload
+        self._count = count
         self._delivery, self._loop = delivery, loop
         self._settled = self._asking = False
 
@@ -136,7 +144,10 @@ class Message(Generic[T]):
             return False
         self._asking = True
         try:
-            return await self._delivery.settle(ask)
+            done = await self._delivery.settle(ask)
+            if done:
+                self._count(ask)
+            return done
         except BaseException:
             # The outcome is unknown: allow another try.
             self._settled = False
@@ -149,6 +160,7 @@ class Message(Generic[T]):
         if self._take():
             try:
                 self._delivery.settle_soon(ask)
+                self._count(ask)
             except BaseException:
                 self._settled = False
                 raise

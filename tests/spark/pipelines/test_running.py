@@ -43,6 +43,7 @@ def test_started_pipeline_continues_from_its_checkpoint(
     until(lambda: running.lag() == 0)
     running.stop()
     assert (running.totals.acked, running.totals.outputs) == (40, 40)
+    assert b'ackwise_pipeline_settled_total{group="g",outcome="acked",queue="q"} 40.0' in running.metrics()
     assert local_harness.leases() == []
     assert running.await_termination()
     local_harness.number(10, first=40)

@@ -27,11 +27,14 @@ from ackwise.core.commands import (
 )
 from ackwise.core.errors import CircuitOpen, Draining, StoreError, StoreUnavailable
 from ackwise.core.settlement import Outcome, Verdict
+from ackwise.core.validation import MICROS
 
 TIMEOUT = 10.0
 """Seconds that an answer may take, in addition to the call's own wait."""
 FIRST_PATIENCE = PATIENCE
 """Seconds that a first connection waits for a server that is not up yet, as long as an open connection does."""
+LOST_AFTER = 2
+"""Failures in a row after which the log says that the connection is lost."""
 REFUSED_NOW = "the repeated call was refused"
 
 T = TypeVar("T")
@@ -54,6 +57,10 @@ class HTTPCalls:
         self._pauses = pauses
         self._offset = self._shift = 0
         self._closed = False
+        self._answered = False
+        """Whether the server has ever answered."""
+        self._failures = self._lost_at = 0
+        """Failures in a row, and the local instant of the one that counts as a lost connection."""
         self.repeats = 0
 
     def hello(self, patience: float | None = None) -> None:
@@ -101,13 +108,16 @@ class HTTPCalls:
             try:
                 reply = self._adapter.request(method, path, body, timeout)
             except Unsent as problem:
+                self._note_lost(problem)
                 pause = 0.0 if self._closed else tries.pause_after_unsent(problem)
             except Broken as problem:
+                self._note_lost(problem)
                 pause = tries.pause_after_broken(problem)
             except CircuitOpen as problem:
                 raise tries.final_error(problem) from None
             else:
                 self._learn(reply)
+                self._note_back()
                 if reply.status == 200:
                     self.repeats += tries.repeated
                     return reply
@@ -115,6 +125,20 @@ class HTTPCalls:
             if self._closed:
                 raise tries.final_error(Draining("the connection is closed"))
             self._adapter.sleep(pause)
+
+    def _note_lost(self, problem: Exception) -> None:
+        """Log a connection that fails twice in a row. A server closes idle connections, so one failure is usual."""
+        self._failures += 1
+        if self._failures == LOST_AFTER and self._answered:
+            self._lost_at = self._clock()
+            log.warning("connection to %s lost: %s; trying again", self._base, str(problem) or type(problem).__name__)
+
+    def _note_back(self) -> None:
+        if self._failures:
+            if self._lost_at:
+                log.info("connection to %s is back after %.1f s", self._base, (self._clock() - self._lost_at) / MICROS)
+            self._failures = self._lost_at = 0
+        self._answered = True
 
     def _tries(self, *, repeatable: bool, patience: float | None = None, reads: bool = False) -> CallRetries:
         # A call with a shorter patience of its own does not use the configured pauses.

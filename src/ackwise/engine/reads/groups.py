@@ -27,7 +27,7 @@ T = TypeVar("T")
 def list_groups(snapshot: Snapshot, query: q.ListGroups) -> Page[GroupStats]:
     session = snapshot.session
     pairs = islice(_groups(session, query.queue, query.group, query.after, _batch_size(query.limit)), query.limit)
-    counted = [row for batch in _batches(pairs) for row in group_stats(session, batch)]
+    counted = [row for batch in _batches(pairs) for row in group_stats(session, batch, snapshot.now)]
     return page(counted, query.limit, lambda row: (row.queue, row.group))
 
 
@@ -101,7 +101,7 @@ def _leased(session: Session, grp: GroupId) -> dict[tuple[int, int], int]:
 @answers(q.QueueStats)
 def stats(snapshot: Snapshot, query: q.QueueStats) -> Stats:
     session = snapshot.session
-    return queue_stats(session, [catalog.queue(session, query.queue)])[0]
+    return queue_stats(session, [catalog.queue(session, query.queue)], snapshot.now)[0]
 
 
 @answers(q.ListStats)
@@ -111,7 +111,7 @@ def list_stats(snapshot: Snapshot, query: q.ListStats) -> Page[QueueSummary]:
     summaries = [
         QueueSummary(catalog.info(queue), counted)
         for batch in _batches(queues)
-        for queue, counted in zip(batch, queue_stats(session, batch), strict=True)
+        for queue, counted in zip(batch, queue_stats(session, batch, snapshot.now), strict=True)
     ]
     return page(summaries, query.limit, lambda row: row.info.name)
 

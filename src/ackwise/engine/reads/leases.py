@@ -31,6 +31,12 @@ def is_held(snapshot: Snapshot, query: q.IsHeld) -> bool:
     return session.row("lease_other", {"grp": group.id, "owner": "", "now": snapshot.now}) is not None
 
 
+@answers(q.StoreSize)
+def store_size(snapshot: Snapshot, _: q.StoreSize) -> int:
+    row = snapshot.session.row("store_bytes")
+    return 0 if row is None else int(row[0])
+
+
 def _depth(snapshot: Snapshot, queue: QueueRow, name: str) -> Depth:
     session = snapshot.session
     waiting: dict[int, int] = {}

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from ackwise.core.settlement import Reason
 from ackwise.graph import ast as s
 from ackwise.graph import errors, system_types
 from ackwise.graph.commands import Done
@@ -19,6 +20,10 @@ from ackwise.graph.ontology import EdgeType
 from ackwise.graph.patterns import EdgePart
 from ackwise.graph.projection import match_of
 from ackwise.graph.values import Entity
+from ackwise.graph.watch_options import reason_shown
+
+QUEUE = "(mew)"
+"""Stands for the queue in counts and events: deliveries of the graph have no queue."""
 
 
 def bury(
@@ -57,6 +62,14 @@ def _record(graph: Graph, row: WatchRow, item: Entity, delivery: ItemDelivery, d
     watch = graph.by_no(row.no)
     assert watch is not None
     graph.insert(ontology.edges["_watch_dead_letter"], {}, (watch, letter))
+    buried = {
+        "uuid": letter.id,
+        "grp_name": row.spec.group or row.spec.name,
+        "reason": Reason.REJECTED if done.reason == reason_shown(Reason.REJECTED) else Reason.RETRY_LIMIT,
+        "error": "",
+        "delivs": delivery.delivs,
+    }
+    graph.turn.buried.append((QUEUE, [buried]))
 
 
 def _match(graph: Graph, row: WatchRow, item: Entity) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ackwise.graph import errors
 from ackwise.graph.commands import Done
 from ackwise.graph.engine import consumer_pools, dead_letters, entity_removal, events
 from ackwise.graph.engine.consumer_pools import ItemDelivery
+from ackwise.graph.engine.dead_letters import QUEUE
 from ackwise.graph.engine.entities import Graph
 from ackwise.graph.engine.events import WatchRow
 from ackwise.graph.engine.mutations import Mutator
@@ -64,12 +65,21 @@ def settle(graph: Graph, statement: s.SettleStatement) -> Done:
     done.limit = max(1, held.watch.spec.max_redeliveries)
     if statement.verb == "ACK":
         _ack(graph, held, done, statement.at)
-    elif statement.no_retry:
+        _count(graph, held, "acked")
+        return done
+    if statement.no_retry:
         _apply(graph, held, on_reject(held.watch.spec.policy, held.attempt), done, statement.at)
     else:
         now, roll = graph.turn.now, graph.turn.roll()
         _apply(graph, held, on_retry(held.watch.spec.policy, held.attempt, now, None, roll), done, statement.at)
+    _count(graph, held, "dead" if done.reason else "retried")
     return done
+
+
+def _count(graph: Graph, held: HeldDelivery, outcome: str) -> None:
+    """Count a delivery for the ledger and the events. Deliveries of the graph have no queue."""
+    spec, turn = held.watch.spec, graph.turn
+    turn.count(QUEUE, spec.group or spec.name, outcome, 1, turn.now - held.lease.made_at)
 
 
 def _ack(graph: Graph, held: HeldDelivery, done: Done, at: At) -> None:
@@ -126,11 +136,19 @@ def expire(graph: Graph, lease: Lease) -> None:
     done = Done()
     fate = on_expiry(held.watch.spec.policy, held.attempt, graph.turn.now, graph.turn.roll())
     _apply(graph, held, fate, done, NOWHERE)
+    _count_expiry(graph, held, done)
     row = events.watch_of(graph, held.watch.no)
     if row is not None:
         events.notice(graph, row, errors.ack_timeout(held.delivery_id, held.watch.spec.ack_timeout_text))
         if isinstance(done.refused, GraphError):
             events.notice(graph, row, done.refused)
+
+
+def _count_expiry(graph: Graph, held: HeldDelivery, done: Done) -> None:
+    _count(graph, held, "lease_expired")
+    graph.turn.count_expired_lease(QUEUE, held.watch.spec.group or held.watch.spec.name)
+    if done.reason:
+        _count(graph, held, "dead")
 
 
 def release_delivery(graph: Graph, delivery_id: str) -> None:
@@ -140,6 +158,7 @@ def release_delivery(graph: Graph, delivery_id: str) -> None:
     except GraphError:
         return
     _apply(graph, held, on_release(held.watch.spec.policy, held.attempt, graph.turn.now), Done(), NOWHERE)
+    _count(graph, held, "released")
 
 
 def restart_clock(graph: Graph, delivery_id: str) -> None:
@@ -162,9 +181,13 @@ def release(graph: Graph, row: WatchRow, *, lost: bool = False) -> None:
         lease = graph.turn.lease(LeaseNo(delivery.lease or 0))
         if lease is None:
             continue
-        held = HeldDelivery(lease, delivery, row)
+        held, done = HeldDelivery(lease, delivery, row), Done()
         if lost:
             fate = on_expiry(row.spec.policy, held.attempt, graph.turn.now, graph.turn.roll())
         else:
             fate = on_release(row.spec.policy, held.attempt, graph.turn.now)
-        _apply(graph, held, fate, Done(), NOWHERE)
+        _apply(graph, held, fate, done, NOWHERE)
+        if lost:
+            _count_expiry(graph, held, done)
+        else:
+            _count(graph, held, "released")

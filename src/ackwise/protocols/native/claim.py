@@ -44,6 +44,7 @@ class _Claims:
         if as_arrow:
             _check_arrow(body)
         claim, wait, ahead = wire_claim.command(body), wire_claim.wait_of(body), wire_claim.ahead_of(body)
+        call.queue = claim.queue or ""
         pending = call.begin_answer()
         if body.grants_only:
             wire_claim.check_grants_only(body)
@@ -115,6 +116,7 @@ class _Claims:
 
     def _keep(self, call: Call, pending: PendingAnswer, *claims: Claimed) -> None:
         """Release the claims if the answer does not reach the client."""
+        call.messages += sum(grant.hi - grant.lo for claimed in claims for grant in claimed.grants)
         pending.keep(self._broker, *claims)
         if call.disconnected:
             raise ClientDisconnected

@@ -21,7 +21,9 @@ def routes(broker: AsyncBroker) -> list[Route]:
         if sends_arrow(call):
             return await push_arrow(call)
         body = await call.read(_BODY)
-        receipts = await broker.send(_traced(wire_push.command(body), call))
+        command = wire_push.command(body)
+        call.queue, call.messages = command.queue, len(command.messages)
+        receipts = await broker.send(_traced(command, call))
         return answer(wire_push.answer(receipts, columns=body.payloads is not None))
 
     async def push_arrow(call: Call) -> Answer:
@@ -30,6 +32,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         queue = arguments.needed("queue")
         arguments.done()
         command = await broker.in_thread(arrow.read_push, queue, await call.body())
+        call.queue, call.messages = queue, len(command.messages)
         receipts = await broker.send(_traced(command, call))
         return answer(wire_push.answer(receipts, columns=False))
 

@@ -25,6 +25,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
     async def settle(call: Call) -> Answer:
         body = await call.read(_SETTLE)
         settled = await broker.send(wire_settle.settle(body))
+        call.messages = sum(answer.count for answer in settled)
         return answer({"verdicts": wire_settle.verdicts(body.entries, settled, detail=body.detail)})
 
     async def extend(call: Call) -> Answer:
@@ -51,11 +52,13 @@ def routes(broker: AsyncBroker) -> list[Route]:
     async def release(call: Call) -> Answer:
         body = await call.read(_RELEASE)
         settled = await broker.send(release_command([body.lease_id]))
+        call.messages = settled[0].count
         return answer({"lease_id": body.lease_id, "verdict": settled[0].verdict, "count": settled[0].count})
 
     async def transaction(call: Call) -> Answer:
         body = await call.read(_TRANSACTION)
         done = await broker.send(wire_settle.transaction(body))
+        call.messages = sum(answer.count for answer in done.settled) + sum(map(len, done.pushed))
         verdicts = wire_settle.verdicts(body.settlements, done.settled, detail=body.detail)
         return answer({"verdicts": verdicts, "receipts": [list(receipts) for receipts in done.pushed]})
 

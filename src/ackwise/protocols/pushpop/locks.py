@@ -41,6 +41,7 @@ class Locks:
         settled = await self._settle(lock[0], Outcome.ACK)
         if not settled.verdict.settled:
             return await self._lock_lost(lock[0], settled.verdict)
+        call.messages = settled.count
         message = "Items acknowledged successfully"
         return answer({"success": True, "message": message, "items_acknowledged": settled.count})
 
@@ -51,6 +52,7 @@ class Locks:
         settled = await self._settle(lock[0], Outcome.REJECT)
         if not settled.verdict.settled:
             return await self._lock_lost(lock[0], settled.verdict)
+        call.messages = settled.count
         returned = settled.count - settled.dead
         fields = {
             "success": True,

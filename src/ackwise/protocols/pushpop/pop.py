@@ -65,6 +65,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         except UnknownQueue:
             return _NOTHING if lock_id is None else _NOTHING_LOCKED
         claimed = handed.claimed
+        call.messages = sum(grant.hi - grant.lo for grant in claimed.grants)
         pending.keep(broker, claimed)
         if claimed.empty is EmptyReason.LOCKED:
             free_at = broker.wall_of(broker.now() if claimed.until is None else claimed.until)

@@ -85,6 +85,7 @@ def routes(broker: AsyncBroker, default_priority: int) -> list[Route]:
     async def push(call: Call) -> Answer:
         queue = vocabulary.queue_id(call)
         items, is_list = read(await call.body(), default_priority)
+        call.messages = len(items)
         await broker.send(push_of(queue, items))
         if is_list:
             message = f"{len(items)} items pushed to queue {queue}"

@@ -269,6 +269,7 @@ class AckRoutes:
         check([ack], NO_TRANSACTION, NO_PARTITION)
         as_array = _as_array(call, ack)
         results = await self._results([ack], ack.group, atomic=False)
+        _note(call, results)
         return Answer(encode(results if as_array else results[0]))
 
     async def batch(self, call: Call) -> Answer:
@@ -281,7 +282,9 @@ class AckRoutes:
         check(acks, *_EACH)
         # The seed settles a batch as a whole. The official server settles each entry for itself.
         atomic = not self._context.upstream if batch.atomic is None else batch.atomic
-        return Answer(encode(await self._results(acks, batch.consumerGroup or None, atomic=atomic)))
+        results = await self._results(acks, batch.consumerGroup or None, atomic=atomic)
+        _note(call, results)
+        return Answer(encode(results))
 
     async def _results(self, acks: Sequence[Ack], group: str | None, *, atomic: bool) -> list[AckResult]:
         context = self._context
@@ -292,6 +295,11 @@ class AckRoutes:
             ack_result(index, ack, settled, context)
             for index, (ack, settled) in enumerate(zip(acks, answers, strict=True))
         ]
+
+
+def _note(call: Call, results: Sequence[AckResult]) -> None:
+    """Note queue and messages for logs and metrics."""
+    call.queue, call.messages = results[0].queueName or "", len(results)
 
 
 def _read_batch(body: bytes) -> _Batch:

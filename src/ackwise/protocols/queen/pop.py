@@ -181,6 +181,8 @@ class PopRoutes:
         if not claimed.grants:
             note()
             return _EMPTY
+        call.queue = claimed.grants[0].queue
+        call.messages = sum(grant.hi - grant.lo for grant in claimed.grants)
         # A pop by namespace names no queue: it counts in the queue that had messages.
         owner = ids.default_owner(claimed.lease_no) if claimed.lease_no else None
         now, shift = broker.now_and_shift()

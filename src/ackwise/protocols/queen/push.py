@@ -164,7 +164,9 @@ def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
         if context.maintenance.may_keep_pushes and (kept := await _kept(broker, context, items)) is not None:
             return Answer(kept, 201)
         pushes, owners = pushes_of(items, context.push_policy)
+        call.messages = len(items)
         if len(pushes) == 1:
+            call.queue = pushes[0].queue
             receipts: list[Receipts] = [await broker.send(pushes[0])]
         else:
             # A transaction: the server stores all items of the request or none.

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ackwise.core.commands import ConfigureGroup, release_command
 from ackwise.core.errors import AckwiseError, Conflict
+from ackwise.core.extras import needed
 from ackwise.core.queries import GetQueue, ListGroups, ListLeases, QueueStats
 from ackwise.core.validation import MICROS
 from ackwise.spark.connections import StoreConnection, open_connection
@@ -203,6 +204,13 @@ class RunningPipeline:
             return
         with suppress(AckwiseError):  # a failed progress report must not stop the query
             self._progress.update(self.totals.rows, self.totals.outcomes(), self.lag(), done=done)
+
+    def metrics(self) -> bytes:
+        """Counts of this run, in the text format of Prometheus."""
+        with needed("cli", "the metrics of a pipeline"):
+            from ackwise.observability.handler_metrics import pipeline_exposition
+        totals, plan = self.totals, self._plan
+        return pipeline_exposition(plan.queue, plan.group, totals.outcomes(), batches=totals.batches, rows=totals.rows)
 
     def lag(self) -> int:
         """Records that the group has yet to finish."""

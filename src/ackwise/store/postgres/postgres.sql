@@ -16,6 +16,9 @@ SELECT pg_advisory_xact_lock_shared(:key);
 -- name: lock_group_alone: locks a group exclusively against other claims
 SELECT pg_advisory_xact_lock(:key);
 
+-- name: store_bytes: size of the database
+SELECT pg_database_size(current_database());
+
 -- name: lock_timeout: sets the lock timeout of this transaction
 SELECT set_config('lock_timeout', :timeout, true);
 

@@ -57,7 +57,7 @@ class PostgresStore(DatabaseStore):
         self._changed = False
         self._closed = False
         self._database = Database(self.url, self.events)
-        self.traits = StoreTraits(self._database.where, instance, self.url.shards, local=False)
+        self.traits = StoreTraits(self._database.where, instance, self.url.shards, SCHEMA_VERSION, local=False)
         self.clock: Clock = clock or DatabaseClock(self._database, instance)
         self._seed = self._open()
         lanes: dict[int, int] = {}

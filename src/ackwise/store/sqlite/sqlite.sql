@@ -1,6 +1,9 @@
 -- name: anchor_seen: records the anchored instant and its distance from the wall clock
 UPDATE anchor SET seen = :seen, shift = :shift WHERE id = 1;
 
+-- name: store_bytes: size of the database file
+SELECT c.page_count * s.page_size FROM pragma_page_count() AS c, pragma_page_size() AS s;
+
 -- name: scheduled_due: scheduled messages that are due
 SELECT no, queue, part, prio, due_at, created_at, body FROM scheduled
 WHERE due_at <= :now ORDER BY due_at, no LIMIT :limit;

@@ -23,7 +23,7 @@ from ackwise.store.clock_anchor import AnchoredClock
 from ackwise.store.database_store import DatabaseStore
 from ackwise.store.port import SHORT_READ, StoreTraits
 from ackwise.store.sqlite import vacuum, views
-from ackwise.store.sqlite.connection import open_reader, translated_errors
+from ackwise.store.sqlite.connection import SCHEMA_VERSION, open_reader, translated_errors
 from ackwise.store.sqlite.dedupe import GENERATION, StoredKeys
 from ackwise.store.sqlite.readers import ReaderPool
 from ackwise.store.sqlite.session import add_statements
@@ -59,7 +59,9 @@ class SQLiteStore(DatabaseStore):
     ) -> None:
         self.url = parse(url) if isinstance(url, str) else url
         self.clock: Clock = clock or AnchoredClock()
-        self.traits = StoreTraits(self.url.target, instance or broker_instances.new_name(), shards=1, local=True)
+        self.traits = StoreTraits(
+            self.url.target, instance or broker_instances.new_name(), shards=1, schema=SCHEMA_VERSION, local=True
+        )
         self.events = events or EventStream()
         self.extensions = Extensions(self._install)
         self._cache = SegmentCache(CACHE_BYTES, self._load_segments)

@@ -1,5 +1,6 @@
--- name: count_lanes: partitions, lanes and messages of each given queue
-SELECT queue, count(DISTINCT part), count(*), sum(head - start) FROM lane WHERE queue IN (:ids) GROUP BY queue;
+-- name: count_lanes: partitions, lanes, messages and oldest creation time of each given queue
+SELECT queue, count(DISTINCT part), count(*), sum(head - start), min(CASE WHEN head > start THEN start_at END)
+FROM lane WHERE queue IN (:ids) GROUP BY queue;
 
 -- name: count_scheduled: scheduled messages of each given queue
 SELECT queue, count(*) FROM scheduled WHERE queue IN (:ids) GROUP BY queue;
@@ -34,6 +35,16 @@ SELECT c.grp, min((
   ORDER BY s.pos LIMIT 1))
 FROM grp AS g JOIN lane AS l ON l.queue = g.queue JOIN cursor AS c ON c.lane = l.id AND c.grp = g.id
 WHERE g.id IN (:ids) AND (c.held > 0 OR c.next < l.head) GROUP BY c.grp;
+
+-- name: count_claimable: creation time of the oldest message that each given group can claim now
+SELECT c.grp, min((
+  SELECT s.created_at FROM segment AS s
+  WHERE s.pos >= (c.lane << 40) + coalesce(
+    (SELECT x.lo FROM span AS x WHERE x.lane = c.lane AND x.grp = c.grp AND x.lease IS NULL AND x.due_at <= :now
+      ORDER BY x.due_at LIMIT 1), c.next)
+  ORDER BY s.pos LIMIT 1))
+FROM grp AS g JOIN lane AS l ON l.queue = g.queue JOIN cursor AS c ON c.lane = l.id AND c.grp = g.id
+WHERE g.id IN (:ids) AND c.ready_at <= :now GROUP BY c.grp;
 
 -- name: old_lanes: given queues with a lane whose oldest message was created at or before the cutoff
 SELECT q.id FROM queue AS q

@@ -14,7 +14,7 @@ from ackwise.core.answers import Settled
 from ackwise.core.commands import Settlement
 from ackwise.core.errors import LeaseLost
 from ackwise.core.settlement import Outcome, Verdict
-from ackwise.core.validation import Seconds
+from ackwise.core.validation import MICROS, Seconds
 from ackwise.subscriber.transport_delivery import Ask, Undecodable
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class BrokerDelivery:
         (answer,) = await self._feed.connection.settle([settlement])
         self._feed.settled(self)
         done = is_done(answer, settlement.outcome, self.attempted if transport.repeats > repeats else before)
+        if done and settlement.outcome in (Outcome.RETRY, Outcome.REJECT):
+            log_next_attempt(self, answer)
         if not done:
             log.info("%s of %s: %s came too late (%s)", self.id, self.queue, _name_of(ask), answer.verdict)
         return done
@@ -115,6 +117,17 @@ def is_done(answer: Settled, outcome: Outcome, attempted: frozenset[Outcome]) ->
     if outcome is Outcome.ACK:
         return outcome in attempted and not answer.unacked
     return attempted == {outcome}
+
+
+def log_next_attempt(delivery: BrokerDelivery, answer: Settled) -> None:
+    """Log what follows a failure: the next attempt, or the dead letter."""
+    if answer.verdict is Verdict.DEAD:
+        reason = "dropped, because the queue keeps no dead letters" if answer.reason is None else "dead letter"
+        log.warning("%s of %s: attempt %d was the last, %s", delivery.id, delivery.queue, delivery.attempt, reason)
+    elif answer.retry_in is not None:
+        limit = "" if answer.last_failure is None else f" of {answer.last_failure}"
+        wait = answer.retry_in / MICROS
+        log.warning("%s of %s: attempt %d%s, next in %.3g s", delivery.id, delivery.queue, answer.failures, limit, wait)
 
 
 def _name_of(ask: Ask) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -23,12 +24,13 @@ from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS, Seconds, lease_micros
 from ackwise.subscriber.dead_letter_hooks import DeadLetterHook, OnDead
-from ackwise.subscriber.feeds.broker_delivery import BrokerDelivery, is_done, settlement_of
+from ackwise.subscriber.feeds.broker_delivery import BrokerDelivery, is_done, log_next_attempt, settlement_of
 from ackwise.subscriber.feeds.held_deliveries import HeldDeliveries
 from ackwise.subscriber.feeds.port import DeliverySink
 from ackwise.subscriber.subscription import Subscription
 from ackwise.subscriber.transport_delivery import Ask
 from ackwise.wire.claim import MAX_AHEAD
+from ackwise.wire.store_url import without_password
 
 log = logging.getLogger("ackwise.subscriber")
 
@@ -38,6 +40,9 @@ STOP_PATIENCE = 5.0
 PAUSE_AFTER_FAILURE = 1.0
 PAUSE_WHILE_STOPPING = 0.1
 CHECK_WITHIN = 2.0
+
+
+_FAILURES = (Outcome.RETRY, Outcome.REJECT)
 
 
 class BrokerFeed:
@@ -56,6 +61,8 @@ class BrokerFeed:
         self._sending = asyncio.Lock()
         self._wake = asyncio.Event()
         self._stopping = False
+        self._lost: tuple[float, str] | None = None
+        """Since when the feed fails, and its last error."""
         self._claim = claim_command(
             subscription.queue,
             group=subscription.group,
@@ -162,6 +169,8 @@ class BrokerFeed:
             attempted = delivery.attempted | {entry.outcome} if transport.repeats > repeats else delivery.attempted
             if not is_done(answer, entry.outcome, attempted):
                 log.warning("%s of %s was settled too late (%s)", delivery.id, delivery.queue, answer.verdict)
+            elif entry.outcome in _FAILURES:
+                log_next_attempt(delivery, answer)
         return self._deliveries(handed)
 
     def _claim_for(self, room: int) -> tuple[Claim, int]:
@@ -213,6 +222,7 @@ class BrokerFeed:
                     sink.end_of_input()
                 try:
                     idle = await self._step(sink)
+                    self._note_back()
                 except AckwiseError as problem:
                     await self._recover(problem)
                     idle = False
@@ -281,8 +291,20 @@ class BrokerFeed:
             with suppress(StoreError):
                 await self.open()
         if not (isinstance(problem, Draining) and self._stopping):
-            log.warning("%s: %s; trying again", self._subscription.queue, problem)
+            self._note_lost(problem)
         await self._pause()
+
+    def _note_lost(self, problem: AckwiseError) -> None:
+        """Log a failure. Further tries with the same error are logged only at debug level."""
+        text = without_password(str(problem))
+        known = self._lost is not None and self._lost[1] == text
+        log.log(logging.DEBUG if known else logging.WARNING, "%s: %s; trying again", self._subscription.queue, text)
+        self._lost = (time.monotonic() if self._lost is None else self._lost[0], text)
+
+    def _note_back(self) -> None:
+        if self._lost is not None:
+            lost_at, self._lost = self._lost[0], None
+            log.info("%s: works again after %.1f s", self._subscription.queue, time.monotonic() - lost_at)
 
     async def _pause(self) -> None:
         if self._stopping:

@@ -52,6 +52,7 @@ class NATSLink:
                     max_reconnect_attempts=-1,
                     connect_timeout=CONNECT_WITHIN,
                     error_cb=_log_error,
+                    disconnected_cb=link._disconnected,
                     reconnected_cb=link._reconnected,
                 )
         except (NATSError, OSError, TimeoutError) as problem:
@@ -61,7 +62,12 @@ class NATSLink:
             raise BadInput(f"{masked}: {problem}") from None
         return link
 
+    async def _disconnected(self) -> None:
+        if not self.client.is_closed:
+            log.warning("connection to %s lost; trying again", self.url)
+
     async def _reconnected(self) -> None:
+        log.info("connection to %s is back", self.url)
         for feed in self._feeds:
             feed.reconnected()
 

@@ -1,0 +1,148 @@
+"""Observer of a server: the event log, the metrics with their routes, and the log of start, drain and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+
+from ackwise.broker import AsyncBroker
+from ackwise.observability.event_log import EventLog
+from ackwise.observability.log_records import FieldValue, log_fields
+from ackwise.observability.metrics_service import MetricsService
+from ackwise.observability.server_metrics import CONTENT_TYPE, ServerState
+from ackwise.protocols.http_request import Call
+from ackwise.protocols.http_response import Answer, Route, answer
+from ackwise.protocols.product_version import VERSION
+from ackwise.server.settings import Settings
+from ackwise.store.port import Store
+from ackwise.wire.store_url import without_password
+
+log = logging.getLogger("ackwise.server")
+
+TICK = 1.0
+"""Seconds between two ticks of the event log."""
+PROGRESS_EVERY = 1.0
+"""Seconds between two log lines of a drain."""
+_ADDRESS_SETTINGS = frozenset({"host", "port", "pushpop_port", "amps_port"})
+"""Settings that the log shows as listening addresses."""
+
+
+class Load(msgspec.Struct):
+    """Connections by listener and running requests of the moment."""
+
+    connections: dict[str, int]
+    requests: int = 0
+
+
+class Observer:
+    """Logs and counts what a server does, from its creation to its stop."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store, self._settings = store, settings
+        self._events = EventLog(store.events, store.clock.now)
+        self._metrics = MetricsService(store)
+        self._lag = 0.0
+        self.load: Callable[[], Load] = lambda: Load({})
+        """Set by the server, which knows its connections."""
+
+    def routes(self, broker: AsyncBroker) -> list[Route]:
+        async def prometheus(_: Call) -> Answer:
+            body = await self._metrics.prometheus(broker, self._state(broker))
+            return Answer(body, content_type=CONTENT_TYPE.encode())
+
+        async def queen(_: Call) -> Answer:
+            return answer(self._metrics.queen(self._state(broker)))
+
+        return [Route("GET", "/metrics/prometheus", prometheus), Route("GET", "/metrics", queen)]
+
+    def _state(self, broker: AsyncBroker) -> ServerState:
+        load = self.load()
+        waiters = {queue: sum(map(len, polls.values())) for queue, polls in list(broker.long_polls.parked.items())}
+        return ServerState(
+            version=VERSION,
+            store="sqlite" if self._store.traits.local else "postgresql",
+            long_polls=len(broker.long_polls),
+            waiters=waiters,
+            connections=load.connections,
+            running_requests=load.requests,
+            writers=self._store.traits.shards,
+            busy_writers=broker.busy_writers,
+            loop_lag=self._lag,
+            healthy=broker.pulse.health().error is None,
+            draining=broker.draining,
+        )
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Tick once a second inside the block. Afterwards write what is left to log."""
+        task = asyncio.get_running_loop().create_task(self._tick())
+        try:
+            yield
+        finally:
+            task.cancel()
+            self.stop_listening()
+
+    def stop_listening(self) -> None:
+        """End logs and metrics. Writes what is left to log."""
+        self._events.close()
+        self._metrics.close()
+
+    async def _tick(self) -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(TICK)
+            self._lag = max(0.0, time.monotonic() - began - TICK)
+            self._events.tick()
+
+    def started(self, addresses: dict[str, str]) -> None:
+        """Log the start with the addresses and the settings in force."""
+        store = without_password(self._store.traits.name)
+        fields: dict[str, FieldValue] = {
+            "version": VERSION,
+            "store": store,
+            "schema": self._store.traits.schema,
+            **addresses,
+        }
+        log_fields(log, logging.INFO, "server started", **fields, **shown_settings(self._settings))
+
+    @contextlib.asynccontextmanager
+    async def drain(self, broker: AsyncBroker) -> AsyncIterator[None]:
+        """Log the drain inside the block, once a second, and its end."""
+        began = time.monotonic()
+        task = asyncio.get_running_loop().create_task(self._log_progress(broker, began))
+        try:
+            yield
+        finally:
+            task.cancel()
+            log_fields(log, logging.INFO, "server stopped", seconds=round(time.monotonic() - began, 3))
+
+    async def _log_progress(self, broker: AsyncBroker, began: float) -> None:
+        while True:
+            load = self.load()
+            log_fields(
+                log,
+                logging.INFO,
+                "server drains",
+                seconds=round(time.monotonic() - began, 3),
+                grace=self._settings.grace,
+                requests=load.requests,
+                long_polls=len(broker.long_polls),
+                **{f"{listener}_connections": count for listener, count in load.connections.items()},
+            )
+            await asyncio.sleep(PROGRESS_EVERY)
+
+
+def shown_settings(settings: Settings) -> dict[str, FieldValue]:
+    """Settings as fields of a log record, without addresses and without passwords."""
+    fields: dict[str, FieldValue] = {}
+    for name, setting in msgspec.structs.asdict(settings).items():
+        if isinstance(setting, msgspec.Struct):
+            fields |= {f"{name}_{part}": value for part, value in msgspec.structs.asdict(setting).items()}
+        elif name not in _ADDRESS_SETTINGS:
+            fields[name] = without_password(",".join(map(str, setting))) if isinstance(setting, tuple) else setting
+    return fields
