@@ -14,6 +14,7 @@ from ackwise.core import events as e
 from ackwise.core.events import EventStream
 from ackwise.observability.event_log import EventLog, changes
 from ackwise.observability.log_records import Fields
+from ackwise.store.sqlite.connection import SCHEMA_VERSION
 from tests.observability.calls import claim, push, settle
 from tests.server.running import Running
 
@@ -180,7 +181,7 @@ def test_server_logs_start_requests_deaths_and_stop(
         http.get("/v1/queues")
     (start,) = logged(caplog, "server started")
     assert start["http"] == server.url.removeprefix("http://")
-    assert (start["schema"], start["max_connections"], start["grace"]) == (8, 10_000, 10.0)
+    assert (start["schema"], start["max_connections"], start["grace"]) == (SCHEMA_VERSION, 10_000, 10.0)
     requests = [(entry["route"], entry.get("queue"), entry["messages"]) for entry in logged(caplog, "request")]
     assert requests == [("/v1/push", "orders", 2), ("/v1/claim", "orders", 2), ("/v1/settle", "", 1)]
     (dead,) = logged(caplog, "dead letter")

@@ -14,7 +14,7 @@ import pytest
 from ackwise.broker import async_broker, write_health
 from ackwise.core.commands import Beat, Command, Sweep
 from ackwise.core.queen_queries import GetMaintenance
-from ackwise.core.queries import Query
+from ackwise.core.queries import ListHooks, Query
 from ackwise.store.sqlite import SQLiteStore
 from tests.faults.power import Journal, PowerVFS
 from tests.patience import PATIENCE
@@ -102,8 +102,8 @@ def test_readyz_writes_nothing_itself(server: Running, monkeypatch: pytest.Monke
     prepare, ask = store.prepare, store.ask
 
     def looked(query: Query) -> Any:
-        # The server itself looks at Queen's maintenance switches every second.
-        if not isinstance(query, GetMaintenance):
+        # The server itself looks at Queen's maintenance switches and at hooks.
+        if not isinstance(query, GetMaintenance | ListHooks):
             looks.append(query)
         return ask(query)
 

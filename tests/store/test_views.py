@@ -385,6 +385,8 @@ def test_foreign_object_stays_and_check_says_so(url: str, caplog: pytest.LogCapt
 
 def set_schema(url: str, version: int) -> None:
     """As if the store had an older schema. The step creates again what is missing."""
+    for name in ("trace", "trace_name", "trace_pruned", "maintenance", "spool"):
+        execute(url, f"DROP TABLE {name}" if is_sqlite(url) else f"DROP TABLE ackwise.{name}")
     if is_sqlite(url):
         for undo in ("DROP INDEX dead_mark", "ALTER TABLE dead DROP COLUMN mark", "DROP TABLE hook"):
             execute(url, undo)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, get_origin, overload
 
 import msgspec
 
@@ -110,7 +110,8 @@ def as_result(row: msgspec.Struct, kind: type[T]) -> T:
 
     `kind` is the type of the row with datetimes, such as `LeaseRow[datetime]`, or a subclass.
     """
-    return kind(**{name: _value(name, getattr(row, name)) for name in row.__struct_fields__})
+    names = (get_origin(kind) or kind).__struct_fields__
+    return kind(**{name: _value(name, getattr(row, name)) for name in names})
 
 
 def _value(name: str, value: Any) -> Any:

@@ -48,24 +48,22 @@ class Webhooks:
         """Queues with a webhook. The death of a message in another queue wakes nothing."""
         self._posting: dict[str, asyncio.Task[None]] = {}
         self._watching: asyncio.Task[None] | None = None
-        self._unsubscribe: Callable[[], None] = lambda: None
+        self._unsubscribe: Callable[[], None] | None = None
         self._http: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
         self._http = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=POST_WITHIN), cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
         )
-        store = self._broker.store
-        self._unsubscribe = store.events.subscribe(
-            lambda event: self._in_loop(self._note_dead, event.queue), DeadLetterAdded
-        )
-        if isinstance(store.clock, ManualClock):
-            store.clock.on_move(lambda: self._in_loop(self._wake.set))
+        clock = self._broker.store.clock
+        if isinstance(clock, ManualClock):
+            clock.on_move(lambda: self._in_loop(self._wake.set))
         self._watching = asyncio.create_task(self._watch(), name="ackwise-webhooks")
 
     async def stop(self) -> None:
         """Stop all posts. A letter whose post was cut off is posted again, here or by another server."""
-        self._unsubscribe()
+        self._queues = set()
+        self._listen()
         tasks = [*self._posting.values(), *([self._watching] if self._watching is not None else [])]
         for task in tasks:
             task.cancel()
@@ -114,7 +112,18 @@ class Webhooks:
             if after is None:
                 break
         self._queues = queues
+        self._listen()
         return wait
+
+    def _listen(self) -> None:
+        """Hear of dead letters while a queue has a webhook. Without listeners no turn builds events."""
+        if self._queues and self._unsubscribe is None:
+            self._unsubscribe = self._broker.events.subscribe(
+                lambda event: self._in_loop(self._note_dead, event.queue), DeadLetterAdded
+            )
+        elif not self._queues and self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
 
     def _start(self, hook: HookRow) -> None:
         task = asyncio.create_task(self._post_all(hook.queue, hook.name), name=f"ackwise-webhook-{hook.queue}")

@@ -13,7 +13,7 @@ from ackwise.cli import local_archive
 from ackwise.spark.jobs.archive_manifest import Archive
 from ackwise.spark.reports.summaries import normalised_error
 from tests.cli.conftest import Ackwise
-from tests.spark.jobs.test_normalising import TABLE
+from tests.spark.jobs.normalised_errors import TABLE
 
 pytestmark = pytest.mark.usefixtures("spark")
 AGES = {"oldest_seconds", "ack_rate", "drain_seconds"}
