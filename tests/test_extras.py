@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import ackwise
 from ackwise.core.extras import EXTRAS
 
 OPTIONAL = sorted({package for packages in EXTRAS.values() for package in packages})
@@ -130,3 +132,8 @@ def test_other_missing_modules_are_not_blamed_on_an_extra(tmp_path: Path) -> Non
     )
     assert "MissingExtra" not in done.stderr
     assert "ackwise.store.postgres.locks" in done.stderr
+
+
+def test_package_is_pickled_by_its_name() -> None:
+    """A function for Spark may use `ackwise`."""
+    assert pickle.loads(pickle.dumps(ackwise)) is ackwise  # noqa: S301

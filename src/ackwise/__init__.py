@@ -62,6 +62,10 @@ class _Package(ModuleType):
             value = value.connect
         super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the package by its name, as other modules: functions for Spark may use it."""
+        return import_module, (__name__,)
+
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":

@@ -29,6 +29,7 @@ from ackwise.protocols.native.request_arguments import Arguments
 from ackwise.protocols.native.tables import LISTS
 from ackwise.protocols.pushpop.sinks import Sinks
 from ackwise.server import docs_pages, health
+from ackwise.server.observer import Observer
 from ackwise.server.openapi import undocumented
 from ackwise.server.server import all_routes
 from ackwise.server.settings import Settings
@@ -86,9 +87,12 @@ def routes(tmp_path: Path) -> list[Route]:
     async def listed() -> list[Route]:
         store = open_store(f"sqlite:///{tmp_path}/routes.db")
         broker = await AsyncBroker.start(store)
+        settings = Settings(port=0)
+        observer = Observer(store, settings)
         try:
-            return all_routes(broker, Settings(port=0), Sinks(broker, ()), MewServer(broker))
+            return all_routes(broker, settings, Sinks(broker, ()), MewServer(broker), own=observer.routes(broker))
         finally:
+            observer.stop_listening()
             await broker.close()
             store.close()
 

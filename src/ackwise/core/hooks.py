@@ -18,7 +18,7 @@ LONGEST_URL = 2000
 LONGEST_ERROR = 500
 
 
-class Failure(NamedTuple):
+class HookFailure(NamedTuple):
     """State of a hook after a failed report."""
 
     failing_from: int
@@ -27,11 +27,11 @@ class Failure(NamedTuple):
     paused: bool
 
 
-def after_failure(now: int, failing_from: int | None, failures: int) -> Failure:
+def after_failure(now: int, failing_from: int | None, failures: int) -> HookFailure:
     """The state after one more failure: 1 second, doubled up to 5 minutes, and paused after 24 hours."""
     began = now if failing_from is None else failing_from
     delay = min(LONGEST_DELAY, FIRST_DELAY << min(failures, 32))
-    return Failure(began, failures + 1, now + delay, now - began >= GIVES_UP_AFTER)
+    return HookFailure(began, failures + 1, now + delay, now - began >= GIVES_UP_AFTER)
 
 
 def check_url(url: object) -> str:

@@ -18,7 +18,7 @@ from ackwise.protocols.product_version import VERSION
 from ackwise.protocols.route_docs import RouteDoc
 
 
-class Health(msgspec.Struct):
+class HealthAnswer(msgspec.Struct):
     """Health of the server. An unhealthy server has an error with a code."""
 
     status: str
@@ -31,10 +31,10 @@ class Health(msgspec.Struct):
     service: str | msgspec.UnsetType = msgspec.UNSET
 
 
-_HEALTHY: dict[int, Any] = {200: Health, 503: Health}
+_HEALTHY: dict[int, Any] = {200: HealthAnswer, 503: HealthAnswer}
 DOCS = {
     "GET /health": RouteDoc(summary="Health of the server and its store", tag="server", answers=_HEALTHY),
-    "GET /livez": RouteDoc(summary="Whether the process answers", tag="server", answers={200: Health}),
+    "GET /livez": RouteDoc(summary="Whether the process answers", tag="server", answers={200: HealthAnswer}),
     "GET /readyz": RouteDoc(summary="Whether the server takes requests", tag="server", answers=_HEALTHY),
 }
 """Documentation of the pages for `/openapi.json`."""

@@ -18,6 +18,7 @@ from ackwise.observability.server_metrics import CONTENT_TYPE, ServerState
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, answer
 from ackwise.protocols.product_version import VERSION
+from ackwise.protocols.route_docs import RouteDoc
 from ackwise.server.settings import Settings
 from ackwise.store.port import Store
 from ackwise.wire.store_url import without_password
@@ -30,6 +31,10 @@ PROGRESS_EVERY = 1.0
 """Seconds between two log lines of a drain."""
 _ADDRESS_SETTINGS = frozenset({"host", "port", "pushpop_port", "amps_port"})
 """Settings that the log shows as listening addresses."""
+_PROMETHEUS_DOC = RouteDoc(
+    summary="Metrics for Prometheus", tag="server", answers={200: bytes}, answer_types=(CONTENT_TYPE,)
+)
+_QUEEN_DOC = RouteDoc(summary="Metrics in Queen's format: uptime, requests, messages, memory and CPU", tag="server")
 
 
 class Load(msgspec.Struct):
@@ -58,7 +63,10 @@ class Observer:
         async def queen(_: Call) -> Answer:
             return answer(self._metrics.queen(self._state(broker)))
 
-        return [Route("GET", "/metrics/prometheus", prometheus), Route("GET", "/metrics", queen)]
+        return [
+            Route("GET", "/metrics/prometheus", prometheus, doc=_PROMETHEUS_DOC),
+            Route("GET", "/metrics", queen, doc=_QUEEN_DOC),
+        ]
 
     def _state(self, broker: AsyncBroker) -> ServerState:
         load = self.load()

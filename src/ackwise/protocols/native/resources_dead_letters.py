@@ -97,7 +97,7 @@ _SELECTION = msgspec.json.Decoder(DeadSelection)
 
 
 def routes(broker: AsyncBroker) -> list[Route]:
-    letters = DeadLetters(broker)
+    letters = DeadLetterHandlers(broker)
     base = "/v1/dead-letters"
     return [
         Route("GET", f"{base}/{{id}}", letters.show, doc=resource_doc(
@@ -116,7 +116,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
     ]  # fmt: skip
 
 
-class DeadLetters:
+class DeadLetterHandlers:
     """Handlers of dead letters."""
 
     def __init__(self, broker: AsyncBroker) -> None:

@@ -11,7 +11,7 @@ from ackwise.core.commands import Selector
 from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.messages import Receipt
 from ackwise.core.settlement import Verdict
-from ackwise.protocols.native import list_docs
+from ackwise.protocols.native import hooks, list_docs
 from ackwise.protocols.native.list_docs import ARROW_TYPE
 from ackwise.protocols.problem_documents import NativeError
 from ackwise.protocols.route_docs import RouteDoc
@@ -100,7 +100,26 @@ class PushQuery(msgspec.Struct):
     queue: list_docs.Text | msgspec.UnsetType = _UNSET
 
 
-class Command(msgspec.Struct):
+class ShownHook(msgspec.Struct):
+    """Webhook of a queue's dead letters. `pending` says whether dead letters wait for a request to the URL."""
+
+    queue: str
+    url: str | None
+    include_payload: bool
+    paused: bool
+    error: str | None
+    failures: int
+    failing_since: str | None
+    retry_seconds: float
+    pending: bool
+    created_at: str
+
+
+class RemovedHooks(msgspec.Struct):
+    removed: int
+
+
+class ClientCommand(msgspec.Struct):
     """A command or a query of our own client. `type` selects its other fields."""
 
     type: str
@@ -153,10 +172,23 @@ DOCS = list_docs.DOCS | {
         answer_types=(ARROW_TYPE,),
         errors=(404, 406, 501),
     ),
+    f"PUT {hooks.PATH}": _doc(
+        "Set the webhook of a queue's dead letters",
+        tag="queues",
+        body=hooks.HookBody,
+        answers={200: ShownHook},
+        errors=(404,),
+    ),
+    f"GET {hooks.PATH}": _doc(
+        "Show the webhook of a queue's dead letters", tag="queues", answers={200: ShownHook}, errors=(404,)
+    ),
+    f"DELETE {hooks.PATH}": _doc(
+        "Remove the webhook of a queue's dead letters", tag="queues", answers={200: RemovedHooks}, errors=(404,)
+    ),
     "POST /v1/admin": _doc(
         "Run an administrative command of our own client",
         tag="internal",
-        body=Command,
+        body=ClientCommand,
         answers={200: Any},
         errors=(404, 409, 412),
         internal=True,
@@ -164,7 +196,7 @@ DOCS = list_docs.DOCS | {
     "POST /v1/ask": _doc(
         "Run a query of our own client",
         tag="internal",
-        body=Command,
+        body=ClientCommand,
         answers={200: Any},
         errors=(404, 409),
         internal=True,
