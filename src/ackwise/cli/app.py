@@ -17,7 +17,7 @@ from ackwise.core.errors import AckwiseError, BadInput
 
 
 class Program(LazyGroup):
-    """All commands. The tests compare each line of help with the command's own."""
+    """All commands. A test compares each help text here with the help of the command."""
 
     HOMES: ClassVar = {
         "serve": Home("ackwise.cli.serve", "serve", "Serve the store over HTTP."),

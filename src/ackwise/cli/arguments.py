@@ -41,7 +41,7 @@ def _chosen_url(context: typer.Context, value: str) -> str:
 
 
 def _completed_queues(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of queues that begin with `incomplete`. Looks at a bounded number of queues for about a second."""
+    """Names of queues that begin with `incomplete`. Reads a bounded number. Waits about a second for a server."""
     try:
         from ackwise.connect import connect
         from ackwise.core.queries import ListQueues
@@ -60,7 +60,7 @@ def _completed_queues(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _completion_url(context: typer.Context) -> str:
-    """The URL of a command whose words are not complete. The program has not read the contexts yet."""
+    """The URL for shell completion. Reads the contexts itself, because the program has not read them yet."""
     from ackwise.cli import contexts
 
     source = context.get_parameter_source("url")

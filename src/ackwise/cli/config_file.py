@@ -12,7 +12,7 @@ DEFAULT_FILE = "ackwise.toml"
 
 
 def load(file: Path | None, root: Any, invoked: str | None) -> dict[str, Any]:
-    """Defaults for the invoked command under `root`. A file named by the user must exist. `ackwise.toml` need not."""
+    """Defaults for the invoked command under `root`. A file that you name must exist. `ackwise.toml` is optional."""
     where = file or Path(DEFAULT_FILE)
     if file is None and not where.exists():
         return {}

@@ -1,4 +1,7 @@
-"""Named URLs in a file of the user's configuration folder. Only the user can read it: a URL may have a password."""
+"""Named URLs in a file of the user's configuration folder.
+
+Only the user can read the file, because a URL may have a password.
+"""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def _matching(
 
 
 def _chosen(connection: Connection, ids: list[str] | None, queue: str | None, group: str | None) -> list[str]:
-    """Ids to act on. It reads all of them first, so that the confirmation shows the real number."""
+    """Ids of the chosen dead letters. Reads all ids first, so that the confirmation shows the real number."""
     if ids:
         return ids
     if queue is None and group is None:

@@ -21,7 +21,7 @@ class Home(NamedTuple):
 
 
 class LazyCommands(dict[str, Any]):
-    """Commands by name. A command's module is imported when the command is read."""
+    """Commands by name. The first access to a command imports its module."""
 
     def __init__(self, homes: dict[str, Home]) -> None:
         super().__init__(dict.fromkeys(homes))
@@ -58,7 +58,7 @@ def _loaded(name: str, home: Home) -> Any:
 
 
 def _named(app: typer.Typer, name: str) -> typer.Typer:
-    # Plain help: rich takes longer to import than the help takes in all.
+    # Plain help: an import of rich would take longer than the whole help.
     app._add_completion, app.rich_markup_mode = False, None
     app.info.name = name
     return app

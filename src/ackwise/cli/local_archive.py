@@ -32,11 +32,11 @@ BYTES_IN_MEMORY = 64 << 20
 PAGE = 1000
 _RESULT = ("queue", "messages", "missing", "pruned", "first_at", "last_at")
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f")
-"""Characters that Spark escapes in the name of a partition's folder, beside control characters."""
+"""Characters that Spark escapes in the name of a partition's folder. Spark also escapes control characters."""
 
 
 def archive(transport: Transport, path: str, queue: str | None, *, prune: bool) -> list[Row]:
-    """Archive the messages that every group has finished. Rows are those of the Spark engine."""
+    """Archive the messages that every group has finished. Returns the same rows as the Spark engine."""
     folder = _folder(path)
     archived = ArchiveFolder(folder)
     lanes = lanes_to_archive(transport, queue, archived.places)

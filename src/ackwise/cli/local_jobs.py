@@ -71,7 +71,7 @@ def _behind(row: GroupStats | Place, now: datetime) -> Row:
 
 
 def _groups(transport: Transport, queue: str | None, group: str | None) -> Iterator[GroupStats]:
-    """Groups that have read a partition, as the groups of the Spark engine."""
+    """Groups that have read a partition. The Spark engine lists the same groups."""
     query = ListGroups(queue=queue, group=group, limit=PAGE)
     while page := transport.ask(query):
         yield from (row for row in page if row.partitions)
@@ -88,7 +88,7 @@ def _places(transport: Transport, queue: str | None, group: str | None) -> Itera
 def _ack_rates(
     transport: Transport, queue: str | None, group: str | None, now: datetime, minutes: int
 ) -> dict[tuple[str, str], float]:
-    """Acks per second of each group, over the last whole minutes and the current one."""
+    """Acks per second of each group, over the last whole minutes and the current minute."""
     until = instant(now, "now") // MICROS
     since = until - until % MINUTE - MINUTE * minutes
     acks: dict[tuple[str, str], int] = {}
@@ -222,7 +222,7 @@ def _sorted(counts: dict[tuple[str, ...], Row]) -> list[Row]:
 
 
 def summarised(transport: Transport, queue: str | None, group: str | None, made_at: datetime) -> DeadLetterSummary:
-    """Data of the page of the report. Reads the dead letters twice, because the time steps depend on their range."""
+    """Data for the HTML report. Reads the dead letters twice, because the time steps depend on the range of times."""
     instants = [letter.dead_at for letter in dead_letters(transport, queue, group)]
     step = step_for((max(instants, default=0) - min(instants, default=0)) / MICROS)
     errors: dict[tuple[str, ...], Row] = {}

@@ -115,7 +115,7 @@ def _headers(texts: list[str]) -> dict[str, str] | None:
 def _push_all(
     connection: Connection, batches: Iterator[tuple[str, list[NewMessage]]], done: str, as_json: bool
 ) -> None:
-    """Push batch by batch. An error says how many messages were pushed before."""
+    """Push batch by batch. An error has the number of messages that were already pushed."""
     from ackwise.core.commands import Push
 
     pushed = duplicates = 0
@@ -268,7 +268,7 @@ def pop(
     no_ack: Annotated[bool, typer.Option("--no-ack", help="Release the messages instead of acking them.")] = False,
     url: URL = DEFAULT_URL,
 ) -> None:
-    """Take messages, print each as a line of JSON, and ack what was printed. Costs no failure if printing fails."""
+    """Take messages, print each as a line of JSON, and ack what was printed. An error releases the batch."""
     if no_ack and (everything or count > PAGE):
         raise BadInput(f"--no-ack takes at most {PAGE} messages, because it holds them until the end")
     wanted = sys.maxsize if everything else count
@@ -291,7 +291,7 @@ def pop(
 
 
 def _print_batch(queue: str, batch: Batch, no_ack: bool) -> None:
-    """Print the messages of a batch, flush, then settle it. An error releases all of them."""
+    """Print the messages of a batch, flush, then settle the batch. An error releases the whole batch."""
     out = lines.stdout()
     with batch:
         try:
@@ -377,7 +377,7 @@ def _lanes(connection: Connection, queue: str, partition: str | None) -> list[An
 def _last(
     connection: Connection, queue: str, partition: str | None, limit: int, places: dict[int, int]
 ) -> list[BrowsedMessage]:
-    """The newest messages of all lanes, oldest first. Notes the end of each lane."""
+    """The newest messages of all lanes, oldest first. Stores the end of each lane in `places`."""
     messages: list[BrowsedMessage] = []
     for lane in _lanes(connection, queue, partition):
         places[lane.lane] = lane.head
@@ -387,7 +387,7 @@ def _last(
 
 
 def _new(connection: Connection, queue: str, partition: str | None, places: dict[int, int]) -> list[BrowsedMessage]:
-    """Messages behind the noted ends of the lanes."""
+    """Messages that came after the ends of the lanes in `places`. Updates `places`."""
     messages: list[BrowsedMessage] = []
     for lane in _lanes(connection, queue, partition):
         messages += _read(connection, queue, lane, max(lane.start, places.get(lane.lane, 0)))

@@ -19,7 +19,7 @@ _BATCH = 1000
 
 
 class MessageLine(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A message as one JSON object. The fields behind `headers` are for the reader: an import ignores them."""
+    """A message as one JSON object. The fields after `headers` are for the reader. An import ignores them."""
 
     payload: msgspec.Raw
     queue: str | None = None
@@ -79,14 +79,14 @@ def new_message(line: MessageLine, number: int) -> NewMessage:
 
 
 def plain_payload(text: bytes, number: int) -> bytes:
-    """A line that is a payload. Raises `BadInput` if it is no JSON."""
+    """The payload of a line. Raises `BadInput` if the line is not JSON."""
     if not payloads.are_json([text]):
         raise BadInput(f"line {number} is not JSON")
     return text
 
 
 def read_batches() -> Iterator[list[tuple[int, bytes]]]:
-    """Lines of stdin with their numbers, as soon as they arrive. Memory holds one chunk and one line."""
+    """Yields the lines of stdin with their numbers as soon as they arrive. Memory holds one chunk and one line."""
     stream = cast(Any, sys.stdin.buffer)
     number, rest = 0, b""
     while chunk := stream.read1(_CHUNK):

@@ -49,7 +49,7 @@ def show_rows(
 ) -> None:
     """Print all fields of each row as JSON, or `columns` as a table, or `nothing` if there are no rows.
 
-    If the table is wider than the terminal, it leaves out the `optional` columns, the first of them first.
+    If the table is wider than the terminal, it leaves out `optional` columns one by one, in their order.
     """
     if as_json:
         show_json(rows)
@@ -105,7 +105,7 @@ def group_from(name: str | None) -> str | None:
 
 
 def table(rows: Sequence[Row], columns: Sequence[Column], room: int, optional: Sequence[str] = ()) -> str:
-    """A table of at most `room` columns of text. It leaves out `optional` columns or folds cells, and cuts none."""
+    """A table of at most `room` columns of text. It leaves out `optional` columns or folds cells. It cuts no cell."""
     cells = [{column.key: _shown(row.get(column.key), column) for column in columns} for row in rows]
     kept, widths = _fitting(columns, cells, room, optional)
     lines = [_line([column.label for column in kept], kept, widths)]
@@ -147,7 +147,7 @@ def _widths(columns: Sequence[Column], cells: Sequence[dict[str, str]], room: in
 
 
 def _squeezed(natural: list[int], least: list[int], room: int) -> list[int]:
-    """Widths that fit: the widest column that may shrink gives way first."""
+    """Widths that fit. Shrinks the widest column first, but no column below its least width."""
     widths = list(natural)
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - room
     while excess > 0:

@@ -176,8 +176,8 @@ def _run_pipeline(pipeline: Pipeline, checkpoint: str | None, follow: bool, stop
 def _signals() -> Iterator[threading.Event]:
     """Event that the first SIGINT or SIGTERM sets. The second signal ends the process at once.
 
-    A handler that raises would break a call to Java. Spark's own handler of Ctrl-C would cancel the batch, so this
-    handler replaces it meanwhile.
+    The handler sets an event, because an exception would break a call to Java. It replaces Spark's own handler of
+    Ctrl-C, which would cancel the batch.
     """
     stop = threading.Event()
 

@@ -140,12 +140,12 @@ def purge(name: QueueName, dry_run: DryRun = False, yes: Yes = False, url: URL =
 
 
 def _purged(connection: Any, name: str, groups: list[str]) -> int:
-    """Move the groups to the end, then remove what they finished. Returns the number of removed messages."""
+    """Move the groups to the end, then remove the finished messages. Returns the number of removed messages."""
     from ackwise.core.commands import ConfigureGroup, PruneQueue
     from ackwise.core.queries import ListLanes
 
     if not groups:
-        # The store removes only what a group has finished. The new group begins behind the purged messages.
+        # The store removes only messages that a group has finished. The new group begins after the purged messages.
         connection.transport.send(ConfigureGroup(queue=name, group=QUEUE_MODE, start="new"))
     ends = {lane.lane: lane.head for lane in connection.transport.ask(ListLanes(queue=name))}
     for group in groups:

@@ -57,7 +57,7 @@ def queue_rows(connection: Connection, limit: int, minutes: int) -> list[dict[st
 
 
 def _rates(connection: Connection, minutes: int) -> dict[tuple[str, str], float]:
-    """Events per second by queue and field, from the ledger: the last whole minutes and the current one."""
+    """Events per second by queue and field, from the ledger: the last whole minutes and the current minute."""
     from ackwise.core.queries import ReadLedger
 
     transport = connection.transport

@@ -208,7 +208,7 @@ def _open_logged(store: str, durability: Durability | None) -> DatabaseStore:
 
 
 def _end_after(seconds: float) -> None:
-    """End the process when a shutdown hangs. Answered requests are not lost: an answer follows its commit."""
+    """End the process when a shutdown hangs. No answered request is lost: the server commits before it answers."""
 
     def end() -> None:
         logging.getLogger("ackwise").warning("the shutdown took longer than %g seconds and was cut short", seconds)

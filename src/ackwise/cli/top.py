@@ -90,7 +90,7 @@ def frame(connection: Connection, minutes: int, columns: int, lines: int | None)
 
 
 def _live(connection: Connection, minutes: int) -> None:
-    """Redraw every two seconds until q or Ctrl-C. A lost server is shown and tried again."""
+    """Redraw every two seconds until q or Ctrl-C. If the server does not answer, shows the error and tries again."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text

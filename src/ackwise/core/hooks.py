@@ -9,11 +9,11 @@ from ackwise.core.errors import BadInput
 from ackwise.core.validation import MICROS
 
 WEBHOOK = "webhook"
-"""Name of the hook that servers post."""
+"""Name of the hook whose letters a server posts to a URL."""
 FIRST_DELAY = MICROS
 LONGEST_DELAY = 300 * MICROS
 GIVES_UP_AFTER = 24 * 3600 * MICROS
-"""A hook that fails for this long pauses."""
+"""A hook pauses after it has failed for this time."""
 LONGEST_URL = 2000
 LONGEST_ERROR = 500
 
@@ -28,14 +28,14 @@ class HookFailure(NamedTuple):
 
 
 def after_failure(now: int, failing_from: int | None, failures: int) -> HookFailure:
-    """The state after one more failure: 1 second, doubled up to 5 minutes, and paused after 24 hours."""
+    """State after one more failure. The delay doubles from 1 second to 5 minutes. After 24 hours the hook pauses."""
     began = now if failing_from is None else failing_from
     delay = min(LONGEST_DELAY, FIRST_DELAY << min(failures, 32))
     return HookFailure(began, failures + 1, now + delay, now - began >= GIVES_UP_AFTER)
 
 
 def check_url(url: object) -> str:
-    """Refuse a text that is not a plain http or https URL without a user."""
+    """Check that the text is an http or https URL without a user name. Returns the text."""
     if not isinstance(url, str) or not url:
         raise BadInput("url is required")
     plain = len(url) <= LONGEST_URL and url.isascii() and url.isprintable() and " " not in url

@@ -27,7 +27,7 @@ def group_status(view: GroupView, now: int) -> str:
 
 
 def message_status(views: Sequence[GroupView], now: int, *, dead: bool) -> str:
-    """Status by upstream's rule: dead letter first, then queue mode, then all named groups together.
+    """Status by upstream's rule. A dead letter decides first, then queue mode, then all named groups together.
 
     A message that a group dropped is `dropped`. Upstream shows such a message as `completed`.
     """

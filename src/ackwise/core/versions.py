@@ -1,4 +1,4 @@
-"""Versions of stored objects. A change that names a version is refused if the object has another one."""
+"""Versions of stored objects. If a change names a version and the object has another version, the change is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def group_version(number: int, policy: GroupPolicy, start: tuple[str, int | None
 
 
 def check_version(version: str | msgspec.UnsetType, current: str, what: str) -> None:
-    """Raise `PreconditionFailed` unless the object has the version."""
+    """Raise `PreconditionFailed` if the object has another version."""
     if version is not msgspec.UNSET and version not in (ANY, current):
         raise PreconditionFailed(f"{what} has another version; read it again before you change it", version=current)
 

@@ -16,12 +16,12 @@ from ackwise.store.port import Store
 
 PAGE_ROWS = 100
 READ_SECONDS = 1.0
-"""Seconds that one refresh reads. A larger catalogue is read in several refreshes."""
+"""Seconds that one refresh reads. A large catalogue needs several refreshes."""
 STATES = ("ready", "leased", "waiting", "scheduled", "dead")
 
 
 class GroupDepth(msgspec.Struct):
-    """A group's progress in its queue. `oldest_at` is the creation of the oldest message that it could claim now."""
+    """Progress of a group in its queue. `oldest_at`: creation of the oldest message that the group could claim now."""
 
     group: str
     lag: int = 0
@@ -35,7 +35,7 @@ class GroupDepth(msgspec.Struct):
 
 
 class QueueDepth(msgspec.Struct):
-    """Messages of a queue by state, as the group sees them that is furthest behind."""
+    """Messages of a queue by state, for the group that is furthest behind."""
 
     queue: str
     stored: int = 0
@@ -68,7 +68,7 @@ class Depths(msgspec.Struct):
     queues: int = 0
     """Number of all queues."""
     read_at: int | None = None
-    """Instant of the broker's clock. None: nothing was read yet."""
+    """Instant of the broker's clock. None before the first read."""
     read_seconds: float = 0.0
 
 
@@ -77,7 +77,7 @@ def depth_of(stats: Stats, *, paused: bool) -> QueueDepth:
     behind = stats.furthest_behind
     oldest = None
     if behind is None:
-        # Nothing consumes the queue yet: a first claim could take every message.
+        # The queue has no group yet: a first claim could take every message.
         oldest = None if paused else stats.oldest_at
     else:
         for group in groups:
@@ -87,7 +87,7 @@ def depth_of(stats: Stats, *, paused: bool) -> QueueDepth:
 
 
 def _split(group: GroupStats) -> tuple[int, int, int]:
-    """Messages that a group has not read, holds under a lease, and holds until their next attempt."""
+    """Three counts of a group: unread messages, messages under a lease, messages that wait for their next attempt."""
     return group.unread, group.leased, max(0, group.held - group.leased)
 
 
@@ -100,7 +100,7 @@ def _earlier(first: int | None, second: int | None) -> int | None:
 class DepthReader:
     """Reads the catalogue in rounds and gives the labels to the busiest and deepest queues.
 
-    Call `refresh` in a helper thread. It reads for about a second and continues later where it stopped.
+    Call `refresh` in a helper thread. Each call reads for about a second. The next call continues from there.
     """
 
     def __init__(self, store: Store, counts: EventCounts, now: Callable[[], int]) -> None:
@@ -115,7 +115,10 @@ class DepthReader:
         """Sum of the queues that cannot get a label in this round."""
 
     def refresh(self, before: Depths) -> Depths:
-        """The depths of the catalogue. Those of the last whole round, if the catalogue is too large for one refresh."""
+        """Depths of all queues after a whole round. Until the round is complete, returns `before`.
+
+        The first call returns what it has read so far.
+        """
         began = time.perf_counter()
         while True:
             page = self._store.ask(ListStats(after=self._after, limit=PAGE_ROWS))

@@ -18,7 +18,7 @@ REQUEST_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 MINUTE = 60_000_000
 MOST_ROUTES = 500
-"""Routes with a series of their own. The product has fewer."""
+"""Maximum number of routes with their own series. The product has fewer routes."""
 KINDS = {
     "/api/v1/push": "push",
     "/v1/push": "push",
@@ -36,14 +36,14 @@ KINDS = {
     "/api/v1/transaction": "transaction",
     "/v1/transaction": "transaction",
 }
-"""What a request of a route does, for the metrics with Queen's names."""
+"""Kind of a request by its route, for the metrics with Queen's names."""
 
 
 REQUESTS = {kind: f"{kind}_requests" for kind in KINDS.values()}
 
 
 class Histogram:
-    """Counts by upper bound. The last count is that of all larger values."""
+    """Counts by upper bound. The last count is for values above the largest bound."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -98,10 +98,10 @@ class MinuteCounts:
 
 
 class EventCounts:
-    """Listener that counts the events of a store. A lock makes each event and each scrape one step.
+    """Listener that counts the events of a store. A lock separates events from each other and from scrapes.
 
-    Counters begin at 0 with the process. A queue that loses its label loses its counters: Prometheus reads that as
-    a restart of the counter.
+    Counters begin at 0 when the process starts. A queue that loses its label also loses its counters. Prometheus
+    treats the loss as a restarted counter.
     """
 
     def __init__(self, stream: EventStream, now: Callable[[], int]) -> None:
@@ -124,7 +124,7 @@ class EventCounts:
         self.requests: dict[tuple[str, str, int], int] = {}
         self.request_seconds: dict[str, Histogram] = {}
         self.kinds: dict[str, int] = {}
-        """Requests by what they do: push, pop, ack, transaction."""
+        """Requests by kind: push, pop, ack, transaction."""
         self.totals = {"push": 0, "pop": 0, "dlq": 0, "requests": 0}
         """Messages of all queues, and all requests."""
         self.outcomes: dict[str, int] = {}
@@ -152,7 +152,7 @@ class EventCounts:
             self._counters[type(event)](event)
 
     def copied(self) -> EventCounts:
-        """A copy that no event changes. A scrape reads the copy, so that events wait for the copy only."""
+        """Copy for a scrape. Events wait while the counts are copied, but not while the scrape is written."""
         with self.lock:
             twin = copy.copy(self)
             for name, value in vars(self).items():

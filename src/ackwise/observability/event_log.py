@@ -1,7 +1,7 @@
 """Event log: writes the events of a store to the loggers of the packages that they come from.
 
-A busy server has more events than a person reads. So the log names a bounded number of requests and dead letters each
-second, and adds up the others.
+A busy server has more events than a person can read. So the log names a bounded number of requests and dead letters
+each second. It adds up the others.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ REQUESTS_A_SECOND = 100
 DEAD_LETTERS_A_SECOND = 10
 FALLBACKS_A_SECOND = 10
 SLOW_TURN = 1.0
-"""Seconds of a turn that the log reports."""
+"""The log reports turns that take at least this many seconds."""
 MOST_GROUPS = 1000
-"""Different keys of one second, such as a queue and its group. Further keys are added up as `other`."""
+"""Maximum number of keys, such as queue and group, in the sums of one second. Further keys count as `other`."""
 OTHER = "other"
 SECOND = 1_000_000
 READS = frozenset({"/v1/ask", "/v1/read", "/v1/stop", "/api/v1/stats/refresh", "unknown"})
@@ -61,9 +61,9 @@ class RequestTotal:
 
 
 class EventLog:
-    """Listener that logs the events of a store. `now` is its clock, in microseconds.
+    """Listener that logs the events of a store. `now` is the store's clock, in microseconds.
 
-    Call `tick` once a second: it writes the sums of a second after which nothing happened.
+    Call `tick` once a second. It writes the sums of a second even if no event follows.
     """
 
     def __init__(self, stream: EventStream, now: Callable[[], int]) -> None:
@@ -97,7 +97,7 @@ class EventLog:
             self._next_second()
 
     def close(self) -> None:
-        """End the subscription and write what is left."""
+        """End the subscription and write the remaining sums."""
         self.stop()
         with self._lock:
             self._write_sums()

@@ -1,4 +1,4 @@
-"""Handler counts: what the handlers of a subscriber app do, in plain numbers."""
+"""Handler counts: messages, outcomes and times of the handlers of a subscriber app."""
 
 from __future__ import annotations
 

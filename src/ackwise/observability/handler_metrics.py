@@ -1,4 +1,4 @@
-"""Metrics of a process that is no server: a subscriber app or the driver of a pipeline."""
+"""Metrics of a process that is not a server: a subscriber app or the driver of a pipeline."""
 
 from __future__ import annotations
 

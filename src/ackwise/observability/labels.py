@@ -8,16 +8,16 @@ from collections.abc import Mapping
 OTHER = "other"
 MOST_QUEUES = 200
 MOST_GROUPS = 1000
-"""Pairs of a queue and a group."""
+"""Maximum number of pairs of a queue and a group that have a label."""
 MOST_MET = 10_000
-"""Names without a label of their own whose activity is remembered until the next choice."""
+"""Maximum number of queues whose activity is counted until the next choice."""
 
 
 class QueueLabels:
     """Decides which queues have a label of their own.
 
-    The first queues get one at once. `choose` gives the labels to the queues with the most activity and depth. A queue
-    without a label counts as `other`. A queue that is called `other` shares that label.
+    The first queues get a label at once. `choose` gives the labels to the queues with the most activity and depth. A
+    queue without a label counts as `other`. A queue with the name `other` shares that label.
     """
 
     def __init__(self, most: int = MOST_QUEUES) -> None:
@@ -48,7 +48,7 @@ class QueueLabels:
         return twin
 
     def known(self, queue: str) -> str:
-        """The label of a queue, without giving it one. A request may name a queue that does not exist."""
+        """The label that a queue already has, or `other`. Gives no new label: the queue may not exist."""
         return self._shown.get(queue, OTHER)
 
     def score(self, queue: str) -> int:
@@ -66,10 +66,10 @@ class QueueLabels:
         """
         scores = {queue: self._activity.get(queue, 0) + depths.get(queue, 0) for queue in {*self._activity, *depths}}
         before = self.shown
-        # A queue that has a label keeps it against a queue with the same score.
+        # If two queues have the same score, the queue that already has a label keeps it.
         best = heapq.nlargest(self._most, scores, key=lambda queue: (scores[queue], queue in before, queue))
         self._shown = {queue: queue for queue in best}
-        # A queue without activity is forgotten, so that deleted queues free their labels.
+        # The activity starts again at 0, so that deleted queues lose their labels.
         self._activity = {}
         self.cut = max(total, len(scores)) > len(self._shown)
         return before - self.shown

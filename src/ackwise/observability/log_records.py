@@ -16,9 +16,9 @@ from ackwise.wire.timestamps import moment
 LogFormat = Literal["text", "json"]
 FieldValue = str | int | float | bool | None
 LONGEST_FIELD = 1000
-"""Characters of one field. A longer text is cut."""
+"""Maximum number of characters in one field. A longer text is cut."""
 MOST_FRAMES = 30
-"""Frames of a traceback, counted from the failure."""
+"""Maximum number of frames in a traceback. The frames nearest to the failure stay."""
 OUR_FOLDER = str(Path(__file__).resolve().parents[1])
 _LOOP_FOLDERS = ("/asyncio/", "/concurrent/futures/")
 _MOST_CAUSES = 20
@@ -33,13 +33,13 @@ class Fields(dict[str, FieldValue]):
 
 
 def log_fields(logger: logging.Logger, level: int, message: str, /, **fields: FieldValue) -> None:
-    """Log a message with named fields. The JSON format keeps the fields apart."""
+    """Log a message with named fields. In the JSON format each field has its own key."""
     if logger.isEnabledFor(level):
         logger.log(level, "%s %s", message, Fields(fields))
 
 
 def escaped(text: str) -> str:
-    """The text without newlines and control characters, so that a record stays one line of a terminal."""
+    """The text with newlines and control characters escaped, so that a record stays on one line."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escape(char) for char in text)
@@ -101,7 +101,7 @@ def formatter(log_format: LogFormat) -> logging.Formatter:
 def _bounded(value: FieldValue) -> FieldValue:
     if not isinstance(value, str):
         return value
-    # A text from outside may have half of a character, which JSON cannot carry.
+    # A text from outside may have a lone surrogate, which JSON cannot encode.
     text = _masked(value if value.isprintable() else escaped(value))
     return text if len(text) <= LONGEST_FIELD else text[:LONGEST_FIELD] + "..."
 

@@ -14,9 +14,9 @@ from ackwise.core.errors import BadInput
 from ackwise.observability.log_records import LogFormat, formatter
 
 MOST_WAITING = 10_000
-"""Records that wait for a slow stderr. Further records are dropped and counted."""
+"""Maximum number of records that wait for a slow stderr. Further records are dropped and counted."""
 LINGER = 0.1
-"""Seconds that a record waits for others. The thread then writes them together. An error does not wait."""
+"""Seconds that a record waits for more records. Then the thread writes them together. Errors do not wait."""
 FLUSH_SECONDS = 2.0
 """Seconds that a flush waits for a slow stderr."""
 DEFAULT_LEVEL = "info"
@@ -25,9 +25,9 @@ _MOST_LOGGERS = 100
 
 
 def parse_levels(texts: Iterable[str]) -> dict[str, int]:
-    """Levels by logger name. The name "" is the level of all other loggers.
+    """Levels by logger name. The name "" stands for all other loggers.
 
-    A text is `info`, `ackwise.store=debug`, or several of them with commas.
+    A text is `info`, `ackwise.store=debug`, or a list of these separated by commas.
     """
     levels = {"": _LEVELS[DEFAULT_LEVEL]}
     for part in (part.strip() for text in texts for part in text.split(",")):
@@ -72,7 +72,7 @@ class WriterHandler(logging.Handler):
         self._changed = threading.Condition()
         self._writing = self._idle = False
         self._urgent = threading.Event()
-        """Set to end the linger."""
+        """Set to write at once instead of waiting for more records."""
         self._dropped = 0
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -105,7 +105,7 @@ class WriterHandler(logging.Handler):
                     self._idle = True
                     self._changed.wait()
                 self._idle = False
-            # Waking this thread for each record would cost more than the records.
+            # One wake-up for each record would cost more than writing the record.
             self._urgent.wait(LINGER)
             self._urgent.clear()
             with self._changed:

@@ -1,6 +1,6 @@
 """Metrics service: counts the events of a server's store and answers scrapes.
 
-A scrape reads memory. The depths come from the store, in a helper thread, at most once in a few seconds.
+A scrape reads counts from memory. A helper thread reads the depths from the store, at most once in a few seconds.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ackwise.store.port import Store
 CACHED = 5_000_000
 """Microseconds for which scrapes share the depths."""
 SHARE = 20
-"""Reading the depths takes at most one part in so many of the time."""
+"""The pause after a read of the depths is at least this many times as long as the read."""
 PATIENCE = 3.0
-"""Seconds that a scrape waits for the depths. Then it shows the earlier ones."""
+"""Seconds that a scrape waits for new depths. After that time the scrape shows the earlier depths."""
 
 
 class MetricsService:
-    """Counts from the creation on. Scrapes need a running broker."""
+    """Counts events from its creation on and writes scrapes. A scrape needs a running broker."""
 
     def __init__(self, store: Store) -> None:
         self.counts = EventCounts(store.events, store.clock.now)

@@ -33,7 +33,7 @@ def process_usage(started: float = _STARTED) -> ProcessUsage:
 
 
 def _memory(largest: int) -> tuple[int, int]:
-    """Virtual and resident bytes. A system without /proc knows only the largest resident size."""
+    """Virtual and resident bytes. Without /proc, both are the largest resident size."""
     try:
         pages = _STATM.read_text("ascii").split()
         size = os.sysconf("SC_PAGE_SIZE")

@@ -1,6 +1,6 @@
 """Queen's metrics: the families `queen_*` that panels of Queen users read, and the JSON of `GET /metrics`.
 
-A family without a sample exists in Queen only: Ackwise has no value for it, and a panel shows no data instead of 0.
+Some families have no sample, because Ackwise has no value for them. A panel then shows no data instead of 0.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _total(name: str, text: str, number: float) -> Metric:
 
 
 def _added(samples: list[tuple[tuple[str], int]]) -> list[tuple[tuple[str], int]]:
-    """Samples with the same labels as one sample."""
+    """Adds up samples with the same labels."""
     sums: dict[tuple[str], int] = {}
     for labels, count in samples:
         sums[labels] = sums.get(labels, 0) + count

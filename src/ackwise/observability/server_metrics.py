@@ -1,4 +1,4 @@
-"""Server metrics: families in Prometheus' terms, from the event counts, the depths and the process."""
+"""Server metrics: Prometheus families made from the event counts, the depths and the usage of the process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class ServerState(msgspec.Struct, frozen=True):
-    """Numbers of the moment that a scrape reads from memory."""
+    """Current values of the server. A scrape reads them from memory."""
 
     version: str
     store: str
@@ -82,7 +82,7 @@ class Families:
         yield value("ackwise_queues", "Queues in the store.", self._depths.queues)
         yield gauge(
             "ackwise_messages",
-            "Messages by state, as the group sees them that is furthest behind.",
+            "Messages by state, for the group that is furthest behind.",
             ("queue", "state"),
             by_state,
         )
@@ -110,7 +110,7 @@ class Families:
         )
 
     def _group_rows(self, rows: Iterable[QueueDepth]) -> Iterator[tuple[tuple[str, str], int, int, int | None]]:
-        """Label values, lag, leases and oldest message of each group. Groups above the bound are one row per queue."""
+        """Label values, lag, leases and oldest message of each group. Adds up the groups of a queue above the bound."""
         sums: dict[tuple[str, str], tuple[int, int, int | None]] = {}
         for row in rows:
             for group in sorted(row.groups, key=lambda group: -group.lag):

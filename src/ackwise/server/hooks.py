@@ -27,7 +27,7 @@ log = logging.getLogger("ackwise.server")
 
 POST_WITHIN = 30.0
 LEASE = 60 * MICROS
-"""A server that dies gives its hooks to another server after this time. It exceeds `POST_WITHIN`."""
+"""Time for which a server holds a hook. Longer than `POST_WITHIN`. After a crash another server waits this long."""
 SWEEP_EVERY = 10.0
 """Seconds between two looks for hooks and letters that other processes wrote."""
 _HEADERS = {"content-type": "application/json"}
@@ -45,7 +45,7 @@ class Webhooks:
         self._owner = broker.store.traits.instance
         self._wake = asyncio.Event()
         self._queues: set[str] = set()
-        """Queues with a webhook. The death of a message in another queue wakes nothing."""
+        """Queues with a webhook. Dead letters of other queues are ignored."""
         self._posting: dict[str, asyncio.Task[None]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
@@ -61,7 +61,7 @@ class Webhooks:
         self._watching = asyncio.create_task(self._watch(), name="ackwise-webhooks")
 
     async def stop(self) -> None:
-        """Stop all posts. A letter whose post was cut off is posted again, here or by another server."""
+        """Stop all posts. This or another server repeats an interrupted post later."""
         self._queues = set()
         self._listen()
         tasks = [*self._posting.values(), *([self._watching] if self._watching is not None else [])]
@@ -116,7 +116,7 @@ class Webhooks:
         return wait
 
     def _listen(self) -> None:
-        """Hear of dead letters while a queue has a webhook. Without listeners no turn builds events."""
+        """Subscribe to dead letters while a queue has a webhook. Without a subscription, turns build no events."""
         if self._queues and self._unsubscribe is None:
             self._unsubscribe = self._broker.events.subscribe(
                 lambda event: self._in_loop(self._note_dead, event.queue), DeadLetterAdded
@@ -147,7 +147,7 @@ class Webhooks:
             raise
 
     async def _post_some(self, queue: str, name: str) -> bool:
-        """Post the next letters. False if none are left, or after a failure."""
+        """Post the next letters. Returns False if no letter is left, or after a failure."""
         taken = await self._broker.send(TakeHook(queue=queue, name=name, owner=self._owner, lease=LEASE))
         if taken.hook is None or taken.hook.url is None or not taken.letters:
             return False
@@ -158,7 +158,7 @@ class Webhooks:
         return True
 
     async def _post(self, hook: HookRow, url: str, letter: DeadLetter) -> str | None:
-        """Post one letter. Returns what went wrong, or None."""
+        """Post one letter. Returns the error, or None after a success."""
         assert self._http is not None
         if not may_post(url, self._allowed):
             return f"this server may not post to {url}; see --pushpop-sink-host"
@@ -170,7 +170,7 @@ class Webhooks:
             return f"{url}: {type(problem).__name__}"
 
     async def _settle(self, hook: HookRow, place: HookLetter, error: str | None) -> bool:
-        """Record the result. False if the hook must wait, or if another server has taken it over."""
+        """Record the result. Returns False if the hook must wait, or if another server has taken the hook over."""
         command = SettleHook(
             queue=hook.queue,
             name=hook.name,

@@ -38,14 +38,14 @@ _QUEEN_DOC = RouteDoc(summary="Metrics in Queen's format: uptime, requests, mess
 
 
 class Load(msgspec.Struct):
-    """Connections by listener and running requests of the moment."""
+    """Current connections by listener, and number of running requests."""
 
     connections: dict[str, int]
     requests: int = 0
 
 
 class Observer:
-    """Logs and counts what a server does, from its creation to its stop."""
+    """Logs and counts the events of a server until `stop_listening`."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store, self._settings = store, settings
@@ -87,7 +87,7 @@ class Observer:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Tick once a second inside the block. Afterwards write what is left to log."""
+        """Tick the event log once a second inside the block. At the end, write its remaining sums."""
         task = asyncio.get_running_loop().create_task(self._tick())
         try:
             yield
@@ -96,7 +96,7 @@ class Observer:
             self.stop_listening()
 
     def stop_listening(self) -> None:
-        """End logs and metrics. Writes what is left to log."""
+        """End logs and metrics. Writes the remaining sums to the log."""
         self._events.close()
         self._metrics.close()
 
@@ -120,7 +120,7 @@ class Observer:
 
     @contextlib.asynccontextmanager
     async def drain(self, broker: AsyncBroker) -> AsyncIterator[None]:
-        """Log the drain inside the block, once a second, and its end."""
+        """Log the progress of the drain once a second inside the block. At the end, log the stop."""
         began = time.monotonic()
         task = asyncio.get_running_loop().create_task(self._log_progress(broker, began))
         try:

@@ -92,7 +92,7 @@ class AnalyticsRoutes:
         return answer({**_range_fields(window), "series": [], "replicas": [self._replica()]})
 
     async def retention(self, call: Call) -> Answer:
-        """Answers no series: the ledger does not count what retention removes."""
+        """Answers no series: the ledger does not count messages that retention removes."""
         window = self._window(call)
         group_by = call.query.get("groupBy")
         if group_by is not None and group_by not in _GROUPS:
@@ -124,7 +124,7 @@ class AnalyticsRoutes:
         return answer({**fields, "workers": [self._replica()], "queues": [], "summary": summary})
 
     async def system(self, call: Call) -> Answer:
-        """The figures of this process, now. Earlier ones are not kept."""
+        """Current figures of this process. The server keeps no earlier figures."""
         window, replica = self._window(call), self._replica()
         wanted = all(call.query.get(name, replica[name]) == replica[name] for name in replica)
         now = self._broker.wall()
@@ -141,7 +141,7 @@ class AnalyticsRoutes:
         return answer({"timestamp": show_time(self._broker.wall()), **shown})
 
     async def workload(self, call: Call) -> Answer:
-        """Counts of the window and of now, by namespace, task or queue. The busiest rows, up to `MOST_ROWS`."""
+        """Counts of the window, and current counts, by namespace, task or queue. At most `MOST_ROWS`, busiest first."""
         group_by = call.query.get("groupBy", "namespace")
         if group_by not in _GROUPS:
             raise BadInput("bad groupBy")
@@ -171,7 +171,7 @@ class AnalyticsRoutes:
         return answer(letters.fields())
 
     async def liveness(self, call: Call) -> Answer:
-        """How many partitions of each queue were written lately. The queues with the most partitions first."""
+        """Counts the recently written partitions of the queues with the most partitions."""
         limit = number_in(call.query, "limit", 20, 200, least=1, lenient=self._upstream)
         tags, now = tags_of(call.query), self._broker.wall()
         widest = _Widest(limit, tags["queue"])
@@ -275,7 +275,7 @@ def _worker_point(start: int, counts: Counts | None, window: Window) -> Fields:
 
 
 def _process_metrics(stats: ProcessStats) -> Fields:
-    """One reading of this process. CPU is the share of its whole life, in percent times 100."""
+    """Current figures. CPU is the average since the start of the process, in hundredths of a percent."""
     life = max(stats.uptime, 0.001)
     return {
         "cpu": {

@@ -60,7 +60,7 @@ class MaintenanceRoutes:
         return _pop_answer(await self._watch.set(SetMaintenance(pop=await _enabled(call))))
 
     async def shared(self, _: Call) -> Answer:
-        """Answers Queen's question for its shared state. Servers of one store share the store itself."""
+        """Answers that Queen's shared state is off: the servers of one store share the store."""
         state = await self._watch.refresh()
         reason = "the servers of one store share the store"
         modes = {"maintenance_mode": state.push, "pop_maintenance_mode": state.pop}

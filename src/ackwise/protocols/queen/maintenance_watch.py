@@ -1,4 +1,4 @@
-"""Queen's maintenance as this server knows it, and the replay of the spool after its end."""
+"""Maintenance watch: follows Queen's maintenance switches and replays the spool after a maintenance."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ackwise.core.queen_queries import GetMaintenance
 from ackwise.core.rows import MaintenanceState
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at the switches. A notification of another server comes earlier."""
+"""Seconds between two reads of the switches. A notification from another server starts a read earlier."""
 LEAST_PAUSE = 0.1
 
 
 class MaintenanceWatch:
-    """Follows the switches in the store. Until the first look, both switches count as possibly on."""
+    """Follows the switches in the store. Before the first read, each switch may be on."""
 
     def __init__(self, broker: AsyncBroker) -> None:
         self._broker = broker
@@ -32,7 +32,7 @@ class MaintenanceWatch:
         self._wake: asyncio.Future[None] | None = None
         self._has_news = False
         self._asked = self._applied = 0
-        """Numbers of the newest look, and of the look whose state counts."""
+        """Number of the newest read, and of the read whose state is in use."""
 
     def start(self) -> None:
         """Follow the switches until the broker closes."""
@@ -70,7 +70,7 @@ class MaintenanceWatch:
         return state
 
     async def refresh(self, *, counted: bool = False) -> MaintenanceState:
-        """Read the switches. A look that began before another one and ends after it changes nothing."""
+        """Read the switches. If a read that started later has already ended, the state of this read is not used."""
         self._asked += 1
         number = self._asked
         state = await self._broker.ask(GetMaintenance(counted=counted))
@@ -99,7 +99,7 @@ class MaintenanceWatch:
             await self._pause()
 
     async def _drain(self) -> None:
-        """Replay the spool turn by turn. If another server does it, this server looks again later."""
+        """Replay the spool turn by turn. Stops if another server replays the spool."""
         while not self._broker.closed:
             swept = await self._broker.send(DrainSpool())
             # A push may have joined the spool meanwhile, and a switch may have changed.
@@ -108,7 +108,7 @@ class MaintenanceWatch:
                 return
 
     async def _pause(self) -> None:
-        """Wait until a look is due. News end the wait, but not its first moment. The end of the broker is news."""
+        """Wait until the next read is due. News or the end of the broker end the wait, but not before `LEAST_PAUSE`."""
         await asyncio.sleep(LEAST_PAUSE)
         if self._has_news or self._broker.closed:
             return

@@ -29,7 +29,7 @@ PARTITIONS = 2000
 MOST = 1000
 FURTHEST = 1_000_000
 SAMPLED_LETTERS = 100
-"""Newest dead letters whose errors the status counts."""
+"""Number of newest dead letters whose errors the status counts."""
 TOP_ERRORS = 5
 _INTERVALS = {"minute": 1, "hour": 60, "day": 24 * 60}
 _CONFIG = ("leaseTime", "retryLimit", "retryDelay", "ttl", "maxSize", "deadLetterQueue")
@@ -74,7 +74,7 @@ class StatusRoutes:
         self._broker, self._upstream = broker, context.upstream
 
     async def alive(self, _: Call) -> Answer:
-        """Says that the process answers. Reads no store."""
+        """Shows that the process answers. Does not read the store."""
         return answer({"status": "ok", "engine": "ackwise"})
 
     async def show(self, call: Call) -> Answer:
@@ -105,7 +105,7 @@ class StatusRoutes:
         return pages(self._broker, query, lambda rows: totals.write([row for row in rows if _matches(row, tags)]))
 
     async def _newest_letters(self, tags: Tags) -> DeadPage | None:
-        """Some of the newest dead letters. None for a namespace or task, which dead letters do not name."""
+        """The newest dead letters, up to a bound. None for a namespace or task: dead letters have neither."""
         if tags["namespace"] or tags["task"]:
             return None
         try:
@@ -152,7 +152,7 @@ class StatusRoutes:
             return None
 
     async def _name_before(self, tags: Tags, offset: int) -> str | None:
-        """The name of the queue at the end of the first `offset` queues. None if there are fewer queues."""
+        """Name of the last queue that `offset` skips, empty without an offset. None if there are fewer queues."""
         if not offset:
             return ""
         seen, last = 0, ""

@@ -14,7 +14,7 @@ MINUTE = 60 * MICROS
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 LONGEST_WINDOW = 31 * DAY
-"""The ledger keeps this time."""
+"""The ledger keeps counts for this time."""
 _BUCKETS = ((HOUR, 1), (6 * HOUR, 5), (DAY, 15), (7 * DAY, 60))
 _WIDEST = 360
 Counts = dict[str, int]
@@ -44,7 +44,7 @@ class Window(NamedTuple):
 
 
 def window_of(query: dict[str, str], now: int, *, default: int = HOUR, minutes: int | None = None) -> Window:
-    """The window that `from` and `to` name. Queen's rule gives the size of its buckets unless `minutes` does."""
+    """Window from `from` to `to`. Without `minutes`, Queen's rule chooses the size of the buckets."""
     end = parse_time(query["to"], "to", end_of_day=True) if query.get("to") else now
     start = parse_time(query["from"], "from") if query.get("from") else max(0, end - default)
     if start > end:
@@ -57,7 +57,7 @@ def window_of(query: dict[str, str], now: int, *, default: int = HOUR, minutes: 
 
 
 def by_bucket(rows: Iterable[LedgerTotal]) -> dict[int, Counts]:
-    """Counts by outcome of each bucket that has a count."""
+    """Counts by bucket and outcome. A bucket without a count is absent."""
     buckets: dict[int, Counts] = {}
     for row in rows:
         counts = buckets.setdefault(row.bucket, {})

@@ -116,7 +116,7 @@ class TraceRoutes:
 
 
 def _read(body: bytes) -> _Body:
-    """Decodes the body. Upstream's own texts report a missing id and missing data."""
+    """Decodes the body. The errors for a missing id and missing data have the same texts as upstream."""
     try:
         request = parse(_decoder, body)
     except BadInput as problem:
@@ -131,7 +131,7 @@ def _read(body: bytes) -> _Body:
 
 
 def _names(value: msgspec.Raw) -> list[str]:
-    """Names of a trace. A single text is a list of one. Other values are ignored, as upstream does."""
+    """Names of a trace. A single text is a list with one name. Other values are ignored, as in upstream."""
     names: Any = parse(_any_decoder, bytes(value))
     if isinstance(names, str):
         names = [names]
@@ -151,7 +151,7 @@ def _fields(row: TraceRow) -> dict[str, Any]:
 
 
 class _NamedTraces:
-    """Writes pages of traces that have a name, each with the payload of its message if that fits."""
+    """Writes pages of traces that have a name, each with the payload of its message if the payload fits."""
 
     def __init__(self, store: Store, *, with_payloads: bool) -> None:
         self._store, self._room = store, LARGEST_PAYLOADS if with_payloads else 0
