@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import httpx2
 import pytest
 
@@ -10,9 +12,12 @@ from ackwise.core.errors import StoreUnavailable
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.observability import labels
 from ackwise.observability.depths import DepthReader
+from ackwise.observability.process_usage import process_usage
 from tests.observability.calls import claim, push, settle
 from tests.observability.scrapes import scrape
 from tests.server.running import Running
+
+START = time.monotonic()
 
 
 def test_scrape_agrees_with_pushes_claims_and_settlements(http: httpx2.Client, clock: ManualClock) -> None:
@@ -147,6 +152,20 @@ def test_names_of_queen_agree_with_requests(http: httpx2.Client, clock: ManualCl
     assert seen.value("queen_queue_pop_empty_per_minute", queue="orders") >= 1
     assert seen.value("queen_dlq_depth") == 0
     assert seen.value("queen_maintenance_mode_enabled") == 0
+
+
+def test_scrape_shows_a_maintenance_and_its_spool(http: httpx2.Client) -> None:
+    http.post("/api/v1/system/maintenance", json={"enabled": True}).raise_for_status()
+    http.post("/api/v1/push", json={"items": [{"queue": "orders", "payload": n} for n in range(3)]})
+    seen = scrape(http)
+    assert seen.value("queen_maintenance_mode_enabled") == 1
+    assert seen.value("queen_file_buffer_pending") == 3
+    assert seen.value("queen_file_buffer_failed") == 0
+
+
+def test_uptime_begins_with_the_process() -> None:
+    before = time.monotonic()
+    assert process_usage().uptime > before - START
 
 
 def test_scrape_without_store_shows_earlier_depths(

@@ -232,6 +232,19 @@ def test_client_sets_lists_and_removes_the_webhook(any_store: str, clock: Manual
         assert not queue.remove_on_dead("orders")
 
 
+def test_secret_in_a_target_is_not_logged(
+    server: Running, queue: Connection, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard(server)
+    receiver.status = 500
+    assert put(server, f"{receiver.url}/secret-path?token=secret-token").status_code == 200
+    kill(queue, 1)
+    (failed,) = heard.wait(HookFailed)[:1]
+    assert "answered 500" in failed.error
+    assert "secret" not in failed.error
+    assert "secret" not in caplog.text
+
+
 def test_check_names_a_failing_hook(any_store: str, clock: ManualClock) -> None:
     with connect(any_store, clock=clock) as queue:
         queue.create_queue("orders", QueuePolicy(retry_limit=1))

@@ -8,7 +8,7 @@ import pytest
 
 from ackwise.core.errors import BadStoreURL
 from ackwise.store.sqlite import SQLiteStore
-from ackwise.wire.store_url import parse
+from ackwise.wire.store_url import parse, without_password
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,19 @@ def test_url_with_relative_path_uses_the_working_folder(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     SQLiteStore("sqlite:///here.db?durability=normal").close()
     assert (tmp_path / "here.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://u:p@ss@h/db", "postgresql://u:***@h/db"),
+        ("host=x password='a b\\'c' user=y", "host=x password=*** user=y"),
+        ("PGPASSWORD=abc", "PGPASSWORD=***"),
+        ("authorization: Bearer abc.def", "authorization: Bearer ***"),
+        ("http://h/x?token=abc&y=1", "http://h/x?token=***&y=1"),
+        ("see http://a:b@c/d and e@f.g", "see http://a:***@c/d and e@f.g"),
+        ("nats://secret@h:4222", "nats://***@h:4222"),
+    ],
+)
+def test_secrets_in_texts_are_masked(text: str, shown: str) -> None:
+    assert without_password(text) == shown

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-_STATM = Path("/proc/self/statm")
+_STATM, _STAT, _UPTIME = Path("/proc/self/statm"), Path("/proc/self/stat"), Path("/proc/uptime")
 _STARTED = time.monotonic()
+"""When this module was imported. Without /proc it stands for the start of the process."""
 
 
 class ProcessUsage(msgspec.Struct, frozen=True):
@@ -25,11 +26,24 @@ class ProcessUsage(msgspec.Struct, frozen=True):
     system: float
 
 
-def process_usage(started: float = _STARTED) -> ProcessUsage:
-    """The usage of this process. `started` is the start in seconds of the monotonic clock."""
+def process_usage(started: float | None = None) -> ProcessUsage:
+    """The usage of this process. `started` is the start in seconds of the monotonic clock, by default the process's."""
+    if started is None:
+        started = _process_start()
     used = resource.getrusage(resource.RUSAGE_SELF)
     virtual, resident = _memory(used.ru_maxrss)
     return ProcessUsage(time.monotonic() - started, resident, virtual, used.ru_utime, used.ru_stime)
+
+
+def _process_start() -> float:
+    """When the process started, on the monotonic clock."""
+    try:
+        # Field 22 is the start in clock ticks after the boot. The name in field 2 may contain spaces.
+        ticks = int(_STAT.read_text("ascii", errors="replace").rpartition(")")[2].split()[19])
+        uptime = float(_UPTIME.read_text("ascii").split()[0])
+        return time.monotonic() - (uptime - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError):
+        return _STARTED
 
 
 def _memory(largest: int) -> tuple[int, int]:

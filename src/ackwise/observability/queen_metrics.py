@@ -120,8 +120,10 @@ class QueenFamilies:
         yield value("queen_dlq_depth", "Dead letters in the store.", sum(count for _, count in by_queue))
         yield gauge("queen_dlq_depth_by_queue", "Dead letters in the store by queue.", _QUEUE, by_queue)
         yield value("queen_maintenance_mode_enabled", "1 while pushes are buffered.", int(self._state.maintenance))
-        yield value("queen_file_buffer_pending", "Ackwise stores every push at once.", 0)
-        yield value("queen_file_buffer_failed", "Ackwise stores every push at once.", 0)
+        yield value(
+            "queen_file_buffer_pending", "Messages that wait for the end of a maintenance.", self._state.spooled
+        )
+        yield value("queen_file_buffer_failed", "Waiting messages that were refused.", self._state.spool_failed)
         yield value("queen_file_buffer_db_healthy", "1 while the server can write.", int(self._state.healthy))
         yield gauge("queen_timers_fire_lag_seconds", "Ackwise has no timers.", (), ())
         yield gauge("queen_timers_oldest_late_seconds", "Ackwise has no timers.", (), ())

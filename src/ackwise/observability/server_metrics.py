@@ -36,6 +36,11 @@ class ServerState(msgspec.Struct, frozen=True):
     loop_lag: float = 0.0
     """Seconds that the event loop was late."""
     maintenance: bool = False
+    """Whether pushes of Queen's API wait in the spool."""
+    spooled: int = 0
+    """Messages in the spool."""
+    spool_failed: int = 0
+    """Messages in the spool whose push was refused."""
     healthy: bool = True
     draining: bool = False
     read_failures: int = 0

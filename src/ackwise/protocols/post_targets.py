@@ -24,6 +24,17 @@ def checked_url(url: object, allowed: Collection[str]) -> str:
     return url
 
 
+def host_of(url: str) -> str:
+    """Scheme, host and port of a target, for logs and errors. Path and query may contain a secret."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return "an invalid URL"
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}" if port is None else f"{parts.scheme}://{host}:{port}"
+
+
 def may_post(url: str, allowed: Collection[str]) -> bool:
     """Whether the URL's host is a loopback name or an allowed host. Asks no DNS, whose answer may change."""
     try:

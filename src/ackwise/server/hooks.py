@@ -20,7 +20,7 @@ from ackwise.core.messages import json_value
 from ackwise.core.rows import DeadLetter, HookLetter, HookRow
 from ackwise.core.validation import MICROS
 from ackwise.protocols.http_response import encode
-from ackwise.protocols.post_targets import may_post
+from ackwise.protocols.post_targets import host_of, may_post
 from ackwise.wire.timestamps import text as show_time
 
 log = logging.getLogger("ackwise.server")
@@ -161,13 +161,13 @@ class Webhooks:
         """Post one letter. Returns the error, or None after a success."""
         assert self._http is not None
         if not may_post(url, self._allowed):
-            return f"this server may not post to {url}; see --pushpop-sink-host"
+            return f"this server may not post to {host_of(url)}; see --pushpop-sink-host"
         try:
             body = letter_json(letter, include_payload=hook.include_payload)
             async with self._http.post(url, data=body, headers=_HEADERS, allow_redirects=False) as answer:
-                return None if 200 <= answer.status < 300 else f"{url} answered {answer.status}"
+                return None if 200 <= answer.status < 300 else f"{host_of(url)} answered {answer.status}"
         except (aiohttp.ClientError, TimeoutError, OSError) as problem:
-            return f"{url}: {type(problem).__name__}"
+            return f"{host_of(url)}: {type(problem).__name__}"
 
     async def _settle(self, hook: HookRow, place: HookLetter, error: str | None) -> bool:
         """Record the result. Returns False if the hook must wait, or if another server has taken the hook over."""

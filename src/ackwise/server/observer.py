@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 
 from ackwise.broker import AsyncBroker
+from ackwise.core.errors import AckwiseError
+from ackwise.core.rows import MaintenanceState
 from ackwise.observability.event_log import EventLog
 from ackwise.observability.log_records import FieldValue, log_fields
 from ackwise.observability.metrics_service import MetricsService
@@ -18,6 +20,7 @@ from ackwise.observability.server_metrics import CONTENT_TYPE, ServerState
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, answer
 from ackwise.protocols.product_version import VERSION
+from ackwise.protocols.queen import MaintenanceWatch
 from ackwise.protocols.route_docs import RouteDoc
 from ackwise.server.settings import Settings
 from ackwise.store.port import Store
@@ -54,10 +57,12 @@ class Observer:
         self._lag = 0.0
         self.load: Callable[[], Load] = lambda: Load({})
         """Set by the server, which knows its connections."""
+        self.maintenance: MaintenanceWatch | None = None
+        """Set by the server when it starts."""
 
     def routes(self, broker: AsyncBroker) -> list[Route]:
         async def prometheus(_: Call) -> Answer:
-            body = await self._metrics.prometheus(broker, self._state(broker))
+            body = await self._metrics.prometheus(broker, self._state(broker, await self._spool()))
             return Answer(body, content_type=CONTENT_TYPE.encode())
 
         async def queen(_: Call) -> Answer:
@@ -68,7 +73,16 @@ class Observer:
             Route("GET", "/metrics", queen, doc=_QUEEN_DOC),
         ]
 
-    def _state(self, broker: AsyncBroker) -> ServerState:
+    async def _spool(self) -> MaintenanceState | None:
+        """The maintenance switches. Counts the spool only if messages may wait in it."""
+        watch = self.maintenance
+        if watch is None or not watch.may_keep_pushes:
+            return None if watch is None else watch.state
+        with contextlib.suppress(AckwiseError):
+            return await watch.refresh(counted=True)
+        return watch.state
+
+    def _state(self, broker: AsyncBroker, spool: MaintenanceState | None = None) -> ServerState:
         load = self.load()
         waiters = {queue: sum(map(len, polls.values())) for queue, polls in list(broker.long_polls.parked.items())}
         return ServerState(
@@ -81,6 +95,9 @@ class Observer:
             writers=self._store.traits.shards,
             busy_writers=broker.busy_writers,
             loop_lag=self._lag,
+            maintenance=spool is not None and spool.push,
+            spooled=0 if spool is None else spool.messages,
+            spool_failed=0 if spool is None else spool.failed,
             healthy=broker.pulse.health().error is None,
             draining=broker.draining,
         )

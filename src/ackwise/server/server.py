@@ -123,7 +123,7 @@ class ServerRuntime:
         try:
             await self._broker.first_beat()
             await self._sinks.start()
-            self._maintenance = MaintenanceWatch(self._broker)
+            self._maintenance = self.observer.maintenance = MaintenanceWatch(self._broker)
             self._maintenance.start()
             await self._webhooks.start()
             yield

@@ -13,7 +13,11 @@ from ackwise.core.errors import BadStoreURL
 Durability = Literal["full", "normal"]
 _ACKWISE_OPTIONS = ("durability", "busy_timeout", "shards")
 _SECRET = re.compile(
-    r"(?<=://)(?P<user>[^/@:\s]*):[^/@\s]*(?=@)|(?<=nats://)[^/@:\s]+(?=@)|(?<=tls://)[^/@:\s]+(?=@)|(?<=password=)[^&\s]*"
+    r"(?<=://)(?P<user>[^/@:\s]*):[^/\s]*(?=@)"
+    r"|(?<=nats://)[^/@:\s]+(?=@)|(?<=tls://)[^/@:\s]+(?=@)"
+    r"|(?<=password=)(?:'(?:[^'\\]|\\.)*'|[^&\s]*)"
+    r"|(?<=[?&]token=)[^&\s]*|(?<=\bBearer )\S+",
+    re.IGNORECASE,
 )
 
 
@@ -70,5 +74,5 @@ def _with_options(url: str, scheme: Literal["sqlite", "postgresql"], target: str
 
 
 def without_password(text: str) -> str:
-    """A text with the passwords of its URLs masked. In a NATS URL the user part may be a token, which is masked too."""
+    """A text with its passwords and bearer tokens masked. In a NATS URL the user part may be a token."""
     return _SECRET.sub(lambda match: "***" if match["user"] is None else f"{match['user']}:***", text)

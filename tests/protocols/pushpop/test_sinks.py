@@ -249,7 +249,7 @@ def test_sink_that_may_not_post_from_here_is_mentioned_once(any_store: str, capl
 
     asyncio.run(on_a_store(any_store, work, "hooks.example.com"))
     assert [one.getMessage() for one in caplog.records] == [
-        "the sink of q may not post to http://hooks.example.com/; see --pushpop-sink-host"
+        "the sink of q may not post to http://hooks.example.com; see --pushpop-sink-host"
     ]
 
 

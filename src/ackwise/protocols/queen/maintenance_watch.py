@@ -39,6 +39,11 @@ class MaintenanceWatch:
         self._broker.on_news.append(self.look_soon)
         self._broker.start_task(self._run())
 
+    @property
+    def state(self) -> MaintenanceState | None:
+        """The switches at the last read. None before the first read."""
+        return self._state
+
     def look_soon(self) -> None:
         self._has_news = True
         if self._wake is not None and not self._wake.done():

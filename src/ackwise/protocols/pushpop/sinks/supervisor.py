@@ -15,7 +15,7 @@ from ackwise.core.commands import ConfigureQueue
 from ackwise.core.errors import UnknownQueue
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, answer
-from ackwise.protocols.post_targets import may_post
+from ackwise.protocols.post_targets import host_of, may_post
 from ackwise.protocols.pushpop import route_docs, vocabulary
 from ackwise.protocols.pushpop.sinks import targets
 from ackwise.protocols.pushpop.sinks.targets import SinkTarget, notes, stored_target
@@ -106,7 +106,7 @@ class Sinks:
         allowed = may_post(target.url, self.allowed)
         if not allowed and (queue, target.url) not in self._refused:
             self._refused.add((queue, target.url))
-            log.warning("the sink of %s may not post to %s; see --pushpop-sink-host", queue, target.url)
+            log.warning("the sink of %s may not post to %s; see --pushpop-sink-host", queue, host_of(target.url))
         return allowed
 
     async def _watch(self) -> None:

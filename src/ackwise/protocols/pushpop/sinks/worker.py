@@ -19,7 +19,7 @@ from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
 from ackwise.protocols.http_response import encode
 from ackwise.protocols.json_columns import message_columns
-from ackwise.protocols.post_targets import may_post
+from ackwise.protocols.post_targets import host_of, may_post
 from ackwise.protocols.pushpop import vocabulary
 from ackwise.protocols.pushpop.sinks.targets import SinkTarget, stored_target
 
@@ -157,7 +157,7 @@ class SinkWorker:
             if status == 200:
                 await self._acknowledge([lock_id for lock_id, _ in taken])
             elif status != 202:
-                log.warning("%s answered the sink of %s with %s", target.url, self._queue, status)
+                log.warning("%s answered the sink of %s with %s", host_of(target.url), self._queue, status)
         finally:
             self._out -= {lock_id for lock_id, _ in taken}
             self._room.set()
