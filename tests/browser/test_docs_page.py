@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from ackwise.server import docs_pages
+from tests.patience import PATIENCE
 from tests.server.running import Running
 
 pytestmark = pytest.mark.slow
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.slow
 def test_docs_page_shows_the_operations(page: Page, tmp_path: Path) -> None:
     if not (docs_pages.SWAGGER_UI / "swagger-ui-bundle.js").is_file():
         pytest.fail("the files of Swagger UI are missing; run make venv")
+    expect.set_options(timeout=PATIENCE * 1000)  # a busy machine is slow
     problems: list[str] = []
     page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda problem: problems.append(str(problem)))
