@@ -66,7 +66,10 @@ def test_embedded_queue_runs_without_any_extra(tmp_path: Path) -> None:
         ("client", "import asyncio, ackwise; asyncio.run(ackwise.connect_async('http://127.0.0.1:1')._open())"),
         ("postgres", "import ackwise; ackwise.connect('postgresql://127.0.0.1:1/x')"),
         ("mew", "from ackwise.mew import Session; Session('sqlite:///g.db')"),
-        ("nats", "import asyncio; from ackwise.subscriber.links import _open; asyncio.run(_open('nats://x', None, False))"),
+        (
+            "nats",
+            "import asyncio; from ackwise.subscriber.links import _open; asyncio.run(_open('nats://x', None, False))",
+        ),
         ("spark", "import ackwise.spark; ackwise.spark.pipeline"),
         ("spark", "import ackwise.spark.jobs"),
         ("spark", "from ackwise.spark.reports import write_lag_report"),

@@ -86,8 +86,8 @@ STEPS: list[Step] = [
 ]
 
 
-STREAMS = {"message-export", "message-pop", "message-tail", "top"}
-"""Output of a line for each message, or with a line of totals: it does not fold."""
+STREAMS = {"message-export", "message-pop", "message-tail"}
+"""Output of a line for each message: it does not fold."""
 
 
 def fill(url: str, clock: ManualClock) -> dict[str, str]:

@@ -107,7 +107,7 @@ def test_dlq_commands_list_and_redrive(ackwise: Ackwise, url: str) -> None:
     assert ackwise("dlq", "redrive", "--group", "billing", "--dry-run").out == "would redrive 1\n"
     assert ackwise("dlq", "redrive", letter["id"], "--yes").out == "redriven 1\n"
     refused = ackwise("dlq", "redrive", letter["id"], "--yes")
-    assert (refused.code, "not_found" in refused.out) == (1, True)
+    assert (refused.code, "there is no dead letter" in refused.err) == (1, True)
     assert ackwise("dlq", "purge").code == 2
 
 

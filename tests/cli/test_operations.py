@@ -114,7 +114,7 @@ def test_group_that_is_missing_is_said_before_the_question(anywhere: Ackwise, an
 def test_top_prints_one_frame(anywhere: Ackwise, any_url: str) -> None:
     fill(any_url)
     said = anywhere("top", "--once")
-    assert (said.code, "1 queues" in said.out, "orders" in said.out) == (0, True, True)
+    assert (said.code, "1 queue " in said.out, "orders" in said.out) == (0, True, True)
     assert anywhere("top", "--json").json[0]["consumers"] == 2
     assert anywhere("top").code == 2
 

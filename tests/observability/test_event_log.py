@@ -183,7 +183,7 @@ def test_server_logs_start_requests_deaths_and_stop(
     assert start["http"] == server.url.removeprefix("http://")
     assert (start["schema"], start["max_connections"], start["grace"]) == (SCHEMA_VERSION, 10_000, 10.0)
     requests = [(entry["route"], entry.get("queue"), entry["messages"]) for entry in logged(caplog, "request")]
-    assert requests == [("/v1/push", "orders", 2), ("/v1/claim", "orders", 2), ("/v1/settle", "", 1)]
+    assert requests == [("/v1/push", "orders", 2), ("/v1/claim", "orders", 2), ("/v1/settle", "orders", 1)]
     (dead,) = logged(caplog, "dead letter")
     assert (dead["queue"], dead["reason"], dead["attempts"]) == ("orders", "rejected", 1)
     assert logged(caplog, "server drains")

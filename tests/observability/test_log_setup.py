@@ -178,3 +178,8 @@ def test_set_up_writes_json_from_the_level_of_each_logger(monkeypatch: pytest.Mo
             logger.setLevel(level)
     assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()] == ["shown"]
     assert sys.stderr is not stream
+
+
+def test_token_in_a_field_is_masked() -> None:
+    shown = TextFormatter().format(record("dead letter: Authorization: Bearer abc.def, http://h/x?token=abc"))
+    assert "abc" not in shown

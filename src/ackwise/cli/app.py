@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
 from pathlib import Path
@@ -14,6 +16,9 @@ from ackwise.cli import config_file, contexts
 from ackwise.cli.arguments import CONTEXT_DEFAULT, CONTEXT_FLAG
 from ackwise.cli.lazy_commands import COMMAND_SETTINGS, Home, LazyGroup
 from ackwise.core.errors import AckwiseError, BadInput
+
+_OUTPUT_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF))
+"""Errors of a write to stdout. An error with a file name is an error of that file."""
 
 
 class Program(LazyGroup):
@@ -110,13 +115,35 @@ def main() -> None:
     """Run a command. The exit code is 0 after success, 1 after a failure, 2 after wrong usage. Errors go to stderr."""
     try:
         code = app(prog_name="ackwise", standalone_mode=False)
+        _flush_output()
     except AckwiseError as problem:
         _fail(problem.message, 2 if isinstance(problem, BadInput) else 1)
     except UsageError as problem:
         _explain(problem)
     except typer.Abort:
         _fail("stopped; nothing was changed", 1)
+    except BrokenPipeError:
+        _discard_output()
+        sys.exit(1)
+    except OSError as problem:
+        if problem.errno not in _OUTPUT_ERRORS or problem.filename is not None:
+            raise
+        _discard_output()
+        _fail(f"cannot write the output: {problem.strerror}", 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _flush_output() -> None:
+    # Python sets stdout to None if the process starts without it.
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _discard_output() -> None:
+    """Send the buffered output to /dev/null. Otherwise Python writes it again at exit and prints a second error."""
+    with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        sys.stdout.flush()
 
 
 def _fail(message: str, code: int) -> NoReturn:

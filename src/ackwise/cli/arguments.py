@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ackwise.cli.output import group_from
-from ackwise.core.errors import AckwiseError, BadInput, StoreUnavailable
+from ackwise.cli.output import group_from, group_shown
+from ackwise.core.errors import AckwiseError, BadInput, StoreUnavailable, UnknownGroup
 
 if TYPE_CHECKING:
     from ackwise.client import Connection
@@ -134,6 +134,20 @@ def must_exist(url: str) -> None:
     where = parse(url)
     if where.scheme == "sqlite" and not Path(where.target).exists():
         raise StoreUnavailable(f"there is no store at {where.target}; set its URL with --url or ACKWISE_URL")
+
+
+def check_group(connection: Connection, queue: str | None, group: str | None) -> None:
+    """Raise if the queue, or any queue without `queue`, has no such group.
+
+    Commands call it after an empty result. A deleted group may still have dead letters and settlements.
+    """
+    from ackwise.core.queries import ListGroups
+
+    if group is None or connection.transport.ask(ListGroups(queue=queue, group=group, limit=1)):
+        return
+    name = repr(group_shown(group))
+    what = f"there is no group {name}" if queue is None else f"queue {queue!r} has no group {name}"
+    raise UnknownGroup(f"{what}; list the groups with: ackwise group list", queue=queue, group=group)
 
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)(s|m|min|h|d|w)")

@@ -7,7 +7,7 @@ from importlib.metadata import version
 import typer
 
 from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, must_exist
-from ackwise.cli.output import show_json
+from ackwise.cli.output import counted, show_json
 from ackwise.connect import open_store
 from ackwise.core.queries import ListHooks, ListQueues
 from ackwise.core.rows import HookRow
@@ -42,7 +42,7 @@ def check(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
             print(f"PROBLEM {problem}")
         for note in notes:
             print(f"NOTE {note}")
-        print("sound" if not problems else f"{len(problems)} problems")
+        print("sound" if not problems else counted(len(problems), "problem"))
     if problems:
         raise typer.Exit(1)
 

@@ -26,8 +26,8 @@ def add(
     from ackwise.client.server_url import base_of, is_server
     from ackwise.wire.store_url import parse
 
-    if not name.isprintable() or not 0 < len(name) <= contexts.LONGEST_NAME:
-        raise BadInput(f"the name of a context has 1 to {contexts.LONGEST_NAME} printable characters")
+    if not contexts.NAME.fullmatch(name):
+        raise BadInput(f"context name {name!r:.80}: use 1 to 64 letters, digits, '-', '_' and '.'")
     base_of(target) if is_server(target) else parse(target)
     stored = contexts.read()
     if name not in stored.contexts and len(stored.contexts) >= contexts.MOST:

@@ -6,6 +6,7 @@ Only the user can read the file, because a URL may have a password.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ import typer
 from ackwise.core.errors import BadInput, NotFound
 
 MOST = 1000
-LONGEST_NAME = 100
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Contexts(msgspec.Struct, forbid_unknown_fields=True):

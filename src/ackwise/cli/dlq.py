@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from ackwise.cli.arguments import DEFAULT_URL, URL, AnyGroup, AnyQueue, AsJSON, DryRun, Yes, opened, sure
+from ackwise.cli.arguments import DEFAULT_URL, URL, AnyGroup, AnyQueue, AsJSON, DryRun, Yes, check_group, opened, sure
 from ackwise.cli.output import Progress, counted, fields_of, group_shown, show_fields, show_json, show_rows
 from ackwise.cli.spark_session import Engine, EngineName, Html, Master, check_master, print_report_path, spark_for
 from ackwise.core.errors import BadInput, UnknownDeadLetter
@@ -48,6 +48,8 @@ def list_dead(
     """List dead letters, newest first."""
     with opened(url) as connection:
         letters = connection.dead_letters(queue, group=group, reason=reason, limit=limit, offset=offset)
+        if not letters.total:
+            check_group(connection, queue, group)
     rows = [fields_of(letter) for letter in letters]
     show_rows(rows, _COLUMNS, as_json, "no dead letters; nothing to do", optional=_OPTIONAL)
     if rows and not as_json:
@@ -121,6 +123,9 @@ def report(
             transport = connection.transport
             rows = local_jobs.dead_letter_report(transport, queue, group)
             summary = None if html is None else local_jobs.summarised(transport, queue, group, now)
+    if not rows and group is not None:
+        with opened(url) as connection:
+            check_group(connection, queue, group)
     if html is not None and summary is not None:
         from ackwise.spark.reports import write_dead_letter_report
 
@@ -154,7 +159,10 @@ def redrive(
         chosen = _matching(url, master, where, queue, group, only_shown=dry_run)
     else:
         with opened(url) as connection:
-            chosen = _chosen(connection, ids, queue, group)
+            chosen = _chosen(connection, ids, queue, group, "put back")
+    if not chosen and group is not None:
+        with opened(url) as connection:
+            check_group(connection, queue, group)
     if dry_run:
         print(f"would redrive {len(chosen)}")
         return
@@ -185,7 +193,9 @@ def purge(
 ) -> None:
     """Delete dead letters: by id, by --queue or by --group."""
     with opened(url) as connection:
-        chosen = _chosen(connection, ids, queue, group)
+        chosen = _chosen(connection, ids, queue, group, "deleted")
+        if not chosen:
+            check_group(connection, queue, group)
         if dry_run:
             print(f"would purge {len(chosen)}")
             return
@@ -195,8 +205,9 @@ def purge(
         sure(f"delete {counted(len(chosen), 'dead letter')} for ever", yes)
         purged = sum(connection.purge_dead(chosen[at : at + _PAGE]) for at in range(0, len(chosen), _PAGE))
     print(f"purged {purged}")
-    if not purged:
-        raise UnknownDeadLetter(f"there is no dead letter {chosen[0]!r}; list them with: ackwise dlq list")
+    if purged < len(chosen):
+        gone = counted(len(chosen) - purged, "dead letter")
+        raise UnknownDeadLetter(f"{gone} disappeared during the command; another command purged or redrove them")
 
 
 def _matching(
@@ -215,10 +226,15 @@ def _matching(
     return ids
 
 
-def _chosen(connection: Connection, ids: list[str] | None, queue: str | None, group: str | None) -> list[str]:
-    """Ids of the chosen dead letters. Reads all ids first, so that the confirmation shows the real number."""
+def _chosen(
+    connection: Connection, ids: list[str] | None, queue: str | None, group: str | None, done: str
+) -> list[str]:
+    """Ids of the chosen dead letters. Reads all ids first, so that the confirmation shows the real number.
+
+    Raises if a named dead letter does not exist. `done` is what the command then did to none of them.
+    """
     if ids:
-        return ids
+        return _existing(connection, list(dict.fromkeys(ids)), done)
     if queue is None and group is None:
         raise BadInput("pass ids, or --queue or --group for all of their dead letters")
     chosen: list[str] = []
@@ -227,3 +243,23 @@ def _chosen(connection: Connection, ids: list[str] | None, queue: str | None, gr
         chosen += [letter.id for letter in page]
         if len(page) < _PAGE:
             return chosen
+
+
+def _existing(connection: Connection, ids: list[str], done: str) -> list[str]:
+    from ackwise.core.queries import ListDead
+
+    existing: set[str] = set()
+    for at in range(0, len(ids), _PAGE):
+        query = ListDead(ids=ids[at : at + _PAGE], limit=_PAGE)
+        while True:
+            page = connection.transport.ask(query)
+            existing.update(letter.id for letter in page.letters)
+            if page.next is None:
+                break
+            query.after = page.next
+    missing = [repr(id) for id in ids if id not in existing]
+    if missing:
+        what = "there is no dead letter" if len(missing) == 1 else "these dead letters do not exist:"
+        hint = "list the dead letters with: ackwise dlq list"
+        raise UnknownDeadLetter(f"{what} {', '.join(missing)}; nothing was {done}; {hint}")
+    return ids

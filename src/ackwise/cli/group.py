@@ -105,7 +105,7 @@ def seek(
             return
         sure(f"move {what}", yes)
         lanes = connection.seek(queue, group, to=target, partition=partition)
-    print(f"moved {group_shown(group)} to {to} in {lanes} lanes")
+    print(f"moved {group_shown(group)} to {to} in {counted(lanes, 'lane')}")
 
 
 @app.command()

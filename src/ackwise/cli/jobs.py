@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from ackwise.cli import arguments
-from ackwise.cli.arguments import DEFAULT_URL, URL, AnyGroup, AnyQueue, AsJSON, DryRun, Yes, opened, sure
-from ackwise.cli.output import show_rows
+from ackwise.cli.arguments import DEFAULT_URL, URL, AnyGroup, AnyQueue, AsJSON, DryRun, Yes, check_group, opened, sure
+from ackwise.cli.output import counted, show_rows
 from ackwise.cli.rates import now_of
 from ackwise.cli.spark_session import Engine, EngineName, Html, Master, check_master, print_report_path, spark_for
 from ackwise.spark.reports.columns import ARCHIVED, GROUPS, PARTITIONS, REPLAYED, WINDOWS, WOULD_REPLAY
@@ -58,7 +58,7 @@ def _show_archivable(url: str, queue: str | None, prune: bool) -> None:
         for name in names:
             lanes = connection.transport.ask(ListLanes(queue=name, settled=True))
             finished = sum((lane.settled or 0) - lane.start for lane in lanes)
-            print(f"would archive {'and remove ' if prune else ''}up to {finished} messages of {name}")
+            print(f"would archive {'and remove ' if prune else ''}up to {counted(finished, 'message')} of {name}")
 
 
 def replay(
@@ -133,6 +133,9 @@ def metrics(
 
         with opened(url) as connection:
             rows = run(connection.transport, queue, group, now_of(connection), window=step, since=first, until=last)
+    if not rows and group is not None:
+        with opened(url) as connection:
+            check_group(connection, queue, group)
     if html is not None:
         from ackwise.spark.reports import write_metrics_report
 
@@ -168,6 +171,9 @@ def lag(
 
         with opened(url) as connection:
             rows = run(connection.transport, queue, group, now_of(connection), partitions=partitions, minutes=minutes)
+    if not rows and group is not None:
+        with opened(url) as connection:
+            check_group(connection, queue, group)
     if html is not None:
         from ackwise.spark.reports import write_lag_report
 

@@ -128,8 +128,9 @@ def _push_all(
             pushed, duplicates, last = pushed + len(receipts) - repeated, duplicates + repeated, receipts[-1]
             progress(pushed)
     except BadInput as problem:
-        if pushed + duplicates:
-            raise BadInput(f"{problem} ({pushed + duplicates} messages before it are stored)") from None
+        if stored := pushed + duplicates:
+            verb = "is" if stored == 1 else "are"
+            raise BadInput(f"{problem} ({counted(stored, 'message')} before it {verb} stored)") from None
         raise
     finally:
         progress.end()
@@ -139,7 +140,7 @@ def _push_all(
         print("stdin has no lines; nothing was pushed")
     else:
         single = f" {last.message_id}" if pushed + duplicates == 1 else ""
-        print(f"{done} {pushed}{single}" + (f", {duplicates} duplicates" if duplicates else ""))
+        print(f"{done} {pushed}{single}" + (f", {counted(duplicates, 'duplicate')}" if duplicates else ""))
 
 
 @app.command(name="import")
@@ -276,18 +277,27 @@ def pop(
     taken = 0
     with opened(url) as connection:
         connection.queue(queue)
+        if not waits:
+            _check_partition(connection, queue, partition)
         while taken < wanted:
             size = min(wanted - taken, PAGE if no_ack else CLAIMED)
             batch = connection.claim(
                 queue, group=group, max=size, wait=waits, partitions=None if partition is None else [partition]
             )
             if not batch:
+                _check_partition(connection, queue, partition)
                 _say_empty(queue, batch, taken)
                 return
             _print_batch(queue, batch, no_ack)
             taken, waits = taken + len(batch), 0.0
             if no_ack:
                 return
+
+
+def _check_partition(connection: Connection, queue: str, partition: str | None) -> None:
+    """Raise if the queue has no such partition. A push may create the partition while `pop` waits."""
+    if partition is not None:
+        connection.browse(queue, partition=partition, limit=1)
 
 
 def _print_batch(queue: str, batch: Batch, no_ack: bool) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import types
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import typer
@@ -81,7 +82,8 @@ def show_queue(name: QueueName, url: URL = DEFAULT_URL, as_json: AsJSON = False)
         show_json({**fields_of(info), **fields_of(stats)})
         return
     print(
-        f"{name}{' (paused)' if info.paused else ''}: {stats.messages} messages in {stats.partitions} partitions, "
+        f"{name}{' (paused)' if info.paused else ''}: {counted(stats.messages, 'message')} in "
+        f"{counted(stats.partitions, 'partition')}, "
         f"{stats.scheduled} scheduled, {stats.dead} dead"
     )
     show_fields((f"  {field}", msgspec.json.encode(value).decode()) for field, value in sorted(info.policy.items()))
@@ -93,6 +95,7 @@ def show_queue(name: QueueName, url: URL = DEFAULT_URL, as_json: AsJSON = False)
 def create(name: QueueName, settings: Policy = None, url: URL = DEFAULT_URL) -> None:
     """Create a queue: `ackwise queue create orders --set retry_limit=5`."""
     fields = _fields(settings or [], "--set ")
+    _check_kinds(fields)
     with opened(url, create=True) as connection:
         connection.create_queue(name, **fields)
     print(f"created {name}")
@@ -111,6 +114,7 @@ def set_fields(
         before = connection.queue(name).policy
         if unknown := sorted(set(fields) - _policy_fields()):
             raise BadInput(f"a policy has no field {unknown[0]!r}; see: ackwise queue show {name}")
+        _check_kinds(fields)
         after = {**before, **fields} if dry_run else connection.configure_queue(name, **fields).policy
     for field in sorted(fields):
         old, new = (msgspec.json.encode(policy.get(field)).decode() for policy in (before, after))
@@ -197,3 +201,42 @@ def _fields(settings: list[str], flag: str) -> dict[str, Any]:
         except msgspec.DecodeError:
             fields[name] = text
     return fields
+
+
+def _check_kinds(fields: dict[str, Any]) -> None:
+    """Raise if a value has the wrong kind. The store checks names and ranges."""
+    from ackwise.core.policy import QueuePolicy
+
+    # The notes of a protocol may also be a mapping.
+    _check_struct({name: value for name, value in fields.items() if name != "notes"}, QueuePolicy, "")
+
+
+def _check_struct(fields: dict[str, Any], struct: type, prefix: str) -> None:
+    hints = get_type_hints(struct)
+    if prefix and (unknown := sorted(fields.keys() - hints.keys())):
+        raise BadInput(f"{prefix.rstrip('.')} has no field {unknown[0]!r}; its fields are {', '.join(hints)}")
+    for name in sorted(fields.keys() & hints.keys()):
+        value, hint = fields[name], hints[name]
+        if isinstance(value, dict) and isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            _check_struct(value, hint, f"{prefix}{name}.")
+            continue
+        try:
+            msgspec.convert(value, hint)
+        except msgspec.ValidationError:
+            raise BadInput(f"{prefix}{name} must be {_listed(_kinds(hint))}") from None
+
+
+def _kinds(hint: Any) -> list[str]:
+    """What a person writes for a type."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return [kind for part in get_args(hint) for kind in _kinds(part)]
+    if get_origin(hint) is Literal:
+        return [str(value) for value in get_args(hint)]
+    if get_origin(hint) is tuple:
+        return ["a list"]
+    kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null"}
+    return [kinds.get(hint, "an object")]
+
+
+def _listed(words: list[str]) -> str:
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

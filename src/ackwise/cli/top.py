@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, opened
-from ackwise.cli.output import show_json, table, width
+from ackwise.cli.output import counted, show_json, table, width
 from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.spark.reports.columns import Column, moment, number
 
@@ -35,6 +35,9 @@ _COLUMNS = (
     Column("state", "state"),
 )
 _OPTIONAL = ("scheduled", "failed_rate", "consumers", "state", "processing", "dead")
+_GAP = "  "
+_HEAD_OPTIONAL = (3, 0, 4, 6, 5, 1)
+"""Parts of the head line, in the order in which a narrow terminal drops them."""
 
 
 def top(
@@ -76,17 +79,34 @@ def frame(connection: Connection, minutes: int, columns: int, lines: int | None)
     rows = _rows(connection, minutes)
     totals = {name: sum(row[name] for row in rows) for name in ("pending", "processing", "dead")}
     rates = {name: sum(row[name] for row in rows) for name in ("pushed_rate", "acked_rate")}
-    head = (
-        f"{moment(now_of(connection))}  {len(rows)} queues  {number(totals['pending'])} pending  "
-        f"{number(totals['processing'])} processing  {number(totals['dead'])} dead  "
-        f"in {number(rates['pushed_rate'])}/s  out {number(rates['acked_rate'])}/s"
+    head = _head(
+        [
+            moment(now_of(connection)),
+            counted(len(rows), "queue"),
+            f"{number(totals['pending'])} pending",
+            f"{number(totals['processing'])} processing",
+            f"{number(totals['dead'])} dead",
+            f"in {number(rates['pushed_rate'])}/s",
+            f"out {number(rates['acked_rate'])}/s",
+        ],
+        columns,
     )
     if not rows:
         return f"{head}\n\nno queues; create one with: ackwise queue create NAME"
     text = table(rows, _COLUMNS, columns, _OPTIONAL).splitlines()
     if lines is not None and len(text) > lines - 3:
-        text = [*text[: max(1, lines - 4)], f"… {len(rows)} queues in all: ackwise queue list"]
+        text = [*text[: max(1, lines - 4)], f"… {counted(len(rows), 'queue')} in all: ackwise queue list"]
     return "\n".join([head, "", *text])
+
+
+def _head(parts: list[str], columns: int) -> str:
+    """The totals in one line of at most `columns` characters, without the parts that do not fit."""
+    parts = list(parts)
+    for at in _HEAD_OPTIONAL:
+        if len(_GAP.join(part for part in parts if part)) <= columns:
+            break
+        parts[at] = ""
+    return _GAP.join(part for part in parts if part)[:columns]
 
 
 def _live(connection: Connection, minutes: int) -> None:

@@ -198,6 +198,8 @@ class RequestServed(Event, frozen=True):
     """The queue of a request about one queue."""
     messages: int = 0
     """How many messages the request pushed, got or settled."""
+    command: str = ""
+    """The command of a request to `/v1/admin`."""
 
 
 E = TypeVar("E", bound=Event)

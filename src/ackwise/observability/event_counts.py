@@ -22,6 +22,7 @@ MOST_ROUTES = 500
 KINDS = {
     "/api/v1/push": "push",
     "/v1/push": "push",
+    "/v1/messages": "push",
     "/queue/{queue}/push": "push",
     "/api/v1/pop": "pop",
     "/api/v1/pop/queue/{queue}": "pop",
@@ -256,7 +257,8 @@ class EventCounts:
         self.request_seconds[route].add(event.seconds)
         self.totals["requests"] += 1
         kind = KINDS.get(event.route)
-        if kind is not None:
+        # A GET of `/v1/messages` lists messages. A GET of the other routes is a pop.
+        if kind is not None and not (kind == "push" and event.method == "GET"):
             self._served_queen(event, kind)
 
     def _served_queen(self, event: e.RequestServed, kind: str) -> None:

@@ -154,6 +154,7 @@ class EventLog:
             peer=event.peer,
             method=event.method,
             route=event.route,
+            command=event.command,
             queue=event.queue,
             status=event.status,
             messages=event.messages,

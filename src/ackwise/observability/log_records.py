@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from ackwise.core.messages import QUEUE_MODE
 from ackwise.wire.store_url import without_password
 from ackwise.wire.timestamps import moment
 
@@ -17,6 +19,8 @@ LogFormat = Literal["text", "json"]
 FieldValue = str | int | float | bool | None
 LONGEST_FIELD = 1000
 """Maximum number of characters in one field. A longer text is cut."""
+DEFAULT_GROUP = "(default)"
+"""The default group in the text format. The JSON format has its stored name."""
 MOST_FRAMES = 30
 """Maximum number of frames in a traceback. The frames nearest to the failure stay."""
 OUR_FOLDER = str(Path(__file__).resolve().parents[1])
@@ -26,10 +30,14 @@ _RECORD_KEYS = frozenset({"time", "level", "logger", "message", "traceback"})
 
 
 class Fields(dict[str, FieldValue]):
-    """Named values of a log record: `queue=orders attempts=3`. Empty texts and None are left out."""
+    """Named values of a log record: `queue=orders attempts=3`. Empty texts and None are left out.
+
+    As text, the default group is `group=(default)`, as in the command line.
+    """
 
     def __str__(self) -> str:
-        return " ".join(f"{name}={_shown(value)}" for name, value in self.items() if value is not None and value != "")
+        shown = {**self, "group": DEFAULT_GROUP} if self.get("group") == QUEUE_MODE else self
+        return " ".join(f"{name}={_shown(value)}" for name, value in shown.items() if value is not None and value != "")
 
 
 def log_fields(logger: logging.Logger, level: int, message: str, /, **fields: FieldValue) -> None:
@@ -62,8 +70,11 @@ def _shown(value: FieldValue) -> str:
     return '"' + escaped(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
 
+_MAY_BE_SECRET = re.compile("@|password=|token=|bearer ", re.IGNORECASE)
+
+
 def _masked(text: str) -> str:
-    return without_password(text) if "@" in text or "password=" in text else text
+    return without_password(text) if _MAY_BE_SECRET.search(text) else text
 
 
 class TextFormatter(logging.Formatter):

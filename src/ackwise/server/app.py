@@ -36,6 +36,8 @@ log = logging.getLogger("ackwise.server")
 DEFAULT_MAX_BODY = 64 << 20
 NO_ROUTE = "unknown"
 """Route of a request that no handler serves."""
+COMMAND = "ackwise.command"
+"""Scope key of the command of a request to `/v1/admin`, for events. The handler sets it."""
 CLIENT_LEFT = 499
 """Status in events of a request whose client left before the answer. No client sees it."""
 _CUT_OFF = "the server stopped before it could answer; the request may or may not have happened"
@@ -136,7 +138,8 @@ class Application:
             peer = scope["client"][0] if scope.get("client") else ""
             seconds = time.perf_counter() - began
             queue, messages = ("", 0) if call is None else (call.queue or queue_in_path(route, call), call.messages)
-            self._events.emit(RequestServed(scope["method"], route, status, seconds, peer, queue, messages))
+            command = scope.get(COMMAND, "")
+            self._events.emit(RequestServed(scope["method"], route, status, seconds, peer, queue, messages, command))
 
     def _unrouted(self, scope: Scope, method: str, allowed: frozenset[str]) -> Answer | None:
         """Answer to a request without a handler. None: the pages answer it."""

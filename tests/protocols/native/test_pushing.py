@@ -119,3 +119,24 @@ def test_queue_is_made_with_a_policy_or_not_at_all(native: NativeApi) -> None:
     assert native.ask("get_queue", queue="q")["policy"]["retry_limit"] == 7
     status, answer = native.call("/v1/push", {"queue": "other", "payloads": [1], "create": None})
     assert (status, answer["code"]) == (404, "unknown_queue")
+
+
+@pytest.mark.parametrize("path", ["/v1/push", "/v1/messages", "/api/v1/push", "/api/v1/push in maintenance"])
+def test_push_copies_the_trace_context_into_messages(native: NativeApi, path: str) -> None:
+    path, _, maintenance = path.partition(" ")
+    native.http.post("/v1/queues", json={"queue": "q"}).raise_for_status()
+    switch = "/api/v1/system/maintenance"
+    if maintenance:
+        native.http.post(switch, json={"enabled": True}).raise_for_status()
+    parent, state = f"00-{'a' * 32}-{'b' * 16}-01", "vendor=1"
+    item = {"queue": "q", "payload": 1, "traceId": "t"}
+    body = {"items": [item]} if path.startswith("/api") else {"queue": "q", "messages": [{"payload": 1}]}
+    for headers in ({"traceparent": parent, "tracestate": state}, {"traceparent": "nonsense"}, {}):
+        native.http.post(path, json=body, headers=headers).raise_for_status()
+    if maintenance:
+        native.http.post(switch, json={"enabled": False}).raise_for_status()
+    contexts: list[dict[str, str]] = []
+    while len(contexts) < 3:
+        contexts += [message["headers"] for message in native.claim("q", max=3, wait_seconds=5)["messages"]]
+    shown = [(headers.get("traceparent"), headers.get("tracestate")) for headers in contexts]
+    assert shown == [(parent, state), (None, None), (None, None)]

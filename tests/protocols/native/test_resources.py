@@ -253,7 +253,23 @@ def test_consumers_are_listed_with_their_leases(api_anywhere: Resources) -> None
     second = api.ok("GET", f"/v1/consumers?queue=q&cursor={first['next']}")
     rows = first["consumers"] + second["consumers"]
     assert [(row["consumer"], row["leases"], row["held"]) for row in rows] == [("a", 2, 2), ("b", 1, 1)]
-    assert api.send("GET", "/v1/consumers?recent_seconds=3601").status_code == 400
+    assert api.refused("GET", "/v1/consumers?recent_seconds=3601") == (400, "bad_input")
+    assert api.refused("GET", "/v1/consumers?nothing=1") == (400, "bad_input")
+
+
+# webhooks
+
+
+def test_webhook_errors_are_problem_documents(api: Resources) -> None:
+    path = "/v1/queues/q/on-dead"
+    assert api.refused("GET", path) == (404, "unknown_queue")
+    assert api.refused("DELETE", path) == (404, "unknown_queue")
+    assert api.refused("PUT", path, {"url": "http://127.0.0.1:9/x"}) == (404, "unknown_queue")
+    api.ok("POST", "/v1/queues", {"queue": "q"}, status=201)
+    assert api.refused("GET", path) == (404, "not_found")
+    assert api.refused("PUT", path, {"url": "nonsense"}) == (400, "bad_input")
+    assert api.refused("PUT", path, {"nothing": 1}) == (400, "bad_input")
+    assert api.refused("DELETE", f"{path}?nothing=1") == (400, "bad_input")
 
 
 # messages

@@ -26,16 +26,37 @@ _STOP = msgspec.json.Decoder(wire_claim.StopBody)
 _FINAL = (EmptyReason.ENDED, EmptyReason.DRAINING, EmptyReason.UNAVAILABLE)
 
 
-def routes(broker: AsyncBroker) -> list[Route]:
-    claims = _Claims(broker)
+class LeaseQueues:
+    """Queues of the newest leases that this server granted, for logs and metrics. Forgets the oldest leases."""
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._most = most
+        self._queues: dict[str, str] = {}
+
+    def add(self, claimed: Claimed) -> None:
+        if not claimed.lease_no or not claimed.grants:
+            return
+        queue = claimed.grants[0].queue
+        if len(claimed.grants) == 1 or all(grant.queue == queue for grant in claimed.grants):
+            self._queues[claimed.lease_id] = queue
+            if len(self._queues) > self._most:
+                del self._queues[next(iter(self._queues))]
+
+    def of(self, lease_id: str | None) -> str:
+        """The queue of a lease. Empty if the lease is not known or has messages of several queues."""
+        return self._queues.get(lease_id or "", "")
+
+
+def routes(broker: AsyncBroker, leases: LeaseQueues) -> list[Route]:
+    claims = _Claims(broker, leases)
     return [Route("POST", "/v1/claim", claims.claim), Route("POST", "/v1/stop", claims.stop)]
 
 
 class _Claims:
     """Handlers of `/v1/claim` and `/v1/stop`."""
 
-    def __init__(self, broker: AsyncBroker) -> None:
-        self._broker = broker
+    def __init__(self, broker: AsyncBroker, leases: LeaseQueues) -> None:
+        self._broker, self._leases = broker, leases
         self._polls = Polls()
 
     async def claim(self, call: Call) -> Answer:
@@ -81,6 +102,7 @@ class _Claims:
         if call.disconnected:
             raise ClientDisconnected
         handed = Handed(await self._broker.send(claim), ())
+        self._leases.add(handed.claimed)
         if claim.key is None:
             self._keep(call, pending, handed.claimed)
         return handed
@@ -116,6 +138,8 @@ class _Claims:
 
     def _keep(self, call: Call, pending: PendingAnswer, *claims: Claimed) -> None:
         """Release the claims if the answer does not reach the client."""
+        for claimed in claims:
+            self._leases.add(claimed)
         call.messages += sum(grant.hi - grant.lo for claimed in claims for grant in claimed.grants)
         pending.keep(self._broker, *claims)
         if call.disconnected:

@@ -14,6 +14,7 @@ from ackwise.core.hooks import WEBHOOK
 from ackwise.core.rows import HookRow
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, answer
+from ackwise.protocols.native.resource_answers import as_resource
 from ackwise.protocols.post_targets import checked_url
 from ackwise.wire.timestamps import text_or_none as show_time
 
@@ -50,7 +51,8 @@ def routes(broker: AsyncBroker, allowed: Collection[str], on_hook: Callable[[], 
         removed = await broker.send(RemoveHook(queue=call.params[0]))
         return answer({"removed": removed.count})
 
-    return [Route("PUT", PATH, put), Route("GET", PATH, get), Route("DELETE", PATH, delete)]
+    routes = [Route("PUT", PATH, put), Route("GET", PATH, get), Route("DELETE", PATH, delete)]
+    return [as_resource(route) for route in routes]
 
 
 def check_target(command: Command, allowed: Collection[str]) -> None:

@@ -56,6 +56,8 @@ _FILTERS: dict[str, dict[str, Any]] = {
     "ledger": {"queue": Text, "group": Text, "after": Instant, "before": Instant},
 }
 _REQUIRED = {"messages": "queue"}
+PROBLEM_LISTS = frozenset({"consumers"})
+"""Lists whose errors are problem documents. The older lists keep the older form of errors."""
 _LARGEST = {"oldest-leases": 1000}
 
 
@@ -109,15 +111,16 @@ class TableQuery(msgspec.Struct):
 
 
 def _list_doc(name: str, table: NativeTable) -> RouteDoc:
-    key = name.replace("-", "_")
-    return RouteDoc(
-        summary=f"List {name.replace('-', ' ')}, a page at a time",
-        tag=name.replace("oldest-", "").replace("-", " "),
+    doc = resource_doc(
+        name.replace("oldest-", "").replace("-", " "),
+        f"List {name.replace('-', ' ')}, a page at a time",
         query=query_struct(name),
-        answers={200: page_struct(name, key, table)},
+        answers={200: page_struct(name, name.replace("-", "_"), table)},
         errors=(404,),
-        error=NativeError,
     )
+    if name in PROBLEM_LISTS:
+        return doc
+    return msgspec.structs.replace(doc, error=NativeError, error_type="application/json")
 
 
 DOCS = {f"GET /v1/{name}": _list_doc(name, table) for name, table in LISTS.items()} | {

@@ -13,9 +13,9 @@ from ackwise.core import queries as q
 from ackwise.core.errors import BadInput
 from ackwise.core.rows import DeadPage, Page
 from ackwise.protocols.http_request import Call
-from ackwise.protocols.http_response import ARROW, Answer, Route, encode
+from ackwise.protocols.http_response import ARROW, Answer, Handler, Route, encode
 from ackwise.protocols.native import arrow
-from ackwise.protocols.native.list_docs import GROUPS_OF_QUEUE
+from ackwise.protocols.native.list_docs import DOCS, GROUPS_OF_QUEUE, PROBLEM_LISTS
 from ackwise.protocols.native.request_arguments import Arguments, UnknownTable, wants_arrow
 from ackwise.protocols.native.resource_answers import as_resource
 from ackwise.protocols.native.tables import LARGEST_PAGE, LISTS, TABLES, NativeTable, Row
@@ -76,10 +76,16 @@ def routes(broker: AsyncBroker) -> list[Route]:
 
     return [
         Route("GET", "/v1/tables/{table}", read_table),
-        *(Route("GET", f"/v1/{name}", read_list(name, table)) for name, table in LISTS.items()),
+        *(_list_route(name, read_list(name, table)) for name, table in LISTS.items()),
         as_resource(Route("GET", "/v1/queues/{queue}/groups", read_groups, doc=GROUPS_OF_QUEUE)),
         Route("POST", "/v1/ask", ask),
     ]
+
+
+def _list_route(name: str, handler: Handler) -> Route:
+    """Route of a list. The older lists keep the older form of errors."""
+    route = Route("GET", f"/v1/{name}", handler, doc=DOCS[f"GET /v1/{name}"])
+    return as_resource(route) if name in PROBLEM_LISTS else route
 
 
 def _size(query: q.Query) -> int:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from ackwise.broker import AsyncBroker
-from ackwise.core.commands import Push
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, answer
 from ackwise.protocols.native import arrow
 from ackwise.protocols.native.request_arguments import Arguments, sends_arrow
+from ackwise.protocols.trace_headers import PARENT, traced
 from ackwise.wire import push as wire_push
-from ackwise.wire import trace_context
 
 _BODY = msgspec.json.Decoder(wire_push.PushBody)
 
@@ -23,7 +22,9 @@ def routes(broker: AsyncBroker) -> list[Route]:
         body = await call.read(_BODY)
         command = wire_push.command(body)
         call.queue, call.messages = command.queue, len(command.messages)
-        receipts = await broker.send(_traced(command, call))
+        if call.header(PARENT):
+            (command,) = traced([command], call)
+        receipts = await broker.send(command)
         return answer(wire_push.answer(receipts, columns=body.payloads is not None))
 
     async def push_arrow(call: Call) -> Answer:
@@ -33,16 +34,9 @@ def routes(broker: AsyncBroker) -> list[Route]:
         arguments.done()
         command = await broker.in_thread(arrow.read_push, queue, await call.body())
         call.queue, call.messages = queue, len(command.messages)
-        receipts = await broker.send(_traced(command, call))
+        if call.header(PARENT):
+            (command,) = traced([command], call)
+        receipts = await broker.send(command)
         return answer(wire_push.answer(receipts, columns=False))
 
     return [Route("POST", "/v1/push", push)]
-
-
-def _traced(command: Push, call: Call) -> Push:
-    """The push with the trace context of the request, if it has one."""
-    parent = call.header(b"traceparent")
-    if not parent:
-        return command
-    context = trace_context.context_of(parent.decode("latin-1"), call.header(b"tracestate").decode("latin-1"))
-    return trace_context.with_context(command, context)

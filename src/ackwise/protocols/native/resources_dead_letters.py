@@ -132,9 +132,10 @@ class DeadLetterHandlers:
 
     async def _checked_id(self, call: Call) -> str:
         """The id of the path. Raises `PreconditionFailed` if the request names another version."""
-        version = if_match(call)
+        version, letter = if_match(call), await self._find(call)
+        call.queue = letter.queue
         if version != ANY:
-            check_version(version, _version(await self._find(call)), f"dead letter {call.params[0]!r:.60}")
+            check_version(version, _version(letter), f"dead letter {call.params[0]!r:.60}")
         return call.params[0]
 
     async def show(self, call: Call) -> Answer:
@@ -146,6 +147,7 @@ class DeadLetterHandlers:
         counted = await self._broker.send(PurgeDead(ids=[letter_id]))
         if not counted.count:
             raise _unknown(letter_id)
+        call.messages = 1
         return removed()
 
     async def redrive(self, call: Call) -> Answer:
@@ -155,6 +157,7 @@ class DeadLetterHandlers:
             raise _unknown(letter_id)
         if result != _REDRIVEN:
             raise RedriveRefused(f"dead letter {letter_id} cannot go back to its old place; push its message again")
+        call.messages = 1
         return resource(RedrivenLetter(letter_id, result))
 
     async def redrive_all(self, call: Call) -> Answer:
@@ -164,6 +167,7 @@ class DeadLetterHandlers:
             return resource(RedrivenLetters(total, 0, total, {}, True))
         results = (await self._broker.send(Redrive(ids=letters))).results if letters else {}
         count = sum(result == _REDRIVEN for result in results.values())
+        call.messages = count
         return resource(RedrivenLetters(total, count, total - count, results, False))
 
     async def purge_all(self, call: Call) -> Answer:
@@ -172,6 +176,7 @@ class DeadLetterHandlers:
         if body.dry_run:
             return resource(PurgedLetters(total, 0, total, True))
         count = (await self._broker.send(PurgeDead(ids=letters))).count if letters else 0
+        call.messages = count
         return resource(PurgedLetters(total, count, max(0, total - count), False))
 
 
@@ -195,6 +200,8 @@ async def _select(call: Call, broker: AsyncBroker, body: DeadSelection) -> tuple
             limit=body.limit,
         )
     )
+    queues = {letter.queue for letter in page.letters}
+    call.queue = body.queue or (queues.pop() if len(queues) == 1 else "")
     return [letter.id for letter in page.letters], page.total
 
 

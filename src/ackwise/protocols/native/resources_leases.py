@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 import msgspec
@@ -68,7 +69,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         lease_id, body = call.params[0], await call.read(_CHANGE)
         if (body.lease_seconds is None) == (body.add_seconds is None):
             raise BadInput("an extension names one of lease_seconds and add_seconds")
-        await find(lease_id)
+        call.queue = (await find(lease_id)).queue
         command = Extend(lease_id=lease_id, lease=_micros(body.lease_seconds), add=_micros(body.add_seconds))
         extended = await broker.send(command)
         if extended.deadline is None:
@@ -78,7 +79,10 @@ def routes(broker: AsyncBroker) -> list[Route]:
     async def release(call: Call) -> Answer:
         refuse_if_match(call, _FENCED)
         lease_id = call.params[0]
+        with suppress(UnknownLease):
+            call.queue = (await find(lease_id)).queue
         (settled,) = await broker.send(release_command([lease_id]))
+        call.messages = settled.count
         if settled.verdict is Verdict.UNKNOWN:
             raise UnknownLease(f"there is no lease {lease_id!r:.60}; list the leases to see their ids")
         if settled.verdict is not Verdict.RELEASED:

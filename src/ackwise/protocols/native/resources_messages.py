@@ -12,6 +12,7 @@ from ackwise.core.rows import FoundMessage, GroupView
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, encode
 from ackwise.protocols.native.resource_answers import path, resource, resource_doc
+from ackwise.protocols.trace_headers import PARENT, traced
 from ackwise.wire import payloads, push, timestamps
 
 TAG = "messages"
@@ -53,7 +54,11 @@ _PUSH = msgspec.json.Decoder(push.PushBody)
 def routes(broker: AsyncBroker) -> list[Route]:
     async def create(call: Call) -> Answer:
         body = await call.read(_PUSH)
-        receipts = await broker.send(push.command(body))
+        command = push.command(body)
+        call.queue, call.messages = command.queue, len(command.messages)
+        if call.header(PARENT):
+            (command,) = traced([command], call)
+        receipts = await broker.send(command)
         reply = Answer(encode(push.answer(receipts, columns=body.payloads is not None)), 201)
         if len(receipts) == 1:
             location = path("messages", receipts[0].partition_id, receipts[0].transaction_id)

@@ -104,6 +104,7 @@ def _shown(info: QueueInfo, location: str | None = None) -> Answer:
 def routes(broker: AsyncBroker) -> list[Route]:
     async def create(call: Call) -> Answer:
         body = await call.read(_NEW)
+        call.queue = body.queue
         info = await broker.send(
             ConfigureQueue(
                 queue=body.queue,
@@ -142,7 +143,9 @@ def routes(broker: AsyncBroker) -> list[Route]:
     async def purge(call: Call) -> Answer:
         raw = await call.body()
         body = parse(_PURGE, raw) if raw.strip() else PurgeBody()
-        return resource(await _purge(broker, call.params[0], dry_run=body.dry_run))
+        purged = await _purge(broker, call.params[0], dry_run=body.dry_run)
+        call.messages = 0 if body.dry_run else purged.messages
+        return resource(purged)
 
     shown, change_errors = {200: QueueBody}, (404,)
     return [

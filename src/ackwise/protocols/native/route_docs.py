@@ -13,6 +13,7 @@ from ackwise.core.messages import Receipt
 from ackwise.core.settlement import Verdict
 from ackwise.protocols.native import hooks, list_docs
 from ackwise.protocols.native.list_docs import ARROW_TYPE
+from ackwise.protocols.native.resource_answers import resource_doc
 from ackwise.protocols.problem_documents import NativeError
 from ackwise.protocols.route_docs import RouteDoc
 from ackwise.wire import claim, push, settle
@@ -172,18 +173,18 @@ DOCS = list_docs.DOCS | {
         answer_types=(ARROW_TYPE,),
         errors=(404, 406, 501),
     ),
-    f"PUT {hooks.PATH}": _doc(
+    f"PUT {hooks.PATH}": resource_doc(
+        "queues",
         "Set the webhook of a queue's dead letters",
-        tag="queues",
         body=hooks.HookBody,
         answers={200: ShownHook},
         errors=(404,),
     ),
-    f"GET {hooks.PATH}": _doc(
-        "Show the webhook of a queue's dead letters", tag="queues", answers={200: ShownHook}, errors=(404,)
+    f"GET {hooks.PATH}": resource_doc(
+        "queues", "Show the webhook of a queue's dead letters", answers={200: ShownHook}, errors=(404,)
     ),
-    f"DELETE {hooks.PATH}": _doc(
-        "Remove the webhook of a queue's dead letters", tag="queues", answers={200: RemovedHooks}, errors=(404,)
+    f"DELETE {hooks.PATH}": resource_doc(
+        "queues", "Remove the webhook of a queue's dead letters", answers={200: RemovedHooks}, errors=(404,)
     ),
     "POST /v1/admin": _doc(
         "Run an administrative command of our own client",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from ackwise.broker import AsyncBroker
-from ackwise.core.commands import SetHook
+from ackwise.core.answers import Counted, Redriven
+from ackwise.core.commands import AdvanceGroup, PruneQueue, PurgeDead, Redrive, Replay, SetHook
 from ackwise.core.errors import AckwiseError
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Handler, Route, answer
@@ -20,6 +21,11 @@ NOW = b"x-ackwise-now"
 CLOCK = b"x-ackwise-clock"
 """The anchored clock. A client measures leases with it, because a step of the wall clock does not change it."""
 
+COMMAND = "ackwise.command"
+"""Scope key of an admin command's tag. `server.app` reads it for the event of the request."""
+_COUNTS_MESSAGES = (PruneQueue, PurgeDead, AdvanceGroup, Redrive, Replay)
+"""Admin commands whose answers count messages. Other answers count groups, lanes or hooks."""
+
 
 def native_routes(
     broker: AsyncBroker, post_hosts: Collection[str] = (), on_hook: Callable[[], None] = lambda: None
@@ -28,11 +34,12 @@ def native_routes(
 
     `on_hook` is called after a hook changed.
     """
+    leases = claim.LeaseQueues()
     routes = [
         Route("GET", "/v1", _version),
         *push.routes(broker),
-        *claim.routes(broker),
-        *settle.routes(broker),
+        *claim.routes(broker, leases),
+        *settle.routes(broker, leases),
         *read.routes(broker),
         *lists.routes(broker),
         *resources.routes(broker),
@@ -66,8 +73,12 @@ async def _version(_: Call) -> Answer:
 def _admin_routes(broker: AsyncBroker, post_hosts: Collection[str], on_hook: Callable[[], None]) -> list[Route]:
     async def send_command(call: Call) -> Answer:
         command = await call.read(admin.COMMANDS)
+        call.scope[COMMAND] = command.__struct_config__.tag
+        call.queue = getattr(command, "queue", None) or ""
         hooks.check_target(command, post_hosts)
         reply = await broker.send(command)
+        if isinstance(reply, Counted | Redriven) and isinstance(command, _COUNTS_MESSAGES):
+            call.messages = reply.count
         if isinstance(command, SetHook):
             on_hook()
         return Answer(admin.encode(reply))

@@ -46,6 +46,7 @@ def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
         queue = body.get("queue")
         if not isinstance(queue, str) or not queue:
             raise BadInput("queue is required")
+        call.queue = queue
         options, replace = _options(body, context), _replaces(body)
         if any(given.get("encryptionEnabled") is True for given in (body, options)):
             raise EncryptionNotConfigured

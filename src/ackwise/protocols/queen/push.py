@@ -18,6 +18,7 @@ from ackwise.core.policy import QueuePolicy
 from ackwise.protocols.http_request import Call, parse
 from ackwise.protocols.http_response import Answer, Route, encode
 from ackwise.protocols.queen.vocabulary import TRACE, QueenContext
+from ackwise.protocols.trace_headers import PARENT, traced
 
 _NULL = b"null"
 
@@ -135,7 +136,7 @@ def results(items: list[PushItem], owners: list[int], receipts: list[Receipts]) 
     return encode(entries)
 
 
-async def _kept(broker: AsyncBroker, context: QueenContext, items: list[PushItem]) -> bytes | None:
+async def _kept(broker: AsyncBroker, context: QueenContext, items: list[PushItem], call: Call) -> bytes | None:
     """Keeps the items until the push maintenance ends. Returns their results. None if there is no maintenance."""
     if not await context.maintenance.keeps_pushes():
         return None
@@ -143,6 +144,10 @@ async def _kept(broker: AsyncBroker, context: QueenContext, items: list[PushItem
         # The id is known now, so a repeated request is a duplicate.
         item.transactionId = item.transactionId or uuid_text(uuid7(broker.wall() // 1000, secrets.randbits(73)))
     pushes, _ = pushes_of(items, context.push_policy)
+    if _has_trace(call):
+        pushes = traced(pushes, call)
+    if len(pushes) == 1:
+        call.queue = pushes[0].queue
     kept = await broker.send(Spool(pushes=pushes))
     if not kept.count:
         # Another server has ended the maintenance.
@@ -156,15 +161,22 @@ async def _kept(broker: AsyncBroker, context: QueenContext, items: list[PushItem
     )
 
 
+def _has_trace(call: Call) -> bool:
+    """Whether the request has the header `traceparent`. Reads the scope, because a push is a hot path."""
+    return any(name == PARENT for name, _ in call.scope["headers"])
+
+
 def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
     async def push(call: Call) -> Answer:
         items = read_items(await call.body())
         if not items:
             return Answer(b"[]", 201)
-        if context.maintenance.may_keep_pushes and (kept := await _kept(broker, context, items)) is not None:
+        call.messages = len(items)
+        if context.maintenance.may_keep_pushes and (kept := await _kept(broker, context, items, call)) is not None:
             return Answer(kept, 201)
         pushes, owners = pushes_of(items, context.push_policy)
-        call.messages = len(items)
+        if _has_trace(call):
+            pushes = traced(pushes, call)
         if len(pushes) == 1:
             call.queue = pushes[0].queue
             receipts: list[Receipts] = [await broker.send(pushes[0])]

@@ -97,6 +97,9 @@ def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
             raise InMaintenance
         transaction_id = body.transactionId or uuid_text(uuid7(broker.wall() // 1000, secrets.randbits(73)))
         pushes, owners = pushes_of(plan.items, context.push_policy)
+        call.messages = len(plan.acks) + len(plan.items)
+        if not plan.acks and len({push.queue for push in pushes}) == 1:
+            call.queue = pushes[0].queue
         command = Transaction(
             settlements=plan.settlements(),
             pushes=pushes,
