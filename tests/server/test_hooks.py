@@ -18,6 +18,7 @@ from ackwise.core.commands import SetHook, SettleHook, TakeHook
 from ackwise.core.errors import BadInput
 from ackwise.core.events import Event, HookDelivered, HookFailed, HookPaused
 from ackwise.core.queries import ListHooks
+from tests.broker.watched import until
 from tests.patience import PATIENCE
 from tests.protocols.pushpop.receiving import Receiver
 from tests.server.running import Running
@@ -222,6 +223,8 @@ def test_client_sets_lists_and_removes_the_webhook(any_store: str, clock: Manual
         made = queue.set_on_dead("orders", "http://127.0.0.1:9/x", include_payload=True)
         assert (made.url, made.include_payload, made.paused, made.pending) == (made.url, True, False, False)
         kill(queue, 1)
+        # On PostgreSQL a hook sees a letter when all older transactions have ended, also those of other databases.
+        until(lambda: queue.hooks("orders")[0].pending)
         (listed,) = queue.hooks("orders")
         assert (listed.url, listed.pending, listed.failing_since) == ("http://127.0.0.1:9/x", True, None)
         for wrong in ("ftp://x/", "no url", 7):
@@ -284,12 +287,20 @@ def test_old_letters_and_redriven_ones(any_store: str, clock: ManualClock) -> No
         clock.advance(1)
         queue.claim("orders", group="workers")[0].reject("again")
         # On PostgreSQL an open transaction of another database may hide from the hook that older letters are older.
-        assert take(queue)[-1].letter.transaction_id == "tx-2"
+        assert take(queue, "again")[-1].letter.transaction_id == "tx-2"
         clock.advance(1)
         queue.seek("orders", "workers", to="start")
         queue.claim("orders", group="workers")[0].reject("after the seek")
-        assert [place.letter.error for place in take(queue)][-2:] == ["again", "after the seek"]
+        assert [place.letter.error for place in take(queue, "after the seek")][-2:] == ["again", "after the seek"]
 
 
-def take(queue: Connection) -> list[Any]:
-    return list(queue.transport.send(TakeHook(queue="orders", name="webhook", owner="me")).letters)
+def take(queue: Connection, last: str | None = None) -> list[Any]:
+    """Letters of the hook. Waits for the letter whose error is `last`, or for any."""
+    letters: list[Any] = []
+
+    def taken() -> bool:
+        letters[:] = queue.transport.send(TakeHook(queue="orders", name="webhook", owner="me")).letters
+        return bool(letters) and last in (None, letters[-1].letter.error)
+
+    until(taken)
+    return letters
