@@ -27,10 +27,10 @@ demo: product ## 20,000 orders, 1 % poison, through a Spark pipeline, with a dea
 	$(BIN)/python -m ackwise.demo
 
 browser: venv ## a Chromium for the browser tests: the one on the PATH, or apt's
-	@$(BIN)/python tools/browser.py
+	@$(BIN)/python -m tools.browser
 
 promtool: venv ## promtool for the check of the alert rules: the one on the PATH, or apt's
-	@$(BIN)/python tools/promtool.py
+	@$(BIN)/python -m tools.promtool
 
 test: clients browser promtool ## lint, and every test; ARGS="-k name" goes to pytest
 	$(BIN)/python tools/run_tests.py $(ARGS)

@@ -1,6 +1,6 @@
 """Find a Chromium for the browser tests, or install one.
 
-Usage: tools/browser.py
+Usage: python -m tools.browser
 
 Takes the first Chromium on the PATH. Without a Chromium, root on a machine with apt installs the package `chromium`.
 Otherwise the browser tests do not run. With BROWSER=1 in the environment a missing browser is an error.
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
+
+from tools import apt_package
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 NOT_RUN = "browser tests NOT RUN: there is no Chromium on the PATH, and only root with apt can install one"
@@ -27,22 +28,9 @@ def required() -> bool:
     return os.environ.get("BROWSER", "") not in ("", "0")
 
 
-def install() -> None:
-    """Install Debian's Chromium. Prints a failure, after which `find` finds nothing."""
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        return
-    print("installing chromium for the browser tests ...", flush=True)
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["update", "-qq"], ["install", "-qq", "-y", "--no-install-recommends", "chromium"]):
-        done = subprocess.run(["apt-get", *command], env=environment, capture_output=True, text=True)  # noqa: S607
-        if done.returncode:
-            print(f"apt-get {command[0]} failed:\n{done.stderr[-2000:]}", flush=True)
-            return
-
-
 def main() -> int:
     if find() is None:
-        install()
+        apt_package.install("chromium", "the browser tests")
     if find() is not None:
         return 0
     print(f"\n{'=' * len(NOT_RUN)}\n{NOT_RUN}\n{'=' * len(NOT_RUN)}\n", flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from typing import Any
 
 from ackwise.broker import AsyncBroker
@@ -80,7 +81,9 @@ class AnalyticsRoutes:
         async def pieces() -> AsyncIterator[bytes]:
             for start in window.buckets():
                 query = _bucket_sums(window, start, tags)
-                async for piece in pages(self._broker, query, lambda rows: _write_ops(rows, names, start, window)):  # noqa: B023
+                async for piece in pages(
+                    self._broker, query, partial(_write_ops, names=names, start=start, window=window)
+                ):
                     yield piece
 
         head = b'{"timeRange":%b,"bucketMinutes":%d,"series":[' % (encode(window.fields()), window.minutes)
@@ -151,7 +154,7 @@ class AnalyticsRoutes:
             pass
         for start in window.buckets():
             query = _bucket_sums(window, start, tags)
-            async for _ in pages(self._broker, query, lambda rows: load.add(rows, start)):  # noqa: B023
+            async for _ in pages(self._broker, query, partial(load.add, start=start)):
                 pass
         await call.reserve(2 << 20)
         return Answer(await self._broker.in_thread(load.encoded))
