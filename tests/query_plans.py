@@ -56,7 +56,7 @@ HOT: dict[str, dict[str, object]] = {
     "dead_by_uuid": {"uuid": "x"},
     # hooks
     "hook_get": {"queue": 1, "name": "webhook"},
-    "hook_letters": {"queue": 1, "mark": 7, "letter": 7, "horizon": 10**15, "limit": 16},
+    "hook_letters": {"queue": 1, "name": "webhook", "mark": 7, "letter": 7, "horizon": 10**15, "limit": 16},
     "hook_take": {"queue": 1, "name": "webhook", "owner": "me", "until": 9, "now": 1},
     "hooks_page": {"queue": 0, "name": "", "limit": 1000},
     # push

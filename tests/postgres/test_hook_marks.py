@@ -7,7 +7,7 @@ from ackwise.core.rows import HookLetter
 from ackwise.core.settlement import Outcome
 from ackwise.store.postgres import PostgresStore
 from tests.postgres.conftest import Raw
-from tests.postgres.support import push, text
+from tests.postgres.support import push, text, until
 
 
 def kill(store: PostgresStore, name: str) -> None:
@@ -22,8 +22,16 @@ def take(store: PostgresStore) -> list[HookLetter]:
     return list(taken.letters)
 
 
-def names(letters: list[HookLetter]) -> list[str]:
-    return [place.letter.transaction_id for place in letters]
+def until_taken(store: PostgresStore, *names: str) -> list[HookLetter]:
+    """Take until these letters are behind the hook: older transactions of other databases delay them too."""
+    letters: list[HookLetter] = []
+
+    def complete() -> bool:
+        letters[:] = take(store)
+        return [place.letter.transaction_id for place in letters] == list(names)
+
+    until(complete)
+    return letters
 
 
 def test_letter_waits_for_older_transactions(store: PostgresStore, raw: Raw) -> None:
@@ -35,7 +43,17 @@ def test_letter_waits_for_older_transactions(store: PostgresStore, raw: Raw) -> 
         slow.execute("SELECT pg_current_xact_id()")
         kill(store, "a")
         assert take(store) == []
-    assert names(take(store)) == ["a"]
+    until_taken(store, "a")
+
+
+def test_hook_ignores_older_letters_beside_transactions(store: PostgresStore, raw: Raw) -> None:
+    """A transaction that runs since before the letter keeps its mark above the horizon."""
+    with raw() as slow:
+        slow.execute("SELECT pg_current_xact_id()")
+        kill(store, "older")
+        store.transact([SetHook(queue="q")])
+        kill(store, "newer")
+    until_taken(store, "newer")
 
 
 def test_restored_database_continues_by_letter(store: PostgresStore, raw: Raw) -> None:
@@ -45,12 +63,12 @@ def test_restored_database_continues_by_letter(store: PostgresStore, raw: Raw) -
     store.transact([SetHook(queue="q")])
     for name in ("a", "b", "c"):
         kill(store, name)
-    first = take(store)[0]
+    first = until_taken(store, "a", "b", "c")[0]
     done = SettleHook(queue="q", name="webhook", owner="me", mark=first.mark, letter=first.number)
     store.transact([done])
     with raw() as other:
         other.execute("UPDATE dead SET mark = mark + 1000000000")
         other.execute("UPDATE hook SET mark = mark + 1000000000")
-    assert names(take(store)) == ["b", "c"]
+    until_taken(store, "b", "c")
     kill(store, "d")
-    assert names(take(store)) == ["b", "c", "d"]
+    until_taken(store, "b", "c", "d")

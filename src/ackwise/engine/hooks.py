@@ -124,7 +124,7 @@ def _find(session: Session, queue: int, name: str) -> _Hook | None:
 def _behind(session: Session, hook: _Hook, limit: int) -> list[Row]:
     """(id, mark, bytes) of the letters behind the place of a hook."""
     horizon = session.rows("hook_horizon")[0][0]
-    where = {"queue": hook.queue, "mark": hook.mark, "letter": hook.letter}
+    where = {**hook.key, "mark": hook.mark, "letter": hook.letter}
     return session.rows("hook_letters", {**where, "horizon": horizon, "limit": limit})
 
 

@@ -234,7 +234,23 @@ ON CONFLICT (lane, seq, grp) DO UPDATE SET uuid = excluded.uuid, epoch = exclude
   history = excluded.history, snapshot = excluded.snapshot, dead_at = excluded.dead_at, mark = excluded.mark;
 
 -- name: hook_start: the place behind all dead letters of ended transactions
-SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint) - 1, 9223372036854775807;
+SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint) - 1, coalesce(max(id), 0) FROM dead;
+
+-- name: hook_put: creates a hook, or changes it and ends its failure; its place stays
+INSERT INTO hook (queue, name, url, payload, mark, letter, until, failures, next_at, paused, error, created_at, since)
+VALUES (:queue, :name, :url, :payload, :mark, :letter, 0, 0, 0, 0, '', :created_at, pg_current_snapshot())
+ON CONFLICT (queue, name) DO UPDATE SET url = excluded.url, payload = excluded.payload, failing_from = NULL, failures = 0,
+  next_at = 0, paused = 0, error = '';
+
+-- name: hook_reset: sets the place of a hook, on a server that did not give out the numbers in its snapshot
+UPDATE hook SET mark = :mark, letter = :letter, since = NULL WHERE queue = :queue AND name = :name;
+
+-- name: hook_letters: dead letters behind a place, in the order of their marks, with their sizes
+SELECT d.id, d.mark, length(d.snapshot) + length(d.history) + length(d.error)
+FROM hook AS h JOIN dead AS d ON d.queue = h.queue
+WHERE h.queue = :queue AND h.name = :name AND (d.mark, d.id) > (:mark, :letter) AND d.mark < :horizon
+  AND (h.since IS NULL OR NOT pg_visible_in_snapshot(CAST(CAST(d.mark AS text) AS xid8), h.since))
+ORDER BY d.mark, d.id LIMIT :limit;
 
 -- name: hook_horizon: the mark below which no dead letter will appear
 SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint);

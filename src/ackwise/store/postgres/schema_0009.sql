@@ -103,9 +103,10 @@ CREATE INDEX IF NOT EXISTS part_as_uuid ON ackwise.part ((uuid::uuid));
 -- of transactions before the oldest running one, so no letter appears behind its place. Older letters have 0.
 ALTER TABLE ackwise.dead ADD COLUMN IF NOT EXISTS mark bigint NOT NULL DEFAULT 0;
 CREATE INDEX IF NOT EXISTS dead_mark ON ackwise.dead (queue, mark, id);
--- Hooks: readers of a queue's dead letters, with their place behind the last reported letter.
+-- Hooks: readers of a queue's dead letters, with their place behind the last reported letter. `since` is the snapshot in
+-- which the hook was created: a hook does not report the letters that were there before it.
 CREATE TABLE IF NOT EXISTS ackwise.hook (
   queue bigint NOT NULL, name text COLLATE "C" NOT NULL, url text, payload bigint NOT NULL, mark bigint NOT NULL,
   letter bigint NOT NULL, owner text COLLATE "C", until bigint NOT NULL, failing_from bigint, failures bigint NOT NULL,
   next_at bigint NOT NULL, paused bigint NOT NULL, error text NOT NULL, created_at bigint NOT NULL,
-  PRIMARY KEY (queue, name)) WITH (fillfactor = 70);
+  since pg_snapshot, PRIMARY KEY (queue, name)) WITH (fillfactor = 70);
