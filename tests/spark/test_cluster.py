@@ -64,8 +64,8 @@ def test_every_order_is_billed_or_dead_and_nothing_is_left(folder: Path) -> None
         out, err = example.communicate(timeout=540)
     assert example.returncode == 0, err
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line.startswith("│")]
-    assert rows[0] == ["608", "594", "8", "6", "0", "594"]
-    assert dict(rows[1:]) == {
+    assert ["608", "594", "8", "6", "0", "594"] in [line.split() for line in out.splitlines()]
+    assert dict(rows) == {
         "acked": "594",
         "dead: rejected": "2",
         "dead: KeyError": "2",
