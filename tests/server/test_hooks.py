@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -89,13 +88,14 @@ def hook(server: Running) -> dict[str, Any]:
 
 def until_taken(queue: Connection, owner: str, names: list[str]) -> list[HookLetter]:
     """Take until these letters are there: on PostgreSQL older transactions of other databases delay them."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        letters = list(queue.transport.send(TakeHook(queue="orders", name="webhook", owner=owner)).letters)
-        if [place.letter.transaction_id for place in letters] == names:
-            return letters
-        assert time.monotonic() < deadline, letters
-        time.sleep(0.01)
+    letters: list[HookLetter] = []
+
+    def complete() -> bool:
+        letters[:] = queue.transport.send(TakeHook(queue="orders", name="webhook", owner=owner)).letters
+        return [place.letter.transaction_id for place in letters] == names
+
+    until(complete)
+    return letters
 
 
 def test_letters_are_posted_in_order_without_payload(server: Running, queue: Connection, receiver: Receiver) -> None:
