@@ -17,7 +17,7 @@ from ackwise.core.errors import AckwiseError
 from ackwise.protocols import pushpop
 from ackwise.protocols.answer_memory import AnswerMemory
 from ackwise.protocols.http_request import Call, Receive, Scope, Send
-from ackwise.protocols.http_response import Answer, Route
+from ackwise.protocols.http_response import Answer, Handler, Route
 from ackwise.protocols.mew.route_docs import docs as mew_docs
 from ackwise.protocols.native import native_routes
 from ackwise.protocols.peers import Peers
@@ -38,7 +38,9 @@ with extras.needed("server", "the server"):
     import uvicorn
     from starlette.applications import Starlette
 
+    from ackwise.dashboard.app import Dashboard
     from ackwise.protocols.pushpop.sinks import Sinks, supervisor
+    from ackwise.server.dashboard_pages import Pages
     from ackwise.server.health import DOCS as HEALTH_DOCS
     from ackwise.server.health import make_pages
     from ackwise.server.hooks import Webhooks
@@ -67,6 +69,7 @@ class ServerRuntime:
         self._mew: MewServer | None = None
         self._maintenance: MaintenanceWatch | None = None
         self.observer = Observer(store, settings)
+        self.dashboard = Dashboard(self.broker, read_only=settings.read_only_dashboard, home="/")
         self.has_mew = extras.is_installed(MEW_PACKAGE)
         if self.has_mew:
             # Imported here, so that a server without MEW does not load the graph.
@@ -86,6 +89,10 @@ class ServerRuntime:
             )
         return self._mew
 
+    def pages(self) -> Pages:
+        """What the server answers on paths without a route."""
+        return Pages(self.dashboard, make_pages(self.broker, self.lifespan))
+
     async def mew_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.mew().socket(scope, receive, send)
 
@@ -104,6 +111,7 @@ class ServerRuntime:
             maintenance=self._maintenance,
             on_hook=self._look_for_hooks,
             own=self.observer.routes(self.broker()),
+            overview=self.pages().overview,
         )
 
     def _look_for_hooks(self) -> None:
@@ -254,9 +262,10 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
     memory = AnswerMemory(settings.answer_bytes, settings.answer_memory, settings.peer_share)
     runtime = ServerRuntime(store, settings, memory)
     peers = Peers(settings.max_connections, settings.peer_share)
+    pages = runtime.pages()
     app = Application(
         runtime.routes,
-        make_pages(runtime.broker, runtime.lifespan),
+        pages,
         max_body=settings.max_body,
         gate=_gate(settings),
         any_options=settings.queen_defaults == "upstream",
@@ -265,6 +274,7 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
         memory=memory,
         peer_share=settings.peer_share,
         events=store.events,
+        is_page=pages.is_page,
     )
     config = uvicorn.Config(
         app,
@@ -297,11 +307,12 @@ def all_routes(
     maintenance: MaintenanceWatch | None = None,
     on_hook: Callable[[], None] = lambda: None,
     own: Sequence[Route] = (),
+    overview: Handler | None = None,
 ) -> list[Route]:
     upstream = settings.queen_defaults == "upstream"
     routes = [
         *own,
-        *home_routes(),
+        *home_routes(overview),
         *queen_routes(broker, upstream=upstream, start=settings.default_subscription, maintenance=maintenance),
         *pushpop_routes(broker, default_priority=settings.pushpop_default_priority),
         *supervisor.routes(sinks),

@@ -56,6 +56,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Host names that requests may use, in addition to IP literals and loopback names."""
     peer_share: float = 0.5
     """The share of the connections that one peer address may hold."""
+    read_only_dashboard: bool = False
+    """Whether the dashboard shows no buttons and refuses changes."""
 
     def check(self) -> Settings:
         ports = (("--port", self.port), ("--pushpop-port", self.pushpop_port), ("--amps-port", self.amps_port))

@@ -1,0 +1,10 @@
+"""Pages of the dashboard. Each module has the routes of one page."""
+
+from __future__ import annotations
+
+from ackwise.dashboard.pages import overview, settings
+
+MODULES = (
+    overview,
+    settings,
+)
