@@ -35,6 +35,7 @@ def test_types_have_kind_declaration_and_bounded_count(jobs: Prompt) -> None:
         ("on", "edge", Bounded(1)),
     ]
     assert rows[1].declared.startswith("node Job {")
+    assert rows[3].slots == ("job", "shelf")
     assert rows.next is None
 
 

@@ -22,6 +22,7 @@ from ackwise.dashboard.request import PageRequest
 from ackwise.dashboard.routes import Match, PageTable
 from ackwise.dashboard.settings import ShownSetting
 from ackwise.dashboard.snapshots import Snapshots
+from ackwise.dashboard.statements import Statements
 from ackwise.dashboard.static_files import StaticFiles
 from ackwise.wire.http_status import status_of
 
@@ -63,12 +64,16 @@ class Dashboard:
         read_only: bool = False,
         home: str | None = None,
         settings: Callable[[], Sequence[ShownSetting]] = tuple,
+        statements: Callable[[], Statements | None] = lambda: None,
     ) -> None:
-        """`home` is the URL of the overview, if it is not the root path. `settings` are shown on their page."""
+        """`home` is the URL of the overview, if it is not the root path. `settings` are shown on their page.
+
+        `statements` runs the graph page's statements. It returns None where MEW is not installed.
+        """
         self._broker = broker
         self.guard = Guard(read_only=read_only)
         self.home = home
-        self.settings = settings
+        self.settings, self.statements = settings, statements
         self.snapshots = Snapshots()
         self.files = StaticFiles()
         self.version = version("ackwise")

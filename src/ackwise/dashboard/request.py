@@ -118,6 +118,10 @@ class PageRequest:
         self._set_cookies(response)
         return response
 
+    def fragment(self, template: str, /, **context: Any) -> str:
+        """The text of a template that is part of a page, for a stream."""
+        return self.dashboard.templates.get_template(template).render(**self._context(), **context)
+
     def redirect(self, url: str, notice: str = "") -> Response:
         """Answer to a change: the browser opens the URL, which shows the notice once."""
         response = RedirectResponse(url, 303)
@@ -197,9 +201,7 @@ class PageRequest:
         except TimeoutError:
             raise BadInput(f"the form did not arrive within {FORM_SECONDS:g} seconds") from None
         try:
-            pairs = parse_qsl(
-                body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
-            )
+            pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
         except ValueError:
             raise BadInput(f"the form is not valid UTF-8 or has more than {MOST_FIELDS} fields") from None
         for key, value in pairs:

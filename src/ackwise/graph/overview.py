@@ -57,6 +57,8 @@ class GraphTypeRow(msgspec.Struct, frozen=True):
     """`node`, `edge` or `type`."""
     declared: str
     entities: Bounded
+    slots: tuple[str, ...] = ()
+    """Names of an edge's ends."""
 
 
 class WatchInfo(msgspec.Struct, frozen=True):

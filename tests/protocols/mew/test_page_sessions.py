@@ -32,7 +32,7 @@ class Pages:
         self.sessions = PageSessions(MewServer(broker))
 
     async def run(self, text: str, *, reads_only: bool = False, events: bool = False) -> PageAnswer:
-        return await self.sessions.run(PAGE, text, caller="here", reads_only=reads_only, events=events)
+        return await self.sessions.run(PAGE, text, client=("10.0.0.1", 5), reads_only=reads_only, events=events)
 
     async def watches(self) -> int:
         return len(await self.broker.ask(ListWatches()))
@@ -91,7 +91,7 @@ def test_stream_has_the_events_and_ends_the_session(tmp_path: Path) -> None:
         async with pages(tmp_path) as on:
             answer = await on.run(JOBS + "w = WATCH j: Job [mode: consume] RETURN j.title")
             assert answer.watches
-            stream = on.sessions.events(PAGE, caller="here")
+            stream = on.sessions.events(PAGE, client=("10.0.0.1", 5))
             events = (event async for event in stream if event is not None)
             assert (await anext(events))["type"] == "initial"
             await on.run("SPAWN a: Job")
@@ -132,7 +132,7 @@ def test_stream_without_events_beats_and_keeps_the_session(tmp_path: Path, monke
     async def run() -> None:
         async with pages(tmp_path) as on:
             await on.run(JOBS + "w = WATCH j: Job [initial: none] RETURN j")
-            stream = on.sessions.events(PAGE, caller="here")
+            stream = on.sessions.events(PAGE, client=("10.0.0.1", 5))
             assert [await anext(stream) for _ in range(5)] == [None] * 5
             assert await on.watches() == 1
             await stream.aclose()
@@ -143,7 +143,7 @@ def test_stream_without_events_beats_and_keeps_the_session(tmp_path: Path, monke
 def test_stream_of_an_unknown_page_is_empty(tmp_path: Path) -> None:
     async def run() -> None:
         async with pages(tmp_path) as on:
-            assert [event async for event in on.sessions.events(PAGE, caller="here")] == []
+            assert [event async for event in on.sessions.events(PAGE, client=("10.0.0.1", 5))] == []
 
     asyncio.run(run())
 
@@ -191,6 +191,6 @@ def test_session_that_is_not_a_page_is_refused(tmp_path: Path, page: str) -> Non
     async def run() -> None:
         async with pages(tmp_path) as on:
             with pytest.raises(BadInput, match="load the page again"):
-                await on.sessions.run(page, "MATCH s: _Session RETURN s", caller="here", reads_only=True)
+                await on.sessions.run(page, "MATCH s: _Session RETURN s", client=("10.0.0.1", 5), reads_only=True)
 
     asyncio.run(run())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ackwise.dashboard.pages import overview, settings
+from ackwise.dashboard.pages import graph, overview, settings
 
 MODULES = (
     overview,
+    graph,
     settings,
 )

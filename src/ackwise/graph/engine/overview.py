@@ -66,7 +66,9 @@ def _type_row(snapshot: Snapshot, reader: Reader, name: str, most: int) -> overv
     kind = ontology.nodes.get(name) or ontology.edges.get(name)
     word = "node" if name in ontology.nodes else "edge" if name in ontology.edges else "type"
     entities = Bounded(0) if kind is None else _counted(snapshot, "mew_entities_counted", {"type": kind.id}, most)
-    return overview.GraphTypeRow(name, word, declarations.declaration(ontology.declared[name]), entities)
+    edge = ontology.edges.get(name)
+    slots = () if edge is None else tuple(slot for slot, _ in edge.slots)
+    return overview.GraphTypeRow(name, word, declarations.declaration(ontology.declared[name]), entities, slots)
 
 
 @answers(overview.ListWatches)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncGenerator, MutableMapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from ackwise.protocols.mew.answer_stream import CollectedAnswer
 from ackwise.protocols.mew.http import ActiveSession, MewServer
 from ackwise.protocols.mew.output_records import Object, drop, error_line
 from ackwise.protocols.mew.session import MewSession
+from ackwise.protocols.peers import address_of
 
 ROWS, LINES, VALUE = 200, 200, 2000
 """Most rows of a statement, lines of a text and characters of a value that a page gets."""
@@ -24,8 +25,8 @@ EVENTS = 100
 """Most events of a run without a stream."""
 ORPHANED = 30.0
 """Seconds after which a session ends whose page has no stream."""
-BEAT = 1.0
-"""Seconds between two looks whether a stream without events still has its server."""
+BEAT = 0.25
+"""Seconds without an event after which a stream gets None."""
 _PAGE = re.compile(r"page_[0-9a-f]{32}")
 """Ids of page sessions. A page cannot name the session of another client."""
 
@@ -48,13 +49,15 @@ class PageSessions:
         self._ends: dict[str, asyncio.TimerHandle] = {}
         self._streams: set[asyncio.Task[None]] = set()
 
-    async def run(self, page: str, text: str, *, caller: str, reads_only: bool, events: bool = False) -> PageAnswer:
+    async def run(
+        self, page: str, text: str, *, client: Sequence[object] | None, reads_only: bool, events: bool = False
+    ) -> PageAnswer:
         """Run a text in the session of a page. With `events` the answer has the first events of its watches.
 
         With `reads_only` the text may only read. It runs in a session of its own, which leaves nothing in the store.
         """
         _check_page(page)
-        memory = self._server.answers
+        caller, memory = address_of(client), self._server.answers
         memory.check(caller)
         pending = PendingAnswer(memory, caller)
         collected = CollectedAnswer(self._limits, pending.grow, full=True)
@@ -99,8 +102,8 @@ class PageSessions:
             collected.fine = False
             collected.emit(error_line(problem))
 
-    async def events(self, page: str, *, caller: str) -> AsyncIterator[Object | None]:
-        """Events of the page's watches, as they come. None after a second without one. The session ends with this.
+    async def events(self, page: str, *, client: Sequence[object] | None) -> AsyncGenerator[Object | None, None]:
+        """Events of the page's watches, as they come, and None while there is none. The session ends with the iterator.
 
         A page without a session gets no events.
         """
@@ -116,7 +119,7 @@ class PageSessions:
             if message.get("text"):
                 await lines.put(message["text"])
 
-        serving = self._serve(active, send, closed, caller)
+        serving = self._serve(active, send, closed, address_of(client))
         try:
             while not serving.done() and not self._server.broker.draining:
                 try:

@@ -190,7 +190,7 @@ class MewSession:
             if parsed is None:
                 return False
             if reads_only and (refusal := _first_change(parsed.statements)) is not None:
-                yield error_line(refusal, source.above)
+                yield error_line(pointed(refusal, source.text), source.above)
                 return False
             outcome = yield from self._run_statements(parsed, params, source, keep_going=keep_going, events=events)
             if outcome == "stopped":
