@@ -18,7 +18,7 @@ from ackwise.core.extras import missing
 from ackwise.core.queries import Query
 from ackwise.dashboard.request import PageRequest
 from ackwise.dashboard.routes import CHANGE, READ, get, post
-from ackwise.dashboard.statements import Line, StatementAnswer, Statements
+from ackwise.dashboard.statements import BoxLine, StatementAnswer, Statements, box_line
 from ackwise.graph.overview import GraphStats, GraphTypeRow, ListGraphDead, ListGraphTypes, ListPools, ListWatches
 
 A = TypeVar("A")
@@ -32,7 +32,6 @@ SEND_EVERY = 0.25
 """Seconds between two messages of a stream: a watch may have thousands of events in a second."""
 ALIVE_EVERY = 15.0
 """Seconds after which a stream without events sends a comment, so that no proxy closes it."""
-_EFFECTS = ("created", "linked", "modified", "deleted", "unlinked")
 
 
 async def show(page: PageRequest) -> Response:
@@ -58,7 +57,7 @@ async def events(page: PageRequest) -> Response:
 
 
 async def _stream(page: PageRequest, statements: Statements) -> AsyncIterator[bytes]:
-    newest: deque[Line] = deque(maxlen=SHOWN_EVENTS)
+    newest: deque[BoxLine] = deque(maxlen=SHOWN_EVENTS)
     number = shown = 0
     sent_at = time.monotonic()
     yield b": open\n\n"
@@ -67,7 +66,7 @@ async def _stream(page: PageRequest, statements: Statements) -> AsyncIterator[by
         async for line in lines:
             if line is not None:
                 number += 1
-                newest.appendleft({**line, "number": number})
+                newest.appendleft(box_line(line, number))
             waited = time.monotonic() - sent_at
             if number > shown and waited >= SEND_EVERY:
                 yield _message("events", page.fragment("graph_events.html.j2", lines=newest, number=number))
@@ -99,10 +98,10 @@ async def _page(
         pools=await _cached(page, ListPools(after=_place(page, "pools") or 0, limit=ROWS)),
         letters=await _cached(page, ListGraphDead(after=_place(page, "letters"), limit=ROWS)),
         example=example,
-        effects=effects,
         text=text,
         session=session or f"page_{secrets.token_hex(16)}",
         answer=answer,
+        lines=[] if answer is None else [box_line(line, number) for number, line in enumerate(answer.lines, 1)],
         streams="streaming" not in page.form and answer is not None and answer.watches and page.is_block,
     )
 
@@ -130,17 +129,6 @@ def example(row: GraphTypeRow) -> str:
             return f"MATCH {row.name}({', '.join(row.slots)}) AS e RETURN e LIMIT {MOST_EXAMPLE}"
         case _:
             return ""
-
-
-def effects(line: Line) -> list[str]:
-    """What a statement did, as short texts: `created 2`, `outcome acked`."""
-    counted = [f"{name} {line[name]:,}" for name in _EFFECTS if line.get(name)]
-    if line.get("found") is not None:
-        counted.append("found" if line["found"] else "not found")
-    if line.get("handle"):
-        counted.append(f"watch {line['handle']}")
-    named = [name for name in ("outcome", "reason", "bindings", "declared") if line.get(name) not in (None, "{}")]
-    return [*counted, *(f"{name} {line[name]}" for name in named)]
 
 
 def _statements(page: PageRequest) -> Statements:

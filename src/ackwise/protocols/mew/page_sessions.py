@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, MutableMapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -21,6 +22,8 @@ from ackwise.protocols.peers import address_of
 
 ROWS, LINES, VALUE = 200, 200, 2000
 """Most rows of a statement, lines of a text and characters of a value that a page gets."""
+NAMES = 50
+"""Most names of a statement's new entities."""
 EVENTS = 100
 """Most events of a run without a stream."""
 ORPHANED = 30.0
@@ -29,6 +32,9 @@ BEAT = 0.25
 """Seconds without an event after which a stream gets None."""
 _PAGE = re.compile(r"page_[0-9a-f]{32}")
 """Ids of page sessions. A page cannot name the session of another client."""
+
+_MAPPINGS = ("bindings", "declared")
+_KEPT = frozenset({"columns", "rows", *_MAPPINGS})
 
 
 class PageAnswer(msgspec.Struct):
@@ -173,11 +179,13 @@ def _brief(collected: CollectedAnswer, *, watches: bool) -> PageAnswer:
 
 
 def _brief_line(line: Object) -> Object:
-    rows = line.get("rows", ())
-    brief = {name: _brief_value(value) for name, value in line.items() if name != "rows"}
-    if rows:
-        brief |= {"rows": [[_brief_value(value) for value in row] for row in rows[:ROWS]]}
-        brief |= {"rows_left": max(0, len(rows) - ROWS)}
+    brief = {name: _brief_value(value) for name, value in line.items() if name not in _KEPT}
+    brief |= {name: dict(islice(line[name].items(), NAMES)) for name in _MAPPINGS if line.get(name)}
+    if line.get("columns"):
+        rows = line["rows"]
+        brief["columns"] = [_brief_value(column) for column in line["columns"]]
+        brief["rows"] = [[_brief_value(value) for value in row] for row in rows[:ROWS]]
+        brief["rows_left"] = max(0, len(rows) - ROWS)
     return brief
 
 
