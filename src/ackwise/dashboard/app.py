@@ -70,15 +70,16 @@ class Dashboard:
         settings: Callable[[], Sequence[ShownSetting]] = tuple,
         statements: Callable[[], Statements | None] = lambda: None,
         stream_seconds: float = SERVER_STREAM,
+        label: str = "",
     ) -> None:
         """`home` is the URL of the overview, if it is not the root path. `settings` are shown on their page.
 
         `statements` runs the graph page's statements. It returns None where MEW is not installed.
-        `stream_seconds` is the longest time of one connection for live events.
+        `stream_seconds` is the longest time of one connection for live events. `label` is a word in the header.
         """
         self._broker = broker
         self.guard = Guard(read_only=read_only)
-        self.home = home
+        self.home, self.label = home, label
         self.settings, self.statements = settings, statements
         self.snapshots = Snapshots()
         self.live = LiveEvents(stream_seconds)

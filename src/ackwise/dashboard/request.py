@@ -167,6 +167,7 @@ class PageRequest:
             "root": self.root,
             "may": self.may,
             "read_only": dashboard.guard.read_only,
+            "label": dashboard.label,
             "now": self.now,
             "clock_shift": self.broker.store.clock.shift(),
             "form_token": token_of(self._cookie),

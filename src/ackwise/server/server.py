@@ -72,7 +72,11 @@ class ServerRuntime:
         self._maintenance: MaintenanceWatch | None = None
         self.observer = Observer(store, settings)
         self.dashboard = Dashboard(
-            self.broker, read_only=settings.read_only_dashboard, home="/", statements=self._statements
+            self.broker,
+            read_only=settings.read_only_dashboard,
+            home="/",
+            statements=self._statements,
+            label=settings.dashboard_label,
         )
         self.has_mew = extras.is_installed(MEW_PACKAGE)
         if self.has_mew:

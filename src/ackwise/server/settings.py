@@ -58,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The share of the connections that one peer address may hold."""
     read_only_dashboard: bool = False
     """Whether the dashboard shows no buttons and refuses changes."""
+    dashboard_label: str = ""
+    """A word in the header of each page, such as `demo`."""
 
     def check(self) -> Settings:
         ports = (("--port", self.port), ("--pushpop-port", self.pushpop_port), ("--amps-port", self.amps_port))
