@@ -10,7 +10,7 @@ from ackwise.client import Item
 from ackwise.core.policy import Backoff
 from ackwise.core.settlement import Reject
 
-Dice = random.Random
+Dice = random.Random  # noqa: S311 # no secret is made of it
 Work = Callable[[dict[str, Any], Dice], None]
 """Works on a payload. An exception is a failure. `Reject` makes a dead letter at once."""
 
