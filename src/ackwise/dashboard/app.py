@@ -79,8 +79,8 @@ class Dashboard:
         self.home = home
         self.settings = settings
         self.snapshots = Snapshots()
-        self.catalogue = CatalogueReader()
         self.live = LiveEvents(stream_seconds)
+        self.catalogue = CatalogueReader(self.live.changed_all)
         self.files = StaticFiles()
         self.version = version("ackwise")
         self.templates = Environment(

@@ -87,6 +87,10 @@ class PageRequest:
         """Whether the caller has a right."""
         return self.dashboard.guard.may(self.request, right)
 
+    def require(self, right: str) -> None:
+        """Refuse a page that only leads to a change, such as a form, to a caller without the right."""
+        self.dashboard.guard.check(self.request, right)
+
     # links
 
     @property
@@ -217,9 +221,7 @@ class PageRequest:
         except TimeoutError:
             raise BadInput(f"the form did not arrive within {FORM_SECONDS:g} seconds") from None
         try:
-            pairs = parse_qsl(
-                body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
-            )
+            pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
         except ValueError:
             raise BadInput(f"the form is not valid UTF-8 or has more than {MOST_FIELDS} fields") from None
         for key, value in pairs:
