@@ -67,7 +67,7 @@ class Dashboard:
         *,
         read_only: bool = False,
         home: str | None = None,
-        settings: Callable[[], Sequence[ShownSetting]] = tuple,
+        settings: Sequence[ShownSetting] = (),
         stream_seconds: float = SERVER_STREAM,
     ) -> None:
         """`home` is the URL of the overview, if it is not the root path. `settings` are shown on their page.

@@ -106,9 +106,7 @@ GROUPS: tuple[tuple[str, tuple[PolicyField, ...]], ...] = (
         "Retention",
         (
             PolicyField("max_wait_seconds", "Max wait", "duration", "Unfinished longer: dead; empty: never", True),
-            PolicyField(
-                "completed_retention_seconds", "Keep finished messages", "duration", "Empty: for ever", True
-            ),
+            PolicyField("completed_retention_seconds", "Keep finished messages", "duration", "Empty: for ever", True),
             PolicyField("retention_seconds", "Keep any message", "duration", "Also unread ones; empty: for ever", True),
             PolicyField("dedupe_seconds", "Remember transaction ids", "duration", "0: for ever"),
         ),

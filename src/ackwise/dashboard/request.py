@@ -192,7 +192,7 @@ class PageRequest:
             "token_field": TOKEN_FIELD,
             "notice": "" if self.is_block else unquote(self.request.cookies.get(NOTICE_COOKIE, ""))[:LONGEST_NOTICE],
             "live_files": dashboard.files.live,
-            "version": dashboard.version,
+            "product_version": dashboard.version,
             "asset": dashboard.files.version,
         }
 

@@ -180,9 +180,7 @@ def _chart(title: str, description: str, height: int, shapes: Iterable[Markup]) 
     )
 
 
-def _legend(
-    series: Series, kind: str, lines: Collection[str] = (), colours: Sequence[int] = range(COLOURS)
-) -> Markup:
+def _legend(series: Series, kind: str, lines: Collection[str] = (), colours: Sequence[int] = range(COLOURS)) -> Markup:
     """Names of the series with their colours. Those in `lines` are lines, whatever the kind of the others."""
     items = []
     for number, name in enumerate(series):

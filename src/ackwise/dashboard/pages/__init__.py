@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from ackwise.dashboard.pages import overview, settings
+from ackwise.dashboard.pages import lease_changes, overview, queue, queue_changes, queues, settings
 
 MODULES = (
     overview,
+    queues,
+    queue,
+    queue_changes,
+    lease_changes,
     settings,
 )

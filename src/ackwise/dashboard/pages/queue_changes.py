@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from starlette.responses import Response
 
 from ackwise.core.answers import QueueInfo
-from ackwise.core.commands import ConfigureQueue, DeleteQueue, PauseQueue
+from ackwise.core.commands import ConfigureQueue, DeleteQueue, PauseQueue, PurgeQueue
 from ackwise.core.errors import AckwiseError, BadInput, PreconditionFailed
-from ackwise.core.queries import GetQueue, QueueStats
+from ackwise.core.queries import GetQueue, PreviewPurge, QueueStats
 from ackwise.core.versions import queue_version
 from ackwise.dashboard.formats import counted
 from ackwise.dashboard.policy_form import GROUPS, errors_of, policy_of, texts_of
@@ -18,6 +18,8 @@ from ackwise.dashboard.routes import CHANGE, get, post
 from ackwise.wire.http_status import status_of
 
 NOT_TYPED = "The name that you typed is not the name of the queue. Nothing was changed."
+MOST_GROUPS = 20
+"""Groups that the page of a purge names."""
 
 
 async def ask_edit(page: PageRequest) -> Response:
@@ -40,9 +42,9 @@ async def edit(page: PageRequest) -> Response:
         await page.send(command)
     except PreconditionFailed as problem:
         info = await page.ask(GetQueue(queue=queue))
-        return _edit(page, queue, form, queue_version(info), problem, _texts(info))
+        return _edit(page, queue, form, queue_version(info), problem=problem, stored=_texts(info))
     except BadInput as problem:
-        return _edit(page, queue, form, version, problem)
+        return _edit(page, queue, form, version, problem=problem)
     return page.redirect(page.link("queues", queue), f"Saved the policy of {queue}.")
 
 
@@ -55,6 +57,7 @@ def _edit(
     queue: str,
     texts: Mapping[str, str],
     version: str,
+    *,
     problem: AckwiseError | None = None,
     stored: Mapping[str, str] | None = None,
 ) -> Response:
@@ -83,6 +86,40 @@ async def _set_paused(page: PageRequest, paused: bool, notice: str) -> Response:
     queue = page.params["queue"]
     await page.send(PauseQueue(queue=queue, paused=paused))
     return page.redirect(page.link("queues", queue), notice.format(queue))
+
+
+async def ask_purge(page: PageRequest, error: str = "", status: int = 200) -> Response:
+    page.require(CHANGE)
+    queue = page.params["queue"]
+    preview = await page.ask(PreviewPurge(queue=queue))
+    details = [counted(preview.messages, "stored message"), counted(preview.scheduled, "scheduled message")]
+    details += [f"Group {group.group}: {group.skipped:,} of them unfinished" for group in preview.groups[:MOST_GROUPS]]
+    if len(preview.groups) > MOST_GROUPS:
+        details.append(f"and {counted(len(preview.groups) - MOST_GROUPS, 'more group')}")
+    return page.confirm(
+        title=f"Purge the queue {queue}?",
+        question="These messages are removed for good. Messages that arrive from now on stay, and so do the groups and "
+        f"{counted(preview.dead, 'dead letter')}.",
+        details=details,
+        fields={"until": str(preview.until)},
+        action=page.link("queues", queue, "purge"),
+        button="Purge queue",
+        back=page.link("queues", queue),
+        typed=queue,
+        error=error,
+        status=status,
+    )
+
+
+async def purge(page: PageRequest) -> Response:
+    queue, until = page.params["queue"], page.form.get("until", "")
+    if not page.typed(queue):
+        return await ask_purge(page, NOT_TYPED, 400)
+    if not until.isascii() or not until.isdigit():
+        raise BadInput("the form has no time up to which it removes messages; open the page again")
+    purged = await page.send(PurgeQueue(queue=queue, until=int(until[:19])))
+    removed = f"{counted(purged.messages, 'stored message')} and {counted(purged.scheduled, 'scheduled message')}"
+    return page.redirect(page.link("queues", queue), f"Removed {removed} of {queue}.")
 
 
 async def ask_delete(page: PageRequest, error: str = "", status: int = 200) -> Response:
@@ -122,6 +159,8 @@ ROUTES = (
     post("/queues/{queue}/edit", edit),
     post("/queues/{queue}/pause", pause),
     post("/queues/{queue}/resume", resume),
+    get("/queues/{queue}/purge", ask_purge),
+    post("/queues/{queue}/purge", purge),
     get("/queues/{queue}/delete", ask_delete),
     post("/queues/{queue}/delete", delete),
 )
