@@ -17,6 +17,7 @@ import typer
 
 from ackwise.cli.arguments import DEFAULT_URL
 from ackwise.cli.logs import DEFAULT_LEVEL, LogFormatOption, LogLevel
+from ackwise.cli.shown_settings import shown_settings
 from ackwise.connect import open_store
 from ackwise.core.errors import BadInput
 from ackwise.core.events import EventStream, StoreMigrated
@@ -151,6 +152,14 @@ def serve(
         float,
         typer.Option(envvar="ACKWISE_PEER_SHARE", help="Share of the connections that one address may hold."),
     ] = 0.5,
+    read_only_dashboard: Annotated[
+        bool,
+        typer.Option(
+            "--read-only-dashboard",
+            envvar="ACKWISE_READ_ONLY_DASHBOARD",
+            help="Show no buttons in the dashboard and refuse its changes.",
+        ),
+    ] = False,
     demo: Annotated[
         bool,
         typer.Option("--demo", help="Serve moving example data from a scratch store, which is removed at exit."),
@@ -195,13 +204,15 @@ def serve(
         cors=tuple(cors or ()),
         allowed_hosts=tuple(allowed_host or ()),
         peer_share=peer_share,
+        read_only_dashboard=read_only_dashboard,
         dashboard_label="demo" if demo else "",
     ).check()
     with ExitStack() as stack:
         live = _live_demo(stack) if demo else None
         opened = _open_logged(store if live is None else live.url, durability)
         stack.callback(opened.close)
-        server = make_server(opened, settings, lambda host, port: _ready(host, port, server, live))
+        shown = shown_settings(context, opened.traits.name)
+        server = make_server(opened, settings, lambda host, port: _ready(host, port, server, live), shown=shown)
         server.on_stop = partial(_stopping, grace + STOP_SECONDS, live)
         _calm_collector()
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from ackwise.broker import AsyncBroker
 from ackwise.core.errors import AckwiseError, NotFound
 from ackwise.dashboard import pages
+from ackwise.dashboard.catalogue import CatalogueReader
 from ackwise.dashboard.formats import add_formats
 from ackwise.dashboard.guard import Guard
 from ackwise.dashboard.live import LiveEvents
@@ -67,7 +68,7 @@ class Dashboard:
         *,
         read_only: bool = False,
         home: str | None = None,
-        settings: Callable[[], Sequence[ShownSetting]] = tuple,
+        settings: Sequence[ShownSetting] = (),
         statements: Callable[[], Statements | None] = lambda: None,
         stream_seconds: float = SERVER_STREAM,
         label: str = "",
@@ -83,6 +84,7 @@ class Dashboard:
         self.settings, self.statements = settings, statements
         self.snapshots = Snapshots()
         self.live = LiveEvents(stream_seconds)
+        self.catalogue = CatalogueReader(self.live.changed_all)
         self.files = StaticFiles()
         self.version = version("ackwise")
         self.templates = Environment(
