@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from ackwise.broker import Broker
-from ackwise.client import Connection
+from ackwise.client import Connection, Delivery
 from ackwise.clock import ManualClock
 from ackwise.connect import open_store
 from ackwise.core.settlement import Outcome
@@ -17,7 +17,7 @@ from ackwise.demo.shop import KEPT_SECONDS, PAUSED, SLOW_GROUP, STAGES, Abandone
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 SPACING = ((DAY, 7 * DAY, 3 * HOUR), (HOUR, DAY, 30 * MINUTE), (0, HOUR, MINUTE))
 """Steps of the history: between two ages, in seconds, one step each so many seconds."""
-STEP_MESSAGES = {3 * HOUR: 45.0, 30 * MINUTE: 16.0, MINUTE: 6.0}
+STEP_MESSAGES = {3 * HOUR: 70.0, 30 * MINUTE: 60.0, MINUTE: 12.0}
 """Messages of a stage with one message per second, in one step. The real number follows the time of day."""
 NUMBERS = 1000
 """Number of the first message."""
@@ -96,7 +96,7 @@ class _History:
         if spacing == MINUTE and group.name == SLOW_GROUP:
             most = max(1, round(SLOW_SHARE * STEP_MESSAGES[spacing] * self._day_curve() * stage.rate))
         batch = self._connection.claim(stage.queue, group=group.name, max=most, owner=owner)
-        entries = []
+        entries: list[tuple[Delivery, Outcome | Exception]] = []
         for delivery in batch:
             try:
                 group.work(delivery.json(), self._dice)

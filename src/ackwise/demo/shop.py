@@ -38,7 +38,7 @@ class Group(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A queue: where it belongs, its policy, its messages per second, its messages, and the groups that read it."""
+    """A queue: where it belongs, its policy, its rate beside the others, its messages, and the groups that read it."""
 
     queue: str
     namespace: str
@@ -186,7 +186,7 @@ STAGES = (
     ),
     Stage(
         "audit/events", "audit", "log", {"retry_limit": 1}, 2.5, event,
-        (Group("archive", ("archive-1",), 0.1, archive), Group("alerts", ("alerts-1",), 0.38, alert)),
+        (Group("archive", ("archive-1",), 0.2, archive), Group("alerts", ("alerts-1",), 1.2, alert)),
     ),
 )  # fmt: skip
 PAUSED = Stage("reports/nightly", "reports", "report", {"retry_limit": 1}, 0.0, report, ())

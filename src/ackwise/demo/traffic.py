@@ -22,6 +22,8 @@ Job = Callable[[], Coroutine[Any, Any, None]]
 STUCK_QUEUE, STUCK_GROUP, STUCK_OWNER = "media/thumbnails", "resizers", "resizer-9 (stuck)"
 STUCK_SECONDS = 1800.0
 """Seconds for which the stuck consumer holds its lease."""
+SPEED = 0.3
+"""Messages per second of a stage with the rate 1."""
 WAIT = 20.0
 PAUSE = 2.0
 """Seconds after an error, for example while the user has paused or deleted a queue."""
@@ -60,7 +62,7 @@ class Traffic:
 
     async def _produce(self, stage: Stage) -> None:
         """Push the next message, after a random pause."""
-        await asyncio.sleep(self._dice.expovariate(stage.rate))
+        await asyncio.sleep(self._dice.expovariate(SPEED * stage.rate))
         self._number += 1
         await self._connection.push_many(stage.queue, [stage.make(self._number, self._dice)])
 
