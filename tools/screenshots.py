@@ -3,7 +3,7 @@
 Usage: python -m tools.screenshots [--out FOLDER] [--only NAME,NAME]
 
 Starts the demo on a free port, opens each page in Chromium, and writes one PNG for each page and theme. The demo's
-history is the same at each start, so the pictures change little. They have a palette of 128 colours, to stay small.
+history is the same at each start, so the pictures change little.
 """
 
 from __future__ import annotations
@@ -39,13 +39,11 @@ MATCH p: Parcel, d: Depot, at(p, d) RETURN d.city AS city, COUNT(p) AS parcels O
 
 
 class Picture(NamedTuple):
-    """One page: its name in the file, its path, and what to click before the picture."""
+    """One page: its name in the file, its path, and whether it has a dark picture, too."""
 
     name: str
     path: str
     dark: bool = False
-    first_link: str = ""
-    """Selector of a link to follow first: the page of one row."""
 
 
 PICTURES = (
@@ -83,8 +81,6 @@ def take(browser: Browser, url: str, picture: Picture, theme: str, file: Path) -
     page = context.new_page()
     page.goto(url + picture.path, wait_until="load")
     page.evaluate("document.fonts.ready")
-    if picture.first_link:
-        page.locator(picture.first_link).first.click()
     if picture.name == "graph":
         _run_statement(page)
     file.write_bytes(page.screenshot())

@@ -27,7 +27,7 @@ from ackwise.observability.event_log import log_migration
 from ackwise.observability.log_setup import set_up_logs
 from ackwise.protocols.amps.server_state import DEFAULT_BACKLOG, MAX_BACKLOG
 from ackwise.server.settings import QueenDefaults, Settings, Start
-from ackwise.wire.store_url import Durability
+from ackwise.wire.store_url import Durability, parse
 
 if TYPE_CHECKING:
     from ackwise.demo.live_demo import LiveDemo
@@ -209,9 +209,10 @@ def serve(
     ).check()
     with ExitStack() as stack:
         live = _live_demo(stack) if demo else None
-        opened = _open_logged(store if live is None else live.url, durability)
+        store = store if live is None else live.url
+        opened = _open_logged(store, durability)
         stack.callback(opened.close)
-        shown = shown_settings(context, opened.traits.name)
+        shown = shown_settings(context, store=store, durability=durability or parse(store).durability)
         server = make_server(opened, settings, lambda host, port: _ready(host, port, server, live), shown=shown)
         server.on_stop = partial(_stopping, grace + STOP_SECONDS, live)
         _calm_collector()
