@@ -25,7 +25,7 @@ from ackwise.engine.segment import Segment, place, place_seq, to_end
 MOST_LANES = 1000
 """Lanes that one call looks at: those with the newest messages."""
 MOST_SEGMENTS = 1000
-MOST_SCANNED = 10_000
+MOST_SCANNED = 5000
 """Messages that one call compares."""
 SCAN_BYTES = 16 << 20
 """Bytes of messages that one call reads. It reads at least one segment."""
