@@ -43,12 +43,12 @@ class Traffic:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
+        self.add(self._be_stuck)  # the first, so that it gets messages before the other consumers of its group
         for stage in STAGES:
             self.add(lambda stage=stage: self._produce(stage))
             for group in stage.groups:
                 for worker in group.workers:
                     self.add(lambda stage=stage, group=group, worker=worker: self._consume(stage, group, worker))
-        self.add(self._be_stuck)
         self.add(self._tidy)
 
     def add(self, job: Job) -> None:
@@ -61,10 +61,10 @@ class Traffic:
             task.cancel()
 
     async def _produce(self, stage: Stage) -> None:
-        """Push the next message, after a random pause."""
-        await asyncio.sleep(self._dice.expovariate(SPEED * stage.rate))
+        """Push the next message, and make a random pause."""
         self._number += 1
         await self._connection.push_many(stage.queue, [stage.make(self._number, self._dice)])
+        await asyncio.sleep(self._dice.expovariate(SPEED * stage.rate))
 
     async def _consume(self, stage: Stage, group: Group, worker: str) -> None:
         """Claim a few messages, work on them, and settle each of them."""
