@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from ackwise.broker import AsyncBroker
@@ -45,10 +46,10 @@ class Traffic:
     def start(self) -> None:
         self.add(self._be_stuck)  # the first, so that it gets messages before the other consumers of its group
         for stage in STAGES:
-            self.add(lambda stage=stage: self._produce(stage))
+            self.add(partial(self._produce, stage))
             for group in stage.groups:
                 for worker in group.workers:
-                    self.add(lambda stage=stage, group=group, worker=worker: self._consume(stage, group, worker))
+                    self.add(partial(self._consume, stage, group, worker))
         self.add(self._tidy)
 
     def add(self, job: Job) -> None:
