@@ -115,6 +115,8 @@ class GroupStats(msgspec.Struct, Generic[Instant], frozen=True):
     created_at: Instant
     oldest_claimable_at: Instant | None = None
     """When the oldest message was created that a claim could take now."""
+    policy: dict[str, object] = {}
+    """The group's own policy. An absent field has the queue's value."""
 
     @property
     def lag(self) -> int:

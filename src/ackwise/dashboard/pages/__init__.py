@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from ackwise.dashboard.pages import overview, settings
+from ackwise.dashboard.pages import consumers, group_changes, groups, names, overview, settings
 
 MODULES = (
     overview,
     settings,
+    group_changes,
+    groups,
+    consumers,
+    names,
 )
