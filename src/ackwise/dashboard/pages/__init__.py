@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ackwise.dashboard.pages import consumers, group_changes, groups, names, overview, settings
+from ackwise.dashboard.pages import consumers, group_changes, groups, names, overview, push, settings
 
 MODULES = (
     overview,
@@ -10,5 +10,6 @@ MODULES = (
     group_changes,
     groups,
     consumers,
+    push,
     names,
 )

@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from ackwise.core.commands import DeleteGroup
 from ackwise.core.queries import GetGroup
+from ackwise.core.versions import ANY
 from ackwise.dashboard.filters import group_name
 from ackwise.dashboard.request import PageRequest
 from ackwise.dashboard.routes import get, post
@@ -37,7 +38,7 @@ async def delete(page: PageRequest) -> Response:
     queue, group = page.params["queue"], page.params["group"]
     if not page.typed(group_name(group)):
         return await ask_delete(page, "The name differs from the group's name. Nothing was deleted.", 400)
-    await page.send(DeleteGroup(queue=queue, group=group, version=page.form.get("version", "")))
+    await page.send(DeleteGroup(queue=queue, group=group, version=page.form.get("version") or ANY))
     return page.redirect(page.link("groups", queue=queue), f"Group {group_name(group)} deleted.")
 
 
