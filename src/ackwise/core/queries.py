@@ -9,6 +9,8 @@ import msgspec
 
 from ackwise.core import rows, validation
 from ackwise.core.answers import QueueInfo
+from ackwise.core.error_kinds import LONGEST_KIND
+from ackwise.core.errors import BadInput
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.structs import Answer_co
 
@@ -34,12 +36,19 @@ class Query(msgspec.Struct, Generic[Answer_co], kw_only=True, forbid_unknown_fie
                 validation.instant(value, field)
             elif field == "transaction_id":
                 validation.transaction_id(value)
+            elif field == "kind":
+                validation.storable(validation.at_most(value, field, LONGEST_KIND), field)
             elif field == "limit":
                 validation.count(value, field, least=0, most=self.LARGEST_LIMIT)
             elif field == "offset":
                 validation.count(value, field, least=0, most=1 << 31)
             elif field == "after":
                 _check_after(value)
+
+
+def _check_range(after_at: int, before_at: int) -> None:
+    if before_at <= after_at:
+        raise BadInput("before_at must be later than after_at")
 
 
 @cache
@@ -92,8 +101,8 @@ class FindMessage(Query[rows.FoundMessage], tag="find_message"):
 class ListDead(Query[rows.DeadPage], tag="list_dead"):
     """Dead letters, newest first. `before_at` and `after_at` bound `dead_at`, inclusive.
 
-    `after` is the `next` of the previous page. A page also ends at `validation.ANSWER_BYTES` and at
-    `validation.MOST_ROWS`.
+    `kind` is the error with its variable parts replaced, as `ListDeadKinds` returns it. `after` is the `next` of the
+    previous page. A page also ends at `validation.ANSWER_BYTES` and at `validation.MOST_ROWS`.
     """
 
     queue: str | None = None
@@ -106,6 +115,58 @@ class ListDead(Query[rows.DeadPage], tag="list_dead"):
     limit: int = 100
     offset: int = 0
     after: tuple[int, int] | None = None
+    kind: str | None = None
+
+
+class CountDead(Query[int], tag="count_dead"):
+    """How many dead letters match. The fields have the meaning of those of `ListDead`."""
+
+    queue: str | None = None
+    group: str | None = None
+    partition: str | None = None
+    reason: str | None = None
+    kind: str | None = None
+    after_at: int | None = None
+    before_at: int | None = None
+
+
+class CountDeadByTime(Query[rows.TimeSeries], tag="count_dead_by_time"):
+    """Dead letters by reason in equal time buckets from `after_at` to `before_at`, exclusive."""
+
+    MOST_BUCKETS: ClassVar[int] = 400
+
+    after_at: int
+    before_at: int
+    buckets: int = 60
+    queue: str | None = None
+    group: str | None = None
+    partition: str | None = None
+    reason: str | None = None
+    kind: str | None = None
+
+    def check(self) -> None:
+        super().check()
+        validation.count(self.buckets, "buckets", most=self.MOST_BUCKETS)
+        _check_range(self.after_at, self.before_at)
+
+
+class ListDeadKinds(Query[list[rows.DeadKind]], tag="list_dead_kinds"):
+    """Dead letters counted by queue and kind of error, the most frequent kind first.
+
+    `before_at` and `after_at` bound `dead_at`, inclusive. `after` is the count, the queue and the kind of the previous
+    page's last row.
+    """
+
+    LARGEST_LIMIT: ClassVar[int] = 1000
+
+    queue: str | None = None
+    group: str | None = None
+    partition: str | None = None
+    reason: str | None = None
+    after_at: int | None = None
+    before_at: int | None = None
+    after: tuple[int, str, str] | None = None
+    limit: int = 100
 
 
 class GetGroup(Query[rows.GroupDetails], tag="get_group"):

@@ -51,6 +51,34 @@ class DeadLetter(msgspec.Struct, Generic[Instant], frozen=True):
     content_type: str
     created_at: Instant
     dead_at: Instant
+    kind: str = ""
+    """The error with its variable parts replaced by placeholders."""
+
+
+class DeadKind(msgspec.Struct, Generic[Instant], frozen=True):
+    """Dead letters of a queue whose errors are of one kind. `reasons` counts them by reason. `example_` is one letter.
+
+    The kind is empty if the letters have no error text.
+    """
+
+    queue: str
+    kind: str
+    count: int
+    reasons: dict[str, int]
+    first_at: Instant
+    last_at: Instant
+    example_id: str
+    example_error: str
+    example_error_type: str
+
+
+class TimeSeries(msgspec.Struct, Generic[Instant]):
+    """Counts in equal time buckets, by name. Bucket `i` begins `i * step` microseconds after `first_at`."""
+
+    first_at: Instant
+    step: int
+    counts: dict[str, list[int]]
+    """One number for each bucket."""
 
 
 class DeadPage(msgspec.Struct):

@@ -61,6 +61,15 @@ def text(value: object, what: str, longest: int) -> str:
     return value[:longest].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
+def at_most(value: object, what: str, longest: int) -> str:
+    """Check the length of a text."""
+    if not isinstance(value, str):
+        raise BadInput(f"{what} must be a string, not {type(value).__name__}")
+    if len(value) > longest:
+        raise BadInput(f"{what} is longer than {longest} characters")
+    return value
+
+
 def storable(value: object, what: str) -> str:
     """Check that every database can store a text: no NUL, no lone surrogates."""
     if not isinstance(value, str):
