@@ -18,8 +18,9 @@ from ackwise.core.errors import AckwiseError, NotFound
 from ackwise.dashboard import pages
 from ackwise.dashboard.formats import add_formats
 from ackwise.dashboard.guard import Guard
+from ackwise.dashboard.live import LiveEvents
 from ackwise.dashboard.request import PageRequest
-from ackwise.dashboard.routes import Match, PageTable
+from ackwise.dashboard.routes import READ, Match, PageTable
 from ackwise.dashboard.settings import ShownSetting
 from ackwise.dashboard.snapshots import Snapshots
 from ackwise.dashboard.static_files import StaticFiles
@@ -44,6 +45,9 @@ PAGE_PATH = "ackwise.page_path"
 PAGE_ROUTE = "ackwise.page_route"
 """Scope key of the route's pattern, for events: the number of patterns is small, the number of paths is not."""
 
+SERVER_STREAM = 3600.0
+"""Seconds of one connection for live events. A server ends its connections itself when it drains."""
+
 GetBroker = Callable[[], AsyncBroker | Awaitable[AsyncBroker]]
 
 
@@ -63,13 +67,18 @@ class Dashboard:
         read_only: bool = False,
         home: str | None = None,
         settings: Callable[[], Sequence[ShownSetting]] = tuple,
+        stream_seconds: float = SERVER_STREAM,
     ) -> None:
-        """`home` is the URL of the overview, if it is not the root path. `settings` are shown on their page."""
+        """`home` is the URL of the overview, if it is not the root path. `settings` are shown on their page.
+
+        `stream_seconds` is the longest time of one connection for live events.
+        """
         self._broker = broker
         self.guard = Guard(read_only=read_only)
         self.home = home
         self.settings = settings
         self.snapshots = Snapshots()
+        self.live = LiveEvents(stream_seconds)
         self.files = StaticFiles()
         self.version = version("ackwise")
         self.templates = Environment(
@@ -104,8 +113,10 @@ class Dashboard:
             request.scope[PAGE_ROUTE] = "/static/{file}"
             answer = self.files.answer(request, path.removeprefix("/static/"))
             return answer or Response("no such file", 404, media_type="text/plain")
-        broker = self._broker()
-        running = await broker if inspect.isawaitable(broker) else broker
+        running = await self.broker()
+        if path == "/live" and request.method == "GET":
+            request.scope[PAGE_ROUTE] = path
+            return self._live(request, running)
         page = PageRequest(self, running, request, {})
         try:
             return await self._run(page, path)
@@ -116,6 +127,17 @@ class Dashboard:
         except Exception:
             log.exception("%s %s failed", request.method, request.scope["path"])
             return self._problem(page, 500, "internal error; the server's log has more")
+
+    async def broker(self) -> AsyncBroker:
+        broker = self._broker()
+        return await broker if inspect.isawaitable(broker) else broker
+
+    def _live(self, request: Request, broker: AsyncBroker) -> Response:
+        try:
+            self.guard.check(request, READ)
+            return self.live.response(broker, request.query_params.get("topics", ""))
+        except AckwiseError as problem:
+            return Response(problem.message, status_of(problem), media_type="text/plain")
 
     async def _run(self, page: PageRequest, path: str) -> Response:
         request = page.request

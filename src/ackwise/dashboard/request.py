@@ -70,6 +70,7 @@ class PageRequest:
             return await self.broker.send(command)
         finally:
             self.dashboard.snapshots.clear()
+            self.dashboard.live.changed_all()
 
     def may(self, right: str) -> bool:
         """Whether the caller has a right."""

@@ -222,6 +222,7 @@ class Server(uvicorn.Server):
 
     async def _shut_down(self, sockets: list[socket.socket] | None) -> None:
         self.runtime.broker().stop_claims()
+        self.runtime.dashboard.live.stop()
         if self.amps is not None:
             began = time.monotonic()
             await self.amps.stop(self._settings.grace, lambda: self.force_exit)

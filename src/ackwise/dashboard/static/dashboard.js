@@ -69,10 +69,109 @@
   });
   dialog?.addEventListener("close", () => { dialog.replaceChildren(); });
 
-  // Live blocks.
+  // Live blocks. htmx fetches a block when its topic changes. This feed holds changes back while the user is busy,
+  // and has no connection while the page is hidden.
   const blocks = () => $$("[data-topics]");
   function refresh() {
     if (!window.htmx || blocks().length === 0) { location.reload(); return; }
     for (const block of blocks()) window.htmx.trigger(block, "refresh");
   }
+  const state = $("[data-live-state]");
+  const show = (text) => { if (state && state.textContent !== text) state.textContent = text; };
+  const selected = () => {
+    const selection = getSelection();
+    return selection && !selection.isCollapsed && $("#content").contains(selection.anchorNode);
+  };
+  const busy = () => {
+    const focus = document.activeElement;
+    return Boolean($("dialog[open]") || selected() || $(".live input[type=checkbox]:checked")
+      || (focus && $("#content").contains(focus) && typing(focus)));
+  };
+
+  class Feed extends EventTarget {
+    constructor(url, topics) {
+      super();
+      this.url = url;
+      this.topics = topics;
+      this.changed = new Set();
+      this.failures = 0;
+      this.ended = false;
+      document.addEventListener("visibilitychange", () => this.follow());
+      for (const event of ["selectionchange", "focusout", "close", "change"]) {
+        document.addEventListener(event, () => setTimeout(() => this.flush()), true);
+      }
+      this.follow();
+    }
+    get readyState() { return this.source ? this.source.readyState : EventSource.CONNECTING; }
+    follow() {
+      if (document.hidden || this.ended) { this.disconnect(); return; }
+      if (!this.source) this.connect();
+    }
+    connect() {
+      clearTimeout(this.timer);
+      const source = this.source = new EventSource(this.url);
+      source.onopen = () => {
+        this.failures = 0;
+        if (this.missed) for (const topic of this.topics) this.changed.add(topic);
+        this.missed = true;
+        this.flush();
+      };
+      source.onmessage = (message) => {
+        for (const topic of message.data.split(" ")) this.changed.add(topic);
+        this.flush();
+      };
+      source.onerror = () => {
+        show("Offline");
+        if (source.readyState !== EventSource.CLOSED) return;
+        this.disconnect();
+        this.timer = setTimeout(() => this.follow(), Math.min(60, 2 ** this.failures++) * 1000);
+      };
+    }
+    disconnect() {
+      clearTimeout(this.timer);
+      this.source?.close();
+      this.source = null;
+    }
+    close() {
+      this.ended = true;
+      this.disconnect();
+    }
+    flush() {
+      if (!this.source || this.source.readyState !== EventSource.OPEN) return;
+      if (busy()) { show(this.changed.size ? "Paused" : "Live"); return; }
+      show("Live");
+      const changed = [...this.changed];
+      this.changed.clear();
+      for (const topic of changed) this.dispatchEvent(new Event(topic));
+    }
+  }
+
+  const content = $("#content");
+  if (window.htmx && blocks().length) {
+    const topics = [...new Set(blocks().flatMap((block) => block.dataset.topics.split(" ")))];
+    window.htmx.createEventSource = (url) => new Feed(url, topics);
+    content.setAttribute("hx-ext", "sse");
+    content.setAttribute("sse-connect", `${document.body.dataset.live}?topics=${encodeURIComponent(topics.join(" "))}`);
+  }
+
+  // A block keeps its open details, its scroll positions and its focus.
+  const kept = new WeakMap();
+  const places = (block) => $$("a[href], button, summary", block);
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    const block = event.detail.target;
+    if (!block.matches("[data-topics]")) return;
+    kept.set(block, {
+      details: $$("details", block).map((details) => details.open),
+      scrolls: $$(".scroll", block).map((box) => box.scrollLeft),
+      focus: places(block).indexOf(document.activeElement),
+    });
+  });
+  document.body.addEventListener("htmx:afterSwap", (event) => {
+    const block = event.detail.target;
+    const before = kept.get(block);
+    if (!before) return;
+    $$("details", block).forEach((details, at) => { if (before.details[at]) details.open = true; });
+    $$(".scroll", block).forEach((box, at) => { box.scrollLeft = before.scrolls[at] || 0; });
+    if (before.focus >= 0) places(block)[before.focus]?.focus({ preventScroll: true });
+  });
 })();
