@@ -33,6 +33,12 @@ How to add a page
    Macros in `templates/parts.html.j2`: `name`, `ident`, `long_text`, `badge`, `state`, `tile`, `empty`, `command`,
    `filters`, `field`, `select`, `pager`.
 
+How to show a command
+=====================
+
+`{{ ui.command(cli("message", "push", "orders", '{"a": 1}')) }}` shows a command line with a button that copies it.
+`cli` quotes names for the shell and adds the URL of the server. An empty list is `{% call ui.empty("No queues yet.") %}`.
+
 How to add a form
 =================
 
@@ -54,7 +60,7 @@ How to add a live block
 
 `{% call ui.live(id, topics) %}…{% endcall %}` makes a block that fetches itself again when one of the topics changes.
 Topics are words, separated by spaces: `queues` (any change of messages, leases or queues), `dead`, `graph`,
-`pipelines`. The block asks for the same URL as the page. `layout` is then only the content, without navigation.
+`pipelines`, `live.queue_topic(name)` (changes of one queue), and `clock` (every 15 seconds, for charts). The block asks for the same URL as the page. `layout` is then only the content, without navigation.
 A live block must read through `page.cached(key, query)`, so that any number of open pages costs one read per interval.
 
 How to add a chart

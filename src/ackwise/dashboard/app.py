@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from ackwise.broker import AsyncBroker
 from ackwise.core.errors import AckwiseError, NotFound
 from ackwise.dashboard import pages
+from ackwise.dashboard.catalogue import CatalogueReader
 from ackwise.dashboard.formats import add_formats
 from ackwise.dashboard.guard import Guard
 from ackwise.dashboard.live import LiveEvents
@@ -78,6 +79,7 @@ class Dashboard:
         self.home = home
         self.settings = settings
         self.snapshots = Snapshots()
+        self.catalogue = CatalogueReader()
         self.live = LiveEvents(stream_seconds)
         self.files = StaticFiles()
         self.version = version("ackwise")

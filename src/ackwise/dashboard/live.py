@@ -15,8 +15,9 @@ from ackwise.broker import AsyncBroker
 from ackwise.core import events as e
 from ackwise.core.errors import BadInput
 
-QUEUES, DEAD, GRAPH, PIPELINES = "queues", "dead", "graph", "pipelines"
-TOPICS = frozenset({QUEUES, DEAD, GRAPH, PIPELINES})
+QUEUES, DEAD, GRAPH, PIPELINES, CLOCK = "queues", "dead", "graph", "pipelines", "clock"
+TOPICS = frozenset({QUEUES, DEAD, GRAPH, PIPELINES, CLOCK})
+"""`clock` has no events: it changes when every topic counts as changed."""
 MOST_SUBSCRIBERS = 200
 """Open pages with live events. A page beyond them works, but does not update itself."""
 MOST_TOPICS = 20

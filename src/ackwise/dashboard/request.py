@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode
@@ -15,6 +16,7 @@ from ackwise.broker import AsyncBroker
 from ackwise.core.commands import Command
 from ackwise.core.errors import BadInput
 from ackwise.core.queries import Query
+from ackwise.dashboard.catalogue import Catalogue, Rates, read_rates
 from ackwise.dashboard.guard import COOKIE, TOKEN_FIELD, new_cookie, token_of, valid_cookie
 from ackwise.dashboard.routes import encode
 from ackwise.dashboard.snapshots import INTERVAL
@@ -70,7 +72,16 @@ class PageRequest:
             return await self.broker.send(command)
         finally:
             self.dashboard.snapshots.clear()
+            self.dashboard.catalogue.forget()
             self.dashboard.live.changed_all()
+
+    async def catalogue(self) -> Catalogue:
+        """Totals of all queues, read at most once in a few seconds."""
+        return await self.dashboard.catalogue.read(self.broker)
+
+    async def rates(self) -> Rates:
+        """Current rates of all queues."""
+        return await self.cached(("rates",), lambda: read_rates(self.broker))
 
     def may(self, right: str) -> bool:
         """Whether the caller has a right."""
@@ -91,6 +102,13 @@ class PageRequest:
             path = "/".join((self.root, name, *map(encode, segments)))
         given = [(key.rstrip("_"), str(value)) for key, value in query.items() if value is not None and value != ""]
         return f"{path}?{urlencode(given)}" if given else path
+
+    def cli(self, *words: str) -> str:
+        """A command line of `ackwise` to copy. Below a server it names the server."""
+        if not self.dashboard.home:
+            return shlex.join(("ackwise", *words))
+        base = self.request.url
+        return shlex.join(("ackwise", *words, "--url", f"{base.scheme}://{base.netloc}"))
 
     def here(self, **changes: object) -> str:
         """URL of this page with changed keywords of the query string. None removes a keyword."""
@@ -160,6 +178,7 @@ class PageRequest:
             "layout": "fragment.html.j2" if self.is_block else "base.html.j2",
             "link": self.link,
             "here": self.here,
+            "cli": self.cli,
             "root": self.root,
             "may": self.may,
             "read_only": dashboard.guard.read_only,

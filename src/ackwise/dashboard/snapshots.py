@@ -12,6 +12,10 @@ A = TypeVar("A")
 
 INTERVAL = 2.0
 """Seconds for which a read is fresh."""
+SHARE = 20
+"""A read is fresh for at least this many times as long as it took, so one key costs at most 5 % of a thread."""
+LONGEST = 30.0
+"""Most seconds that a slow read adds to its interval."""
 MOST_KEYS = 256
 
 
@@ -20,23 +24,22 @@ class Snapshots:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._entries: OrderedDict[Hashable, tuple[float, asyncio.Task[Any]]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
 
     async def get(self, key: Hashable, read: Callable[[], Awaitable[A]], interval: float = INTERVAL) -> A:
-        """The result of the newest read that is at most `interval` seconds old, or of a new one."""
-        began, task = self._entries.get(key, (0.0, None))
-        if task is None or (task.done() and (_failed(task) or self._now() - began >= interval)):
-            task = asyncio.ensure_future(_run(read))
-            self._entries[key] = (self._now(), task)
+        """The result of the newest read if it is fresh, or of a new one."""
+        entry = self._entries.get(key)
+        if entry is None or not entry.is_fresh(interval, self._now()):
+            entry = self._entries[key] = _Entry(read, self._now)
             self._forget()
         self._entries.move_to_end(key)
         # A caller that leaves does not cancel the read for the others.
-        result: A = await asyncio.shield(task)
+        result: A = await asyncio.shield(entry.task)
         return result
 
     def clear(self) -> None:
-        """Forget all results: something was changed by a form, and its page must show it."""
-        self._entries = OrderedDict((key, entry) for key, entry in self._entries.items() if not entry[1].done())
+        """Forget all results: a form has changed something, and its page must show it."""
+        self._entries.clear()
 
     def _forget(self) -> None:
         """Drop the keys that were asked for least recently."""
@@ -44,9 +47,24 @@ class Snapshots:
             self._entries.popitem(last=False)
 
 
-async def _run(read: Callable[[], Awaitable[A]]) -> A:
-    return await read()
+class _Entry:
+    """A read that runs or has run."""
 
+    def __init__(self, read: Callable[[], Awaitable[Any]], now: Callable[[], float]) -> None:
+        self._now = now
+        self._began = now()
+        self._took = 0.0
+        self.task = asyncio.ensure_future(self._run(read))
 
-def _failed(task: asyncio.Task[Any]) -> bool:
-    return task.cancelled() or task.exception() is not None
+    async def _run(self, read: Callable[[], Awaitable[Any]]) -> Any:
+        result = await read()
+        self._took = self._now() - self._began
+        return result
+
+    def is_fresh(self, interval: float, now: float) -> bool:
+        """Whether callers may use the result, or wait for it."""
+        if not self.task.done():
+            return True
+        if self.task.cancelled() or self.task.exception() is not None:
+            return False
+        return now - self._began < max(interval, min(LONGEST, SHARE * self._took))

@@ -1,5 +1,6 @@
-"""Inline SVG charts.
+"""Inline SVG charts of reports and of the dashboard.
 
+A chart has no style of its own: classes give its colours, so a page with a strict content security policy may show it.
 Each chart has a title and a description for screen readers. A table beside it has the numbers.
 """
 
@@ -13,7 +14,7 @@ from zlib import crc32
 
 from markupsafe import Markup
 
-from ackwise.spark.reports.columns import number as number_of
+from ackwise.wire.number_format import number as number_of
 
 COLOURS = 8
 """Number of colours in the pages' style: `c0`, `c1`, … for areas, `l0`, `l1`, … for lines."""
@@ -73,6 +74,48 @@ def stacked(title: str, starts: Sequence[datetime], step: float, series: Series)
     return _chart(title, what, _TOP + _HEIGHT + 24, shapes) + _legend(series, "c")
 
 
+def timeline(title: str, starts: Sequence[datetime], step: float, series: Series, *, height: int = 160) -> Markup:
+    """Stacked column chart for a page that is fetched often: one path per series, and one tooltip per column.
+
+    The shapes use the same names of colours as `stacked`. The numbers of a column are in its tooltip.
+    """
+    columns = list(zip(*(values for values in series.values()), strict=True)) or [()] * len(starts)
+    most = max((sum(value or 0 for value in column) for column in columns), default=0)
+    top = _nice(most)
+    plot = [
+        _tag("path", d=_columns_path(columns, number, top, height), class_=f"c{number % COLOURS}")
+        for number in range(len(series))
+    ]
+    tips = [
+        _tag("rect", _tag("title", _tip(start, column, series)), x=at, y=0, width=1, height=height, class_="tip")
+        for at, (start, column) in enumerate(zip(starts, columns, strict=True))
+    ]
+    view = f"0 0 {max(1, len(starts))} {height}"
+    place = {"x": f"{_LEFT}%", "y": _TOP, "width": f"{_WIDTH}%", "height": height}
+    inner = _tag("svg", *plot, *tips, viewBox=view, preserveAspectRatio="none", **place)
+    what = f"{len(starts)} columns over time, stacked by {', '.join(series)}; the highest is {number_of(most)}."
+    shapes = [*_grid(top, height), inner, *_times(starts, step, height)]
+    return _chart(title, what, _TOP + height + 24, shapes) + _legend(series, "c")
+
+
+def _columns_path(columns: Sequence[Sequence[float | None]], number: int, top: float, height: int) -> str:
+    """Outline of one series of a timeline: a rectangle per column, above the earlier series."""
+    scale = height / top
+    pieces = []
+    for at, column in enumerate(columns):
+        value = column[number] or 0
+        if value:
+            below = sum(earlier or 0 for earlier in column[:number])
+            bottom, size = height - below * scale, value * scale
+            pieces.append(f"M{at + 0.08:.2f} {bottom:.2f}h.84v{-size:.2f}h-.84z")
+    return "".join(pieces)
+
+
+def _tip(start: datetime, column: Sequence[float | None], series: Series) -> str:
+    counted = (f"{name}: {number_of(value)}" for name, value in zip(series, column, strict=True) if value)
+    return f"{_spelled(start)} {', '.join(counted) or 'nothing'}"
+
+
 def lines(title: str, times: Sequence[datetime], series: Series, *, unit: str = "") -> Markup:
     """Line chart: one line per series, with a gap for a missing value."""
     most = max((value for values in series.values() for value in values if value is not None), default=0)
@@ -124,17 +167,17 @@ def _legend(series: Series, kind: str) -> Markup:
     return _tag("ul", *items, class_="legend")
 
 
-def _grid(top: float) -> list[Markup]:
+def _grid(top: float, height: int = _HEIGHT) -> list[Markup]:
     """Horizontal grid lines with their values."""
     shapes = []
     for value in (0, top / 4, top / 2, top * 3 / 4, top):
-        y = _y(value, top)
+        y = _y(value, top, height)
         shapes.append(_tag("line", x1=f"{_LEFT}%", x2=f"{_LEFT + _WIDTH}%", y1=y, y2=y, class_="grid"))
         shapes.append(_tag("text", _tick(value), x=f"{_LEFT - 1}%", y=y + 4, text_anchor="end", class_="tick"))
     return shapes
 
 
-def _times(times: Sequence[datetime], step: float) -> list[Markup]:
+def _times(times: Sequence[datetime], step: float, height: int = _HEIGHT) -> list[Markup]:
     """Four labels of the time axis."""
     if not times:
         return []
@@ -151,7 +194,7 @@ def _times(times: Sequence[datetime], step: float) -> list[Markup]:
             "text",
             (times[0] + span * third / 3).strftime(form),
             x=f"{_LEFT + _WIDTH * third / 3:.2f}%",
-            y=_TOP + _HEIGHT + 18,
+            y=_TOP + height + 18,
             text_anchor=anchor,
             class_="tick",
         )
@@ -164,8 +207,8 @@ def _x(time: datetime, times: Sequence[datetime]) -> float:
     return _LEFT + _WIDTH * ((time - times[0]) / span if span else 0.5)
 
 
-def _y(value: float, top: float) -> float:
-    return round(_TOP + _HEIGHT * (1 - value / top), 2)
+def _y(value: float, top: float, height: int = _HEIGHT) -> float:
+    return round(_TOP + height * (1 - value / top), 2)
 
 
 def _nice(most: float) -> float:
