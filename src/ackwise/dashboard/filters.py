@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import re
+from typing import TypeVar
+
+import msgspec
 
 from ackwise.core import validation
 from ackwise.core.errors import BadInput
@@ -15,6 +19,8 @@ DEFAULT_GROUP = "(default)"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _RELATIVE = re.compile(r"(\d{1,6})\s*([smhdw])", re.ASCII)
 _LONGEST_TIME = 64
+_LONGEST_PLACE = 8192
+P = TypeVar("P")
 
 
 def group_name(name: str) -> str:
@@ -56,3 +62,21 @@ def number(value: str | None, field: str, most: int = validation.MAX_PRIORITY, l
     if not re.fullmatch(r"-?\d{1,18}", value.strip(), re.ASCII):
         raise BadInput(f"{field} must be a whole number, not {value!r:.40}")
     return validation.count(int(value), field, least=least, most=most)
+
+
+def place_text(place: object) -> str | None:
+    """The place of a list's next page as a keyword of the query string. None at the end of the list."""
+    return None if place is None else base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+
+
+def place(page: PageRequest, kind: type[P], field: str = "after") -> P | None:
+    """The place that `place_text` wrote."""
+    given = page.query.get(field)
+    if not given:
+        return None
+    if len(given) > _LONGEST_PLACE:
+        raise BadInput(f"{field} is not a place of this list")
+    try:
+        return msgspec.json.decode(base64.urlsafe_b64decode(given + "=" * (-len(given) % 4)), type=kind)
+    except (msgspec.MsgspecError, ValueError):
+        raise BadInput(f"{field} is not a place of this list") from None

@@ -217,9 +217,7 @@ class PageRequest:
         except TimeoutError:
             raise BadInput(f"the form did not arrive within {FORM_SECONDS:g} seconds") from None
         try:
-            pairs = parse_qsl(
-                body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
-            )
+            pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
         except ValueError:
             raise BadInput(f"the form is not valid UTF-8 or has more than {MOST_FIELDS} fields") from None
         for key, value in pairs:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from ackwise.dashboard.pages import consumers, group_changes, groups, names, overview, push, settings
+from ackwise.dashboard.pages import (
+    consumers,
+    dead_letter_changes,
+    dead_letters,
+    group_changes,
+    groups,
+    names,
+    overview,
+    push,
+    settings,
+)
 
 MODULES = (
     overview,
     settings,
+    push,
+    dead_letter_changes,
+    dead_letters,
     group_changes,
     groups,
     consumers,
-    push,
     names,
 )

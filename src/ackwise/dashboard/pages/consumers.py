@@ -27,33 +27,18 @@ async def show(page: PageRequest) -> Response:
     problem, status = "", 200
     rows: list[ConsumerRow] = []
     try:
-        query = ListConsumers(
-            queue=queue, group=group, recent=seconds * MICROS, after=_place(page), limit=MOST_ROWS
-        )  # fmt: skip
-        rows = await page.cached(("consumers", queue, group, window, query.after), query)
+        after = filters.place(page, tuple[str, str, str])
+        query = ListConsumers(queue=queue, group=group, recent=seconds * MICROS, after=after, limit=MOST_ROWS)
+        rows = await page.cached(("consumers", queue, group, window, after), query)
     except AckwiseError as error:
         problem, status = error.message, status_of(error)
-    after = rows.next if isinstance(rows, Page) else None
     return page.render(
         "consumers.html.j2", status, rows=rows, problem=problem, queue=queue or "",
         group=page.query.get("group", ""), window=window, windows=[(key, text) for key, (text, _) in WINDOWS.items()],
         minutes=seconds / 60, queues=await queue_names(page), groups=await group_names(page),
-        next=None if after is None else {"after": after[0], "after_group": after[1], "after_name": after[2] or "-"},
-        filtered=bool(queue or group or _continues(page)),
+        next=filters.place_text(rows.next if isinstance(rows, Page) else None),
+        filtered=bool(queue or group or page.query.get("after")),
     )  # fmt: skip
-
-
-def _continues(page: PageRequest) -> bool:
-    """Whether the page continues an earlier one."""
-    return bool(page.query.get("after"))
-
-
-def _place(page: PageRequest) -> tuple[str, str, str] | None:
-    """Queue, group and name of the previous page's last row. The consumer without a name is written as `-`."""
-    queue, group, name = (page.query.get(field) for field in ("after", "after_group", "after_name"))
-    if not queue or not group or name is None:
-        return None
-    return queue, group, "" if name == "-" else name
 
 
 ROUTES = (get("/consumers", show),)

@@ -18,29 +18,24 @@ MOST_ROWS = 50
 
 
 async def show_list(page: PageRequest) -> Response:
-    queue, group, after = filters.text(page, "queue"), filters.group(page), _pair(page)
+    queue, group = filters.text(page, "queue"), filters.group(page)
     problem, status = "", 200
     rows: list[GroupStats] = []
     try:
+        after = filters.place(page, tuple[str, str])
         query = ListGroups(queue=queue, group=group, after=after, limit=MOST_ROWS)
         rows = await page.cached(("groups", queue, group, after), query)
     except AckwiseError as error:
         problem, status = error.message, status_of(error)
     return page.render(
         "groups.html.j2", status, rows=rows, next=_next(rows), problem=problem, queue=queue or "",
-        group=page.query.get("group", ""), filtered=bool(queue or group or after),
+        group=page.query.get("group", ""), filtered=bool(queue or group or page.query.get("after")),
         states=STATES, state_of=group_state, queues=await queue_names(page), groups=await group_names(page),
     )  # fmt: skip
 
 
-def _pair(page: PageRequest) -> tuple[str, str] | None:
-    """Queue and group of the previous page's last row."""
-    last_queue, last_group = page.query.get("after"), page.query.get("after_group")
-    return None if not last_queue or not last_group else (last_queue, last_group)
-
-
-def _next(rows: list[GroupStats]) -> tuple[str, str] | None:
-    return rows.next if isinstance(rows, Page) else None
+def _next(rows: list[GroupStats]) -> str | None:
+    return filters.place_text(rows.next) if isinstance(rows, Page) else None
 
 
 async def show(page: PageRequest) -> Response:

@@ -72,7 +72,7 @@ def _payload(text: str, kind: str) -> bytes:
     if kind != JSON:
         return payload
     if not text.strip():
-        raise BadInput("the payload is empty; write JSON such as {\"id\": 1}, or choose text")
+        raise BadInput('the payload is empty; write JSON such as {"id": 1}, or choose text')
     if not payloads.are_json([payload]):
         raise BadInput("the payload is not JSON; correct it, or choose text")
     return bytes(msgspec.Raw(payload))
