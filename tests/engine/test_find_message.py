@@ -164,3 +164,35 @@ def test_reused_id_finds_newer_message_and_its_dead_letters(harness: StoreHarnes
     assert (found.message.payload, found.dead) == (b"new", [])
     harness.reject(harness.take(), error="new trouble")
     assert [letter.error for letter in find(harness, newer.partition_id, "t").dead] == ["new trouble"]
+
+
+def test_message_near_its_known_place_is_found_without_scan(harness: StoreHarness) -> None:
+    harness.configure(completed_retention_seconds=None, dedupe_seconds=DAY)
+    receipts = harness.number(3)
+    for number in range(4):
+        harness.advance(3 * DAY)
+        harness.push("new", txid=f"n{number}")
+        harness.sweep("forget")
+    partition_id = receipts[2].partition_id
+    lane = find(harness, partition_id, "t2").message.lane
+
+    def near(lane: int, seq: int, transaction_id: str = "t2") -> str:
+        query = q.FindMessage(partition_id=partition_id, transaction_id=transaction_id, near=(lane, seq))
+        return harness.store.ask(query).message.payload.decode()
+
+    assert near(lane, 2) == "2"
+    assert near(1 << 40, 2, "n3") == "new"
+    for place in ((lane, 1), (lane, 99), (1 << 40, 2)):
+        with pytest.raises(MessageNotFound):
+            near(*place)
+    with pytest.raises(BadInput):
+        near(lane, -1)
+
+
+def test_near_another_partition_does_not_find_its_message(harness: StoreHarness) -> None:
+    harness.configure(dedupe_seconds=DAY)
+    (one,) = harness.push("one", partition="p1", txid="t")
+    (two,) = harness.push("two", partition="p2", txid="t")
+    place = find(harness, two.partition_id, "t").message
+    query = q.FindMessage(partition_id=one.partition_id, transaction_id="t", near=(place.lane, place.seq))
+    assert harness.store.ask(query).message.payload == b"one"

@@ -39,7 +39,7 @@ def find_message(snapshot: Snapshot, query: q.FindMessage) -> FoundMessage:
         raise _missing(query)
     letters = session.rows("dead_of_message", {"part": part[0], "txid": query.transaction_id})
     finder = MessageFinder(session, snapshot.known, snapshot.seed)
-    place = _locate(finder, part[0], query.transaction_id, snapshot.wall) or _place_of_letter(letters)
+    place = _locate(finder, part[0], query, snapshot.wall) or _place_of_letter(letters)
     letters = [row for row in letters if place is not None and (row[5], row[6]) == place[:2]]
     message = _message(session, place, letters) if place is not None else None
     if place is None or message is None:
@@ -65,9 +65,11 @@ def _missing(query: q.FindMessage) -> MessageNotFound:
     )
 
 
-def _locate(finder: MessageFinder, part: int, transaction_id: str, now: int) -> _MessagePlace | None:
-    """The place of a message. Asks the dedupe index first, then searches messages older than every dedupe window."""
-    session = finder.session
+def _locate(finder: MessageFinder, part: int, query: q.FindMessage, now: int) -> _MessagePlace | None:
+    """The place of a message. Looks at `near`, then asks the dedupe index, then searches older messages."""
+    session, transaction_id = finder.session, query.transaction_id
+    if query.near is not None and (place := _at(session, part, query.near, transaction_id)) is not None:
+        return place
     for pos in segment_reads.candidates(finder, part, transaction_id):
         if pos < 0:
             row = session.row("scheduled_by_no", {"no": -pos})
@@ -77,8 +79,18 @@ def _locate(finder: MessageFinder, part: int, transaction_id: str, now: int) -> 
         segment = segment_reads.segment_with(session, place_lane(pos), place_seq(pos))
         if segment is not None and segment.matches(place_seq(pos), transaction_id):
             return _MessagePlace(LaneId(place_lane(pos)), place_seq(pos))
-    cutoff = _forgotten_before(session, now)
+    cutoff = _forgotten_before(session, now) if query.near is None else None
     return _among_old(session, part, transaction_id, cutoff) if cutoff is not None else None
+
+
+def _at(session: Session, part: int, near: tuple[int, int], transaction_id: str) -> _MessagePlace | None:
+    """The place `near`, if the message lies there."""
+    lane, seq = near
+    row = session.row("lane_by_id", {"id": lane})
+    if row is None or row[1] != part or not row[5] <= seq < row[4]:
+        return None
+    segment = segment_reads.segment_with(session, lane, seq)
+    return _MessagePlace(LaneId(lane), seq) if segment is not None and segment.matches(seq, transaction_id) else None
 
 
 def _scheduled_segment(row: Row) -> Segment:
