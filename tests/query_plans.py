@@ -80,6 +80,9 @@ HOT: dict[str, dict[str, object]] = {
     "old_husks": {"ids": "[1,2]", "cutoff": 1},
     "dedupe_windows": {},
     # purge
+    "purge_queue_lanes": {"queue": 1, "lane": 7, "limit": 100},
+    "purge_scheduled_until": {"queue": 2, "until": 9, "limit": 500},
+    "leases_free": {"ids": "[1,2]"},
     "purge_lane_next": {"queue": 1},
     "purge_segments": {**PLACE, "limit": 500},
     "purge_husks": {**PLACE, "limit": 500},

@@ -325,6 +325,29 @@ class Model:
                     view.cells[seq] = Cell("expired")
                 view.next = start
 
+    def purge(self) -> tuple[int, int, int]:
+        """Everything goes: how many stored and scheduled messages, and how many the groups had not finished."""
+        stored = sum(len(lane) - self.starts[key] for key, lane in self.lanes.items())
+        skipped = 0
+        for (lane, _), view in self.views.items():
+            for seq in range(view.first, len(self.lanes[lane])):
+                cell = view.cells.setdefault(seq, Cell("ready"))
+                if cell.state not in ("acked", "dead", "expired", "skipped"):
+                    if cell.state == "leased" and cell.lease is not None:
+                        self.leases[cell.lease].lost.add((lane, seq))
+                    view.cells[seq] = Cell("skipped")
+                    skipped += 1
+            view.next = len(self.lanes[lane])
+        for lease in self.leases.values():
+            if not lease.gone:
+                self.end_if_empty(lease, "purged")
+        for lane in self.lanes:
+            self.starts[lane] = len(self.lanes[lane])
+        scheduled, self.scheduled = len(self.scheduled), []
+        for key, (_, maybe) in self.remembered.items():
+            self.remembered[key] = -1, maybe
+        return stored, scheduled, skipped
+
     def redrive(self, lane: LaneKey, seq: int, group: str, now: int) -> str:
         epoch, view = self.dead[lane, seq, group], self.views[lane, group]
         if epoch != view.epoch:

@@ -15,6 +15,7 @@ import typer
 
 from ackwise.cli.arguments import DEFAULT_URL
 from ackwise.cli.logs import DEFAULT_LEVEL, LogFormatOption, LogLevel
+from ackwise.cli.shown_settings import shown_settings
 from ackwise.connect import open_store
 from ackwise.core.errors import BadInput
 from ackwise.core.events import EventStream, StoreMigrated
@@ -45,6 +46,7 @@ def size(text: str) -> int:
 
 
 def serve(
+    context: typer.Context,
     store: Annotated[
         str, typer.Option(envvar=["ACKWISE_STORE", "ACKWISE_URL"], help="URL of the store.")
     ] = DEFAULT_URL,
@@ -147,6 +149,14 @@ def serve(
         float,
         typer.Option(envvar="ACKWISE_PEER_SHARE", help="Share of the connections that one address may hold."),
     ] = 0.5,
+    read_only_dashboard: Annotated[
+        bool,
+        typer.Option(
+            "--read-only-dashboard",
+            envvar="ACKWISE_READ_ONLY_DASHBOARD",
+            help="Show no buttons in the dashboard and refuse its changes.",
+        ),
+    ] = False,
     log_level: LogLevel = DEFAULT_LEVEL,
     log_format: LogFormatOption = "text",
 ) -> None:
@@ -184,10 +194,12 @@ def serve(
         cors=tuple(cors or ()),
         allowed_hosts=tuple(allowed_host or ()),
         peer_share=peer_share,
+        read_only_dashboard=read_only_dashboard,
     ).check()
     opened = _open_logged(store, durability)
     try:
-        server = make_server(opened, settings, lambda host, port: _ready(host, port, server))
+        shown = shown_settings(context, opened.traits.name)
+        server = make_server(opened, settings, lambda host, port: _ready(host, port, server), shown=shown)
         server.on_stop = partial(_end_after, grace + STOP_SECONDS)
         _calm_collector()
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:

@@ -16,6 +16,7 @@ from ackwise.core.commands import (
     PauseQueue,
     PruneQueue,
     PurgeDead,
+    PurgeQueue,
     RemoveHook,
     Replay,
     SeekGroup,
@@ -94,6 +95,16 @@ def _purge(command: PurgeDead) -> None:
             validation.instant(getattr(command.behind, what), what)
 
 
+def _purge_queue(command: PurgeQueue) -> None:
+    validation.name(command.queue, "queue")
+    if command.until is not None:
+        validation.instant(command.until, "until")
+    if command.behind is not None:
+        validation.instant(command.behind.until, "until")
+        for what in ("lane", "messages", "scheduled", "skipped"):
+            validation.count(getattr(command.behind, what), what, least=0, most=1 << 62)
+
+
 def _name_or_none(value: str | None, what: str) -> None:
     if value is not None:
         validation.name(value, what)
@@ -132,6 +143,7 @@ ADMIN_CHECKS: dict[type[Command], Callable[[Any], None]] = {
     PruneQueue: _prune,
     Replay: _replay,
     PurgeDead: _purge,
+    PurgeQueue: _purge_queue,
     SetHook: _set_hook,
     RemoveHook: _hook,
     TakeHook: _owned_hook,

@@ -342,6 +342,12 @@ class QueueStats(Query[rows.Stats], tag="queue_stats"):
     queue: str
 
 
+class PreviewPurge(Query[rows.PurgePreview], tag="preview_purge"):
+    """What a purge of a queue would remove now. A purge with the preview's `until` removes no later message."""
+
+    queue: str
+
+
 class StoreSize(Query[int], tag="store_size"):
     """Bytes of the database on disk."""
 

@@ -414,6 +414,30 @@ class Stats(msgspec.Struct, Generic[Instant], frozen=True):
         return 0 if group is None else max(0, self.messages - group.lag - group.dead)
 
 
+class GroupPurgePreview(msgspec.Struct, frozen=True):
+    """What a purge of its queue does to a group: it skips messages, and of these `leased` are under a lease."""
+
+    group: str
+    skipped: int
+    leased: int
+    leases: int
+
+
+class PurgePreview(msgspec.Struct, Generic[Instant], frozen=True):
+    """What a purge of a queue removes: the messages stored up to `until`. Dead letters stay."""
+
+    queue: str
+    until: Instant
+    messages: int
+    scheduled: int
+    dead: int
+    groups: list[GroupPurgePreview]
+
+    @property
+    def skipped(self) -> int:
+        return sum(group.skipped for group in self.groups)
+
+
 class QueueSummary(msgspec.Struct):
     info: QueueInfo
     stats: Stats

@@ -37,7 +37,8 @@ How to show a command
 =====================
 
 `{{ ui.command(cli("message", "push", "orders", '{"a": 1}')) }}` shows a command line with a button that copies it.
-`cli` quotes names for the shell and adds the URL of the server. An empty list is `{% call ui.empty("No queues yet.") %}`.
+`cli` quotes names for the shell and adds the URL of the server. `{% call ui.empty("No queues yet.") %}` stands for an
+empty list.
 
 How to add a form
 =================
@@ -60,11 +61,14 @@ How to add a live block
 
 `{% call ui.live(id, topics) %}…{% endcall %}` makes a block that fetches itself again when one of the topics changes.
 Topics are words, separated by spaces: `queues` (any change of messages, leases or queues), `dead`, `graph`,
-`pipelines`, `live.queue_topic(name)` (changes of one queue), and `clock` (every 15 seconds, for charts). The block asks for the same URL as the page. `layout` is then only the content, without navigation.
-A live block must read through `page.cached(key, query)`, so that any number of open pages costs one read per interval.
+`pipelines`, `live.queue_topic(name)` (changes of one queue), and `clock` (every 15 seconds, for charts).
+The block asks for the same URL as the page. `layout` is then only the content, without navigation. A live block must
+read through `page.cached(key, query)`, so that any number of open pages costs one read per interval. It holds no form
+that takes text: the page would replace the text.
 
 How to add a chart
 ==================
 
-`ackwise.wire.charts` draws SVG on the server: `bars`, `stacked`, `lines`. Pass the result to the template.
+`ackwise.wire.charts` draws SVG on the server: `timeline`, `bars`, `stacked`, `lines`. Pass the result to the template.
+`series.py` draws the messages of a queue in the last hour, day or week.
 """

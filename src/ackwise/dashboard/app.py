@@ -68,7 +68,7 @@ class Dashboard:
         *,
         read_only: bool = False,
         home: str | None = None,
-        settings: Callable[[], Sequence[ShownSetting]] = tuple,
+        settings: Sequence[ShownSetting] = (),
         stream_seconds: float = SERVER_STREAM,
     ) -> None:
         """`home` is the URL of the overview, if it is not the root path. `settings` are shown on their page.
@@ -80,9 +80,9 @@ class Dashboard:
         self.home = home
         self.settings = settings
         self.snapshots = Snapshots()
-        self.catalogue = CatalogueReader()
         self.live = LiveEvents(stream_seconds)
         self.jobs = DeadLetterJobs(self.live, self.snapshots)
+        self.catalogue = CatalogueReader(self.live.changed_all)
         self.files = StaticFiles()
         self.version = version("ackwise")
         self.templates = Environment(

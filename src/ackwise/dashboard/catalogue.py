@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import msgspec
@@ -25,7 +25,7 @@ INTERVAL = 2.0
 """Seconds between two reads of a small catalogue."""
 SHARE = 20
 """The pause after a read is at least this many times as long as the read, so a read costs at most 5 % of a thread."""
-FIRST_PATIENCE = 0.08
+FIRST_PATIENCE = 0.12
 """Seconds that a page waits for the first read. Then it shows what is read so far."""
 MOST_LEDGER = 20_000
 """Rows of the ledger for current rates. With more, queues have no rates."""
@@ -91,7 +91,9 @@ class Rates(msgspec.Struct):
 class CatalogueReader:
     """Reads the catalogue when a page asks and the last read is old enough."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
+        """Calls `on_first` after the first complete read: pages show a part of the catalogue until then."""
+        self._on_first = on_first
         self._current = Catalogue()
         self._due = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -132,7 +134,10 @@ class CatalogueReader:
             with suppress(AckwiseError):
                 reading.size = await broker.ask(StoreSize())
             reading.read_at, reading.complete = broker.now(), True
+            first = not self._current.read_at
             self._current = reading
+            if first:
+                self._on_first()
         finally:
             self._due = began + max(INTERVAL, SHARE * spent)
 

@@ -23,6 +23,11 @@ def count(number: int | None) -> str:
     return NOTHING if number is None else f"{number:,}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A count with its noun: 1 message, 1,234 messages."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def short(number: float | None) -> Markup | str:
     """A number with at most three digits, and the exact one on hover: 1.23M."""
     if number is None:
@@ -111,5 +116,5 @@ def clip(text: str, longest: int = 120) -> str:
 
 def add_formats(environment: Environment) -> None:
     """Give the filters to an environment of templates."""
-    formats: list[Any] = [count, short, rate, duration, size, exact, ago, age, clip]
+    formats: list[Any] = [count, counted, short, rate, duration, size, exact, ago, age, clip]
     environment.filters.update({format.__name__: format for format in formats})

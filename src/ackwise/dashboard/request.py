@@ -87,6 +87,10 @@ class PageRequest:
         """Whether the caller has a right."""
         return self.dashboard.guard.may(self.request, right)
 
+    def require(self, right: str) -> None:
+        """Refuse a page that only leads to a change, such as a form, to a caller without the right."""
+        self.dashboard.guard.check(self.request, right)
+
     # links
 
     @property
@@ -188,7 +192,7 @@ class PageRequest:
             "token_field": TOKEN_FIELD,
             "notice": "" if self.is_block else unquote(self.request.cookies.get(NOTICE_COOKIE, ""))[:LONGEST_NOTICE],
             "live_files": dashboard.files.live,
-            "version": dashboard.version,
+            "product_version": dashboard.version,
             "asset": dashboard.files.version,
         }
 

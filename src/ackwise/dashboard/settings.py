@@ -6,7 +6,10 @@ import msgspec
 
 
 class ShownSetting(msgspec.Struct, frozen=True):
-    """An effective setting as text. `origin` is `flag`, `environment`, `file` or `default`. Secrets are masked."""
+    """An effective setting as text. Secrets are masked.
+
+    `origin` is `flag`, `environment`, `file`, `default`, or `program` for a server that a program starts.
+    """
 
     name: str
     value: str

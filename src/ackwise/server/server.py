@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ackwise.broker import AsyncBroker
 from ackwise.core import extras
 from ackwise.core.errors import AckwiseError
+from ackwise.dashboard.settings import ShownSetting
 from ackwise.protocols import pushpop
 from ackwise.protocols.answer_memory import AnswerMemory
 from ackwise.protocols.http_request import Call, Receive, Scope, Send
@@ -61,7 +62,9 @@ OnReady = Callable[[str, int], None]
 class ServerRuntime:
     """Broker, sinks and MEW sessions of a running server, from startup to shutdown."""
 
-    def __init__(self, store: Store, settings: Settings, memory: AnswerMemory) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, memory: AnswerMemory, shown: Sequence[ShownSetting] = ()
+    ) -> None:
         self._store, self._settings, self._memory = store, settings, memory
         self._broker: AsyncBroker | None = None
         self._sinks: Sinks | None = None
@@ -69,7 +72,12 @@ class ServerRuntime:
         self._mew: MewServer | None = None
         self._maintenance: MaintenanceWatch | None = None
         self.observer = Observer(store, settings)
-        self.dashboard = Dashboard(self.broker, read_only=settings.read_only_dashboard, home="/")
+        self.dashboard = Dashboard(
+            self.broker,
+            read_only=settings.read_only_dashboard,
+            home="/",
+            settings=shown or [ShownSetting(name, str(value), "program") for name, value in settings.fields()],
+        )
         self.has_mew = extras.is_installed(MEW_PACKAGE)
         if self.has_mew:
             # Imported here, so that a server without MEW does not load the graph.
@@ -257,11 +265,14 @@ def _gate(settings: Settings) -> Gate:
     return Gate(origins=gates.check_origins(settings.cors, insecure=settings.insecure), host_names=(*names, own))
 
 
-def make_server(store: Store, settings: Settings, on_ready: OnReady) -> Server:
-    """Creates a server. `await server.serve()` runs it until a signal or `should_exit`."""
+def make_server(store: Store, settings: Settings, on_ready: OnReady, *, shown: Sequence[ShownSetting] = ()) -> Server:
+    """Creates a server. `await server.serve()` runs it until a signal or `should_exit`.
+
+    `shown` are the settings with their origins, for the dashboard.
+    """
     settings.check()
     memory = AnswerMemory(settings.answer_bytes, settings.answer_memory, settings.peer_share)
-    runtime = ServerRuntime(store, settings, memory)
+    runtime = ServerRuntime(store, settings, memory, shown)
     peers = Peers(settings.max_connections, settings.peer_share)
     pages = runtime.pages()
     app = Application(

@@ -59,6 +59,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     read_only_dashboard: bool = False
     """Whether the dashboard shows no buttons and refuses changes."""
 
+    def fields(self) -> list[tuple[str, object]]:
+        """Names and values. The limits of a statement are fields, too."""
+        plain = msgspec.structs.asdict(self)
+        limits = msgspec.structs.asdict(plain.pop("statement"))
+        return [*plain.items(), *((f"statement_{name}", value) for name, value in limits.items())]
+
     def check(self) -> Settings:
         ports = (("--port", self.port), ("--pushpop-port", self.pushpop_port), ("--amps-port", self.amps_port))
         for name, port in ports:

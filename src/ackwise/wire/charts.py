@@ -7,7 +7,7 @@ Each chart has a title and a description for screen readers. A table beside it h
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from zlib import crc32
@@ -76,45 +76,69 @@ def stacked(title: str, starts: Sequence[datetime], step: float, series: Series)
     return _chart(title, what, _TOP + _HEIGHT + 24, shapes) + _legend(series, "c")
 
 
-def timeline(title: str, starts: Sequence[datetime], step: float, series: Series, *, height: int = 160) -> Markup:
+def timeline(
+    title: str,
+    starts: Sequence[datetime],
+    step: float,
+    series: Series,
+    *,
+    line: tuple[str, Sequence[float]] | None = None,
+    colours: Sequence[int] = range(COLOURS),
+    height: int = 160,
+) -> Markup:
     """Stacked column chart for a page that is fetched often: one path per series, and one tooltip per column.
 
-    The shapes use the same names of colours as `stacked`. The numbers of a column are in its tooltip.
+    `line` is a further series, which is drawn as a line of steps over the columns. `colours` are the numbers of the
+    colours, of the line last.
     """
-    columns = list(zip(*(values for values in series.values()), strict=True)) or [()] * len(starts)
-    most = max((sum(value or 0 for value in column) for column in columns), default=0)
-    top = _nice(most)
+    named = dict(series) if line is None else {**series, line[0]: line[1]}
+    columns = _columns(series, len(starts))
+    tops = [*map(sum, columns), *(line[1] if line is not None else ())]
+    top = _nice(max(tops, default=0))
     plot = [
-        _tag("path", d=_columns_path(columns, number, top, height), class_=f"c{number % COLOURS}")
+        _tag("path", d=_rectangles(columns, number, height, top), class_=f"c{colours[number % len(colours)]}")
         for number in range(len(series))
     ]
-    tips = [
-        _tag("rect", _tag("title", _tip(start, column, series)), x=at, y=0, width=1, height=height, class_="tip")
-        for at, (start, column) in enumerate(zip(starts, columns, strict=True))
+    if line is not None:
+        colour = f"l{colours[len(series) % len(colours)]}"
+        plot.append(_tag("path", d=_steps(line[1], height, top), class_=colour, vector_effect="non-scaling-stroke"))
+    plot += [
+        _tag("rect", _tag("title", _tip(start, at, named)), x=at, y=0, width=1, height=height, class_="tip")
+        for at, start in enumerate(starts)
     ]
-    view = f"0 0 {max(1, len(starts))} {height}"
-    place = {"x": f"{_LEFT}%", "y": _TOP, "width": f"{_WIDTH}%", "height": height}
-    inner = _tag("svg", *plot, *tips, viewBox=view, preserveAspectRatio="none", **place)
-    what = f"{len(starts)} columns over time, stacked by {', '.join(series)}; the highest is {number_of(most)}."
+    view = {"viewBox": f"0 0 {max(1, len(starts))} {height}", "preserveAspectRatio": "none"}
+    inner = _tag("svg", *plot, **view, x=f"{_LEFT}%", y=_TOP, width=f"{_WIDTH}%", height=height)
+    what = f"{len(starts)} columns over time for {', '.join(named)}; the highest is {number_of(max(tops, default=0))}."
     shapes = [*_grid(top, height), inner, *_times(starts, step, height)]
-    return _chart(title, what, _TOP + height + 24, shapes) + _legend(series, "c")
+    legend = _legend(named, "c", lines=() if line is None else (line[0],), colours=colours)
+    return _chart(title, what, _TOP + height + 24, shapes) + legend
 
 
-def _columns_path(columns: Sequence[Sequence[float | None]], number: int, top: float, height: int) -> str:
+def _columns(series: Series, count: int) -> list[tuple[float, ...]]:
+    """The values of each column. A missing value is 0."""
+    rows = [[value or 0 for value in values] for values in series.values()]
+    return list(zip(*rows, strict=True)) if rows else [()] * count
+
+
+def _rectangles(columns: Sequence[Sequence[float]], number: int, height: int, top: float) -> str:
     """Outline of one series of a timeline: a rectangle per column, above the earlier series."""
-    scale = height / top
     pieces = []
     for at, column in enumerate(columns):
-        value = column[number] or 0
-        if value:
-            below = sum(earlier or 0 for earlier in column[:number])
-            bottom, size = height - below * scale, value * scale
-            pieces.append(f"M{at + 0.08:.2f} {bottom:.2f}h.84v{-size:.2f}h-.84z")
+        if value := column[number]:
+            bottom = height * (1 - sum(column[:number]) / top)
+            pieces.append(f"M{at + 0.08:.2f} {bottom:.2f}h.84v{-height * value / top:.2f}h-.84z")
     return "".join(pieces)
 
 
-def _tip(start: datetime, column: Sequence[float | None], series: Series) -> str:
-    counted = (f"{name}: {number_of(value)}" for name, value in zip(series, column, strict=True) if value)
+def _steps(values: Sequence[float], height: int, top: float) -> str:
+    """Line over the columns of a timeline, horizontal within a column."""
+    heights = [f"{height * (1 - value / top):.2f}" for value in values]
+    return f"M0 {heights[0]}" + "".join(f"V{y}H{at + 1}" for at, y in enumerate(heights)) if heights else ""
+
+
+def _tip(start: datetime, at: int, series: Series) -> str:
+    """Text of one column: its start and its counts."""
+    counted = [f"{name}: {number_of(value)}" for name, values in series.items() if (value := values[at])]
     return f"{_spelled(start)} {', '.join(counted) or 'nothing'}"
 
 
@@ -173,12 +197,14 @@ def _chart(title: str, description: str, height: int, shapes: Iterable[Markup]) 
     )
 
 
-def _legend(series: Series, kind: str) -> Markup:
+def _legend(series: Series, kind: str, lines: Collection[str] = (), colours: Sequence[int] = range(COLOURS)) -> Markup:
+    """Names of the series with their colours. Those in `lines` are lines, whatever the kind of the others."""
     items = []
     for number, name in enumerate(series):
-        mark = {"class_": f"{kind}{number % COLOURS}"}
+        shown = "l" if name in lines else kind
+        mark = {"class_": f"{shown}{colours[number % len(colours)]}"}
         shape = (
-            _tag("line", x1=0, y1=6, x2=22, y2=6, **mark) if kind == "l" else _tag("rect", width=22, height=12, **mark)
+            _tag("line", x1=0, y1=6, x2=22, y2=6, **mark) if shown == "l" else _tag("rect", width=22, height=12, **mark)
         )
         items.append(_tag("li", _tag("svg", shape, width=22, height=12, aria_hidden="true"), " ", name))
     return _tag("ul", *items, class_="legend")

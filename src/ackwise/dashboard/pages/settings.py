@@ -15,8 +15,9 @@ async def show(page: PageRequest) -> Response:
         "settings.html.j2",
         store=without_password(traits.name),
         schema=traits.schema,
+        local=traits.local,
         instance=traits.instance,
-        settings=page.dashboard.settings(),
+        settings=page.dashboard.settings,
     )
 
 

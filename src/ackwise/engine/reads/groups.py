@@ -10,7 +10,18 @@ import msgspec
 
 from ackwise.core import queries as q
 from ackwise.core.ids import GroupId, LaneId, lease_id
-from ackwise.core.rows import GroupDetails, GroupStats, Page, PartitionRow, Place, PlaceLease, QueueSummary, Stats
+from ackwise.core.rows import (
+    GroupDetails,
+    GroupPurgePreview,
+    GroupStats,
+    Page,
+    PartitionRow,
+    Place,
+    PlaceLease,
+    PurgePreview,
+    QueueSummary,
+    Stats,
+)
 from ackwise.core.spans import Lease
 from ackwise.engine import catalog, segment_reads
 from ackwise.engine.catalog import GroupRow, QueueRow
@@ -102,6 +113,15 @@ def _leased(session: Session, grp: GroupId) -> dict[tuple[int, int], int]:
 def stats(snapshot: Snapshot, query: q.QueueStats) -> Stats:
     session = snapshot.session
     return queue_stats(session, [catalog.queue(session, query.queue)], snapshot.now)[0]
+
+
+@answers(q.PreviewPurge)
+def preview_purge(snapshot: Snapshot, query: q.PreviewPurge) -> PurgePreview:
+    session = snapshot.session
+    queue = catalog.queue(session, query.queue)
+    (counted,) = queue_stats(session, [queue])
+    groups = [GroupPurgePreview(group.group, group.lag, group.leased, group.leases) for group in counted.groups]
+    return PurgePreview(queue.name, snapshot.wall, counted.messages, counted.scheduled, counted.dead, groups)
 
 
 @answers(q.ListStats)
