@@ -55,13 +55,7 @@ def _configure_group(command: ConfigureGroup) -> None:
 def _seek(command: SeekGroup) -> None:
     _group(command)
     _name_or_none(command.partition, "partition")
-    validation.one_of(command.by, "by", ("time", "seq"))
-    if isinstance(command.to, str):
-        validation.one_of(command.to, "to", ("start", "end"))
-    else:
-        validation.instant(command.to, "to")
-    if command.by == "seq" and (command.partition is None or isinstance(command.to, str)):
-        raise BadInput("a seek to a seq names a partition and a number")
+    validation.seek(command.to, command.by, command.partition)
 
 
 def _advance(command: AdvanceGroup) -> None:

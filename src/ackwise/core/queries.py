@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import ClassVar, Generic
+from typing import ClassVar, Generic, Literal
 
 import msgspec
 
@@ -346,6 +346,20 @@ class PreviewPurge(Query[rows.PurgePreview], tag="preview_purge"):
     """What a purge of a queue would remove now. A purge with the preview's `until` removes no later message."""
 
     queue: str
+
+
+class PreviewSeek(Query[rows.SeekPreview], tag="preview_seek"):
+    """What a seek of a group would do now. The fields have the meaning of those of `SeekGroup`."""
+
+    queue: str
+    group: str
+    to: Literal["start", "end"] | int
+    partition: str | None = None
+    by: Literal["time", "seq"] = "time"
+
+    def check(self) -> None:
+        super().check()
+        validation.seek(self.to, self.by, self.partition)
 
 
 class StoreSize(Query[int], tag="store_size"):

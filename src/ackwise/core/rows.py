@@ -414,6 +414,24 @@ class Stats(msgspec.Struct, Generic[Instant], frozen=True):
         return 0 if group is None else max(0, self.messages - group.lag - group.dead)
 
 
+class SeekPreview(msgspec.Struct, frozen=True):
+    """What a seek does to a group.
+
+    The group gets `again` messages another time that it had finished or skipped. It skips `skipped` messages that it
+    had not finished. `leases` lose all their messages in the moved lanes, which are `leased`.
+    """
+
+    queue: str
+    group: str
+    lanes: int
+    again: int
+    skipped: int
+    leased: int
+    leases: int
+    lag_before: int
+    lag_after: int
+
+
 class GroupPurgePreview(msgspec.Struct, frozen=True):
     """What a purge of its queue does to a group: it skips messages, and of these `leased` are under a lease."""
 
