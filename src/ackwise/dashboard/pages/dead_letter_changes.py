@@ -10,7 +10,7 @@ from ackwise.core.errors import BadInput
 from ackwise.dashboard.dead_letter_jobs import DONE, MOST_REFUSED, Action
 from ackwise.dashboard.dead_selection import DeadSelection, selection
 from ackwise.dashboard.request import PageRequest
-from ackwise.dashboard.routes import get, post
+from ackwise.dashboard.routes import CHANGE, get, post
 
 PAGE = "dead-letters"
 _ACTIONS = {
@@ -32,6 +32,7 @@ def _action(page: PageRequest) -> Action:
 
 async def ask(page: PageRequest) -> Response:
     """Count what matches and ask. Changes nothing."""
+    page.require(CHANGE)
     job_id = page.query.get("job")
     if job_id:
         chosen = DeadSelection(ids=tuple(page.dashboard.jobs.find(job_id).refused))

@@ -151,14 +151,14 @@ async def show(page: PageRequest) -> Response:
     letter = await letter_of(page)
     return page.render(
         "dead_letter.html.j2", letter=letter, kind=letter.kind or error_kind(letter.error),
-        view=payload_views.view(letter.payload, letter.content_type), history=[_line(line) for line in letter.history],
+        view=payload_views.view(letter.payload, letter.content_type), history=[history_line(line) for line in letter.history],
     )  # fmt: skip
 
 
-def _line(line: Mapping[str, object]) -> dict[str, Any]:
+def history_line(line: Mapping[str, object]) -> dict[str, Any]:
     """A line of the history with all of its fields."""
     at = line.get("at")
-    fields = {name: str(line.get(name) or "") for name in ("event", "owner", "error", "trace")}
+    fields = {name: str(line.get(name) or "") for name in ("event", "owner", "error", "error_type", "trace")}
     return {**fields, "at": at if isinstance(at, int) else None}
 
 

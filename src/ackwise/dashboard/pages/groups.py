@@ -15,22 +15,30 @@ from ackwise.dashboard.routes import get
 from ackwise.wire.http_status import status_of
 
 MOST_ROWS = 50
+MOST_SORTED = 500
+"""Groups that the page reads to sort them by lag."""
+SORTS = (("", "Name"), ("lag", "Lag"))
 
 
 async def show_list(page: PageRequest) -> Response:
     queue, group = filters.text(page, "queue"), filters.group(page)
-    problem, status = "", 200
+    problem, status, by_lag = "", 200, page.query.get("sort") == "lag"
     rows: list[GroupStats] = []
+    sorted_of = 0
     try:
         after = filters.place(page, tuple[str, str])
-        query = ListGroups(queue=queue, group=group, after=after, limit=MOST_ROWS)
-        rows = await page.cached(("groups", queue, group, after), query)
+        limit = MOST_SORTED if by_lag else MOST_ROWS
+        query = ListGroups(queue=queue, group=group, after=None if by_lag else after, limit=limit)
+        rows = await page.cached(("groups", queue, group, query.after, limit), query)
     except AckwiseError as error:
         problem, status = error.message, status_of(error)
+    if by_lag:
+        sorted_of = len(rows) if isinstance(rows, Page) and rows.next else 0
+        rows = sorted(rows, key=lambda row: (-row.lag, row.queue, row.group))[:MOST_ROWS]
     return page.render(
         "groups.html.j2", status, rows=rows, next=_next(rows), problem=problem, queue=queue or "",
         group=page.query.get("group", ""), filtered=bool(queue or group or page.query.get("after")),
-        states=STATES, state_of=group_state, queues=await queue_names(page), groups=await group_names(page),
+        sort="lag" if by_lag else "", sorts=SORTS, sorted_of=sorted_of, states=STATES, state_of=group_state, queues=await queue_names(page), groups=await group_names(page),
     )  # fmt: skip
 
 
@@ -42,7 +50,7 @@ async def show(page: PageRequest) -> Response:
     queue, group = page.params["queue"], page.params["group"]
     after, behind = page.query.get("after") or None, bool(page.query.get("behind"))
     details = await page.cached(("group", queue, group), GetGroup(queue=queue, group=group))
-    stats = await page.cached(("groups", queue, group, None), ListGroups(queue=queue, group=group, limit=1))
+    stats = await page.cached(("groups", queue, group, None, 1), ListGroups(queue=queue, group=group, limit=1))
     now = page.broker.wall()
     places = await page.cached(
         ("places", queue, group, after, behind),

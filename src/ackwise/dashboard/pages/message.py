@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
 from ackwise.core.errors import BadInput
 from ackwise.core.queries import FindMessage
-from ackwise.core.rows import FoundMessage
+from ackwise.core.rows import FoundMessage, GroupView
 from ackwise.dashboard import payload_views
-from ackwise.dashboard.pages.dead_letters import payload_response
+from ackwise.dashboard.pages.dead_letters import history_line, payload_response
 from ackwise.dashboard.request import PageRequest
 from ackwise.dashboard.routes import get
+
+
+class ShownGroup(msgspec.Struct, frozen=True):
+    """State of the message in a group, with its ended deliveries and its dead letter."""
+
+    view: GroupView
+    history: list[dict[str, Any]]
+    letter: str | None
 
 
 class ShownMessage(msgspec.Struct, frozen=True):
     """A message as the page shows it, without its whole payload: open pages share it."""
 
-    found: FoundMessage
-    view: payload_views.PayloadView
+    queue: str
+    partition: str
+    priority: int
+    id: str
+    transaction_id: str
+    lane: int
+    seq: int
+    created_at: int
+    due_at: int | None
     headers: dict[str, str]
+    content_type: str
+    view: payload_views.PayloadView
+    groups: list[ShownGroup]
+    letters: int
 
 
 def near_of(text: str | None) -> tuple[int, int] | None:
@@ -47,17 +67,40 @@ async def find(page: PageRequest) -> FoundMessage:
 
 
 async def show(page: PageRequest) -> Response:
-    key = ("message", page.params["partition_id"], page.params["transaction_id"], page.query.get("at"))
-    shown = await page.cached(key, lambda: _read(page))
-    message = shown.found.message
-    at = near_text(message.lane, message.seq) if shown.found.due_at is None else None
-    return page.render("message.html.j2", found=shown.found, message=message, shown=shown, at=at)
+    partition_id, transaction_id = page.params["partition_id"], page.params["transaction_id"]
+    shown = await page.cached(("message", partition_id, transaction_id, page.query.get("at")), lambda: _read(page))
+    # With its place the page finds the message again without a search.
+    place = near_text(shown.lane, shown.seq) if shown.due_at is None else None
+    return page.render(
+        "message.html.j2", message=shown, partition_id=partition_id,
+        own=page.link("messages", partition_id, transaction_id),
+        here_again=page.link("messages", partition_id, transaction_id, at=place),
+    )  # fmt: skip
 
 
 async def _read(page: PageRequest) -> ShownMessage:
     found = await find(page)
     message = found.message
-    return ShownMessage(found, payload_views.view(message.payload, message.content_type), message.headers)
+    letters = {letter.group: letter.id for letter in reversed(found.dead)}
+    return ShownMessage(
+        queue=found.queue.name,
+        partition=found.partition,
+        priority=found.priority,
+        id=message.id,
+        transaction_id=message.transaction_id,
+        lane=message.lane,
+        seq=message.seq,
+        created_at=message.created_at,
+        due_at=found.due_at,
+        headers=message.headers,
+        content_type=message.content_type,
+        view=payload_views.view(message.payload, message.content_type),
+        groups=[
+            ShownGroup(view, [history_line(line) for line in view.history], letters.get(view.group))
+            for view in found.groups
+        ],
+        letters=len(found.dead),
+    )
 
 
 async def download(page: PageRequest) -> Response:

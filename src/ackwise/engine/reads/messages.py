@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from ackwise.core import queries as q
 from ackwise.core.errors import MessageNotFound
-from ackwise.core.ids import LaneId
+from ackwise.core.ids import LaneId, lease_id
 from ackwise.core.messages import Message
 from ackwise.core.rows import FoundMessage, GroupView
 from ackwise.core.validation import MICROS
@@ -151,8 +153,18 @@ def _view(view: Snapshot, group: GroupRow, place: _MessagePlace, letters: list[R
         held = session.row("span_look", {"lane": place.lane, "grp": group.id, "seq": place.seq})
         assert held is not None
         deadline = None if held[3] is None else view.shown(held[3])
-        return GroupView(group.name, state, deadline, held[1], held[2], dead_letters.last_error(held[4]))
+        return GroupView(
+            group.name, state, deadline, held[1], held[2], dead_letters.last_error(held[4]),
+            lease_id=None if held[5] is None else lease_id(held[5], held[6]), owner=held[7] or "",
+            due_at=view.shown(held[8]) if state == "waiting" else None, history=_history(held[4]),
+        )  # fmt: skip
     letter = next((row for row in letters if row[4] == group.name), None) if state == "dead" else None
     if letter is not None:
-        return GroupView(group.name, state, None, letter[11], letter[12], letter[9] or None)
+        return GroupView(
+            group.name, state, None, letter[11], letter[12], letter[9] or None, history=_history(letter[13])
+        )
     return GroupView(group.name, state)
+
+
+def _history(text: str) -> list[dict[str, object]]:
+    return msgspec.json.decode(text) if text else []
