@@ -27,6 +27,22 @@ class BrowsedMessage(msgspec.Struct, frozen=True):
     partition_id: str
     priority: int
     state: str | None
+    due_at: int | None = None
+    """When a scheduled message becomes claimable. Other messages have None."""
+
+
+class NewestPage(msgspec.Struct):
+    """Messages that match, newest first, and where the search goes on.
+
+    `next` is the `after` of the following call. It may be set after an empty page: the search stops after a bounded
+    number of messages. None is the end. `scanned` counts the messages that the call compared.
+    `incomplete`: a queue with very many partitions has more messages here than the search sees. Name a partition.
+    """
+
+    messages: list[BrowsedMessage]
+    next: tuple[int, int, int] | None
+    scanned: int
+    incomplete: bool = False
 
 
 class DeadLetter(msgspec.Struct, Generic[Instant], frozen=True):
