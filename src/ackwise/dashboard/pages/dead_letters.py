@@ -151,7 +151,8 @@ async def show(page: PageRequest) -> Response:
     letter = await letter_of(page)
     return page.render(
         "dead_letter.html.j2", letter=letter, kind=letter.kind or error_kind(letter.error),
-        view=payload_views.view(letter.payload, letter.content_type), history=[history_line(line) for line in letter.history],
+        view=payload_views.view(letter.payload, letter.content_type),
+        history=[history_line(line) for line in letter.history],
     )  # fmt: skip
 
 

@@ -38,7 +38,8 @@ async def show_list(page: PageRequest) -> Response:
     return page.render(
         "groups.html.j2", status, rows=rows, next=_next(rows), problem=problem, queue=queue or "",
         group=page.query.get("group", ""), filtered=bool(queue or group or page.query.get("after")),
-        sort="lag" if by_lag else "", sorts=SORTS, sorted_of=sorted_of, states=STATES, state_of=group_state, queues=await queue_names(page), groups=await group_names(page),
+        sort="lag" if by_lag else "", sorts=SORTS, sorted_of=sorted_of, states=STATES, state_of=group_state,
+        queues=await queue_names(page), groups=await group_names(page),
     )  # fmt: skip
 
 
