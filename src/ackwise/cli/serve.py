@@ -25,7 +25,7 @@ from ackwise.observability.event_log import log_migration
 from ackwise.observability.log_setup import set_up_logs
 from ackwise.protocols.amps.server_state import DEFAULT_BACKLOG, MAX_BACKLOG
 from ackwise.server.settings import QueenDefaults, Settings, Start
-from ackwise.wire.store_url import Durability
+from ackwise.wire.store_url import Durability, parse
 
 if TYPE_CHECKING:
     from ackwise.server.server import Server
@@ -198,7 +198,7 @@ def serve(
     ).check()
     opened = _open_logged(store, durability)
     try:
-        shown = shown_settings(context, opened.traits.name)
+        shown = shown_settings(context, store=store, durability=durability or parse(store).durability)
         server = make_server(opened, settings, lambda host, port: _ready(host, port, server), shown=shown)
         server.on_stop = partial(_end_after, grace + STOP_SECONDS)
         _calm_collector()

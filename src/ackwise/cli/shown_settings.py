@@ -14,11 +14,11 @@ from ackwise.wire.store_url import without_password
 _ORIGINS = {"COMMANDLINE": "flag", "ENVIRONMENT": "environment", "DEFAULT_MAP": "file"}
 
 
-def shown_settings(context: typer.Context, store: str) -> list[ShownSetting]:
-    """Every option of the running command. `store` is the store that the server has opened."""
+def shown_settings(context: typer.Context, **effective: object) -> list[ShownSetting]:
+    """Every option of the running command. `effective` are values that the command made of its options."""
     root = context.find_root()
     file = str(root.params.get("config") or DEFAULT_FILE)
-    values = {**context.params, "store": store}
+    values = {**context.params, **effective}
     shown = []
     for option in context.command.params:
         if option.name is None or option.name not in values or option.name == "help":

@@ -117,7 +117,10 @@ class Dashboard:
             request.scope[PAGE_ROUTE] = "/static/{file}"
             answer = self.files.answer(request, path.removeprefix("/static/"))
             return answer or Response("no such file", 404, media_type="text/plain")
-        running = await self.broker()
+        try:
+            running = await self.broker()
+        except AckwiseError as problem:
+            return Response(problem.message, status_of(problem), media_type="text/plain")
         if path == "/live" and request.method == "GET":
             request.scope[PAGE_ROUTE] = path
             return self._live(request, running)
