@@ -145,6 +145,24 @@ class FindMessage(Query[rows.FoundMessage], tag="find_message"):
     transaction_id: str
 
 
+class MessageTimeline(Query[rows.Timeline], tag="message_timeline"):
+    """Everything that is known of one message: named by partition and transaction id, or by lane and seq."""
+
+    partition_id: str | None = None
+    transaction_id: str | None = None
+    lane: int | None = None
+    seq: int | None = None
+
+    def check(self) -> None:
+        super().check()
+        named, placed = (self.partition_id, self.transaction_id), (self.lane, self.seq)
+        if (None in named) == (None in placed) or named.count(None) == 1 or placed.count(None) == 1:
+            raise BadInput("name a message by partition_id and transaction_id, or by lane and seq")
+        for number in placed:
+            if number is not None:
+                validation.count(number, "lane and seq", least=0, most=1 << 62)
+
+
 class ListDead(Query[rows.DeadPage], tag="list_dead"):
     """Dead letters, newest first. `before_at` and `after_at` bound `dead_at`, inclusive.
 

@@ -87,6 +87,11 @@ SELECT min(lo) FROM span WHERE lane = :lane AND (lease IS NOT NULL OR due_at > 0
 SELECT s.lo, s.fails, s.delivs, l.deadline, s.history FROM span AS s LEFT JOIN lease AS l ON l.no = s.lease
 WHERE s.lane = :lane AND s.grp = :grp AND s.hi > :seq ORDER BY s.hi LIMIT 1;
 
+-- name: span_holder: the span that ends after a seq, with its history and its lease
+SELECT s.lo, s.due_at, s.history, l.no, l.tag, l.owner, l.made_at, l.deadline
+FROM span AS s LEFT JOIN lease AS l ON l.no = s.lease
+WHERE s.lane = :lane AND s.grp = :grp AND s.hi > :seq ORDER BY s.hi LIMIT 1;
+
 -- name: spans_leased: messages per lease and lane of a group
 SELECT s.lease, s.lane, sum(s.hi - s.lo) FROM lease AS l JOIN span AS s ON s.lease = l.no
 WHERE l.grp = :grp AND l.ended_at IS NULL GROUP BY s.lease, s.lane;
