@@ -120,6 +120,9 @@ HOT: dict[str, dict[str, object]] = {
     "dead_series_of_kind": {"queue": 1, **DEAD},
     "dead_of_ids": {"ids": "[1,2]"},
     "dead_with": {"uuid": "x", "queue": None, **DEAD},
+    "pipeline_get": {"id": "p7"},
+    "pipelines_page": {"queue": None, "grp": None, "after": "p7", "limit": 100},
+    "pipelines_forget": {"before": 7, "limit": 100},
     # find a message
     "lane_by_id": {"id": 7},
     "lanes_of_part": {"part": 7},

@@ -393,6 +393,38 @@ class ReadLedger(Query[list[rows.LedgerRow]], tag="read_ledger"):
     limit: int | None = None
 
 
+class LedgerSeries(Query[rows.TimeSeries], tag="ledger_series"):
+    """Counts of the ledger by outcome in equal time buckets, of one queue or of all.
+
+    The ledger counts whole minutes, so the buckets are whole minutes: from the minute of `after_at` to that of
+    `before_at`. The outcome `pushed` has no group. There are at most `buckets` buckets.
+    """
+
+    MOST_BUCKETS: ClassVar[int] = 400
+
+    after_at: int
+    before_at: int
+    buckets: int = 60
+    queue: str | None = None
+    group: str | None = None
+
+    def check(self) -> None:
+        super().check()
+        validation.count(self.buckets, "buckets", most=self.MOST_BUCKETS)
+        _check_range(self.after_at, self.before_at)
+
+
+class ListPipelines(Query[list[rows.PipelineRow]], tag="list_pipelines"):
+    """Pipelines that reported in the last days, by id, behind the id `after`."""
+
+    LARGEST_LIMIT: ClassVar[int] = 1000
+
+    queue: str | None = None
+    group: str | None = None
+    after: str = ""
+    limit: int = 100
+
+
 class QueueStats(Query[rows.Stats], tag="queue_stats"):
     queue: str
 

@@ -10,6 +10,7 @@ from ackwise.core.answers import QueueInfo
 from ackwise.core.ids import LaneId
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import Message
+from ackwise.core.pipelines import PipelineReport
 from ackwise.core.structs import Instant, LatencyBound
 
 T = TypeVar("T")
@@ -596,6 +597,17 @@ class MaintenanceState(msgspec.Struct):
     messages: int = 0
     failed: int = 0
     failed_bytes: int = 0
+
+
+class PipelineRow(msgspec.Struct, Generic[Instant], frozen=True):
+    """A pipeline with its last report, which arrived at `seen_at`."""
+
+    id: str
+    queue: str
+    group: str
+    started_at: Instant
+    seen_at: Instant
+    report: PipelineReport
 
 
 class LedgerTotal(msgspec.Struct):
