@@ -99,10 +99,10 @@ class MinuteCounts:
 
 
 class EventCounts:
-    """Listener that counts the events of a store. A lock protects the counts from concurrent events and scrapes.
+    """Listener that counts the events of a store. A lock separates events from each other and from scrapes.
 
-    Counters begin at 0 when the process starts. A queue that loses its label also loses its counters. Prometheus treats
-    the loss as a restarted counter.
+    Counters begin at 0 when the process starts. A queue that loses its label also loses its counters. Prometheus
+    treats the loss as a restarted counter.
     """
 
     def __init__(self, stream: EventStream, now: Callable[[], int]) -> None:
@@ -153,7 +153,7 @@ class EventCounts:
             self._counters[type(event)](event)
 
     def copied(self) -> EventCounts:
-        """Copy of the counts for a scrape. Events wait for the copy, but not for the answer to the scrape."""
+        """Copy for a scrape. Events wait while the counts are copied, but not while the scrape is written."""
         with self.lock:
             twin = copy.copy(self)
             for name, value in vars(self).items():

@@ -1,7 +1,7 @@
 """Event log: writes the events of a store to the loggers of the packages that they come from.
 
-A busy server has more events than a person can read. Each second the log writes a bounded number of records for
-requests and dead letters. It writes sums of the others.
+A busy server has more events than a person can read. So the log names a bounded number of requests and dead letters
+each second. It adds up the others.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RequestTotal:
 class EventLog:
     """Listener that logs the events of a store. `now` is the store's clock, in microseconds.
 
-    Call `tick` once a second. Without this call the sums of a second wait for the next event.
+    Call `tick` once a second. It writes the sums of a second even if no event follows.
     """
 
     def __init__(self, stream: EventStream, now: Callable[[], int]) -> None:

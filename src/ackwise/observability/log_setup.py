@@ -63,7 +63,7 @@ def set_up_logs(levels: Iterable[str], log_format: LogFormat = "text", stream: T
 
 
 class WriterHandler(logging.Handler):
-    """Log handler: writes records in its own thread, so that a slow stderr does not delay requests."""
+    """Writes records in a thread of its own, so that a slow stderr does not delay requests."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()

@@ -57,7 +57,7 @@ class MetricsService:
         return await broker.in_thread(exposition, ours.collect, queens.collect)
 
     def queen(self, state: ServerState) -> dict[str, Any]:
-        """Answer in Queen's JSON format. Reads memory only."""
+        """Queen's JSON. Reads memory only."""
         return queen_json(self.counts, state, process_usage(self._started))
 
     def _with_reads(self, state: ServerState) -> ServerState:
