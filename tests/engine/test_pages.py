@@ -101,7 +101,12 @@ LISTS: dict[str, q.Query] = {
     "oldest leases of a queue": q.ListOldestLeases(queue="q0002"),
     "consumers": q.ListConsumers(),
     "consumers of a group": q.ListConsumers(group="g"),
+    "dead kinds": q.ListDeadKinds(),
+    "dead kinds of a queue": q.ListDeadKinds(queue="q0002"),
     "dead letters": q.ListDead(limit=1000),
+    "dead letters of a kind": q.ListDead(queue="q0002", kind="", limit=1000),
+    "dead letters of a group": q.ListDead(group="g", limit=1000),
+    "dead letters of a queue and group": q.ListDead(queue="q0002", group="g", limit=1000),
     "dead letters of a queue": q.ListDead(queue="q0002", limit=1000),
 }
 

@@ -7,6 +7,7 @@ import msgspec
 from ackwise.core import validation
 from ackwise.core.answers import Counted, PurgePlace, Redriven
 from ackwise.core.commands import PurgeDead, Push, Redrive, Replay
+from ackwise.core.error_kinds import error_kind
 from ackwise.core.errors import AckwiseError, RedriveRefused
 from ackwise.core.ids import GroupId, uuid_int, uuid_text
 from ackwise.core.lane_range import LaneRange
@@ -65,6 +66,7 @@ def bury(turn: Turn, queue: QueueRow, group: GroupRow, cursor: Cursor, burials: 
     rows = []
     for burial in burials:
         error = validation.text(burial.error, "error", validation.LONGEST_ERROR)
+        kind = error_kind(error)
         etype = validation.text(burial.error_type, "error_type", LONGEST_NOTE)
         for message in (messages[seq] for seq in range(burial.span.lo, burial.span.hi) if seq in messages):
             uuid = uuid_text(turn.new_uuid())
@@ -83,6 +85,7 @@ def bury(turn: Turn, queue: QueueRow, group: GroupRow, cursor: Cursor, burials: 
                     "txid": message.transaction_id,
                     "reason": burial.fate.reason.value if burial.fate.reason else "",
                     "error": error,
+                    "kind": kind,
                     "etype": etype,
                     "fails": burial.fate.failures,
                     "delivs": burial.span.delivs,

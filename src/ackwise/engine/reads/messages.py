@@ -14,6 +14,7 @@ from ackwise.engine import catalog, dead_letters, segment_reads
 from ackwise.engine.catalog import GroupRow
 from ackwise.engine.ports import Row, Session
 from ackwise.engine.reads import queues
+from ackwise.engine.reads.dead_letters import letter_from
 from ackwise.engine.reads.registry import Snapshot, answers
 from ackwise.engine.segment import Segment, place_lane, place_seq, snapshot, to_end
 from ackwise.engine.turn import MessageFinder
@@ -52,7 +53,7 @@ def find_message(snapshot: Snapshot, query: q.FindMessage) -> FoundMessage:
         priority=_priority(session, place),
         due_at=snapshot.shown(place.scheduled[4]) if place.scheduled else None,
         groups=[_view(snapshot, group, place, letters) for group in groups],
-        dead=[queues.letter_from(row) for row in letters],
+        dead=[letter_from(row) for row in letters],
     )
 
 
