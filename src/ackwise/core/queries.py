@@ -362,3 +362,16 @@ class ListAvailable(Query[rows.AvailablePage], tag="list_available"):
     returned_after: tuple[int, int, int] | None = None
     """Lane, instant and seq behind which the returned messages of that lane continue, the newest first."""
     limit: int = 1000
+
+
+class ListPipelines(Query[list[rows.PipelineRow]], tag="list_pipelines"):
+    """Pipelines with their newest reports, the newest first.
+
+    `after` is the `seen_at` and the id of the previous page's last row.
+    """
+
+    LARGEST_LIMIT: ClassVar[int] = 1000
+
+    queue: str | None = None
+    after: tuple[int, str] | None = None
+    limit: int = 100

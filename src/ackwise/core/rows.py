@@ -10,6 +10,7 @@ from ackwise.core.answers import QueueInfo
 from ackwise.core.ids import LaneId
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import Message
+from ackwise.core.pipelines import PipelineReport
 from ackwise.core.structs import Instant, LatencyBound
 
 T = TypeVar("T")
@@ -496,6 +497,16 @@ class LedgerTotal(msgspec.Struct):
     bucket: int
     outcome: str
     count: int
+
+
+class PipelineRow(msgspec.Struct):
+    """A pipeline with its newest report, which arrived at `seen_at`."""
+
+    id: str
+    queue: str
+    group: str
+    seen_at: int
+    report: PipelineReport
 
 
 class LedgerSum(msgspec.Struct):

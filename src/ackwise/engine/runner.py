@@ -28,6 +28,7 @@ from ackwise.core.commands import (
     Redrive,
     RemoveHook,
     Replay,
+    ReportPipeline,
     SeekGroup,
     SetHook,
     SetMaintenance,
@@ -46,6 +47,7 @@ from ackwise.engine import (
     dead_letters,
     expiry,
     hooks,
+    pipelines,
     retention,
     settle,
     spool,
@@ -88,6 +90,7 @@ _HANDLERS: dict[type[Command], Handler] = dict(
         handles(RemoveHook, hooks.remove),
         handles(TakeHook, hooks.take),
         handles(SettleHook, hooks.settle),
+        handles(ReportPipeline, pipelines.report),
     )
 )
 

@@ -21,6 +21,7 @@ from ackwise.core.commands import (
     ConfigureQueue,
     PauseQueue,
     PruneQueue,
+    ReportPipeline,
     Settle,
     Settlement,
     Transaction,
@@ -161,7 +162,7 @@ def is_repeatable(command: Command) -> bool:
     """Whether an admin command is idempotent."""
     if isinstance(command, ConfigureQueue):
         return not command.must_be_new
-    return isinstance(command, PauseQueue | ConfigureGroup | AdvanceGroup | PruneQueue)
+    return isinstance(command, PauseQueue | ConfigureGroup | AdvanceGroup | PruneQueue | ReportPipeline)
 
 
 def is_repeatable_transaction(command: Transaction) -> bool:
