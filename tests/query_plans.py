@@ -10,6 +10,7 @@ DEAD: dict[str, object] = {
     **{"first": 0, "step": 1000, "paged": 1, "last_n": 5, "last_queue": "q", "last_kind": "k"},
     **{"last_at": 10**15, "last_id": 10**15, "limit": 100, "offset": 0},
 }
+NEWEST: dict[str, object] = {"queue": 1, "part": None, "after_at": 0, "before_at": 10**15, "limit": 100}
 
 HOT: dict[str, dict[str, object]] = {
     # traces and spool
@@ -83,6 +84,9 @@ HOT: dict[str, dict[str, object]] = {
     "old_husks": {"ids": "[1,2]", "cutoff": 1},
     "dedupe_windows": {},
     # purge
+    "purge_queue_lanes": {"queue": 1, "lane": 7, "limit": 100},
+    "purge_scheduled_until": {"queue": 2, "until": 9, "limit": 500},
+    "leases_free": {"ids": "[1,2]"},
     "purge_lane_next": {"queue": 1},
     "purge_segments": {**PLACE, "limit": 500},
     "purge_husks": {**PLACE, "limit": 500},
@@ -169,6 +173,9 @@ LISTS: dict[str, dict[str, object]] = {
     "spans_delete_group": {"grp": 1},
     "dropped_forget_group": {"grp": 1},
     "dead_count": {"queue": 1, **DEAD},
+    "lanes_newest": NEWEST,
+    "lanes_newest_in_state": {**NEWEST, "grp": 1, "state": "ready"},
+    "scheduled_newest": {"queue": 2, "part": None, "below": 10**15, "limit": 100},
     "dead_matching": {"queue": 1, **DEAD},
     "dead_kinds": {"queue": 1, **DEAD},
     "dead_series": {"queue": 1, **DEAD},

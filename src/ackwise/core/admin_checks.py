@@ -16,6 +16,7 @@ from ackwise.core.commands import (
     PauseQueue,
     PruneQueue,
     PurgeDead,
+    PurgeQueue,
     RemoveHook,
     Replay,
     ReportPipeline,
@@ -56,13 +57,7 @@ def _configure_group(command: ConfigureGroup) -> None:
 def _seek(command: SeekGroup) -> None:
     _group(command)
     _name_or_none(command.partition, "partition")
-    validation.one_of(command.by, "by", ("time", "seq"))
-    if isinstance(command.to, str):
-        validation.one_of(command.to, "to", ("start", "end"))
-    else:
-        validation.instant(command.to, "to")
-    if command.by == "seq" and (command.partition is None or isinstance(command.to, str)):
-        raise BadInput("a seek to a seq names a partition and a number")
+    validation.seek(command.to, command.by, command.partition)
 
 
 def _advance(command: AdvanceGroup) -> None:
@@ -94,6 +89,16 @@ def _purge(command: PurgeDead) -> None:
     if command.behind is not None:
         for what in ("until", "dead_at", "id", "count"):
             validation.instant(getattr(command.behind, what), what)
+
+
+def _purge_queue(command: PurgeQueue) -> None:
+    validation.name(command.queue, "queue")
+    if command.until is not None:
+        validation.instant(command.until, "until")
+    if command.behind is not None:
+        validation.instant(command.behind.until, "until")
+        for what in ("lane", "messages", "scheduled", "skipped"):
+            validation.count(getattr(command.behind, what), what, least=0, most=1 << 62)
 
 
 def _name_or_none(value: str | None, what: str) -> None:
@@ -141,6 +146,7 @@ ADMIN_CHECKS: dict[type[Command], Callable[[Any], None]] = {
     PruneQueue: _prune,
     Replay: _replay,
     PurgeDead: _purge,
+    PurgeQueue: _purge_queue,
     SetHook: _set_hook,
     RemoveHook: _hook,
     TakeHook: _owned_hook,

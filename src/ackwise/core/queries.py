@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import ClassVar, Generic
+from typing import ClassVar, Generic, Literal
 
 import msgspec
 
@@ -11,6 +11,7 @@ from ackwise.core import rows, validation
 from ackwise.core.answers import QueueInfo
 from ackwise.core.error_kinds import LONGEST_KIND
 from ackwise.core.errors import BadInput
+from ackwise.core.filter_parser import parse_filter
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.structs import Answer_co
 
@@ -89,6 +90,52 @@ class Browse(Query[list[rows.BrowsedMessage]], tag="browse"):
     group: str | None = None
     after: tuple[int, int] | None = None
     limit: int = 100
+
+
+class BrowseNewest(Query[rows.NewestPage], tag="browse_newest"):
+    """Messages of a queue that match all filters, newest first by the instant at which they were stored.
+
+    `state` is the state of the messages for `group`, as `Browse` names it. The state `scheduled` needs no group and
+    finds delayed messages, which no other search finds. `after_at` and `before_at` bound the instant, inclusive.
+    `headers` must be equal. `filter` is a condition over the JSON payload: `/order/total > 5 AND /region IN ('eu')`. It
+    takes no message for which it would be too costly. `transaction_text` is a part of the transaction id.
+
+    One call compares a bounded number of messages, bytes and lanes. `after` is the `next` of the previous page.
+    """
+
+    LARGEST_LIMIT: ClassVar[int] = 1000
+    STATES: ClassVar[tuple[str, ...]] = (
+        *("ready", "leased", "waiting", "acked", "dead", "dropped", "skipped"),
+        "scheduled",
+    )
+    MOST_HEADERS: ClassVar[int] = 10
+
+    queue: str
+    partition: str | None = None
+    group: str | None = None
+    state: str | None = None
+    after_at: int | None = None
+    before_at: int | None = None
+    headers: dict[str, str] = {}
+    filter: str | None = None
+    transaction_text: str | None = None
+    after: tuple[int, int, int] | None = None
+    limit: int = 100
+
+    def check(self) -> None:
+        super().check()
+        if self.state is not None:
+            validation.one_of(self.state, "state", self.STATES)
+            if self.group is None and self.state != "scheduled":
+                raise BadInput("a state is the state for a group; name the group")
+        if self.transaction_text is not None:
+            validation.transaction_id(self.transaction_text)
+        if self.filter is not None:
+            parse_filter(self.filter)
+        if len(self.headers) > self.MOST_HEADERS:
+            raise BadInput(f"headers has {len(self.headers)} entries; at most {self.MOST_HEADERS} are allowed")
+        for text in (*self.headers, *self.headers.values()):
+            validation.at_most(text, "headers", validation.MAX_HEADERS_BYTES)
 
 
 class FindMessage(Query[rows.FoundMessage], tag="find_message"):
@@ -330,6 +377,26 @@ class ReadLedger(Query[list[rows.LedgerRow]], tag="read_ledger"):
 
 class QueueStats(Query[rows.Stats], tag="queue_stats"):
     queue: str
+
+
+class PreviewPurge(Query[rows.PurgePreview], tag="preview_purge"):
+    """What a purge of a queue would remove now. A purge with the preview's `until` removes no later message."""
+
+    queue: str
+
+
+class PreviewSeek(Query[rows.SeekPreview], tag="preview_seek"):
+    """What a seek of a group would do now. The fields have the meaning of those of `SeekGroup`."""
+
+    queue: str
+    group: str
+    to: Literal["start", "end"] | int
+    partition: str | None = None
+    by: Literal["time", "seq"] = "time"
+
+    def check(self) -> None:
+        super().check()
+        validation.seek(self.to, self.by, self.partition)
 
 
 class StoreSize(Query[int], tag="store_size"):

@@ -28,6 +28,22 @@ class BrowsedMessage(msgspec.Struct, frozen=True):
     partition_id: str
     priority: int
     state: str | None
+    due_at: int | None = None
+    """When a scheduled message becomes claimable. Other messages have None."""
+
+
+class NewestPage(msgspec.Struct):
+    """Messages that match, newest first, and where the search goes on.
+
+    `next` is the `after` of the following call. It may be set after an empty page: the search stops after a bounded
+    number of messages. None is the end. `scanned` counts the messages that the call compared.
+    `incomplete`: a queue with very many partitions has more messages here than the search sees. Name a partition.
+    """
+
+    messages: list[BrowsedMessage]
+    next: tuple[int, int, int] | None
+    scanned: int
+    incomplete: bool = False
 
 
 class DeadLetter(msgspec.Struct, Generic[Instant], frozen=True):
@@ -411,6 +427,48 @@ class Stats(msgspec.Struct, Generic[Instant], frozen=True):
         """Stored messages that the group furthest behind has finished."""
         group = self.furthest_behind
         return 0 if group is None else max(0, self.messages - group.lag - group.dead)
+
+
+class SeekPreview(msgspec.Struct, frozen=True):
+    """What a seek does to a group.
+
+    The group gets `again` messages another time that it had finished or skipped. It skips `skipped` messages that it
+    had not finished. `leases` lose all their messages in the moved lanes, which are `leased`.
+    """
+
+    queue: str
+    group: str
+    lanes: int
+    again: int
+    skipped: int
+    leased: int
+    leases: int
+    lag_before: int
+    lag_after: int
+
+
+class GroupPurgePreview(msgspec.Struct, frozen=True):
+    """What a purge of its queue does to a group: it skips messages, and of these `leased` are under a lease."""
+
+    group: str
+    skipped: int
+    leased: int
+    leases: int
+
+
+class PurgePreview(msgspec.Struct, Generic[Instant], frozen=True):
+    """What a purge of a queue removes: the messages stored up to `until`. Dead letters stay."""
+
+    queue: str
+    until: Instant
+    messages: int
+    scheduled: int
+    dead: int
+    groups: list[GroupPurgePreview]
+
+    @property
+    def skipped(self) -> int:
+        return sum(group.skipped for group in self.groups)
 
 
 class QueueSummary(msgspec.Struct):

@@ -50,7 +50,7 @@ def prune(turn: Turn, command: PruneQueue) -> int:
         _, done, cursors = _finished(turn, lane)
         if cursors and segments < MOST_PRUNED:
             bound = min(done, command.lanes[lane.id])
-            removed = _remove(turn, queue, lane, cursors, bounds=[(bound, turn.wall)], limit=MOST_PRUNED - segments)
+            removed = remove(turn, queue, lane, cursors, bounds=[(bound, turn.wall)], limit=MOST_PRUNED - segments)
             segments += len(removed)
             messages += sum(place_seq(pos) + 1 - first for pos, first in removed)
     return messages
@@ -65,7 +65,7 @@ def _prune(turn: Turn, queue: QueueRow, lane: Lane, limit: int) -> int:
         bounds.append((unread, turn.wall - round(queue.policy.retention_seconds * MICROS)))
     if queue.policy.completed_retention_seconds is not None and cursors:
         bounds.append((done, turn.wall - round(queue.policy.completed_retention_seconds * MICROS)))
-    return len(_remove(turn, queue, lane, cursors, bounds=bounds, limit=limit))
+    return len(remove(turn, queue, lane, cursors, bounds=bounds, limit=limit))
 
 
 def _finished(turn: Turn, lane: Lane) -> tuple[int, int, list[Cursor]]:
@@ -76,7 +76,7 @@ def _finished(turn: Turn, lane: Lane) -> tuple[int, int, list[Cursor]]:
     return free, min([free, *(cursor.next for cursor in cursors)]), cursors
 
 
-def _remove(
+def remove(
     turn: Turn, queue: QueueRow, lane: Lane, cursors: list[Cursor], *, bounds: list[tuple[int, int]], limit: int
 ) -> list[tuple[int, int]]:
     """Remove whole segments below a bound that were stored at or before its cutoff. Returns (pos, first) of each."""

@@ -21,6 +21,7 @@ from ackwise.core.commands import (
     ConfigureQueue,
     PauseQueue,
     PruneQueue,
+    PurgeQueue,
     ReportPipeline,
     Settle,
     Settlement,
@@ -162,6 +163,8 @@ def is_repeatable(command: Command) -> bool:
     """Whether an admin command is idempotent."""
     if isinstance(command, ConfigureQueue):
         return not command.must_be_new
+    if isinstance(command, PurgeQueue):
+        return command.until is not None or command.behind is not None
     return isinstance(command, PauseQueue | ConfigureGroup | AdvanceGroup | PruneQueue | ReportPipeline)
 
 

@@ -114,6 +114,9 @@ SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_a
 FROM lease WHERE no = ANY(CAST(:leases AS bigint[])) AND ended_at IS NULL AND deadline <= :now
 ORDER BY deadline FOR UPDATE SKIP LOCKED;
 
+-- name: leases_free: locks those of given leases that no other turn holds
+SELECT no FROM lease WHERE no IN (:ids) ORDER BY no FOR UPDATE SKIP LOCKED;
+
 -- name: leases_forget: deletes old tombstones, except the highest number
 DELETE FROM lease WHERE no IN (
   (SELECT no FROM lease WHERE ended_at IS NOT NULL AND ended_at <= :cutoff AND no < :below
