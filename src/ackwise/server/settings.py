@@ -56,6 +56,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Host names that requests may use, in addition to IP literals and loopback names."""
     peer_share: float = 0.5
     """The share of the connections that one peer address may hold."""
+    read_only_dashboard: bool = False
+    """Whether the dashboard shows no buttons and refuses changes."""
+    dashboard_label: str = ""
+    """A word in the header of each page, such as `demo`."""
+
+    def fields(self) -> list[tuple[str, object]]:
+        """Names and values. The limits of a statement are fields, too."""
+        plain = msgspec.structs.asdict(self)
+        limits = msgspec.structs.asdict(plain.pop("statement"))
+        return [*plain.items(), *((f"statement_{name}", value) for name, value in limits.items())]
 
     def check(self) -> Settings:
         ports = (("--port", self.port), ("--pushpop-port", self.pushpop_port), ("--amps-port", self.amps_port))
