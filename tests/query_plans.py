@@ -56,6 +56,9 @@ HOT: dict[str, dict[str, object]] = {
     "span_delete": {**LANE, "hi": 3},
     "part_by_uuid": {"uuid": "x"},
     "dead_by_uuid": {"uuid": "x"},
+    # pipelines
+    "pipelines_page": {"queue": None, "seen_at": 10**15, "id": "p", "limit": 100},
+    "pipelines_old": {"before": 9, "limit": 50},
     # hooks
     "hook_get": {"queue": 1, "name": "webhook"},
     "hook_letters": {"queue": 1, "name": "webhook", "mark": 7, "letter": 7, "horizon": 10**15, "limit": 16},

@@ -10,6 +10,7 @@ from ackwise.core.answers import QueueInfo
 from ackwise.core.ids import LaneId
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import Message
+from ackwise.core.pipelines import PipelineReport
 from ackwise.core.structs import Instant, LatencyBound
 
 T = TypeVar("T")
@@ -109,7 +110,7 @@ class GroupView(msgspec.Struct, frozen=True):
     """State of a message for one group.
 
     `state` is `scheduled`, `ready`, `leased`, `waiting`, `acked`, `dead`, `dropped` or `skipped`. `error` is the text
-    of the last failure.
+    of the last failure. `history` has the ended deliveries of a held or dead message, oldest first.
     """
 
     group: str
@@ -118,6 +119,11 @@ class GroupView(msgspec.Struct, frozen=True):
     failures: int = 0
     deliveries: int = 0
     error: str | None = None
+    lease_id: str | None = None
+    owner: str = ""
+    due_at: int | None = None
+    """When a waiting message becomes claimable."""
+    history: list[dict[str, object]] = []
 
 
 class FoundMessage(msgspec.Struct, frozen=True):
@@ -159,6 +165,8 @@ class GroupStats(msgspec.Struct, Generic[Instant], frozen=True):
     created_at: Instant
     oldest_claimable_at: Instant | None = None
     """When the oldest message was created that a claim could take now."""
+    policy: dict[str, object] = {}
+    """The group's own policy. An absent field has the queue's value."""
 
     @property
     def lag(self) -> int:
@@ -554,6 +562,16 @@ class LedgerTotal(msgspec.Struct):
     bucket: int
     outcome: str
     count: int
+
+
+class PipelineRow(msgspec.Struct):
+    """A pipeline with its newest report, which arrived at `seen_at`."""
+
+    id: str
+    queue: str
+    group: str
+    seen_at: int
+    report: PipelineReport
 
 
 class LedgerSum(msgspec.Struct):

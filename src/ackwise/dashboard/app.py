@@ -17,6 +17,7 @@ from ackwise.broker import AsyncBroker
 from ackwise.core.errors import AckwiseError, NotFound
 from ackwise.dashboard import pages
 from ackwise.dashboard.catalogue import CatalogueReader
+from ackwise.dashboard.dead_letter_jobs import DeadLetterJobs
 from ackwise.dashboard.formats import add_formats
 from ackwise.dashboard.guard import Guard
 from ackwise.dashboard.live import LiveEvents
@@ -84,6 +85,7 @@ class Dashboard:
         self.settings, self.statements = settings, statements
         self.snapshots = Snapshots()
         self.live = LiveEvents(stream_seconds)
+        self.jobs = DeadLetterJobs(self.live, self.snapshots)
         self.catalogue = CatalogueReader(self.live.changed_all)
         self.files = StaticFiles()
         self.version = version("ackwise")

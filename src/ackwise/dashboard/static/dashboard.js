@@ -45,9 +45,9 @@
 
   // Copy buttons and links that close a dialog.
   document.addEventListener("click", (event) => {
-    const copy = event.target.closest("[data-copy]");
+    const copy = event.target.closest("[data-copy], [data-copy-from]");
     if (copy) {
-      navigator.clipboard?.writeText(copy.dataset.copy).then(() => {
+      navigator.clipboard?.writeText(copy.dataset.copy ?? $(`#${copy.dataset.copyFrom}`).textContent).then(() => {
         copy.classList.add("done");
         setTimeout(() => copy.classList.remove("done"), 1200);
       }, () => {});
