@@ -10,6 +10,7 @@ DEAD: dict[str, object] = {
     **{"first": 0, "step": 1000, "paged": 1, "last_n": 5, "last_queue": "q", "last_kind": "k"},
     **{"last_at": 10**15, "last_id": 10**15, "limit": 100, "offset": 0},
 }
+NEWEST: dict[str, object] = {"queue": 1, "part": None, "after_at": 0, "before_at": 10**15, "limit": 100}
 
 HOT: dict[str, dict[str, object]] = {
     # traces and spool
@@ -55,6 +56,9 @@ HOT: dict[str, dict[str, object]] = {
     "span_delete": {**LANE, "hi": 3},
     "part_by_uuid": {"uuid": "x"},
     "dead_by_uuid": {"uuid": "x"},
+    # pipelines
+    "pipelines_page": {"queue": None, "seen_at": 10**15, "id": "p", "limit": 100},
+    "pipelines_old": {"before": 9, "limit": 50},
     # hooks
     "hook_get": {"queue": 1, "name": "webhook"},
     "hook_letters": {"queue": 1, "name": "webhook", "mark": 7, "letter": 7, "horizon": 10**15, "limit": 16},
@@ -169,6 +173,9 @@ LISTS: dict[str, dict[str, object]] = {
     "spans_delete_group": {"grp": 1},
     "dropped_forget_group": {"grp": 1},
     "dead_count": {"queue": 1, **DEAD},
+    "lanes_newest": NEWEST,
+    "lanes_newest_in_state": {**NEWEST, "grp": 1, "state": "ready"},
+    "scheduled_newest": {"queue": 2, "part": None, "below": 10**15, "limit": 100},
     "dead_matching": {"queue": 1, **DEAD},
     "dead_kinds": {"queue": 1, **DEAD},
     "dead_series": {"queue": 1, **DEAD},

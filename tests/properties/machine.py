@@ -328,10 +328,16 @@ class Machine(RuleBasedStateMachine):
         if not lanes:
             return
         where = {} if isinstance(to, str) else {"partition": partition, "by": "seq"}
+        store = self.store
+        preview = store.ask(q.PreviewSeek(queue=QUEUE, group=group, to=to, **where))  # type: ignore[arg-type]
+        before = copy.deepcopy(self.model)
         answer = self.do(c.SeekGroup(queue=QUEUE, group=group, to=to, **where))  # type: ignore[arg-type]
         assert not isinstance(answer, AckwiseError), answer
         ends = {lane: {"start": 0, "end": 1 << 40}.get(to, to) for lane in lanes}
         self.model.seek(group, ends)
+        assert (preview.lanes, preview.again, preview.skipped) == (len(lanes), *self.model.moved(before, group))
+        held = [lane for lease in before.live(group) for lane, _, _ in before.held_by(lease)]
+        assert preview.leased == sum(lane in lanes for lane in held)
 
     @rule(group=st.sampled_from(["g1", "g2"]), chosen=st.lists(st.tuples(picks, picks), max_size=3))
     def advance(self, group: str, chosen: list[tuple[int, int]]) -> None:

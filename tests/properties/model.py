@@ -305,6 +305,18 @@ class Model:
         for lease in self.live(group):
             self.end_if_empty(lease, "seek")
 
+    def moved(self, before: Model, group: str) -> tuple[int, int]:
+        """Messages that a group gets again since an earlier state, and messages that it skips."""
+        then, now = (set(model.unfinished(group)) for model in (before, self))
+        return len(now - then), len(then - now)
+
+    def unfinished(self, group: str) -> Iterator[tuple[LaneKey, int]]:
+        for lane, view in self.lanes_of(group):
+            for seq in range(len(self.lanes[lane])):
+                cell = view.cells.get(seq)
+                if cell.state in ("leased", "waiting") if cell is not None else seq >= view.next:
+                    yield lane, seq
+
     def advance(self, group: str, targets: dict[LaneKey, int]) -> int:
         """What the group was not handed below each target is acked; how many messages those are."""
         self.ensure_group(group)

@@ -19,6 +19,7 @@ from ackwise.core.commands import (
     PurgeQueue,
     RemoveHook,
     Replay,
+    ReportPipeline,
     SeekGroup,
     SetHook,
     SettleHook,
@@ -26,6 +27,7 @@ from ackwise.core.commands import (
 )
 from ackwise.core.errors import BadInput
 from ackwise.core.hooks import check_url
+from ackwise.core.pipelines import check_report
 
 
 def _configure_queue(command: ConfigureQueue) -> None:
@@ -55,13 +57,7 @@ def _configure_group(command: ConfigureGroup) -> None:
 def _seek(command: SeekGroup) -> None:
     _group(command)
     _name_or_none(command.partition, "partition")
-    validation.one_of(command.by, "by", ("time", "seq"))
-    if isinstance(command.to, str):
-        validation.one_of(command.to, "to", ("start", "end"))
-    else:
-        validation.instant(command.to, "to")
-    if command.by == "seq" and (command.partition is None or isinstance(command.to, str)):
-        raise BadInput("a seek to a seq names a partition and a number")
+    validation.seek(command.to, command.by, command.partition)
 
 
 def _advance(command: AdvanceGroup) -> None:
@@ -132,6 +128,13 @@ def _owned_hook(command: TakeHook | SettleHook) -> None:
         validation.count(command.letter, "letter", least=0, most=1 << 62)
 
 
+def _report_pipeline(command: ReportPipeline) -> None:
+    validation.name(command.id, "id")
+    validation.name(command.queue, "queue")
+    validation.name(command.group, "group")
+    check_report(command.report)
+
+
 ADMIN_CHECKS: dict[type[Command], Callable[[Any], None]] = {
     ConfigureQueue: _configure_queue,
     DeleteQueue: _queue,
@@ -148,5 +151,6 @@ ADMIN_CHECKS: dict[type[Command], Callable[[Any], None]] = {
     RemoveHook: _hook,
     TakeHook: _owned_hook,
     SettleHook: _owned_hook,
+    ReportPipeline: _report_pipeline,
 }
 """`Redrive` has only ids. An id that is no dead letter is `not_found`."""

@@ -28,6 +28,7 @@ from ackwise.core.answers import (
 from ackwise.core.hooks import WEBHOOK
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import QUEUE_MODE, NewMessage, PlainBatch
+from ackwise.core.pipelines import PipelineReport
 from ackwise.core.policy import Exclusivity, GroupPolicy, Order, QueuePolicy
 from ackwise.core.rows import HookRow, HookSettled, HookTaken
 from ackwise.core.settlement import Outcome
@@ -431,6 +432,15 @@ class SettleHook(AdminCommand[HookSettled], tag="settle_hook"):
     letter: int
     error: str | None = None
     lease: int = 60 * validation.MICROS
+
+
+class ReportPipeline(AdminCommand[Counted], tag="report_pipeline"):
+    """Keep the state of a pipeline that runs elsewhere. A driver repeats it as a heartbeat. The answer counts 1."""
+
+    id: str
+    queue: str
+    group: str
+    report: PipelineReport
 
 
 LONG_COMMANDS = frozenset((Claim, PurgeDead, PurgeQueue))

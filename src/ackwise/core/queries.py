@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import ClassVar, Generic
+from typing import ClassVar, Generic, Literal
 
 import msgspec
 
@@ -11,6 +11,7 @@ from ackwise.core import rows, validation
 from ackwise.core.answers import QueueInfo
 from ackwise.core.error_kinds import LONGEST_KIND
 from ackwise.core.errors import BadInput
+from ackwise.core.filter_parser import parse_filter
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.structs import Answer_co
 
@@ -91,11 +92,67 @@ class Browse(Query[list[rows.BrowsedMessage]], tag="browse"):
     limit: int = 100
 
 
+class BrowseNewest(Query[rows.NewestPage], tag="browse_newest"):
+    """Messages of a queue that match all filters, newest first by the instant at which they were stored.
+
+    `state` is the state of the messages for `group`, as `Browse` names it. The state `scheduled` needs no group and
+    finds delayed messages, which no other search finds. `after_at` and `before_at` bound the instant, inclusive.
+    `headers` must be equal. `filter` is a condition over the JSON payload: `/order/total > 5 AND /region IN ('eu')`. It
+    takes no message for which it would be too costly. `transaction_text` is a part of the transaction id.
+
+    One call compares a bounded number of messages, bytes and lanes. `after` is the `next` of the previous page.
+    """
+
+    LARGEST_LIMIT: ClassVar[int] = 1000
+    STATES: ClassVar[tuple[str, ...]] = (
+        *("ready", "leased", "waiting", "acked", "dead", "dropped", "skipped"),
+        "scheduled",
+    )
+    MOST_HEADERS: ClassVar[int] = 10
+
+    queue: str
+    partition: str | None = None
+    group: str | None = None
+    state: str | None = None
+    after_at: int | None = None
+    before_at: int | None = None
+    headers: dict[str, str] = {}
+    filter: str | None = None
+    transaction_text: str | None = None
+    after: tuple[int, int, int] | None = None
+    limit: int = 100
+
+    def check(self) -> None:
+        super().check()
+        if self.state is not None:
+            validation.one_of(self.state, "state", self.STATES)
+            if self.group is None and self.state != "scheduled":
+                raise BadInput("a state is the state for a group; name the group")
+        if self.transaction_text is not None:
+            validation.transaction_id(self.transaction_text)
+        if self.filter is not None:
+            parse_filter(self.filter)
+        if len(self.headers) > self.MOST_HEADERS:
+            raise BadInput(f"headers has {len(self.headers)} entries; at most {self.MOST_HEADERS} are allowed")
+        for text in (*self.headers, *self.headers.values()):
+            validation.at_most(text, "headers", validation.MAX_HEADERS_BYTES)
+
+
 class FindMessage(Query[rows.FoundMessage], tag="find_message"):
-    """One message by its partition's uuid and its transaction id. It is stored, scheduled, or only a dead letter."""
+    """One message by its partition's uuid and its transaction id. It is stored, scheduled, or only a dead letter.
+
+    The query scans the partition for a message that is older than every dedupe window. `near` is the lane and the seq
+    at which you saw the message before: the query looks there first, and never scans.
+    """
 
     partition_id: str
     transaction_id: str
+    near: tuple[int, int] | None = None
+
+    def check(self) -> None:
+        super().check()
+        for number in self.near or ():
+            validation.count(number, "near", least=0, most=1 << 61)
 
 
 class ListDead(Query[rows.DeadPage], tag="list_dead"):
@@ -338,6 +395,20 @@ class PreviewPurge(Query[rows.PurgePreview], tag="preview_purge"):
     queue: str
 
 
+class PreviewSeek(Query[rows.SeekPreview], tag="preview_seek"):
+    """What a seek of a group would do now. The fields have the meaning of those of `SeekGroup`."""
+
+    queue: str
+    group: str
+    to: Literal["start", "end"] | int
+    partition: str | None = None
+    by: Literal["time", "seq"] = "time"
+
+    def check(self) -> None:
+        super().check()
+        validation.seek(self.to, self.by, self.partition)
+
+
 class StoreSize(Query[int], tag="store_size"):
     """Bytes of the database on disk."""
 
@@ -368,3 +439,16 @@ class ListAvailable(Query[rows.AvailablePage], tag="list_available"):
     returned_after: tuple[int, int, int] | None = None
     """Lane, instant and seq behind which the returned messages of that lane continue, the newest first."""
     limit: int = 1000
+
+
+class ListPipelines(Query[list[rows.PipelineRow]], tag="list_pipelines"):
+    """Pipelines with their newest reports, the newest first.
+
+    `after` is the `seen_at` and the id of the previous page's last row.
+    """
+
+    LARGEST_LIMIT: ClassVar[int] = 1000
+
+    queue: str | None = None
+    after: tuple[int, str] | None = None
+    limit: int = 100

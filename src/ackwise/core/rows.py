@@ -10,6 +10,7 @@ from ackwise.core.answers import QueueInfo
 from ackwise.core.ids import LaneId
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import Message
+from ackwise.core.pipelines import PipelineReport
 from ackwise.core.structs import Instant, LatencyBound
 
 T = TypeVar("T")
@@ -27,6 +28,22 @@ class BrowsedMessage(msgspec.Struct, frozen=True):
     partition_id: str
     priority: int
     state: str | None
+    due_at: int | None = None
+    """When a scheduled message becomes claimable. Other messages have None."""
+
+
+class NewestPage(msgspec.Struct):
+    """Messages that match, newest first, and where the search goes on.
+
+    `next` is the `after` of the following call. It may be set after an empty page: the search stops after a bounded
+    number of messages. None is the end. `scanned` counts the messages that the call compared.
+    `incomplete`: a queue with very many partitions has more messages here than the search sees. Name a partition.
+    """
+
+    messages: list[BrowsedMessage]
+    next: tuple[int, int, int] | None
+    scanned: int
+    incomplete: bool = False
 
 
 class DeadLetter(msgspec.Struct, Generic[Instant], frozen=True):
@@ -93,7 +110,7 @@ class GroupView(msgspec.Struct, frozen=True):
     """State of a message for one group.
 
     `state` is `scheduled`, `ready`, `leased`, `waiting`, `acked`, `dead`, `dropped` or `skipped`. `error` is the text
-    of the last failure.
+    of the last failure. `history` has the ended deliveries of a held or dead message, oldest first.
     """
 
     group: str
@@ -102,6 +119,11 @@ class GroupView(msgspec.Struct, frozen=True):
     failures: int = 0
     deliveries: int = 0
     error: str | None = None
+    lease_id: str | None = None
+    owner: str = ""
+    due_at: int | None = None
+    """When a waiting message becomes claimable."""
+    history: list[dict[str, object]] = []
 
 
 class FoundMessage(msgspec.Struct, frozen=True):
@@ -143,6 +165,8 @@ class GroupStats(msgspec.Struct, Generic[Instant], frozen=True):
     created_at: Instant
     oldest_claimable_at: Instant | None = None
     """When the oldest message was created that a claim could take now."""
+    policy: dict[str, object] = {}
+    """The group's own policy. An absent field has the queue's value."""
 
     @property
     def lag(self) -> int:
@@ -412,6 +436,24 @@ class Stats(msgspec.Struct, Generic[Instant], frozen=True):
         return 0 if group is None else max(0, self.messages - group.lag - group.dead)
 
 
+class SeekPreview(msgspec.Struct, frozen=True):
+    """What a seek does to a group.
+
+    The group gets `again` messages another time that it had finished or skipped. It skips `skipped` messages that it
+    had not finished. `leases` lose all their messages in the moved lanes, which are `leased`.
+    """
+
+    queue: str
+    group: str
+    lanes: int
+    again: int
+    skipped: int
+    leased: int
+    leases: int
+    lag_before: int
+    lag_after: int
+
+
 class GroupPurgePreview(msgspec.Struct, frozen=True):
     """What a purge of its queue does to a group: it skips messages, and of these `leased` are under a lease."""
 
@@ -520,6 +562,16 @@ class LedgerTotal(msgspec.Struct):
     bucket: int
     outcome: str
     count: int
+
+
+class PipelineRow(msgspec.Struct):
+    """A pipeline with its newest report, which arrived at `seen_at`."""
+
+    id: str
+    queue: str
+    group: str
+    seen_at: int
+    report: PipelineReport
 
 
 class LedgerSum(msgspec.Struct):

@@ -127,6 +127,17 @@ def start(value: object) -> str | int:
     return one_of(value, "start", ("all", "new")) if isinstance(value, str) else instant(value, "start")
 
 
+def seek(to: object, by: object, partition: str | None) -> None:
+    """Check where a seek moves a group: `start`, `end`, an instant, or by `seq` a number in one partition."""
+    one_of(by, "by", ("time", "seq"))
+    if isinstance(to, str):
+        one_of(to, "to", ("start", "end"))
+    else:
+        instant(to, "to")
+    if by == "seq" and (partition is None or isinstance(to, str)):
+        raise BadInput("a seek to a seq names a partition and a number")
+
+
 def tag(value: object, what: str) -> str:
     """Check a namespace or task: a name that may be empty."""
     return "" if value == "" else name(value, what)

@@ -17,6 +17,7 @@ from ackwise.broker import AsyncBroker
 from ackwise.core.errors import AckwiseError, NotFound
 from ackwise.dashboard import pages
 from ackwise.dashboard.catalogue import CatalogueReader
+from ackwise.dashboard.dead_letter_jobs import DeadLetterJobs
 from ackwise.dashboard.formats import add_formats
 from ackwise.dashboard.guard import Guard
 from ackwise.dashboard.live import LiveEvents
@@ -24,6 +25,7 @@ from ackwise.dashboard.request import PageRequest
 from ackwise.dashboard.routes import READ, Match, PageTable
 from ackwise.dashboard.settings import ShownSetting
 from ackwise.dashboard.snapshots import Snapshots
+from ackwise.dashboard.statements import Statements
 from ackwise.dashboard.static_files import StaticFiles
 from ackwise.wire.http_status import status_of
 
@@ -68,18 +70,22 @@ class Dashboard:
         read_only: bool = False,
         home: str | None = None,
         settings: Sequence[ShownSetting] = (),
+        statements: Callable[[], Statements | None] = lambda: None,
         stream_seconds: float = SERVER_STREAM,
+        label: str = "",
     ) -> None:
         """`home` is the URL of the overview, if it is not the root path. `settings` are shown on their page.
 
-        `stream_seconds` is the longest time of one connection for live events.
+        `statements` runs the graph page's statements. It returns None where MEW is not installed.
+        `stream_seconds` is the longest time of one connection for live events. `label` is a word in the header.
         """
         self._broker = broker
         self.guard = Guard(read_only=read_only)
-        self.home = home
-        self.settings = settings
+        self.home, self.label = home, label
+        self.settings, self.statements = settings, statements
         self.snapshots = Snapshots()
         self.live = LiveEvents(stream_seconds)
+        self.jobs = DeadLetterJobs(self.live, self.snapshots)
         self.catalogue = CatalogueReader(self.live.changed_all)
         self.files = StaticFiles()
         self.version = version("ackwise")

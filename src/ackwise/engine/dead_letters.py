@@ -30,11 +30,25 @@ MOST_PURGED = 1000
 
 
 def add_history(
-    history: str, at: int, event: str, *, owner: str | None = None, error: str | None = None, trace: str | None = None
+    history: str,
+    at: int,
+    event: str,
+    *,
+    owner: str | None = None,
+    error: str | None = None,
+    error_type: str | None = None,
+    trace: str | None = None,
 ) -> str:
     """Add a line to a delivery's history. Keeps the newest lines, and only the newest trace."""
     lines = msgspec.json.decode(history) if history else []
-    line = {"at": at, "event": event, "owner": owner, "error": validation.text(error or "", "error", LONGEST_NOTE)}
+    line: dict[str, object] = {
+        "at": at,
+        "event": event,
+        "owner": owner,
+        "error": validation.text(error or "", "error", LONGEST_NOTE),
+    }
+    if error_type:
+        line["error_type"] = validation.text(error_type, "error_type", LONGEST_NOTE)
     if trace:
         for earlier in lines:
             earlier.pop("trace", None)

@@ -29,6 +29,7 @@ from ackwise.core.commands import (
     Redrive,
     RemoveHook,
     Replay,
+    ReportPipeline,
     SeekGroup,
     SetHook,
     SetMaintenance,
@@ -47,6 +48,7 @@ from ackwise.engine import (
     dead_letters,
     expiry,
     hooks,
+    pipelines,
     queue_purge,
     retention,
     settle,
@@ -91,6 +93,7 @@ _HANDLERS: dict[type[Command], Handler] = dict(
         handles(RemoveHook, hooks.remove),
         handles(TakeHook, hooks.take),
         handles(SettleHook, hooks.settle),
+        handles(ReportPipeline, pipelines.report),
     )
 )
 

@@ -216,6 +216,7 @@ class SpanSettlement:
             entry.outcome.value,
             owner=lease.owner,
             error=entry.error,
+            error_type=entry.error_type,
             trace=entry.trace,
         )
         self._spans.replace(span, apply_fate(cursor, piece, rest, fate))

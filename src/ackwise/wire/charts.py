@@ -23,6 +23,8 @@ _LEFT, _WIDTH = 9.0, 90.0
 _TOP, _HEIGHT = 12, 180
 _ROW, _BAR = 36, 12
 _LONGEST_BAR = 88.0
+_SPARK = 28
+"""Height of a small chart."""
 
 Series = Mapping[str, Sequence[float | None]]
 
@@ -161,6 +163,21 @@ def lines(title: str, times: Sequence[datetime], series: Series, *, unit: str = 
                 shapes.append(_tag("circle", tooltip, cx=spot[0], cy=spot[1], r=2.5, class_=f"c{number % COLOURS}"))
     what = f"{len(times)} points over time for {', '.join(series)}; the highest is {number_of(most)}{unit}."
     return _chart(title, what, _TOP + _HEIGHT + 24, shapes) + _legend(series, "l")
+
+
+def spark(title: str, values: Sequence[float]) -> Markup:
+    """Small column chart for a cell of a table: no axes, and its numbers in the title."""
+    most = max(values, default=0) or 1
+    path = "".join(
+        f"M{at + 0.1:.1f} {_SPARK}h.8v{-max(1.0, _SPARK * value / most):.2f}h-.8z"
+        for at, value in enumerate(values)
+        if value
+    )
+    shapes = (_tag("title", f"{title}; most in one column: {number_of(most)}"), _tag("path", d=path, class_="c0"))
+    view = f"0 0 {max(1, len(values))} {_SPARK}"
+    return _tag(
+        "svg", *shapes, class_="spark", role="img", width=120, height=_SPARK, viewBox=view, preserveAspectRatio="none"
+    )
 
 
 def _tag(name: str, *inside: Markup | str, **attributes: object) -> Markup:

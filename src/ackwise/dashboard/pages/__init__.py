@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from ackwise.dashboard.pages import lease_changes, overview, queue, queue_changes, queues, settings
+from ackwise.dashboard.pages import (
+    consumers,
+    dead_letter_changes,
+    dead_letters,
+    graph,
+    group_changes,
+    groups,
+    lease_changes,
+    message,
+    messages,
+    names,
+    overview,
+    push,
+    queue,
+    queue_changes,
+    queues,
+    settings,
+)
 
 MODULES = (
     overview,
@@ -10,5 +27,15 @@ MODULES = (
     queue,
     queue_changes,
     lease_changes,
+    graph,
     settings,
+    push,
+    messages,
+    message,
+    dead_letter_changes,
+    dead_letters,
+    group_changes,
+    groups,
+    consumers,
+    names,
 )

@@ -45,9 +45,9 @@
 
   // Copy buttons and links that close a dialog.
   document.addEventListener("click", (event) => {
-    const copy = event.target.closest("[data-copy]");
+    const copy = event.target.closest("[data-copy], [data-copy-from]");
     if (copy) {
-      navigator.clipboard?.writeText(copy.dataset.copy).then(() => {
+      navigator.clipboard?.writeText(copy.dataset.copy ?? $(`#${copy.dataset.copyFrom}`).textContent).then(() => {
         copy.classList.add("done");
         setTimeout(() => copy.classList.remove("done"), 1200);
       }, () => {});
@@ -149,7 +149,8 @@
   const content = $("#content");
   if (window.htmx && blocks().length) {
     const topics = [...new Set(blocks().flatMap((block) => block.dataset.topics.split(" ")))];
-    window.htmx.createEventSource = (url) => new Feed(url, topics);
+    const live = document.body.dataset.live;
+    window.htmx.createEventSource = (url) => url.startsWith(`${live}?`) ? new Feed(url, topics) : new EventSource(url);
     content.setAttribute("hx-ext", "sse");
     content.setAttribute("sse-connect", `${document.body.dataset.live}?topics=${encodeURIComponent(topics.join(" "))}`);
   }
