@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from ackwise.protocols.mew.page_sessions import PageSessions
 
 MEW_PACKAGE = "lark"
-"""Package that MEW needs. A server without it has no MEW."""
+"""Package that MEW needs. Without this package the server has no MEW."""
 SOCKET_MESSAGE = 4 << 10
-"""Most bytes of a WebSocket message from a client."""
+"""Maximum size of a WebSocket message from a client, in bytes."""
 OnReady = Callable[[str, int], None]
 """Called with host and port when the server accepts requests."""
 
