@@ -19,6 +19,7 @@ from ackwise.core.commands import (
     PurgeQueue,
     RemoveHook,
     Replay,
+    ReportPipeline,
     SeekGroup,
     SetHook,
     SettleHook,
@@ -126,6 +127,12 @@ def _owned_hook(command: TakeHook | SettleHook) -> None:
         validation.count(command.letter, "letter", least=0, most=1 << 62)
 
 
+def _report_pipeline(command: ReportPipeline) -> None:
+    for what in ("id", "queue", "group"):
+        validation.name(getattr(command, what), what)
+    command.report.check()
+
+
 ADMIN_CHECKS: dict[type[Command], Callable[[Any], None]] = {
     ConfigureQueue: _configure_queue,
     DeleteQueue: _queue,
@@ -140,6 +147,7 @@ ADMIN_CHECKS: dict[type[Command], Callable[[Any], None]] = {
     PurgeQueue: _purge_queue,
     SetHook: _set_hook,
     RemoveHook: _hook,
+    ReportPipeline: _report_pipeline,
     TakeHook: _owned_hook,
     SettleHook: _owned_hook,
 }

@@ -28,6 +28,7 @@ from ackwise.core.answers import (
 from ackwise.core.hooks import WEBHOOK
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import QUEUE_MODE, NewMessage, PlainBatch
+from ackwise.core.pipelines import PipelineReport
 from ackwise.core.policy import Exclusivity, GroupPolicy, Order, QueuePolicy
 from ackwise.core.rows import HookRow, HookSettled, HookTaken
 from ackwise.core.settlement import Outcome
@@ -431,6 +432,19 @@ class SettleHook(AdminCommand[HookSettled], tag="settle_hook"):
     letter: int
     error: str | None = None
     lease: int = 60 * validation.MICROS
+
+
+class ReportPipeline(AdminCommand[Counted], tag="report_pipeline"):
+    """Record the newest report of a pipeline. The answer counts 1.
+
+    Send a report with each batch, or every few seconds. `id` names one run of a pipeline: a report with a known id
+    replaces the older one. The store forgets a pipeline seven days after its last report.
+    """
+
+    id: str
+    queue: str
+    group: str
+    report: PipelineReport
 
 
 LONG_COMMANDS = frozenset((Claim, PurgeDead, PurgeQueue))

@@ -9,7 +9,7 @@ from ackwise.core.events import MessagesPruned
 from ackwise.core.lifecycle import Guard, LifecycleEvent, State, target
 from ackwise.core.spans import Cursor, Lane
 from ackwise.core.validation import MICROS
-from ackwise.engine import catalog, traces
+from ackwise.engine import catalog, pipelines, traces
 from ackwise.engine import cursors as engine_cursors
 from ackwise.engine.catalog import QueueRow
 from ackwise.engine.ports import Row
@@ -163,6 +163,7 @@ def forget(turn: Turn, limit: int) -> int:
         removed += turn.dedupe.forget(turn.wall - longest - CLOCK_STEP, limit)
     before = turn.wall // (60 * MICROS) - LEDGER_KEPT_MINUTES
     removed += turn.session.run("ledger_forget", {"before": before, "limit": limit})
+    removed += pipelines.forget(turn, limit)
     removed += traces.forget(turn, limit, turn.wall - LEDGER_KEPT_MINUTES * 60 * MICROS)
     turn.session.run("instance_forget", {"before": turn.now - INSTANCE_KEPT_FOR})
     return removed

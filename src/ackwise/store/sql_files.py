@@ -60,6 +60,7 @@ def shared() -> list[File]:
         "counts",
         "traces",
         "maintenance",
+        "pipelines",
     )
     return [("ackwise.store.tables", f"{noun}.sql") for noun in nouns]
 

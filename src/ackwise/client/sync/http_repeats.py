@@ -22,6 +22,7 @@ from ackwise.core.commands import (
     PauseQueue,
     PruneQueue,
     PurgeQueue,
+    ReportPipeline,
     Settle,
     Settlement,
     Transaction,
@@ -164,7 +165,7 @@ def is_repeatable(command: Command) -> bool:
         return not command.must_be_new
     if isinstance(command, PurgeQueue):
         return command.until is not None or command.behind is not None
-    return isinstance(command, PauseQueue | ConfigureGroup | AdvanceGroup | PruneQueue)
+    return isinstance(command, PauseQueue | ConfigureGroup | AdvanceGroup | PruneQueue | ReportPipeline)
 
 
 def is_repeatable_transaction(command: Transaction) -> bool:

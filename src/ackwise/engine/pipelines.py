@@ -1,0 +1,66 @@
+"""Reports of pipelines that run elsewhere. The store keeps the newest of each for a week."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ackwise.core import queries as q
+from ackwise.core.answers import Counted
+from ackwise.core.commands import ReportPipeline
+from ackwise.core.errors import Conflict
+from ackwise.core.pipelines import PipelineReport
+from ackwise.core.rows import Page, PipelineRow
+from ackwise.core.validation import MICROS
+from ackwise.engine.reads.registry import Snapshot, answers
+from ackwise.engine.turn import Turn
+
+MOST_PIPELINES = 1000
+KEPT_FOR = 7 * 24 * 3600 * MICROS
+_report = msgspec.json.Decoder(PipelineReport).decode
+
+
+class TooManyPipelines(Conflict):
+    """The store has too many pipelines; report each run with one id, or wait until older ones are forgotten."""
+
+    code = "too_many_pipelines"
+
+
+def report(turn: Turn, command: ReportPipeline) -> Counted:
+    session = turn.session
+    known = session.row("pipeline_get", {"id": command.id})
+    if known is None:
+        row = session.row("pipeline_count")
+        if row is not None and row[0] >= MOST_PIPELINES:
+            raise TooManyPipelines(f"the store has {row[0]} pipelines, which is the limit; report each run with one id")
+    session.run(
+        "pipeline_put",
+        {
+            "id": command.id,
+            "queue": command.queue,
+            "grp": command.group,
+            "started_at": turn.wall if known is None or _restarts(known[1], command.report) else known[0],
+            "seen_at": turn.wall,
+            "report": msgspec.json.encode(command.report),
+        },
+    )
+    return Counted(1)
+
+
+def _restarts(before: bytes, now: PipelineReport) -> bool:
+    """Whether a pipeline that had ended runs again under its id."""
+    return now.state == "running" and _report(before).state != "running"
+
+
+def forget(turn: Turn, limit: int) -> int:
+    """Remove pipelines without a report for a long time."""
+    return turn.session.run("pipelines_forget", {"before": turn.wall - KEPT_FOR, "limit": limit})
+
+
+@answers(q.ListPipelines)
+def list_pipelines(snapshot: Snapshot, query: q.ListPipelines) -> Page[PipelineRow]:
+    where = {"queue": query.queue, "grp": query.group, "after": query.after, "limit": query.limit}
+    rows = snapshot.session.rows("pipelines_page", where)
+    page = Page(PipelineRow(*row[:5], _report(row[5])) for row in rows)
+    if len(page) >= query.limit > 0:
+        page.next = page[-1].id
+    return page
