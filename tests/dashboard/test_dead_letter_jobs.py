@@ -66,7 +66,7 @@ def test_selection_is_purged_and_gone_letters_are_counted(site: Site, queue: ack
     assert [letter.id for letter in queue.dead_letters()] == ids[2:]
 
 
-def test_letters_of_a_deleted_group_are_refused_and_can_be_replayed(site: Site, queue: ackwise.Connection) -> None:
+def test_refused_letters_of_deleted_group_can_be_replayed(site: Site, queue: ackwise.Connection) -> None:
     kill(queue, "orders", "gone", "bad 1", "bad 2")
     kill(queue, "orders", "here", "bad 3", "bad 4")
     queue.delete_group("orders", "gone")

@@ -55,8 +55,8 @@ async def find(page: PageRequest) -> Timeline:
     near = near_of(page.query.get("at"))
     if near is not None:
         timeline = await page.ask(MessageTimeline(lane=near[0], seq=near[1]))
-        found = timeline.found
-        if (found.partition_id, found.message.transaction_id) == (partition_id, transaction_id):
+        place = (timeline.found.partition_id, timeline.found.message.transaction_id)
+        if place == (partition_id, transaction_id):
             return timeline
     return await page.ask(MessageTimeline(partition_id=partition_id, transaction_id=transaction_id))
 
@@ -75,17 +75,17 @@ async def show(page: PageRequest) -> Response:
 
 async def _read(page: PageRequest) -> ShownMessage:
     timeline = await find(page)
-    found, message = timeline.found, timeline.found.message
+    located, message = timeline.found, timeline.found.message
     return ShownMessage(
-        queue=found.queue.name,
-        partition=found.partition,
-        priority=found.priority,
+        queue=located.queue.name,
+        partition=located.partition,
+        priority=located.priority,
         id=message.id,
         transaction_id=message.transaction_id,
         lane=message.lane,
         seq=message.seq,
         created_at=message.created_at,
-        due_at=found.due_at,
+        due_at=located.due_at,
         headers=message.headers,
         content_type=message.content_type,
         view=payload_views.view(message.payload, message.content_type),
