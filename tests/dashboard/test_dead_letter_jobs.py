@@ -25,7 +25,7 @@ def finished(site: Site, shown: Shown) -> Shown:
     """The page of a job after the job ended."""
     path = shown.url.split("/dashboard", 1)[1]
     end = time.monotonic() + PATIENCE
-    while "running" in (now := site.get(path)).text:
+    while ", ended " not in (now := site.get(path)).text:
         assert time.monotonic() < end, now.text
         time.sleep(0.02)
     return now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -101,7 +102,8 @@ async def _read(
             )
         )  # fmt: skip
     start, end = _chart_period(page, chosen, kinds)
-    shown = [ShownKind(kind, await _chart(page, chosen, kind, start, end)) for kind in kinds]
+    drawn = await asyncio.gather(*(_chart(page, chosen, kind, start, end) for kind in kinds))
+    shown = [ShownKind(kind, chart) for kind, chart in zip(kinds, drawn, strict=True)]
     next_kind = kinds.next if isinstance(kinds, Page) else None
     return Listing(
         shown, filters.place_text(next_kind), [_row(letter) for letter in letters.letters], letters.total,
