@@ -7,6 +7,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 import ackwise
+from ackwise.core.policy import Backoff
 from ackwise.core.queries import ListGroups
 from tests.dashboard.hostile import HOSTILE
 from tests.dashboard.letters import kill
@@ -141,7 +142,7 @@ def test_reading_pages_of_messages_changes_no_state(site: Site, queue: ackwise.C
 
 
 def test_message_page_shows_holder_and_timeline(site: Site, queue: ackwise.Connection) -> None:
-    queue.create_queue("orders", retry_limit=5, backoff={"kind": "none"})
+    queue.create_queue("orders", retry_limit=5, backoff=Backoff())
     queue.push("orders", {"id": 1}, transaction_id="tx", headers={"trace": HOSTILE})
     for delivery in queue.claim("orders", group="billing", owner="worker-1"):
         delivery.retry(error=ValueError("first trouble"))
