@@ -16,6 +16,7 @@ from ackwise.core.errors import AckwiseError, Draining
 from ackwise.core.queries import ListDead
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
+from ackwise.demo.pipeline_reports import EVERY, RunningReports
 from ackwise.demo.shop import STAGES, Abandoned, Dice, Group, Stage
 
 Job = Callable[[], Coroutine[Any, Any, None]]
@@ -40,6 +41,7 @@ class Traffic:
     def __init__(self, broker: AsyncBroker, dice: Dice, number: int) -> None:
         self._broker, self._dice, self._number = broker, dice, number
         self._connection = AsyncConnection(broker)
+        self._reports = RunningReports(dice)
         self._began = broker.wall()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -50,6 +52,7 @@ class Traffic:
             for group in stage.groups:
                 for worker in group.workers:
                     self.add(partial(self._consume, stage, group, worker))
+        self.add(self._report)
         self.add(self._tidy)
 
     def add(self, job: Job) -> None:
@@ -92,6 +95,11 @@ class Traffic:
             STUCK_QUEUE, group=STUCK_GROUP, max=3, wait=WAIT, lease=STUCK_SECONDS, owner=STUCK_OWNER
         )
         await asyncio.sleep(STUCK_SECONDS)
+
+    async def _report(self) -> None:
+        """Report the pipeline that runs."""
+        await self._broker.send(self._reports.next())
+        await asyncio.sleep(EVERY)
 
     async def _tidy(self) -> None:
         """Delete the dead letters of this run that are old, so that the store stays small overnight."""

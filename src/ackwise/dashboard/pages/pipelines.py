@@ -43,7 +43,6 @@ async def show(page: PageRequest) -> Response:
         "pipelines.html.j2",
         pipelines=[shown(row, wall) for row in rows],
         next=getattr(rows, "next", None),
-        shift=page.now - wall,
         filtered=bool(query.queue or query.group),
     )
 
