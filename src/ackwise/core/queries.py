@@ -139,10 +139,20 @@ class BrowseNewest(Query[rows.NewestPage], tag="browse_newest"):
 
 
 class FindMessage(Query[rows.FoundMessage], tag="find_message"):
-    """One message by its partition's uuid and its transaction id. It is stored, scheduled, or only a dead letter."""
+    """One message by its partition's uuid and its transaction id. It is stored, scheduled, or only a dead letter.
+
+    The query scans the partition for a message that is older than every dedupe window. `near` is the lane and the seq
+    at which you saw the message before: the query looks there first, and never scans.
+    """
 
     partition_id: str
     transaction_id: str
+    near: tuple[int, int] | None = None
+
+    def check(self) -> None:
+        super().check()
+        for number in self.near or ():
+            validation.count(number, "near", least=0, most=1 << 61)
 
 
 class MessageTimeline(Query[rows.Timeline], tag="message_timeline"):
@@ -414,17 +424,6 @@ class LedgerSeries(Query[rows.TimeSeries], tag="ledger_series"):
         _check_range(self.after_at, self.before_at)
 
 
-class ListPipelines(Query[list[rows.PipelineRow]], tag="list_pipelines"):
-    """Pipelines that reported in the last days, by id, behind the id `after`."""
-
-    LARGEST_LIMIT: ClassVar[int] = 1000
-
-    queue: str | None = None
-    group: str | None = None
-    after: str = ""
-    limit: int = 100
-
-
 class QueueStats(Query[rows.Stats], tag="queue_stats"):
     queue: str
 
@@ -479,3 +478,16 @@ class ListAvailable(Query[rows.AvailablePage], tag="list_available"):
     returned_after: tuple[int, int, int] | None = None
     """Lane, instant and seq behind which the returned messages of that lane continue, the newest first."""
     limit: int = 1000
+
+
+class ListPipelines(Query[list[rows.PipelineRow]], tag="list_pipelines"):
+    """Pipelines with their newest reports, the newest first.
+
+    `after` is the `seen_at` and the id of the previous page's last row.
+    """
+
+    LARGEST_LIMIT: ClassVar[int] = 1000
+
+    queue: str | None = None
+    after: tuple[int, str] | None = None
+    limit: int = 100
