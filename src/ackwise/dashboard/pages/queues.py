@@ -24,7 +24,7 @@ PAGE_ROWS = 50
 _FIRST_AFTER_SURROGATES, _LAST_BEFORE_SURROGATES = 0xE000, 0xD7FF
 
 
-class QueueRow(NamedTuple):
+class ListedQueue(NamedTuple):
     """A row of the list."""
 
     summary: QueueSummary
@@ -69,7 +69,7 @@ async def show(page: PageRequest) -> Response:
     chosen = QueueFilter(*(text[: validation.MAX_NAME] for text in given))
     found = await page.cached(("queues", *chosen), chosen.query())
     rows = [
-        QueueRow(row, depth_of(row.stats, paused=row.info.paused), summary(row.info.policy))
+        ListedQueue(row, depth_of(row.stats, paused=row.info.paused), summary(row.info.policy))
         for row in found
         if row.info.name.startswith(chosen.prefix)
     ]
