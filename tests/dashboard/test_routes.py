@@ -13,7 +13,7 @@ from ackwise.core.events import RequestServed
 from ackwise.dashboard import static_files
 from ackwise.dashboard.app import Dashboard, page_path
 from ackwise.dashboard.request import PageRequest
-from ackwise.dashboard.routes import RouteMatch, PageTable, decode, encode, get, post
+from ackwise.dashboard.routes import PageTable, RouteMatch, decode, encode, get, post
 from tests.dashboard.site import Site
 from tests.event_log import EventLog
 from tests.server.running import Running

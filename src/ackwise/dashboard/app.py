@@ -22,7 +22,7 @@ from ackwise.dashboard.formats import add_formats
 from ackwise.dashboard.guard import FormGuard
 from ackwise.dashboard.live import LiveEvents
 from ackwise.dashboard.request import PageRequest
-from ackwise.dashboard.routes import READ, RouteMatch, PageTable
+from ackwise.dashboard.routes import READ, PageTable, RouteMatch
 from ackwise.dashboard.settings import ShownSetting
 from ackwise.dashboard.snapshots import Snapshots
 from ackwise.dashboard.statements import Statements
