@@ -8,7 +8,7 @@ happens while the process is down. A reader that must not miss anything reads ro
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterable, Sized
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
@@ -219,6 +219,10 @@ class EventPort(Protocol):
 
     def emit(self, event: Event) -> None: ...
 
+    def emit_all(self, events: Iterable[Event]) -> None:
+        """Emit the events in order."""
+        ...
+
 
 class EventStream:
     """The events of one store in this process. Thread-safe.
@@ -247,16 +251,27 @@ class EventStream:
         return unsubscribe
 
     def emit(self, event: Event) -> None:
-        by_kind = self._by_kind
-        listeners = by_kind.get(type(event))
-        if listeners is None:
-            kinds_of = list(self._listeners.values())
-            listeners = by_kind[type(event)] = tuple(hear for hear, kinds in kinds_of if isinstance(event, kinds))
-        for listener in listeners:
-            try:
-                listener(event)
-            except Exception as problem:
-                name = getattr(listener, "__qualname__", type(listener).__name__)
-                # With `python -W error` a warning is an exception.
-                with suppress(RuntimeWarning):
-                    warnings.warn(f"the event listener {name} failed: {problem!r}", RuntimeWarning, stacklevel=2)
+        self.emit_all((event,))
+
+    def emit_all(self, events: Iterable[Event]) -> None:
+        for event in events:
+            listeners = self._by_kind.get(type(event))
+            if listeners is None:
+                listeners = self._listeners_of(event)
+            for listener in listeners:
+                try:
+                    listener(event)
+                except Exception as problem:
+                    _warn(listener, problem)
+
+    def _listeners_of(self, event: Event) -> tuple[Listener, ...]:
+        by_kind, kinds_of = self._by_kind, list(self._listeners.values())
+        listeners = by_kind[type(event)] = tuple(hear for hear, kinds in kinds_of if isinstance(event, kinds))
+        return listeners
+
+
+def _warn(listener: Listener, problem: Exception) -> None:
+    name = getattr(listener, "__qualname__", type(listener).__name__)
+    # With `python -W error` a warning is an exception.
+    with suppress(RuntimeWarning):
+        warnings.warn(f"the event listener {name} failed: {problem!r}", RuntimeWarning, stacklevel=3)

@@ -132,8 +132,7 @@ class TurnRunner:
             if writer.announce is not None and turn.announced:
                 writer.announce(turn.announced)
             if self._events.listening:
-                for event in events_of(turn, prepared.results, time.perf_counter() - prepared.began):
-                    self._events.emit(event)
+                self._events.emit_all(events_of(turn, prepared.results, time.perf_counter() - prepared.began))
         except Exception:
             # The turn is committed: its callers must get their answers.
             log.exception("a committed turn could not be announced")

@@ -1,0 +1,97 @@
+"""Event buffer: keeps the events of a store until a batch step logs and counts them together.
+
+A request only appends its events. Logs and metrics cost the request no more than that.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from ackwise.core.events import Event, EventStream
+
+MOST_WAITING = 2000
+"""Maximum number of events that wait. The emitter of the last one runs the batch step itself, so no event is lost."""
+
+Entry = tuple[float, Event]
+"""An event and the time of the machine's clock when it was emitted, in seconds."""
+
+
+class Batch(NamedTuple):
+    """Events in the order in which they were emitted."""
+
+    entries: list[Entry]
+    at: int
+    """Instant of the first event, in microseconds of the store's clock. The other events count for that instant, too."""
+
+
+Consumer = Callable[[Batch], None]
+
+
+class EventBuffer:
+    """Listener that passes events to its consumers in batches. `now` is the store's clock. Thread-safe.
+
+    Something must call `flush`: a timer, and each reader that needs the latest counts. A flush without events passes
+    an empty batch, so that consumers notice the time. A consumer that raises disturbs no other: Python prints a warning.
+    """
+
+    def __init__(self, stream: EventStream, now: Callable[[], int]) -> None:
+        self._now = now
+        self._waiting: list[Entry] = []
+        self._began_at: int | None = None
+        """Instant of the first event that waits."""
+        self._consumers: list[Consumer] = []
+        self._lock = threading.RLock()
+        self._flushing = False
+        self.on_first: Callable[[], object] = lambda: None
+        """Called when an event waits and none waited before. It must not block."""
+        self._unsubscribe = stream.subscribe(self._hear)
+
+    def add(self, consumer: Consumer) -> None:
+        """Pass all further batches to the consumer, too."""
+        self._consumers.append(consumer)
+
+    def close(self) -> None:
+        """End the subscription and pass the last events on."""
+        self._unsubscribe()
+        self.flush()
+
+    def _hear(self, event: Event) -> None:
+        # Runs for every event of every request: no lock, no other object than the entry.
+        waiting = self._waiting
+        waiting.append((time.time(), event))
+        if self._began_at is None:
+            self._began_at = self._now()
+            self.on_first()
+        elif len(waiting) >= MOST_WAITING:
+            self.flush()
+
+    def flush(self) -> None:
+        """Pass the events that wait to the consumers. Waits for a flush of another thread."""
+        with self._lock:
+            if self._flushing:
+                return  # a consumer emitted an event or called back: the running flush takes it, or the next one
+            self._flushing = True
+            try:
+                self._pass_on()
+            finally:
+                self._flushing = False
+
+    def _pass_on(self) -> None:
+        at, self._began_at = self._began_at, None
+        # Other threads append meanwhile. Both statements are atomic, so their events stay for the next batch.
+        entries = self._waiting[:]
+        del self._waiting[: len(entries)]
+        batch = Batch(entries, self._now() if at is None else at)
+        for consume in self._consumers:
+            try:
+                consume(batch)
+            except Exception as problem:
+                name = getattr(consume, "__qualname__", type(consume).__name__)
+                # With `python -W error` a warning is an exception.
+                with suppress(RuntimeWarning):
+                    warnings.warn(f"the event consumer {name} failed: {problem!r}", RuntimeWarning, stacklevel=2)
