@@ -70,18 +70,18 @@ class EventBuffer:
         elif len(waiting) >= MOST_WAITING:
             self.flush()
 
-    def flush(self) -> None:
-        """Pass the events that wait to the consumers. Waits for a flush of another thread."""
+    def flush(self) -> int:
+        """Pass the events that wait to the consumers. Returns their number. Waits for a flush of another thread."""
         with self._lock:
             if self._flushing:
-                return  # a consumer emitted an event or called back: the running flush takes it, or the next one
+                return 0  # a consumer emitted an event or called back: the next flush takes it
             self._flushing = True
             try:
-                self._pass_on()
+                return self._pass_on()
             finally:
                 self._flushing = False
 
-    def _pass_on(self) -> None:
+    def _pass_on(self) -> int:
         at, self._began_at = self._began_at, None
         # Other threads append meanwhile. Both statements are atomic, so their events stay for the next batch.
         entries = self._waiting[:]
@@ -95,3 +95,4 @@ class EventBuffer:
                 # With `python -W error` a warning is an exception.
                 with suppress(RuntimeWarning):
                     warnings.warn(f"the event consumer {name} failed: {problem!r}", RuntimeWarning, stacklevel=2)
+        return len(entries)

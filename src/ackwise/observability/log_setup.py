@@ -18,6 +18,10 @@ MOST_WAITING = 10_000
 """Maximum number of records that wait for a slow stderr. Further records are dropped and counted."""
 LINGER = 0.1
 """Seconds that a record waits for more records. Then the thread writes them together. Errors do not wait."""
+BUSY_LINGER = 1.0
+"""The same on a busy server: each time that the thread wakes, it delays the requests."""
+BUSY_RATE = 400.0
+"""Records, and events of sources, that a busy server has in a second. A request has about three events."""
 FLUSH_SECONDS = 2.0
 """Seconds that a flush waits for a slow stderr."""
 DEFAULT_LEVEL = "info"
@@ -71,7 +75,8 @@ def installed_writer() -> WriterHandler | None:
 class WriterHandler(logging.Handler):
     """Writes records in a thread of its own, so that a slow stderr does not delay requests.
 
-    A source keeps what it logs until the thread asks for it: a function that logs, in the thread that calls it.
+    A source keeps what it logs until the thread asks for it. It logs in the thread that calls it, and returns the
+    number of its events.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -85,7 +90,7 @@ class WriterHandler(logging.Handler):
         self._dropped = 0
         self._thread: threading.Thread | None = None
         self._closed = False
-        self._sources: list[Callable[[], None]] = []
+        self._sources: list[Callable[[], int]] = []
         self._asked = False
         """Whether a source has something to log."""
 
@@ -99,7 +104,7 @@ class WriterHandler(logging.Handler):
             self.emit(record)
         return kept
 
-    def add_source(self, source: Callable[[], None]) -> Callable[[], None]:
+    def add_source(self, source: Callable[[], int]) -> Callable[[], None]:
         """Ask the source for its records before each write. Returns a function that ends this."""
         self._sources.append(source)
         return lambda: self._sources.remove(source)
@@ -120,7 +125,8 @@ class WriterHandler(logging.Handler):
                 return
             self._waiting.append(record)
             self._wake()
-        if record.levelno >= logging.ERROR:
+            many = len(self._waiting) > MOST_WAITING // 2
+        if many or record.levelno >= logging.ERROR:
             self._urgent.set()
 
     def _wake(self) -> None:
@@ -132,6 +138,7 @@ class WriterHandler(logging.Handler):
             self._changed.notify_all()
 
     def _write_all(self) -> None:
+        linger = LINGER
         while True:
             with self._changed:
                 self._writing = False
@@ -143,19 +150,19 @@ class WriterHandler(logging.Handler):
                     self._changed.wait()
                 self._idle = False
             # One wake-up for each record would cost more than writing the record.
-            self._urgent.wait(LINGER)
+            self._urgent.wait(linger)
             self._urgent.clear()
-            self._ask()
+            events = self._ask()
             with self._changed:
                 records, self._waiting = list(self._waiting), deque()
                 dropped, self._dropped = self._dropped, 0
                 self._writing = True
+            linger = BUSY_LINGER if len(records) + events >= BUSY_RATE * linger else LINGER
             self._write(records, dropped)
 
-    def _ask(self) -> None:
+    def _ask(self) -> int:
         self._asked = False
-        for source in self._sources.copy():
-            source()
+        return sum(source() for source in self._sources.copy())
 
     def _write(self, records: list[logging.LogRecord], dropped: int) -> None:
         # Sources log later than their records say. The sort is stable.

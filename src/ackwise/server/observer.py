@@ -122,9 +122,9 @@ class Observer:
             task.cancel()
             self.stop_listening()
 
-    def flush(self) -> None:
-        """Log and count the events until now."""
-        self._events.flush()
+    def flush(self) -> int:
+        """Log and count the events until now. Returns their number."""
+        return self._events.flush()
 
     def stop_listening(self) -> None:
         """End logs and metrics. Writes the remaining sums to the log."""
