@@ -8,14 +8,14 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from ackwise.core.events import Event, EventStream
+from ackwise.core.events import Event, EventSource, EventStream
 
-MOST_WAITING = 2000
-"""Maximum number of events that wait. The emitter of the last one runs the batch step itself, so no event is lost."""
+MOST_WAITING = 1000
+"""Maximum number of requests and turns that wait. The emitter of the last one runs the batch step: nothing is lost."""
 
 Entry = tuple[float, Event]
 """An event and the time of the machine's clock when it was emitted, in seconds."""
@@ -41,7 +41,7 @@ class EventBuffer:
 
     def __init__(self, stream: EventStream, now: Callable[[], int]) -> None:
         self._now = now
-        self._waiting: list[Entry] = []
+        self._waiting: list[tuple[float, Event | EventSource]] = []
         self._began_at: int | None = None
         """Instant of the first event that waits."""
         self._consumers: list[Consumer] = []
@@ -49,7 +49,7 @@ class EventBuffer:
         self._flushing = False
         self.on_first: Callable[[], object] = lambda: None
         """Called when an event waits and none waited before. It must not block."""
-        self._unsubscribe = stream.subscribe(self._hear)
+        self._unsubscribe = stream.keep(self._keep)
 
     def add(self, consumer: Consumer) -> None:
         """Pass all further batches to the consumer, too."""
@@ -60,8 +60,8 @@ class EventBuffer:
         self._unsubscribe()
         self.flush()
 
-    def _hear(self, event: Event) -> None:
-        # Runs for every event of every request: no lock, no other object than the entry.
+    def _keep(self, event: Event | EventSource) -> None:
+        # Runs for every turn and every request: no lock, no other object than the entry.
         waiting = self._waiting
         waiting.append((time.time(), event))
         if self._began_at is None:
@@ -84,15 +84,33 @@ class EventBuffer:
     def _pass_on(self) -> int:
         at, self._began_at = self._began_at, None
         # Other threads append meanwhile. Both statements are atomic, so their events stay for the next batch.
-        entries = self._waiting[:]
-        del self._waiting[: len(entries)]
+        kept = self._waiting[:]
+        del self._waiting[: len(kept)]
+        entries: list[Entry] = []
+        for time_of, event in kept:
+            if isinstance(event, Event):
+                entries.append((time_of, event))
+            else:
+                entries += [(time_of, built) for built in _events_of(event)]
         batch = Batch(entries, self._now() if at is None else at)
         for consume in self._consumers:
             try:
                 consume(batch)
             except Exception as problem:
-                name = getattr(consume, "__qualname__", type(consume).__name__)
-                # With `python -W error` a warning is an exception.
-                with suppress(RuntimeWarning):
-                    warnings.warn(f"the event consumer {name} failed: {problem!r}", RuntimeWarning, stacklevel=2)
+                _warn(consume, problem)
         return len(entries)
+
+
+def _events_of(source: EventSource) -> Sequence[Event]:
+    try:
+        return source.events()
+    except Exception as problem:
+        _warn(source.events, problem)
+        return ()
+
+
+def _warn(called: Callable[..., object], problem: Exception) -> None:
+    name = getattr(called, "__qualname__", type(called).__name__)
+    # With `python -W error` a warning is an exception.
+    with suppress(RuntimeWarning):
+        warnings.warn(f"{name} failed in the batch step of events: {problem!r}", RuntimeWarning, stacklevel=2)
