@@ -12,6 +12,8 @@ import pytest
 from ackwise.clock import ManualClock
 from ackwise.core import events as e
 from ackwise.core.events import EventStream
+from ackwise.engine.turn import Tally
+from ackwise.engine.turn_events import TurnReport
 from ackwise.observability.event_buffer import EventBuffer
 from ackwise.observability.event_log import EventLog, changes
 from ackwise.observability.log_records import Fields
@@ -28,9 +30,11 @@ class Log:
         self._buffer, self._log = EventBuffer(self.stream, clock.now), EventLog(clock.now)
         self._buffer.add(self._log.add)
 
-    def emit(self, *events: e.Event) -> None:
-        """Emit the events and run the batch step."""
-        for event in events:
+    def emit(self, event: e.Event | TurnReport) -> None:
+        """Emit the event and run the batch step."""
+        if isinstance(event, TurnReport):
+            self.stream.emit_later(event)
+        else:
             self.stream.emit(event)
         self.tick()
 
@@ -62,6 +66,13 @@ def request(route: str = "/v1/push", status: int = 200, messages: int = 2) -> e.
 
 def letter(number: int = 0, queue: str = "orders") -> e.DeadLetterAdded:
     return e.DeadLetterAdded(queue, "workers", f"id-{number}", "retry_limit", "no such customer", 3)
+
+
+def turn(*, seconds: float = 0.2, expired: dict[str, int] | None = None) -> TurnReport:
+    """A turn of 3 commands that pushed 40 messages, and whose messages by queue had expired leases."""
+    tally: Tally = {("orders", "", "pushed", 0): (40, {})} if expired is None else {}
+    tally |= {(queue, "workers", "lease_expired", 0): (count, {}) for queue, count in (expired or {}).items()}
+    return TurnReport(tally, {}, {}, {}, [], 3, seconds)
 
 
 def test_request_that_changes_is_logged_with_its_fields(log: Log, caplog: pytest.LogCaptureFixture) -> None:
@@ -137,15 +148,14 @@ def test_lease_expiries_of_one_second_are_one_record(
     log: Log, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
-        log.emit(e.LeasesExpired("orders", "workers", 4, 1))
+        log.emit(turn(expired={"orders": 4}))
     clock.advance(1)
     log.tick()
     assert logged(caplog, "leases expired") == [{"queue": "orders", "group": "workers", "messages": 12}]
 
 
 def test_names_of_one_second_are_bounded(log: Log, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    for number in range(1500):
-        log.emit(e.LeasesExpired(f"q{number}", "workers", 1))
+    log.emit(turn(expired={f"q{number}": 1 for number in range(1500)}))
     clock.advance(1)
     log.tick()
     sums = logged(caplog, "leases expired")
@@ -154,8 +164,9 @@ def test_names_of_one_second_are_bounded(log: Log, clock: ManualClock, caplog: p
 
 
 def test_trouble_of_the_store_is_logged(log: Log, caplog: pytest.LogCaptureFixture) -> None:
-    log.emit(e.TurnCommitted(3, 40, 0.2))
-    log.emit(e.TurnCommitted(3, 40, 1.5))
+    log.emit(turn(seconds=0.2))
+    log.emit(turn(seconds=1.5))
+    assert logged(caplog, "slow turn") == [{"seconds": 1.5, "commands": 3, "messages": 40}]
     log.emit(e.TurnFellBack(3, "StoreFull: no space"))
     log.emit(e.ConnectionLost("postgresql://app:secret@db/queue", "server closed"))
     log.emit(e.ConnectionRestored("postgresql://app:secret@db/queue", 2.5))

@@ -208,7 +208,6 @@ class EventSource(Protocol):
     def events(self) -> Sequence[Event]: ...
 
 
-A = TypeVar("A")
 E = TypeVar("E", bound=Event)
 Listener = Callable[[Event], None]
 Keeper = Callable[[Event | EventSource], None]
@@ -244,6 +243,7 @@ class EventStream:
         self._by_kind: dict[type[Event], tuple[Listener, ...]] = {}
         """Listeners of each kind of event. A new subscription or its end replaces the whole dictionary."""
         self._keepers: tuple[Keeper, ...] = ()
+        self._only_keepers = True
         self.listening: Sized = self._listeners
         """True while it has an entry. A plain attribute, because every turn and every request asks."""
 
@@ -270,21 +270,28 @@ class EventStream:
         return unsubscribe
 
     def _sort(self) -> None:
+        listeners = list(self._listeners.values())
         self._by_kind = {}
-        self._keepers = tuple(listener for listener in list(self._listeners.values()) if callable(listener))
+        self._keepers = tuple(listener for listener in listeners if callable(listener))
+        self._only_keepers = len(listeners) == len(self._keepers)
 
     def emit(self, event: Event) -> None:
-        for keeper in self._keepers:
-            _call(keeper, event)
-        if len(self._listeners) > len(self._keepers):
+        self._keep(event)
+        if not self._only_keepers:
             self._emit_to_listeners(event)
 
     def emit_later(self, source: EventSource) -> None:
-        for keeper in self._keepers:
-            _call(keeper, source)
-        if len(self._listeners) > len(self._keepers):
+        self._keep(source)
+        if not self._only_keepers:
             for event in source.events():
                 self._emit_to_listeners(event)
+
+    def _keep(self, event: Event | EventSource) -> None:
+        for keeper in self._keepers:
+            try:
+                keeper(event)
+            except Exception as problem:
+                _warn(keeper, problem)
 
     def _emit_to_listeners(self, event: Event) -> None:
         by_kind = self._by_kind
@@ -293,14 +300,14 @@ class EventStream:
             pairs = [listener for listener in list(self._listeners.values()) if isinstance(listener, tuple)]
             listeners = by_kind[type(event)] = tuple(hear for hear, kinds in pairs if isinstance(event, kinds))
         for listener in listeners:
-            _call(listener, event)
+            try:
+                listener(event)
+            except Exception as problem:
+                _warn(listener, problem)
 
 
-def _call(listener: Callable[[A], None], argument: A) -> None:
-    try:
-        listener(argument)
-    except Exception as problem:
-        name = getattr(listener, "__qualname__", type(listener).__name__)
-        # With `python -W error` a warning is an exception.
-        with suppress(RuntimeWarning):
-            warnings.warn(f"the event listener {name} failed: {problem!r}", RuntimeWarning, stacklevel=3)
+def _warn(listener: Callable[..., object], problem: Exception) -> None:
+    name = getattr(listener, "__qualname__", type(listener).__name__)
+    # With `python -W error` a warning is an exception.
+    with suppress(RuntimeWarning):
+        warnings.warn(f"the event listener {name} failed: {problem!r}", RuntimeWarning, stacklevel=4)

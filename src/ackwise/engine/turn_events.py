@@ -28,37 +28,36 @@ class TurnReport(NamedTuple):
     commands: int
     seconds: float
 
+    @property
+    def messages(self) -> int:
+        """Messages that the turn stored, settled, expired or gave to claims."""
+        counted = sum(count for (_, _, outcome, _), (count, _) in self.tally.items() if outcome != "duplicate")
+        return counted + sum(self.claimed.values())
+
     def events(self) -> list[Event]:
         """Each kind of event once per queue and group, then the commit itself. Dead letters are named one by one."""
         built: list[Event] = []
-        messages = self._add_counted(built)
+        self._add_counted(built)
         for (queue, group), count in self.claimed.items():
             built.append(events.MessagesClaimed(queue, group, count))
-            messages += count
         for reason, count in self.refused.items():
             built.append(events.RequestsRefused(reason, count))
         built += self.others
-        built.append(events.TurnCommitted(self.commands, messages, self.seconds))
+        built.append(events.TurnCommitted(self.commands, self.messages, self.seconds))
         return built
 
-    def _add_counted(self, built: list[Event]) -> int:
-        """Add pushes, settlements and expiries, as the ledger counts them. Returns the number of messages."""
-        messages = 0
+    def _add_counted(self, built: list[Event]) -> None:
+        """Add pushes, settlements and expiries, as the ledger counts them."""
         pushed: dict[str, list[int]] = {}
         for (queue, group, outcome, _), (count, times) in self.tally.items():
-            if outcome == "duplicate":
-                pushed.setdefault(queue, [0, 0])[1] += count
-                continue
-            messages += count
-            if outcome == "pushed":
-                pushed.setdefault(queue, [0, 0])[0] += count
+            if outcome in ("pushed", "duplicate"):
+                pushed.setdefault(queue, [0, 0])[outcome == "duplicate"] += count
             elif outcome == "lease_expired":
                 built.append(events.LeasesExpired(queue, group, count, self.expired_leases.get((queue, group), 0)))
             else:
                 built.append(events.MessagesSettled(queue, group, outcome, count, times))
         for queue, (stored, duplicates) in pushed.items():
             built.append(events.MessagesPushed(queue, stored, duplicates))
-        return messages
 
 
 def report_of(turn: Turn, results: Sequence[answers.Result], seconds: float) -> TurnReport:

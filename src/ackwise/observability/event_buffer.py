@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,16 +17,16 @@ from ackwise.core.events import Event, EventSource, EventStream
 MOST_WAITING = 1000
 """Maximum number of requests and turns that wait. The emitter of the last one runs the batch step: nothing is lost."""
 
-Entry = tuple[float, Event]
-"""An event and the time of the machine's clock when it was emitted, in seconds."""
+Entry = tuple[float, Event | EventSource]
+"""What was emitted, and the time of the machine's clock at that moment, in seconds. A turn emits its report."""
 
 
 class Batch(NamedTuple):
-    """Events in the order in which they were emitted."""
+    """What was emitted, in order."""
 
     entries: list[Entry]
     at: int
-    """Instant of the first event, in microseconds of the store's clock. The other events count for that instant, too."""
+    """Instant of the first entry, in microseconds of the store's clock. The other entries count for that instant."""
 
 
 Consumer = Callable[[Batch], None]
@@ -36,12 +36,13 @@ class EventBuffer:
     """Listener that passes events to its consumers in batches. `now` is the store's clock. Thread-safe.
 
     Something must call `flush`: a timer, and each reader that needs the latest counts. A flush without events passes
-    an empty batch, so that consumers notice the time. A consumer that raises disturbs no other: Python prints a warning.
+    an empty batch, so that consumers notice the time. A consumer that raises disturbs no other: Python prints a
+    warning.
     """
 
     def __init__(self, stream: EventStream, now: Callable[[], int]) -> None:
         self._now = now
-        self._waiting: list[tuple[float, Event | EventSource]] = []
+        self._waiting: list[Entry] = []
         self._began_at: int | None = None
         """Instant of the first event that waits."""
         self._consumers: list[Consumer] = []
@@ -84,33 +85,15 @@ class EventBuffer:
     def _pass_on(self) -> int:
         at, self._began_at = self._began_at, None
         # Other threads append meanwhile. Both statements are atomic, so their events stay for the next batch.
-        kept = self._waiting[:]
-        del self._waiting[: len(kept)]
-        entries: list[Entry] = []
-        for time_of, event in kept:
-            if isinstance(event, Event):
-                entries.append((time_of, event))
-            else:
-                entries += [(time_of, built) for built in _events_of(event)]
+        entries = self._waiting[:]
+        del self._waiting[: len(entries)]
         batch = Batch(entries, self._now() if at is None else at)
         for consume in self._consumers:
             try:
                 consume(batch)
             except Exception as problem:
-                _warn(consume, problem)
+                name = getattr(consume, "__qualname__", type(consume).__name__)
+                # With `python -W error` a warning is an exception.
+                with suppress(RuntimeWarning):
+                    warnings.warn(f"the event consumer {name} failed: {problem!r}", RuntimeWarning, stacklevel=2)
         return len(entries)
-
-
-def _events_of(source: EventSource) -> Sequence[Event]:
-    try:
-        return source.events()
-    except Exception as problem:
-        _warn(source.events, problem)
-        return ()
-
-
-def _warn(called: Callable[..., object], problem: Exception) -> None:
-    name = getattr(called, "__qualname__", type(called).__name__)
-    # With `python -W error` a warning is an exception.
-    with suppress(RuntimeWarning):
-        warnings.warn(f"{name} failed in the batch step of events: {problem!r}", RuntimeWarning, stacklevel=2)

@@ -6,10 +6,11 @@ import copy
 import threading
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ackwise.core import events as e
+from ackwise.engine.turn_events import TurnReport
 from ackwise.observability.event_buffer import Batch
 from ackwise.observability.labels import OTHER, GroupLabels, QueueLabels
 
@@ -42,7 +43,6 @@ KINDS = {
 """Kind of a request by its route, for the metrics with Queen's names."""
 
 
-K = TypeVar("K")
 REQUESTS = {kind: f"{kind}_requests" for kind in KINDS.values()}
 
 
@@ -141,16 +141,12 @@ class EventCounts:
         self.outcomes: dict[str, int] = {}
         """Settled messages of all queues by outcome."""
         self.minutes = MinuteCounts(now)
-        self._counters: dict[type[e.Event], Callable[[list[Any]], None]] = {
-            e.MessagesPushed: self._pushed,
-            e.MessagesClaimed: self._claimed,
-            e.MessagesSettled: self._settled,
+        self._counters: dict[type, Callable[[list[Any]], None]] = {
+            TurnReport: self._turns,
             e.RequestsRefused: self._refused,
-            e.LeasesExpired: self._expired,
             e.DeadLetterAdded: self._dead,
             e.MessagesPromoted: self._promoted,
             e.MessagesPruned: self._pruned,
-            e.TurnCommitted: self._turns,
             e.TurnFellBack: self._fell_back,
             e.ConnectionLost: self._lost,
             e.StoreMigrated: self._migrated,
@@ -158,10 +154,13 @@ class EventCounts:
         }
 
     def add(self, batch: Batch) -> None:
-        """Count a batch. Events of one kind are added up first, so that each name needs one look-up per batch."""
-        by_kind: defaultdict[type[e.Event], list[e.Event]] = defaultdict(list)
-        for _, event in batch.entries:
-            by_kind[type(event)].append(event)
+        """Count a batch. Entries of one kind are added up first, so that each name needs one look-up per batch."""
+        by_kind: defaultdict[type, list[Any]] = defaultdict(list)
+        for _, entry in batch.entries:
+            by_kind[type(entry)].append(entry)
+        for report in by_kind.get(TurnReport, ()):
+            for event in report.others:
+                by_kind[type(event)].append(event)
         with self.lock:
             self.minutes.begin(batch.at)
             # Requests come last: their queues then have the labels that the messages of the batch gave them.
@@ -196,49 +195,64 @@ class EventCounts:
         self.expired_messages = {key: count for key, count in self.expired_messages.items() if key[0] not in queues}
         self.dead = {key: count for key, count in self.dead.items() if key[0] not in queues}
 
-    def _pushed(self, events: list[e.MessagesPushed]) -> None:
-        for name, count in added((event.queue, event.count) for event in events).items():
-            queue = self.queues.of(name, count)
-            self.pushed[queue] = self.pushed.get(queue, 0) + count
-            self.totals["push"] += count
-            self.minutes.add(queue, "push_messages", count)
-        for name, count in added((event.queue, event.duplicates) for event in events if event.duplicates).items():
-            queue = self.queues.of(name)
-            self.duplicates[queue] = self.duplicates.get(queue, 0) + count
-
-    def _claimed(self, events: list[e.MessagesClaimed]) -> None:
-        for (name, group), count in added(((event.queue, event.group), event.count) for event in events).items():
-            queue = self.queues.of(name, count)
-            key = (queue, self.groups.of(queue, group))
-            self.claimed[key] = self.claimed.get(key, 0) + count
-            self.totals["pop"] += count
-            self.minutes.add(queue, "pop_messages", count)
-
-    def _settled(self, events: list[e.MessagesSettled]) -> None:
-        sums = added(((event.queue, event.group, event.outcome), event.count) for event in events)
-        for (name, group, outcome), count in sums.items():
-            queue = self.queues.of(name, count)
-            key = (queue, self.groups.of(queue, group), outcome)
-            self.settled[key] = self.settled.get(key, 0) + count
-            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
-            self.minutes.add(queue, "ack", count)
-        for event in events:
-            times = self.settle_times.get(event.outcome)
+    def _turns(self, reports: list[TurnReport]) -> None:
+        sums = TurnSums(reports)
+        self.turn_seconds.add_all([report.seconds for report in reports])
+        self.turn_commands.add_all([report.commands for report in reports])
+        self.turn_messages.add_all(sums.messages)
+        for (name, group, outcome), count in sums.outcomes.items():
+            if outcome == "pushed":
+                self._pushed(name, count)
+            elif outcome == "duplicate":
+                self._duplicates(name, count)
+            elif outcome == "lease_expired":
+                self._expired(name, group, count, sums.expired_leases.get((name, group), 0))
+            else:
+                self._settled(name, group, outcome, count)
+        for (name, group), count in sums.claimed.items():
+            self._claimed(name, group, count)
+        for reason, count in sums.refused.items():
+            self.refused[reason] = self.refused.get(reason, 0) + count
+        for outcome, micros, count in sums.times:
+            times = self.settle_times.get(outcome)
             if times is None:
-                times = self.settle_times[event.outcome] = Histogram(SETTLE_BOUNDS)
-            for micros, count in event.times.items():
-                times.add(micros / 1_000_000, count)
+                times = self.settle_times[outcome] = Histogram(SETTLE_BOUNDS)
+            times.add(micros / 1_000_000, count)
+
+    def _pushed(self, name: str, count: int) -> None:
+        queue = self.queues.of(name, count)
+        self.pushed[queue] = self.pushed.get(queue, 0) + count
+        self.totals["push"] += count
+        self.minutes.add(queue, "push_messages", count)
+
+    def _duplicates(self, name: str, count: int) -> None:
+        queue = self.queues.of(name)
+        self.duplicates[queue] = self.duplicates.get(queue, 0) + count
+        self.pushed.setdefault(queue, 0)
+
+    def _claimed(self, name: str, group: str, count: int) -> None:
+        queue = self.queues.of(name, count)
+        key = (queue, self.groups.of(queue, group))
+        self.claimed[key] = self.claimed.get(key, 0) + count
+        self.totals["pop"] += count
+        self.minutes.add(queue, "pop_messages", count)
+
+    def _settled(self, name: str, group: str, outcome: str, count: int) -> None:
+        queue = self.queues.of(name, count)
+        key = (queue, self.groups.of(queue, group), outcome)
+        self.settled[key] = self.settled.get(key, 0) + count
+        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
+        self.minutes.add(queue, "ack", count)
+
+    def _expired(self, name: str, group: str, count: int, leases: int) -> None:
+        queue = self.queues.of(name, count)
+        key = (queue, self.groups.of(queue, group))
+        self.expired[key] = self.expired.get(key, 0) + leases
+        self.expired_messages[key] = self.expired_messages.get(key, 0) + count
 
     def _refused(self, events: list[e.RequestsRefused]) -> None:
         for event in events:
             self.refused[event.reason] = self.refused.get(event.reason, 0) + event.count
-
-    def _expired(self, events: list[e.LeasesExpired]) -> None:
-        for event in events:
-            queue = self.queues.of(event.queue, event.count)
-            key = (queue, self.groups.of(queue, event.group))
-            self.expired[key] = self.expired.get(key, 0) + event.leases
-            self.expired_messages[key] = self.expired_messages.get(key, 0) + event.count
 
     def _dead(self, events: list[e.DeadLetterAdded]) -> None:
         for event in events:
@@ -256,11 +270,6 @@ class EventCounts:
         for event in events:
             queue = self.queues.of(event.queue, event.count)
             self.pruned[queue] = self.pruned.get(queue, 0) + event.count
-
-    def _turns(self, events: list[e.TurnCommitted]) -> None:
-        self.turn_seconds.add_all([event.seconds for event in events])
-        self.turn_commands.add_all([event.commands for event in events])
-        self.turn_messages.add_all([event.messages for event in events])
 
     def _fell_back(self, events: list[e.TurnFellBack]) -> None:
         self.fallbacks += len(events)
@@ -303,9 +312,37 @@ class EventCounts:
             self.minutes.add(queue, "pop_empty", count)
 
 
-def added(pairs: Iterable[tuple[K, int]]) -> dict[K, int]:
-    """Sums by key."""
-    sums: dict[K, int] = {}
-    for key, count in pairs:
-        sums[key] = sums.get(key, 0) + count
-    return sums
+class TurnSums:
+    """The reports of a batch, added up by the names in them."""
+
+    def __init__(self, reports: list[TurnReport]) -> None:
+        self.outcomes: dict[tuple[str, str, str], int] = {}
+        """Messages by queue, group and outcome, as the ledger counts them."""
+        self.times: list[tuple[str, int, int]] = []
+        """Outcome, microseconds from claim to settlement, and number of messages."""
+        self.claimed: dict[tuple[str, str], int] = {}
+        self.expired_leases: dict[tuple[str, str], int] = {}
+        self.refused: dict[str, int] = {}
+        self.messages: list[int] = []
+        """Messages of each turn."""
+        for report in reports:
+            self.messages.append(self._add(report))
+
+    def _add(self, report: TurnReport) -> int:
+        messages = 0
+        outcomes = self.outcomes
+        for (queue, group, outcome, _), (count, times) in report.tally.items():
+            key = (queue, group, outcome)
+            outcomes[key] = outcomes.get(key, 0) + count
+            if outcome != "duplicate":
+                messages += count
+            for micros, alike in times.items():
+                self.times.append((outcome, micros, alike))
+        for pair, count in report.claimed.items():
+            self.claimed[pair] = self.claimed.get(pair, 0) + count
+            messages += count
+        for pair, count in report.expired_leases.items():
+            self.expired_leases[pair] = self.expired_leases.get(pair, 0) + count
+        for reason, count in report.refused.items():
+            self.refused[reason] = self.refused.get(reason, 0) + count
+        return messages

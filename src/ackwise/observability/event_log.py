@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from ackwise.core import events as e
+from ackwise.engine.turn_events import TurnReport
 from ackwise.observability.event_buffer import Batch
 from ackwise.observability.log_records import Fields, log_at
 from ackwise.wire.store_url import without_password
@@ -87,10 +88,9 @@ class EventLog:
         self._more_requests: dict[tuple[str, str], RequestTotal] = {}
         self._more_letters: dict[tuple[str, str, str], int] = {}
         self._expired: dict[tuple[str, str], int] = {}
-        self._writers: dict[type[e.Event], Callable[[float, Any], None]] = {
-            e.TurnCommitted: self._turn,
+        self._writers: dict[type, Callable[[float, Any], None]] = {
+            TurnReport: self._turn,
             e.DeadLetterAdded: self._dead_letter,
-            e.LeasesExpired: self._leases_expired,
             e.TurnFellBack: self._fallback,
             e.ConnectionLost: self._connection_lost,
             e.ConnectionRestored: self._connection_restored,
@@ -118,11 +118,14 @@ class EventLog:
                     else:
                         log_request(at, event)
                 else:
-                    write = self._writers.get(type(event))
-                    if write is not None:
-                        write(at, event)
+                    self._write(at, event)
             for event in surplus:
                 self._add_up(event)
+
+    def _write(self, at: float, event: object) -> None:
+        write = self._writers.get(type(event))
+        if write is not None:
+            write(at, event)
 
     def close(self) -> None:
         """Write the remaining sums."""
@@ -151,9 +154,15 @@ class EventLog:
             total = self._more_requests[key] = RequestTotal()
         total.add(event)
 
-    def _turn(self, at: float, event: e.TurnCommitted) -> None:
-        if event.seconds >= SLOW_TURN:
-            fields = Fields(seconds=event.seconds, commands=event.commands, messages=event.messages)
+    def _turn(self, at: float, report: TurnReport) -> None:
+        for (queue, group, outcome, _), (count, _) in report.tally.items():
+            if outcome == "lease_expired":
+                key = bounded(self._expired, (queue, group), (OTHER, OTHER))
+                self._expired[key] = self._expired.get(key, 0) + count
+        for event in report.others:
+            self._write(at, event)
+        if report.seconds >= SLOW_TURN:
+            fields = Fields(seconds=report.seconds, commands=report.commands, messages=report.messages)
             log_at(at, store_log, logging.WARNING, "slow turn", fields)
 
     def _dead_letter(self, at: float, event: e.DeadLetterAdded) -> None:
@@ -172,10 +181,6 @@ class EventLog:
             attempts=event.attempts,
         )
         log_at(at, engine_log, logging.WARNING, "dead letter", fields)
-
-    def _leases_expired(self, _: float, event: e.LeasesExpired) -> None:
-        key = bounded(self._expired, (event.queue, event.group), (OTHER, OTHER))
-        self._expired[key] = self._expired.get(key, 0) + event.count
 
     def _fallback(self, at: float, event: e.TurnFellBack) -> None:
         self._fallbacks += 1

@@ -94,7 +94,7 @@ class WriterHandler(logging.Handler):
         self._asked = False
         """Whether a source has something to log."""
 
-    def createLock(self) -> None:  # noqa: N802 - the name is of `logging.Handler`
+    def createLock(self) -> None:
         # `logging.shutdown` holds this lock while it flushes. A source that logs meanwhile would wait for it forever.
         self.lock = None
 
