@@ -269,7 +269,7 @@ def test_check_names_a_failing_hook(any_store: str, clock: ManualClock) -> None:
         queue.transport.send(SettleHook(**where, error="no answer"))
     shown = CliRunner().invoke(app, ["check", "--url", any_store])
     assert shown.exit_code == 0
-    assert "NOTE the hook webhook of queue orders failed 1 times: no answer" in shown.output
+    assert "NOTE the hook webhook of queue orders failed 1 time: no answer" in shown.output
 
 
 def test_removed_hook_posts_nothing(server: Running, queue: Connection, receiver: Receiver) -> None:
