@@ -140,7 +140,10 @@ def _push_all(
         print("stdin has no lines; nothing was pushed")
     else:
         single = f" {last.message_id}" if pushed + duplicates == 1 else ""
-        print(f"{done} {counted(pushed, 'message')}{single}" + (f", {counted(duplicates, 'duplicate')}" if duplicates else ""))
+        print(
+            f"{done} {counted(pushed, 'message')}{single}"
+            + (f", {counted(duplicates, 'duplicate')}" if duplicates else "")
+        )
 
 
 @app.command(name="import")

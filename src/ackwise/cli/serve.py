@@ -152,6 +152,7 @@ def serve(
 ) -> None:
     """Serve the store over HTTP. On SIGTERM or Ctrl-C the server drains and exits."""
     with needed("server", "ackwise serve"):
+        from ackwise.server.ports import bind_ports
         from ackwise.server.server import make_server
     set_up_logs(log_level, log_format)
     # The server logs its own errors.
@@ -185,9 +186,14 @@ def serve(
         allowed_hosts=tuple(allowed_host or ()),
         peer_share=peer_share,
     ).check()
-    opened = _open_logged(store, durability)
+    ports = bind_ports(settings)
     try:
-        server = make_server(opened, settings, lambda host, port: _ready(host, port, server))
+        opened = _open_logged(store, durability)
+    except BaseException:
+        ports.close()
+        raise
+    try:
+        server = make_server(opened, settings, lambda host, port: _ready(host, port, server), ports)
         server.on_stop = partial(_end_after, grace + STOP_SECONDS)
         _calm_collector()
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
