@@ -145,7 +145,8 @@ class Server(uvicorn.Server):
         settings: Settings,
         memory: AnswerMemory,
         on_ready: OnReady,
-        ports: BoundPorts | None,
+        *,
+        ports: BoundPorts | None = None,
     ) -> None:
         super().__init__(config)
         self.runtime, self._settings, self._on_ready = runtime, settings, on_ready
@@ -267,7 +268,7 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady, ports: Boun
         timeout_keep_alive=round(settings.keep_alive),
         timeout_graceful_shutdown=math.ceil(settings.grace),
     )
-    return Server(config, runtime, settings, memory, on_ready, ports)
+    return Server(config, runtime, settings, memory, on_ready, ports=ports)
 
 
 def all_routes(
