@@ -13,6 +13,7 @@ import msgspec
 from ackwise.broker import AsyncBroker
 from ackwise.core.errors import AckwiseError
 from ackwise.core.rows import MaintenanceState
+from ackwise.observability.debug_log import DebugLog, debug_records
 from ackwise.observability.event_log import EventLog
 from ackwise.observability.log_records import FieldValue, log_fields
 from ackwise.observability.metrics_service import MetricsService
@@ -53,6 +54,7 @@ class Observer:
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store, self._settings = store, settings
         self._events = EventLog(store.events, store.clock.now)
+        self._debug = DebugLog(store.events)
         self._metrics = MetricsService(store)
         self._lag = 0.0
         self.load: Callable[[], Load] = lambda: Load({})
@@ -115,6 +117,7 @@ class Observer:
     def stop_listening(self) -> None:
         """End logs and metrics. Writes the remaining sums to the log."""
         self._events.close()
+        self._debug.stop()
         self._metrics.close()
 
     async def _tick(self) -> None:
@@ -123,6 +126,7 @@ class Observer:
             await asyncio.sleep(TICK)
             self._lag = max(0.0, time.monotonic() - began - TICK)
             self._events.tick()
+            debug_records.tick()
 
     def started(self, addresses: dict[str, str]) -> None:
         """Log the start with the addresses and the settings in force."""
