@@ -119,7 +119,7 @@ def test_batch_has_one_send_span_in_every_message(queue: ackwise.Connection, spa
         ("/v1/transaction", {"pushes": [{"queue": "q", "payloads": [1]}]}),
         ("/api/v1/push", {"items": [{"queue": "q", "payload": 1}]}),
         ("/api/v1/transaction", {"operations": [{"type": "push", "queue": "q", "payload": 1}]}),
-        ("/queue/q/push", {"item": 1}),
+        ("/queue/q/push", {"item": {"n": 1}}),
     ],
 )
 def test_request_context_goes_into_its_messages(tmp_path: Path, path: str, body: dict[str, Any]) -> None:
