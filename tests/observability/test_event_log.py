@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any
 
 import httpx2
 import pytest
@@ -19,6 +18,7 @@ from ackwise.observability.event_log import EventLog, changes
 from ackwise.observability.log_records import Fields
 from ackwise.store.sqlite.connection import SCHEMA_VERSION
 from tests.observability.calls import claim, push, settle
+from tests.observability.records import logged
 from tests.server.running import Running
 
 
@@ -52,12 +52,6 @@ def log(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> Iterator[Log]:
     event_log = Log(clock)
     yield event_log
     event_log.close()
-
-
-def logged(caplog: pytest.LogCaptureFixture, message: str) -> list[dict[str, Any]]:
-    """Fields of the records with this message, in order."""
-    records = [record.args for record in caplog.records if record.msg == "%s %s"]
-    return [dict(args[1]) for args in records if isinstance(args, tuple) and args[0] == message]  # type: ignore[call-overload]
 
 
 def request(route: str = "/v1/push", status: int = 200, messages: int = 2) -> e.RequestServed:

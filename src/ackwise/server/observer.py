@@ -13,6 +13,7 @@ import msgspec
 from ackwise.broker import AsyncBroker
 from ackwise.core.errors import AckwiseError
 from ackwise.core.rows import MaintenanceState
+from ackwise.observability.debug_log import DebugLog, debug_records
 from ackwise.observability.event_buffer import EventBuffer
 from ackwise.observability.event_log import EventLog
 from ackwise.observability.log_records import FieldValue, log_fields
@@ -57,6 +58,7 @@ class Observer:
         self._events = EventBuffer(store.events, store.clock.now)
         self._log = EventLog(store.clock.now)
         self._events.add(self._log.add)
+        self._debug = DebugLog(store.events)
         self._metrics = MetricsService(store, self._events)
         self._leave_writer = _nothing
         writer = installed_writer()
@@ -129,6 +131,8 @@ class Observer:
     def stop_listening(self) -> None:
         """End logs and metrics. Writes the remaining sums to the log."""
         self._events.close()
+        self._debug.stop()
+        self._metrics.close()
         self._log.close()
         self._leave_writer()
         self._leave_writer = _nothing
@@ -138,6 +142,7 @@ class Observer:
             began = time.monotonic()
             await asyncio.sleep(TICK)
             self._lag = max(0.0, time.monotonic() - began - TICK)
+            debug_records.tick()
             self.flush()
 
     def started(self, addresses: dict[str, str]) -> None:
