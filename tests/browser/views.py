@@ -16,14 +16,15 @@ HEIGHT = 900
 SERIOUS = frozenset({"serious", "critical"})
 """Impacts of axe-core that a page must not have."""
 _OVERFLOWS = """() => {
-    const width = document.documentElement.clientWidth
-    const boxed = (element) => element.closest(".scroll, pre, .copy") !== null
-    return [document.documentElement.scrollWidth > width ? `page is ${document.documentElement.scrollWidth} wide` : null,
-        ...[...document.querySelectorAll("body *")]
-            .filter((element) => !boxed(element) && element.getBoundingClientRect().right > width + 1
-                && getComputedStyle(element).visibility !== "hidden" && element.getClientRects().length)
-            .slice(0, 5).map((element) => `${element.tagName}.${element.className} is beyond the edge`)]
-        .filter((text) => text !== null)
+    const root = document.documentElement
+    const width = root.clientWidth
+    const boxed = (element) => element.closest(".scroll, pre") !== null
+    const beyond = (element) => element.getClientRects().length > 0
+        && element.getBoundingClientRect().right > width + 1
+    const told = [...document.querySelectorAll("body *")]
+        .filter((element) => !boxed(element) && beyond(element))
+        .slice(0, 5).map((element) => `${element.tagName}.${element.className} is beyond the edge`)
+    return root.scrollWidth > width ? [`the page is ${root.scrollWidth} wide`, ...told] : told
 }"""
 
 

@@ -27,6 +27,10 @@ FLUSH_EVERY = 1.0
 POLL_LOCAL, POLL_SHARED = 15.0, 5.0
 """Seconds after which every topic counts as changed: ages grow, and other processes write to the same store. Other
 servers write to a PostgreSQL more often than other processes to a file."""
+ECHOES = (2.2, 10.0)
+"""Seconds after a change at which it is told again: a page that asks directly after the change may get a cached read
+of before it. The second echo is for reads that are cached for longer because they are slow. A new page gets the first
+echo, too, because changes before its connection were not told."""
 HEARTBEAT = 20.0
 """Seconds after which an idle connection gets a comment, so that a lost client is noticed."""
 RETRY_MILLIS = 2000
@@ -77,6 +81,9 @@ class LiveEvents:
         self._wants_queue = False
         """Whether a page shows one queue."""
         self._changed: set[str] = set()
+        self._echoes: dict[str, list[float]] = {}
+        """When each topic is told again."""
+        self._poll = self._poll_at = 0.0
         self._stopped = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -116,6 +123,8 @@ class LiveEvents:
     def _enter(self, subscriber: Subscriber, broker: AsyncBroker) -> None:
         self._subscribers.add(subscriber)
         self._count_topics()
+        for topic in subscriber.topics:
+            self._echoes.setdefault(topic, [time.monotonic() + ECHOES[0]])
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(broker))
 
@@ -133,8 +142,8 @@ class LiveEvents:
     async def _run(self, broker: AsyncBroker) -> None:
         """Notify the pages once per interval, as long as a page is open."""
         unsubscribe = broker.events.subscribe(self._hear, *_QUEUE_EVENTS, e.DeadLetterAdded)
-        poll = POLL_LOCAL if broker.store.traits.local else POLL_SHARED
-        due = time.monotonic() + poll
+        self._poll = POLL_LOCAL if broker.store.traits.local else POLL_SHARED
+        self._poll_at = time.monotonic() + self._poll
         try:
             while True:
                 with suppress(TimeoutError):
@@ -142,17 +151,30 @@ class LiveEvents:
                 if self._stopped.is_set() or broker.draining:
                     self._end_all()
                     return
-                if time.monotonic() >= due:
-                    due = time.monotonic() + poll
-                    changed: Iterable[str] = self._wanted
-                else:
-                    changed = self._changed
-                self._changed = set()
-                if changed:
-                    for subscriber in self._subscribers:
-                        subscriber.notify(changed)
+                self._flush(time.monotonic())
         finally:
             unsubscribe()
+
+    def _flush(self, now: float) -> None:
+        """Notify the pages of changes, of echoes and, when it is due, of all topics."""
+        changed, self._changed = self._changed, set()
+        topics = changed | self._due_echoes(now)
+        self._echoes |= {topic: [now + delay for delay in ECHOES] for topic in changed}
+        if now >= self._poll_at:
+            self._poll_at = now + self._poll
+            topics |= self._wanted
+        if topics:
+            for subscriber in self._subscribers:
+                subscriber.notify(topics)
+
+    def _due_echoes(self, now: float) -> set[str]:
+        """Topics that are told again now."""
+        due = {topic for topic, times in self._echoes.items() if times[0] <= now}
+        for topic in due:
+            self._echoes[topic].pop(0)
+            if not self._echoes[topic]:
+                del self._echoes[topic]
+        return due
 
     def _end_all(self) -> None:
         self._stopped.set()

@@ -155,6 +155,18 @@
     content.setAttribute("sse-connect", `${document.body.dataset.live}?topics=${encodeURIComponent(topics.join(" "))}`);
   }
 
+  // A box that scrolls can be reached with the keyboard.
+  const boxes = () => {
+    for (const box of $$(".scroll, pre")) {
+      const scrolls = box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight;
+      if (scrolls) box.tabIndex = 0; else box.removeAttribute("tabindex");
+    }
+  };
+  boxes();
+  addEventListener("resize", boxes);
+  document.addEventListener("toggle", boxes, true);
+  document.body.addEventListener("htmx:afterSwap", boxes);
+
   // A block keeps its open details, its scroll positions and its focus.
   const kept = new WeakMap();
   const places = (block) => $$("a[href], button, summary", block);
