@@ -6,9 +6,11 @@ PLACE: dict[str, object] = {"lo_pos": 7 << 40, "end_pos": 8 << 40}
 LANE: dict[str, object] = {"lane": 7, "grp": 1}
 
 DEAD: dict[str, object] = {
-    **{"grp": None, "part": None, "reason": None, "after_at": 9000, "before_at": 10**15},
+    **{"grp": None, "part": None, "reason": None, "kind": "error <n>", "after_at": 9000, "before_at": 10**15},
+    **{"first": 0, "step": 1000, "paged": 1, "last_n": 5, "last_queue": "q", "last_kind": "k"},
     **{"last_at": 10**15, "last_id": 10**15, "limit": 100, "offset": 0},
 }
+NEWEST: dict[str, object] = {"queue": 1, "part": None, "after_at": 0, "before_at": 10**15, "limit": 100}
 
 HOT: dict[str, dict[str, object]] = {
     # traces and spool
@@ -54,6 +56,9 @@ HOT: dict[str, dict[str, object]] = {
     "span_delete": {**LANE, "hi": 3},
     "part_by_uuid": {"uuid": "x"},
     "dead_by_uuid": {"uuid": "x"},
+    # pipelines
+    "pipelines_page": {"queue": None, "seen_at": 10**15, "id": "p", "limit": 100},
+    "pipelines_old": {"before": 9, "limit": 50},
     # hooks
     "hook_get": {"queue": 1, "name": "webhook"},
     "hook_letters": {"queue": 1, "name": "webhook", "mark": 7, "letter": 7, "horizon": 10**15, "limit": 16},
@@ -79,6 +84,9 @@ HOT: dict[str, dict[str, object]] = {
     "old_husks": {"ids": "[1,2]", "cutoff": 1},
     "dedupe_windows": {},
     # purge
+    "purge_queue_lanes": {"queue": 1, "lane": 7, "limit": 100},
+    "purge_scheduled_until": {"queue": 2, "until": 9, "limit": 500},
+    "leases_free": {"ids": "[1,2]"},
     "purge_lane_next": {"queue": 1},
     "purge_segments": {**PLACE, "limit": 500},
     "purge_husks": {**PLACE, "limit": 500},
@@ -108,16 +116,19 @@ HOT: dict[str, dict[str, object]] = {
     "part_at": {"queue": 1, "after": "p5", "offset": 99},
     "lanes_filled": {"queue": 1, "lane": 7, "limit": 100},
     "lanes_filled_of_part": {"part": 7, "lane": 7, "limit": 100},
-    "dead_sizes": {"queue": 1, **DEAD},
-    "dead_sizes_all": DEAD,
-    "dead_list": {"queue": 1, **DEAD},
-    "dead_list_all": DEAD,
+    "dead_newest": {"queue": 1, **DEAD},
+    "dead_newest_all": DEAD,
+    "dead_of_kind": {"queue": 1, **DEAD},
+    "dead_count_of_kind": {"queue": 1, **DEAD},
+    "dead_series_of_kind": {"queue": 1, **DEAD},
+    "dead_of_ids": {"ids": "[1,2]"},
     "dead_with": {"uuid": "x", "queue": None, **DEAD},
     # find a message
     "lane_by_id": {"id": 7},
     "lanes_of_part": {"part": 7},
     "spans_held": {"lease": 77, "tag": 0, "now": 1},
     "span_look": {**LANE, "seq": 3},
+    "dead_of_place": {"lane": 7, "seq": 3},
     "dead_of_message": {"part": 7, "txid": "t"},
     "dead_any": {**LANE, "lo": 3, "hi": 9},
     "dead_in_range": {**LANE, "epoch": 0, "lo": 3, "hi": 9},
@@ -163,6 +174,12 @@ LISTS: dict[str, dict[str, object]] = {
     "spans_delete_group": {"grp": 1},
     "dropped_forget_group": {"grp": 1},
     "dead_count": {"queue": 1, **DEAD},
+    "lanes_newest": NEWEST,
+    "lanes_newest_in_state": {**NEWEST, "grp": 1, "state": "ready"},
+    "scheduled_newest": {"queue": 2, "part": None, "below": 10**15, "limit": 100},
+    "dead_matching": {"queue": 1, **DEAD},
+    "dead_kinds": {"queue": 1, **DEAD},
+    "dead_series": {"queue": 1, **DEAD},
 }
 """They read a whole queue or group, which may be most of a table, but never what belongs to another."""
 

@@ -3,7 +3,8 @@
 Usage: tools/make_venv.py [--product] [--clients]
 
 With --product, only what the product needs (requirements.lock), and nothing for tests, docs and checks
-(requirements-dev.lock). Also extracts the files of Swagger UI from the wheel in swagger-ui.lock, for the page /docs.
+(requirements-dev.lock). Also extracts files for browsers from wheels: Swagger UI (swagger-ui.lock) for the page /docs,
+and htmx (htmx.lock) for the dashboard.
 With --clients, also the environments of the official Queen clients that the tests drive:
 .venv-queen-<version>.
 """
@@ -18,21 +19,42 @@ import venv
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 CLIENTS = ROOT / "tests" / "protocols" / "queen_clients"
 
 
-SWAGGER_LOCK = ROOT / "swagger-ui.lock"
-SWAGGER_UI = ROOT / "src" / "ackwise" / "server" / "swagger_ui"
-SWAGGER_FILES = {
-    "/swagger-ui-dist/swagger-ui-bundle.js": "swagger-ui-bundle.js",
-    "/swagger-ui-dist/swagger-ui.css": "swagger-ui.css",
-    "/swagger-ui-dist/LICENSE": "LICENSE-swagger-ui.txt",
-    ".dist-info/licenses/LICENSE": "LICENSE-sidecar.txt",
-}
-"""Files of the wheel, by the end of their paths, and their names in `SWAGGER_UI`."""
+class BrowserFiles(NamedTuple):
+    """Files for browsers out of a wheel that is not installed. Git ignores them, our wheel contains them."""
+
+    lock: Path
+    target: Path
+    files: dict[str, str]
+    """Names in `target` of the wheel's files, by the end of their paths."""
+
+
+SWAGGER_UI = BrowserFiles(
+    ROOT / "swagger-ui.lock",
+    ROOT / "src" / "ackwise" / "server" / "swagger_ui",
+    {
+        "/swagger-ui-dist/swagger-ui-bundle.js": "swagger-ui-bundle.js",
+        "/swagger-ui-dist/swagger-ui.css": "swagger-ui.css",
+        "/swagger-ui-dist/LICENSE": "LICENSE-swagger-ui.txt",
+        ".dist-info/licenses/LICENSE": "LICENSE-sidecar.txt",
+    },
+)
+HTMX = BrowserFiles(
+    ROOT / "htmx.lock",
+    ROOT / "src" / "ackwise" / "dashboard" / "htmx",
+    {
+        "/django_htmx/htmx-2.min.js": "htmx-2.min.js",
+        "/django_htmx/ext/hx-sse-2.min.js": "hx-sse-2.min.js",
+        ".dist-info/licenses/LICENSE": "LICENSE-django-htmx.txt",
+    },
+)
+BROWSER_FILES = (SWAGGER_UI, HTMX)
 
 
 def fingerprint(folder: Path, *files: Path) -> str:
@@ -87,29 +109,29 @@ def make_client(lock: Path) -> None:
         stamp.write_text(locked)
 
 
-def make_swagger_ui() -> None:
-    """Download the locked wheel and extract the files of Swagger UI. Git ignores them, our wheel contains them."""
-    stamp, locked = VENV / "swagger-ui.stamp", fingerprint(SWAGGER_UI, SWAGGER_LOCK)
-    if fresh(stamp, locked) and all((SWAGGER_UI / name).is_file() for name in SWAGGER_FILES.values()):
+def make_browser_files(wanted: BrowserFiles) -> None:
+    """Download the locked wheel and extract its files for browsers."""
+    stamp, locked = VENV / f"{wanted.lock.stem}.stamp", fingerprint(wanted.target, wanted.lock)
+    if fresh(stamp, locked) and all((wanted.target / name).is_file() for name in wanted.files.values()):
         return
     with tempfile.TemporaryDirectory() as folder:
-        pip("download", "-qq", "--no-deps", "--require-hashes", "-r", str(SWAGGER_LOCK), "-d", folder)
+        pip("download", "-qq", "--no-deps", "--require-hashes", "-r", str(wanted.lock), "-d", folder)
         (wheel,) = Path(folder).glob("*.whl")
-        extract_swagger_ui(wheel, SWAGGER_UI)
+        extract(wheel, wanted)
     stamp.write_text(locked)
 
 
-def extract_swagger_ui(wheel: Path, target: Path) -> None:
-    """Replace the files in `target` by those of the wheel."""
+def extract(wheel: Path, wanted: BrowserFiles) -> None:
+    """Replace the files in the target folder by those of the wheel."""
     with zipfile.ZipFile(wheel) as archive:
-        names = {new: [name for name in archive.namelist() if name.endswith(end)] for end, new in SWAGGER_FILES.items()}
+        names = {new: [name for name in archive.namelist() if name.endswith(end)] for end, new in wanted.files.items()}
         missing = sorted(new for new, sources in names.items() if len(sources) != 1)
         if missing:
             raise SystemExit(f"{wheel.name} has other files than expected; not found: {', '.join(missing)}")
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
+        shutil.rmtree(wanted.target, ignore_errors=True)
+        wanted.target.mkdir(parents=True)
         for new, (source,) in names.items():
-            (target / new).write_bytes(archive.read(source))
+            (wanted.target / new).write_bytes(archive.read(source))
 
 
 def main() -> int:
@@ -119,7 +141,8 @@ def main() -> int:
     options = parser.parse_args()
     try:
         make_project(product_only=options.product)
-        make_swagger_ui()
+        for wanted in BROWSER_FILES:
+            make_browser_files(wanted)
         if options.clients:
             with ThreadPoolExecutor() as pool:
                 list(pool.map(make_client, CLIENTS.glob("requirements-*.txt")))

@@ -599,14 +599,14 @@ MUTANTS = (
     ),
     Mutant(
         "a filter takes messages of unknown truth",
-        "protocols/amps/filters.py",
+        "core/filters.py",
         "self._condition(document) is True",
         "self._condition(document) is not False",
         ("tests/protocols/amps/test_filters.py",),
     ),
     Mutant(
         "a filter has no budget of visits",
-        "protocols/amps/filters.py",
+        "core/filters.py",
         "if self.visits > self._most:",
         "if self.visits < 0:",
         ("tests/protocols/amps/test_filters.py",),

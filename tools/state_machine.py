@@ -18,7 +18,7 @@ STATES = {
         "back"
     ),
     State.EXPIRED: "dropped without a dead letter: it was too old, or dead letters are off",
-    State.SKIPPED: "a seek moved the group past it",
+    State.SKIPPED: "a seek or a purge of the queue moved the group past it",
 }
 
 EVENTS = {
@@ -38,7 +38,9 @@ EVENTS = {
     LifecycleEvent.REJECT: "the consumer reports that the message can never succeed",
     LifecycleEvent.MAX_WAIT: "the message waits longer than the queue allows",
     LifecycleEvent.RETENTION: "retention removes the message from the log",
-    LifecycleEvent.SEEK: "an operator moves the group to another position",
+    LifecycleEvent.SEEK: (
+        "an operator moves the group to another position. A purge of the queue moves it behind the purged messages"
+    ),
     LifecycleEvent.REDRIVE: "an operator puts the dead letter back at its old place",
 }
 

@@ -13,7 +13,7 @@ from ackwise import old_paths
 if TYPE_CHECKING:
     from ackwise.client import AsyncConnection, Batch, Connection, Delivery
     from ackwise.client.payloads import Item
-    from ackwise.connect import connect, connect_async
+    from ackwise.connect import connect, connect_async, dashboard_app
     from ackwise.core import errors, events
     from ackwise.core.policy import Backoff, QueuePolicy
     from ackwise.core.settlement import Reject, Retry
@@ -33,6 +33,7 @@ __all__ = [
     "__version__",
     "connect",
     "connect_async",
+    "dashboard_app",
     "errors",
     "events",
 ]
@@ -49,6 +50,7 @@ _HOMES = {
     "Retry": "ackwise.core.settlement",
     "connect": "ackwise.connect",
     "connect_async": "ackwise.connect",
+    "dashboard_app": "ackwise.connect",
     "errors": "ackwise.core",
     "events": "ackwise.core",
 }

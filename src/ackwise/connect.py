@@ -21,7 +21,7 @@ from ackwise.client.transport import AsyncTransport, Transport
 from ackwise.clock import Clock
 from ackwise.core.errors import BadStoreURL, StoreUnavailable
 from ackwise.core.events import EventStream
-from ackwise.core.extras import is_installed
+from ackwise.core.extras import is_installed, needed
 from ackwise.core.validation import Seconds
 from ackwise.store.database_store import DatabaseStore
 from ackwise.store.sqlite import SQLiteStore
@@ -31,6 +31,7 @@ from ackwise.wire.timestamps import seconds
 if TYPE_CHECKING:
     from ackwise.client.aio.http_transport import AsyncHTTPTransport
     from ackwise.client.sync.http_transport import HTTPTransport
+    from ackwise.dashboard.mounted import MountedDashboard
 
 
 log = logging.getLogger("ackwise.client")
@@ -154,6 +155,25 @@ def reach(url: str, *, duties: bool = True) -> Broker | HTTPTransport:
     except BaseException:
         store.close()
         raise
+
+
+def dashboard_app(url: str, *, read_only: bool = False) -> MountedDashboard:
+    """The dashboard as an ASGI application, to mount in an application of yours at any path.
+
+    Usage::
+
+        dashboard = ackwise.dashboard_app("sqlite:///queue.db")
+        app = Starlette(routes=[Mount("/queues", dashboard)])
+
+    It opens the store at its first request. Call `await dashboard.aclose()` when your application ends. Your
+    application decides who may open the pages. With `read_only` the pages show no buttons and refuse changes.
+    """
+    _parsed(url)
+    with needed("server", "dashboard_app"):
+        # Imported here, so that a program without a dashboard loads no web framework.
+        from ackwise.dashboard.mounted import MountedDashboard
+
+    return MountedDashboard(lambda: open_store(url), read_only=read_only)
 
 
 def _connection(transport: Transport, traced: bool) -> Connection:

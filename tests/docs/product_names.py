@@ -38,7 +38,6 @@ from ackwise.graph import errors, system_types
 from ackwise.graph.ast import NodeDecl
 from ackwise.graph.commands import Done
 from ackwise.graph.watch_options import reason_shown
-from ackwise.protocols.http_response import status_of
 from ackwise.protocols.mew.http import MewBody, MewServer
 from ackwise.protocols.mew.output_records import EventRecord, Note, Result, StepLine
 from ackwise.protocols.native.tables import TABLES
@@ -56,6 +55,7 @@ from ackwise.store.sqlite import views as sqlite_views
 from ackwise.wire import settle
 from ackwise.wire.amps import Header
 from ackwise.wire.claim import ClaimBody
+from ackwise.wire.http_status import status_of
 from ackwise.wire.settle import Entry, SettleBody
 from ackwise.wire.store_url import StoreURL
 from benchmarks.report import Row

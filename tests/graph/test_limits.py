@@ -28,7 +28,7 @@ from ackwise.graph.engine import change_tracker, early_matches, watch_budget
 from ackwise.graph.engine import step_runs as running
 from ackwise.graph.errors import statement_limit
 from ackwise.mew import AsyncSession, MewError, Session
-from ackwise.protocols.http_response import status_of
+from ackwise.wire.http_status import status_of
 from tests.mew.prompt import Prompt
 from tests.patience import PATIENCE
 from tests.server.running import Running

@@ -11,7 +11,7 @@ from psycopg.rows import scalar_row
 from ackwise.graph.engine.extension import GRAPH
 from ackwise.store.postgres import PostgresStore
 from ackwise.store.postgres.session import STATEMENTS
-from tests.pg import Databases
+from tests.pg_databases import Databases
 from tests.query_plans import BIG, HOT
 
 ONLY_HERE: dict[str, dict[str, object]] = {
@@ -53,8 +53,9 @@ INSERT INTO husk SELECT (i::bigint << 40) + 1, 1, i, 1 + i % 3, 'x' FROM generat
 INSERT INTO scheduled (queue, part, prio, due_at, created_at, body)
   SELECT 1, 1, 0, i * 1000, 0, 'x' FROM generate_series(1, 10000) i;
 INSERT INTO dead (uuid, queue, part, lane, seq, epoch, grp, grp_name, txid, reason, error, etype, fails, delivs,
-    history, snapshot, born_at, dead_at, mark)
-  SELECT i, 1, i, i, 1, 0, 1, 'g', '', '', '', '', 1, 1, '', 'x', 0, i, i FROM generate_series(1, 10000) i;
+    history, snapshot, born_at, dead_at, mark, kind)
+  SELECT i, 1, i, i, 1, 0, 1, 'g', '', '', '', '', 1, 1, '', 'x', 0, i, i, 'error ' || i % 500
+  FROM generate_series(1, 10000) i;
 INSERT INTO mew_entity (id, type, attrs, tick) SELECT 'e' || i, 100 + i % 3, '{}', i FROM generate_series(1, 20000) i;
 INSERT INTO mew_end SELECT i, s, i / 2 + s, 101 FROM generate_series(1, 10000) i, generate_series(0, 1) s;
 INSERT INTO mew_num SELECT 1 + i % 4, i, i FROM generate_series(1, 20000) i;

@@ -5,13 +5,14 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from ackwise.core.commands import AddTrace, ByLease, Claim, SetMaintenance, Settle, Settlement
+from ackwise.core.commands import AddTrace, ByLease, ByRange, Claim, SetMaintenance, Settle, Settlement
 from ackwise.core.errors import SchemaTooNew, StoreCorrupt
 from ackwise.core.queen_queries import GetMaintenance, ListNamedTraces
-from ackwise.core.queries import ListLeases, ListPartitions, ListQueues
+from ackwise.core.queries import ListDead, ListLeases, ListPartitions, ListQueues
 from ackwise.core.rows import MaintenanceState
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
+from ackwise.store import letter_kinds
 from ackwise.store.postgres import PostgresStore, schema
 from ackwise.store.postgres.vacuum import vacuum
 from ackwise.store.postgres.views import VIEWS
@@ -26,8 +27,15 @@ _NEW_IN_SIX = (
 _NEW_IN_NINE = "trace, trace_name, trace_pruned, maintenance, spool"
 
 
+def undo_ten(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    """Removes what schema 10 adds."""
+    connection.execute("ALTER TABLE dead DROP COLUMN kind")
+    connection.execute("DROP TABLE pipeline")
+
+
 def undo_nine(connection: psycopg.Connection[tuple[object, ...]]) -> None:
-    """Removes what schema 9 adds."""
+    """Removes what schema 9 and later ones add."""
+    undo_ten(connection)
     for name in reversed(VIEWS):
         connection.execute(f"DROP VIEW public.{name}, ackwise.{name}".encode())
     functions = "SELECT oid::regprocedure::text FROM pg_proc WHERE proname LIKE 'view@_%' ESCAPE '@'"
@@ -168,6 +176,33 @@ def test_database_of_schema_eight_gets_the_views(opened: Opener, raw: Raw) -> No
         assert connection.execute("SELECT queue, messages FROM public.ackwise_queues").fetchall() == [("q", 2)]
         payloads = connection.execute("SELECT payload FROM public.ackwise_messages ORDER BY seq").fetchall()
     assert payloads == [(b"x",), (b"y",)]
+
+
+def test_database_of_schema_nine_gets_the_kinds_of_its_letters(
+    opened: Opener, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = opened()
+    errors = ["order 17 not found", "order 18 not found", "", "'amount'", "timeout"]
+    push(old, *(text(str(number)) for number in range(len(errors))))
+    (claimed,) = old.transact([Claim(queue="q", most=10)])
+    ranges = [ByRange(claimed.lease_id, claimed.grants[0].lane, seq, seq + 1) for seq in range(len(errors))]
+    entries = [
+        Settlement(selector=place, outcome=Outcome.REJECT, error=error)
+        for place, error in zip(ranges, errors, strict=True)
+    ]
+    old.transact([Settle(entries=entries)])
+    letters = old.ask(ListDead(queue="q")).letters
+    with raw() as connection:
+        undo_ten(connection)
+        connection.execute("UPDATE meta SET value = '9' WHERE key = 'schema'")
+    monkeypatch.setattr(letter_kinds, "CHUNK", 2)
+    store = opened()
+    assert store.ask(ListDead(queue="q")).letters == letters
+    with raw() as connection:
+        kinds = connection.execute("SELECT kind FROM dead ORDER BY seq").fetchall()
+        assert connection.execute("SELECT count(*) FROM pipeline").fetchone() == (0,)
+    assert kinds == [("order <n> not found",), ("order <n> not found",), ("",), ("'amount'",), ("timeout",)]
+    assert store.audit() == []
 
 
 def test_foreign_schema_is_left_alone(url: str, raw: Raw) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Protocol
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -17,6 +18,7 @@ from ackwise.core.messages import NewMessage
 from ackwise.core.policy import QueuePolicy
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
+from ackwise.engine import queue_purge
 from ackwise.store.database_store import DatabaseStore
 from tests.engine.store_harness import deliveries
 from tests.properties.checks import QUEUE, check_everything
@@ -326,10 +328,16 @@ class Machine(RuleBasedStateMachine):
         if not lanes:
             return
         where = {} if isinstance(to, str) else {"partition": partition, "by": "seq"}
+        store = self.store
+        preview = store.ask(q.PreviewSeek(queue=QUEUE, group=group, to=to, **where))  # type: ignore[arg-type]
+        before = copy.deepcopy(self.model)
         answer = self.do(c.SeekGroup(queue=QUEUE, group=group, to=to, **where))  # type: ignore[arg-type]
         assert not isinstance(answer, AckwiseError), answer
         ends = {lane: {"start": 0, "end": 1 << 40}.get(to, to) for lane in lanes}
         self.model.seek(group, ends)
+        assert (preview.lanes, preview.again, preview.skipped) == (len(lanes), *self.model.moved(before, group))
+        held = [lane for lease in before.live(group) for lane, _, _ in before.held_by(lease)]
+        assert preview.leased == sum(lane in lanes for lane in held)
 
     @rule(group=st.sampled_from(["g1", "g2"]), chosen=st.lists(st.tuples(picks, picks), max_size=3))
     def advance(self, group: str, chosen: list[tuple[int, int]]) -> None:
@@ -382,6 +390,26 @@ class Machine(RuleBasedStateMachine):
         finished = bool(views) and all(seq < view.next for view in views)
         completed = policy.completed_retention_seconds
         assert too_old or (finished and completed is not None and age >= completed * MICROS), (lane, seq, age)
+
+    @precondition(lambda self: self.now >= self.latest)
+    @rule(rows=st.sampled_from([5000, 1, 3]))
+    def purge(self, rows: int) -> None:
+        """In turns of a few rows: no message is stored meanwhile."""
+        preview = self.store.ask(q.PreviewPurge(queue=QUEUE))
+        command: c.Command | None = c.PurgeQueue(queue=QUEUE, until=preview.until)
+        total: Any = None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(queue_purge, "MOST_ROWS", rows)
+            while command is not None:
+                total = self.do(command)
+                assert not isinstance(total, AckwiseError), total
+                command = c.next_command(command, total)
+        assert (total.messages, total.scheduled, total.skipped) == (
+            preview.messages,
+            preview.scheduled,
+            preview.skipped,
+        )
+        assert self.model.purge() == (total.messages, total.scheduled, total.skipped)
 
     @precondition(lambda self: len(self.model.leases) > 2)
     @rule(really=st.sampled_from([False, False, True]))

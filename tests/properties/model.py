@@ -305,6 +305,18 @@ class Model:
         for lease in self.live(group):
             self.end_if_empty(lease, "seek")
 
+    def moved(self, before: Model, group: str) -> tuple[int, int]:
+        """Messages that a group gets again since an earlier state, and messages that it skips."""
+        then, now = (set(model.unfinished(group)) for model in (before, self))
+        return len(now - then), len(then - now)
+
+    def unfinished(self, group: str) -> Iterator[tuple[LaneKey, int]]:
+        for lane, view in self.lanes_of(group):
+            for seq in range(len(self.lanes[lane])):
+                cell = view.cells.get(seq)
+                if cell.state in ("leased", "waiting") if cell is not None else seq >= view.next:
+                    yield lane, seq
+
     def advance(self, group: str, targets: dict[LaneKey, int]) -> int:
         """What the group was not handed below each target is acked; how many messages those are."""
         self.ensure_group(group)
@@ -324,6 +336,29 @@ class Model:
                 for seq in range(view.next, start):
                     view.cells[seq] = Cell("expired")
                 view.next = start
+
+    def purge(self) -> tuple[int, int, int]:
+        """Everything goes: how many stored and scheduled messages, and how many the groups had not finished."""
+        stored = sum(len(lane) - self.starts[key] for key, lane in self.lanes.items())
+        skipped = 0
+        for (lane, _), view in self.views.items():
+            for seq in range(view.first, len(self.lanes[lane])):
+                cell = view.cells.setdefault(seq, Cell("ready"))
+                if cell.state not in ("acked", "dead", "expired", "skipped"):
+                    if cell.state == "leased" and cell.lease is not None:
+                        self.leases[cell.lease].lost.add((lane, seq))
+                    view.cells[seq] = Cell("skipped")
+                    skipped += 1
+            view.next = len(self.lanes[lane])
+        for lease in self.leases.values():
+            if not lease.gone:
+                self.end_if_empty(lease, "purged")
+        for lane in self.lanes:
+            self.starts[lane] = len(self.lanes[lane])
+        scheduled, self.scheduled = len(self.scheduled), []
+        for key, (_, maybe) in self.remembered.items():
+            self.remembered[key] = -1, maybe
+        return stored, scheduled, skipped
 
     def redrive(self, lane: LaneKey, seq: int, group: str, now: int) -> str:
         epoch, view = self.dead[lane, seq, group], self.views[lane, group]

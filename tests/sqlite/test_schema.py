@@ -15,6 +15,7 @@ from ackwise.core.queen_queries import GetMaintenance, ListNamedTraces
 from ackwise.core.rows import MaintenanceState
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
+from ackwise.store import letter_kinds
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.sqlite import connection as opening
 from ackwise.store.sqlite.views import VIEWS
@@ -33,7 +34,12 @@ UNDO_SIX = (
     "CREATE INDEX scheduled_queue ON scheduled (queue)",
 )
 
+UNDO_TEN = (
+    *("DROP INDEX dead_kind", "ALTER TABLE dead DROP COLUMN kind", "DROP TABLE pipeline"),
+    *("DROP INDEX ledger_minute", "CREATE INDEX ledger_minute ON ledger (minute)"),
+)
 UNDO_NINE = (
+    *UNDO_TEN,
     *(f"DROP VIEW {name}" for name in VIEWS),
     "DROP INDEX dead_mark",
     "ALTER TABLE dead DROP COLUMN mark",
@@ -202,6 +208,36 @@ def test_file_of_schema_eight_gets_views_traces_and_a_spool(path: Path) -> None:
     assert new.ask(GetMaintenance()) == MaintenanceState(push=switched.push, pop=False, waiting=False)
     assert rows(path, "SELECT queue, messages FROM ackwise_queues") == [("q", 3)]
     assert {name for (name,) in rows(path, "SELECT name FROM sqlite_schema WHERE type = 'view'")} >= set(VIEWS)
+    assert new.audit() == []
+    new.close()
+
+
+def test_file_of_schema_nine_gets_the_kinds_of_its_letters(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = open_store(path)
+    errors = ["order 17 not found", "order 18 not found", "", "'amount'", "timeout"]
+    push(old, *(str(number) for number in range(len(errors))))
+    (claimed,) = old.transact([c.Claim(queue="q", most=10)])
+    entries = [
+        c.Settlement(
+            selector=c.ByRange(claimed.lease_id, claimed.grants[0].lane, seq, seq + 1),
+            outcome=Outcome.REJECT,
+            error=error,
+        )
+        for seq, error in enumerate(errors)
+    ]
+    old.transact([c.Settle(entries=entries)])
+    letters = old.ask(q.ListDead(queue="q")).letters
+    old.close()
+    for undo in (*UNDO_TEN, "PRAGMA user_version = 9"):
+        rows(path, undo)
+    monkeypatch.setattr(letter_kinds, "CHUNK", 2)
+    new = open_store(path)
+    assert version(path) == opening.SCHEMA_VERSION
+    assert new.ask(q.ListDead(queue="q")).letters == letters
+    assert rows(path, "SELECT kind FROM dead ORDER BY seq") == [
+        ("order <n> not found",), ("order <n> not found",), ("",), ("'amount'",), ("timeout",)
+    ]  # fmt: skip
+    assert rows(path, "SELECT count(*) FROM pipeline") == [(0,)]
     assert new.audit() == []
     new.close()
 

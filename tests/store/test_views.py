@@ -385,13 +385,20 @@ def test_foreign_object_stays_and_check_says_so(url: str, caplog: pytest.LogCapt
 
 def set_schema(url: str, version: int) -> None:
     """As if the store had an older schema. The step creates again what is missing."""
-    for name in ("trace", "trace_name", "trace_pruned", "maintenance", "spool"):
+    for name in ("trace", "trace_name", "trace_pruned", "maintenance", "spool", "pipeline"):
         execute(url, f"DROP TABLE {name}" if is_sqlite(url) else f"DROP TABLE ackwise.{name}")
     if is_sqlite(url):
-        for undo in ("DROP INDEX dead_mark", "ALTER TABLE dead DROP COLUMN mark", "DROP TABLE hook"):
+        for undo in (
+            "DROP INDEX dead_kind",
+            "ALTER TABLE dead DROP COLUMN kind",
+            "DROP INDEX dead_mark",
+            "ALTER TABLE dead DROP COLUMN mark",
+            "DROP TABLE hook",
+        ):
             execute(url, undo)
         execute(url, f"PRAGMA user_version = {version}")
     else:
+        execute(url, "ALTER TABLE ackwise.dead DROP COLUMN kind")
         execute(url, f"UPDATE ackwise.meta SET value = '{version}' WHERE key = 'schema'")
 
 

@@ -26,6 +26,7 @@ def run_duties(state: BrokerState, schedule: Schedule) -> Flow[None]:
 def _run_duty(state: BrokerState, schedule: Schedule, command: Command) -> Flow[None]:
     """Send a command, and send it again while it has more to do."""
     started, more = time.monotonic(), False
+    failure: Exception | None = None
     try:
         for _ in range(most_in_a_row(command)):
             submission: Submission = yield Submit([command])
@@ -33,8 +34,10 @@ def _run_duty(state: BrokerState, schedule: Schedule, command: Command) -> Flow[
             if not more:
                 break
     except Exception as problem:
+        failure = problem
         if not state.closed:
             log_failure(type(command).__name__.lower(), problem)
+    state.duties.ran(command, time.monotonic() - started, failure)
     schedule.record_run(command, time.monotonic() - started, time.monotonic(), more=more)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from ackwise.broker.duty_health import DutyHealth
 from ackwise.broker.long_polls import LongPoll, LongPolls
 from ackwise.broker.notifications import Listeners
 from ackwise.broker.turn_queue import Submission, finish_all, wake_again
@@ -24,6 +25,7 @@ class BrokerState:
         """Both at one moment: the wall clock is `now - shift`."""
         self.long_polls = LongPolls()
         self.listeners = Listeners()
+        self.duties = DutyHealth()
         self.on_news: list[Callable[[], None]] = []
         """Called when another process may have committed. A callback must return at once."""
         self.draining = False

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ackwise.cli.message_lines import payload_json
+from ackwise.core.error_kinds import error_kind
 from ackwise.core.queries import GetQueue, ListDead, ListGroups, ListPlaces, ReadLedger
 from ackwise.core.rows import DeadLetter, GroupStats, LedgerRow, Place
 from ackwise.core.validation import MICROS, Seconds
@@ -21,7 +22,6 @@ from ackwise.spark.reports.summaries import (
     REDELIVERED,
     DeadLetterSummary,
     Row,
-    normalised_error,
     step_for,
     summed,
     window_seconds,
@@ -202,7 +202,7 @@ def dead_letter_report(transport: Transport, queue: str | None, group: str | Non
     """Dead letters counted by queue, group, reason and error, the most frequent first."""
     counts: dict[tuple[str, ...], Row] = {}
     for letter in dead_letters(transport, queue, group):
-        error = normalised_error(letter.error)
+        error = error_kind(letter.error)
         key = (letter.queue, letter.group, letter.reason, error)
         names = {"queue": letter.queue, "group": letter.group, "reason": letter.reason, "error": error}
         _count(counts, key, names, letter)
@@ -230,7 +230,7 @@ def summarised(transport: Transport, queue: str | None, group: str | None, made_
     newest: dict[tuple[str, ...], tuple[int, str]] = {}
     for letter in dead_letters(transport, queue, group):
         names = {"queue": letter.queue, "group": letter.group, "reason": letter.reason}
-        error = normalised_error(letter.error)
+        error = error_kind(letter.error)
         key = (*names.values(), error)
         row = _count(errors, key, {**names, "error": error}, letter)
         if newest.get(key, (-1, "")) < (letter.dead_at, letter.id):

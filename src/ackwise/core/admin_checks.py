@@ -16,8 +16,10 @@ from ackwise.core.commands import (
     PauseQueue,
     PruneQueue,
     PurgeDead,
+    PurgeQueue,
     RemoveHook,
     Replay,
+    ReportPipeline,
     SeekGroup,
     SetHook,
     SettleHook,
@@ -25,6 +27,7 @@ from ackwise.core.commands import (
 )
 from ackwise.core.errors import BadInput
 from ackwise.core.hooks import check_url
+from ackwise.core.pipelines import check_report
 
 
 def _configure_queue(command: ConfigureQueue) -> None:
@@ -54,13 +57,7 @@ def _configure_group(command: ConfigureGroup) -> None:
 def _seek(command: SeekGroup) -> None:
     _group(command)
     _name_or_none(command.partition, "partition")
-    validation.one_of(command.by, "by", ("time", "seq"))
-    if isinstance(command.to, str):
-        validation.one_of(command.to, "to", ("start", "end"))
-    else:
-        validation.instant(command.to, "to")
-    if command.by == "seq" and (command.partition is None or isinstance(command.to, str)):
-        raise BadInput("a seek to a seq names a partition and a number")
+    validation.seek(command.to, command.by, command.partition)
 
 
 def _advance(command: AdvanceGroup) -> None:
@@ -94,6 +91,16 @@ def _purge(command: PurgeDead) -> None:
             validation.instant(getattr(command.behind, what), what)
 
 
+def _purge_queue(command: PurgeQueue) -> None:
+    validation.name(command.queue, "queue")
+    if command.until is not None:
+        validation.instant(command.until, "until")
+    if command.behind is not None:
+        validation.instant(command.behind.until, "until")
+        for what in ("lane", "messages", "scheduled", "skipped"):
+            validation.count(getattr(command.behind, what), what, least=0, most=1 << 62)
+
+
 def _name_or_none(value: str | None, what: str) -> None:
     if value is not None:
         validation.name(value, what)
@@ -121,6 +128,13 @@ def _owned_hook(command: TakeHook | SettleHook) -> None:
         validation.count(command.letter, "letter", least=0, most=1 << 62)
 
 
+def _report_pipeline(command: ReportPipeline) -> None:
+    validation.name(command.id, "id")
+    validation.name(command.queue, "queue")
+    validation.name(command.group, "group")
+    check_report(command.report)
+
+
 ADMIN_CHECKS: dict[type[Command], Callable[[Any], None]] = {
     ConfigureQueue: _configure_queue,
     DeleteQueue: _queue,
@@ -132,9 +146,11 @@ ADMIN_CHECKS: dict[type[Command], Callable[[Any], None]] = {
     PruneQueue: _prune,
     Replay: _replay,
     PurgeDead: _purge,
+    PurgeQueue: _purge_queue,
     SetHook: _set_hook,
     RemoveHook: _hook,
     TakeHook: _owned_hook,
     SettleHook: _owned_hook,
+    ReportPipeline: _report_pipeline,
 }
 """`Redrive` has only ids. An id that is no dead letter is `not_found`."""

@@ -234,6 +234,30 @@ class PurgePlace(msgspec.Struct, frozen=True):
     """Letters that the earlier turns removed."""
 
 
+class QueuePurgePlace(msgspec.Struct, frozen=True):
+    """Where the purge of a queue continues in a later turn, and what the earlier turns removed."""
+
+    until: int
+    """The purge removes no message that was stored later."""
+    lane: int = 0
+    messages: int = 0
+    scheduled: int = 0
+    skipped: int = 0
+
+
+class PurgedQueue(msgspec.Struct, omit_defaults=True):
+    """Answer to a purge: the stored and the scheduled messages that it removed.
+
+    `skipped` counts, over all groups, the removed messages that the group had not finished.
+    """
+
+    messages: int
+    scheduled: int
+    skipped: int
+    more: QueuePurgePlace | None = None
+    """The turn ended before the purge was complete. Continue the purge with `core.commands.next_command`."""
+
+
 class Counted(msgspec.Struct, omit_defaults=True):
     """How many rows or messages a command touched."""
 

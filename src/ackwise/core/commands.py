@@ -14,8 +14,10 @@ from ackwise.core.answers import (
     Counted,
     Extended,
     Maintenance,
+    PurgedQueue,
     PurgePlace,
     QueueInfo,
+    QueuePurgePlace,
     Receipts,
     Redriven,
     Settled,
@@ -26,6 +28,7 @@ from ackwise.core.answers import (
 from ackwise.core.hooks import WEBHOOK
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import QUEUE_MODE, NewMessage, PlainBatch
+from ackwise.core.pipelines import PipelineReport
 from ackwise.core.policy import Exclusivity, GroupPolicy, Order, QueuePolicy
 from ackwise.core.rows import HookRow, HookSettled, HookTaken
 from ackwise.core.settlement import Outcome
@@ -295,6 +298,23 @@ class PruneQueue(AdminCommand[Counted], tag="prune_queue"):
     lanes: dict[int, int]
 
 
+class PurgeQueue(AdminCommand[PurgedQueue], tag="purge_queue"):
+    """Remove all messages of a queue that were stored up to the instant `until`. Without `until` it is now.
+
+    Every group skips the messages that it has not finished, and leases lose them: a late settlement is `stale`.
+    Scheduled messages are removed as well. Dead letters stay, and transaction ids of removed messages stay duplicates.
+    Groups keep their place behind `until`, so later messages are delivered.
+
+    One turn removes a bounded number of rows. A broker continues the purge in later turns, and the last answer counts
+    all. With `one_turn` the answer comes after one turn: continue with its `more` as `behind`, until there is none.
+    """
+
+    queue: str
+    until: int | None = None
+    behind: QueuePurgePlace | None = None
+    one_turn: bool = False
+
+
 class DeleteGroup(AdminCommand[Counted], tag="delete_group"):
     """Delete a group with its cursors and leases, in one turn. The answer counts lanes."""
 
@@ -414,7 +434,16 @@ class SettleHook(AdminCommand[HookSettled], tag="settle_hook"):
     lease: int = 60 * validation.MICROS
 
 
-LONG_COMMANDS = frozenset((Claim, PurgeDead))
+class ReportPipeline(AdminCommand[Counted], tag="report_pipeline"):
+    """Keep the state of a pipeline that runs elsewhere. A driver repeats it as a heartbeat. The answer counts 1."""
+
+    id: str
+    queue: str
+    group: str
+    report: PipelineReport
+
+
+LONG_COMMANDS = frozenset((Claim, PurgeDead, PurgeQueue))
 """Commands that may need several turns."""
 
 
@@ -425,6 +454,8 @@ def next_command(command: Command[A], answer: A) -> Command[A] | None:
         return cast("Command[A]", msgspec.structs.replace(command, progress=answer.more, takes_over=False))
     if isinstance(answer, Counted) and answer.more is not None and isinstance(command, PurgeDead):
         return cast("Command[A]", msgspec.structs.replace(command, behind=answer.more))
+    if isinstance(answer, PurgedQueue) and answer.more is not None and isinstance(command, PurgeQueue):
+        return None if command.one_turn else cast("Command[A]", msgspec.structs.replace(command, behind=answer.more))
     return None
 
 

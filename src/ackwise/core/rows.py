@@ -10,6 +10,7 @@ from ackwise.core.answers import QueueInfo
 from ackwise.core.ids import LaneId
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.messages import Message
+from ackwise.core.pipelines import PipelineReport
 from ackwise.core.structs import Instant, LatencyBound
 
 T = TypeVar("T")
@@ -27,6 +28,22 @@ class BrowsedMessage(msgspec.Struct, frozen=True):
     partition_id: str
     priority: int
     state: str | None
+    due_at: int | None = None
+    """When a scheduled message becomes claimable. Other messages have None."""
+
+
+class NewestPage(msgspec.Struct):
+    """Messages that match, newest first, and where the search goes on.
+
+    `next` is the `after` of the following call. It may be set after an empty page: the search stops after a bounded
+    number of messages. None is the end. `scanned` counts the messages that the call compared.
+    `incomplete`: a queue with very many partitions has more messages here than the search sees. Name a partition.
+    """
+
+    messages: list[BrowsedMessage]
+    next: tuple[int, int, int] | None
+    scanned: int
+    incomplete: bool = False
 
 
 class DeadLetter(msgspec.Struct, Generic[Instant], frozen=True):
@@ -51,6 +68,34 @@ class DeadLetter(msgspec.Struct, Generic[Instant], frozen=True):
     content_type: str
     created_at: Instant
     dead_at: Instant
+    kind: str = ""
+    """The error with its variable parts replaced by placeholders."""
+
+
+class DeadKind(msgspec.Struct, Generic[Instant], frozen=True):
+    """Dead letters of a queue whose errors are of one kind. `reasons` counts them by reason. `example_` is one letter.
+
+    The kind is empty if the letters have no error text.
+    """
+
+    queue: str
+    kind: str
+    count: int
+    reasons: dict[str, int]
+    first_at: Instant
+    last_at: Instant
+    example_id: str
+    example_error: str
+    example_error_type: str
+
+
+class TimeSeries(msgspec.Struct, Generic[Instant]):
+    """Counts in equal time buckets, by name. Bucket `i` begins `i * step` microseconds after `first_at`."""
+
+    first_at: Instant
+    step: int
+    counts: dict[str, list[int]]
+    """One number for each bucket."""
 
 
 class DeadPage(msgspec.Struct):
@@ -65,7 +110,7 @@ class GroupView(msgspec.Struct, frozen=True):
     """State of a message for one group.
 
     `state` is `scheduled`, `ready`, `leased`, `waiting`, `acked`, `dead`, `dropped` or `skipped`. `error` is the text
-    of the last failure.
+    of the last failure. `history` has the ended deliveries of a held or dead message, oldest first.
     """
 
     group: str
@@ -74,6 +119,12 @@ class GroupView(msgspec.Struct, frozen=True):
     failures: int = 0
     deliveries: int = 0
     error: str | None = None
+    lease_id: str | None = None
+    owner: str = ""
+    due_at: int | None = None
+    """When a waiting message becomes claimable."""
+    held_since: int | None = None
+    history: list[dict[str, object]] = []
 
 
 class FoundMessage(msgspec.Struct, frozen=True):
@@ -87,6 +138,48 @@ class FoundMessage(msgspec.Struct, frozen=True):
     due_at: int | None
     groups: list[GroupView]
     dead: list[DeadLetter]
+
+
+class MessageHolder(msgspec.Struct, frozen=True):
+    """The lease that holds a message, since `since` and until `deadline`. A lease past its deadline ends soon."""
+
+    lease_id: str
+    owner: str
+    since: int
+    deadline: int
+
+
+class TimelineEvent(msgspec.Struct, frozen=True):
+    """How a delivery ended, or what else happened to a message for a group.
+
+    `event` is `retry`, `reject`, `release`, `lease_expiry`, `max_wait`, `redrive` or `dead`. The store keeps the newest
+    20 events of a message, and only the newest trace.
+    """
+
+    at: int
+    event: str
+    owner: str | None
+    error: str | None = None
+    error_type: str | None = None
+    trace: str | None = None
+
+
+class GroupTimeline(msgspec.Struct):
+    """What happened to a message in one group, oldest event first.
+
+    `state` is that of `GroupView`. `due_at` is the next attempt of a waiting message. `letter_id` and `reason` are
+    those of its dead letter. The store forgets the events of a message that was acked.
+    """
+
+    group: str
+    state: str
+    failures: int = 0
+    deliveries: int = 0
+    due_at: int | None = None
+    holder: MessageHolder | None = None
+    letter_id: str | None = None
+    reason: str | None = None
+    events: list[TimelineEvent] = []
 
 
 class GroupStats(msgspec.Struct, Generic[Instant], frozen=True):
@@ -115,6 +208,8 @@ class GroupStats(msgspec.Struct, Generic[Instant], frozen=True):
     created_at: Instant
     oldest_claimable_at: Instant | None = None
     """When the oldest message was created that a claim could take now."""
+    policy: dict[str, object] = {}
+    """The group's own policy. An absent field has the queue's value."""
 
     @property
     def lag(self) -> int:
@@ -384,6 +479,48 @@ class Stats(msgspec.Struct, Generic[Instant], frozen=True):
         return 0 if group is None else max(0, self.messages - group.lag - group.dead)
 
 
+class SeekPreview(msgspec.Struct, frozen=True):
+    """What a seek does to a group.
+
+    The group gets `again` messages another time that it had finished or skipped. It skips `skipped` messages that it
+    had not finished. `leases` lose all their messages in the moved lanes, which are `leased`.
+    """
+
+    queue: str
+    group: str
+    lanes: int
+    again: int
+    skipped: int
+    leased: int
+    leases: int
+    lag_before: int
+    lag_after: int
+
+
+class GroupPurgePreview(msgspec.Struct, frozen=True):
+    """What a purge of its queue does to a group: it skips messages, and of these `leased` are under a lease."""
+
+    group: str
+    skipped: int
+    leased: int
+    leases: int
+
+
+class PurgePreview(msgspec.Struct, Generic[Instant], frozen=True):
+    """What a purge of a queue removes: the messages stored up to `until`. Dead letters stay."""
+
+    queue: str
+    until: Instant
+    messages: int
+    scheduled: int
+    dead: int
+    groups: list[GroupPurgePreview]
+
+    @property
+    def skipped(self) -> int:
+        return sum(group.skipped for group in self.groups)
+
+
 class QueueSummary(msgspec.Struct):
     info: QueueInfo
     stats: Stats
@@ -435,6 +572,14 @@ class TraceRow(msgspec.Struct):
     names: list[str] = []
 
 
+class Timeline(msgspec.Struct):
+    """A message, what happened to it group by group, and its first traces."""
+
+    found: FoundMessage
+    groups: list[GroupTimeline]
+    traces: list[TraceRow]
+
+
 class TraceName(msgspec.Struct):
     """A name with the numbers of its traces and messages, and the time of its newest trace."""
 
@@ -468,6 +613,16 @@ class LedgerTotal(msgspec.Struct):
     bucket: int
     outcome: str
     count: int
+
+
+class PipelineRow(msgspec.Struct):
+    """A pipeline with its newest report, which arrived at `seen_at`."""
+
+    id: str
+    queue: str
+    group: str
+    seen_at: int
+    report: PipelineReport
 
 
 class LedgerSum(msgspec.Struct):

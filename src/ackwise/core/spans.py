@@ -86,10 +86,14 @@ class Cursor(msgspec.Struct):
         self.last_at = now
         self.nacked += count
 
+    def within(self, seq: int) -> int:
+        """The nearest seq of the lane."""
+        return min(max(seq, self.start), self.head)
+
     def restart(self, seq: int) -> None:
         """Start a new epoch: messages before `seq` are skipped, the others are ready."""
         self.epoch += 1
-        self.first = self.next = self.floor = min(max(seq, self.start), self.head)
+        self.first = self.next = self.floor = self.within(seq)
         self.held = self.acked = self.dead = self.skipped = self.expired = self.leased = self.exclusive = 0
         self.exclusive_owner = None
         self.last_seq = self.last_at = None

@@ -61,6 +61,15 @@ def text(value: object, what: str, longest: int) -> str:
     return value[:longest].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
+def at_most(value: object, what: str, longest: int) -> str:
+    """Check the length of a text."""
+    if not isinstance(value, str):
+        raise BadInput(f"{what} must be a string, not {type(value).__name__}")
+    if len(value) > longest:
+        raise BadInput(f"{what} is longer than {longest} characters")
+    return value
+
+
 def storable(value: object, what: str) -> str:
     """Check that every database can store a text: no NUL, no lone surrogates."""
     if not isinstance(value, str):
@@ -116,6 +125,17 @@ def one_of(value: object, what: str, allowed: tuple[str, ...]) -> str:
 def start(value: object) -> str | int:
     """Check where a new group starts: `all`, `new` or an instant."""
     return one_of(value, "start", ("all", "new")) if isinstance(value, str) else instant(value, "start")
+
+
+def seek(to: object, by: object, partition: str | None) -> None:
+    """Check where a seek moves a group: `start`, `end`, an instant, or by `seq` a number in one partition."""
+    one_of(by, "by", ("time", "seq"))
+    if isinstance(to, str):
+        one_of(to, "to", ("start", "end"))
+    else:
+        instant(to, "to")
+    if by == "seq" and (partition is None or isinstance(to, str)):
+        raise BadInput("a seek to a seq names a partition and a number")
 
 
 def tag(value: object, what: str) -> str:

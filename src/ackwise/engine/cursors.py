@@ -9,6 +9,7 @@ from ackwise.core.ids import LaneId, LeaseNo
 from ackwise.core.lane_range import LaneRange, merge_ranges
 from ackwise.core.lifecycle import Guard, LifecycleEvent, State, target
 from ackwise.core.policy import QueuePolicy
+from ackwise.core.queries import PreviewSeek
 from ackwise.core.spans import Cursor
 from ackwise.core.validation import MICROS
 from ackwise.engine import catalog
@@ -185,20 +186,21 @@ def seek(turn: Turn, command: SeekGroup) -> int:
         cursor = turn.cursor(row[0], group.id)
         if cursor is None:
             raise Outdated(f"group {group.name!r} was deleted by another turn")
-        move_cursor(turn, cursor, _target(turn, command, cursor), policy, queue.name)
+        move_cursor(turn, cursor, seek_target(turn.session, command, cursor), policy, queue.name)
     return len(rows)
 
 
-def _target(turn: Turn, command: SeekGroup, cursor: Cursor) -> int:
+def seek_target(session: Session, command: SeekGroup | PreviewSeek, cursor: Cursor) -> int:
+    """The seq at which a seek moves a cursor."""
     match command.to:
         case "start":
             return cursor.start
         case "end":
             return cursor.head
         case number if command.by == "seq":
-            return number
+            return cursor.within(number)
         case instant:
-            return seq_at(turn.session, cursor.lane, cursor.start, cursor.head, instant)
+            return seq_at(session, cursor.lane, cursor.start, cursor.head, instant)
 
 
 def advance(turn: Turn, command: AdvanceGroup) -> int:

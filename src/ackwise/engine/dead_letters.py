@@ -7,6 +7,7 @@ import msgspec
 from ackwise.core import validation
 from ackwise.core.answers import Counted, PurgePlace, Redriven
 from ackwise.core.commands import PurgeDead, Push, Redrive, Replay
+from ackwise.core.error_kinds import error_kind
 from ackwise.core.errors import AckwiseError, RedriveRefused
 from ackwise.core.ids import GroupId, uuid_int, uuid_text
 from ackwise.core.lane_range import LaneRange
@@ -29,11 +30,25 @@ MOST_PURGED = 1000
 
 
 def add_history(
-    history: str, at: int, event: str, *, owner: str | None = None, error: str | None = None, trace: str | None = None
+    history: str,
+    at: int,
+    event: str,
+    *,
+    owner: str | None = None,
+    error: str | None = None,
+    error_type: str | None = None,
+    trace: str | None = None,
 ) -> str:
     """Add a line to a delivery's history. Keeps the newest lines, and only the newest trace."""
     lines = msgspec.json.decode(history) if history else []
-    line = {"at": at, "event": event, "owner": owner, "error": validation.text(error or "", "error", LONGEST_NOTE)}
+    line: dict[str, object] = {
+        "at": at,
+        "event": event,
+        "owner": owner,
+        "error": validation.text(error or "", "error", LONGEST_NOTE),
+    }
+    if error_type:
+        line["error_type"] = validation.text(error_type, "error_type", LONGEST_NOTE)
     if trace:
         for earlier in lines:
             earlier.pop("trace", None)
@@ -65,6 +80,7 @@ def bury(turn: Turn, queue: QueueRow, group: GroupRow, cursor: Cursor, burials: 
     rows = []
     for burial in burials:
         error = validation.text(burial.error, "error", validation.LONGEST_ERROR)
+        kind = error_kind(error)
         etype = validation.text(burial.error_type, "error_type", LONGEST_NOTE)
         for message in (messages[seq] for seq in range(burial.span.lo, burial.span.hi) if seq in messages):
             uuid = uuid_text(turn.new_uuid())
@@ -83,6 +99,7 @@ def bury(turn: Turn, queue: QueueRow, group: GroupRow, cursor: Cursor, burials: 
                     "txid": message.transaction_id,
                     "reason": burial.fate.reason.value if burial.fate.reason else "",
                     "error": error,
+                    "kind": kind,
                     "etype": etype,
                     "fails": burial.fate.failures,
                     "delivs": burial.span.delivs,

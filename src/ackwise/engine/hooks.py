@@ -12,7 +12,7 @@ from ackwise.core.hooks import LONGEST_ERROR, after_failure
 from ackwise.core.rows import HookLetter, HookRow, HookSettled, HookTaken, Page
 from ackwise.engine import catalog
 from ackwise.engine.ports import Row, Session
-from ackwise.engine.reads.queues import letter_from
+from ackwise.engine.reads.dead_letters import letter_from
 from ackwise.engine.reads.registry import Snapshot, answers
 from ackwise.engine.turn import Turn
 

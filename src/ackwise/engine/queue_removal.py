@@ -13,7 +13,7 @@ SECONDS = 0.01
 _QUEUES = 10
 
 
-class _Budget:
+class Budget:
     """Rows and seconds that are left of one turn."""
 
     def __init__(self, turn: Turn, limit: int) -> None:
@@ -34,7 +34,7 @@ def purge(turn: Turn, limit: int) -> int:
     Lanes and partitions go first, each under its lock: afterwards no turn of another broker can add to the queue.
     A partition that another turn still holds ends the chunk.
     """
-    budget = _Budget(turn, limit)
+    budget = Budget(turn, limit)
     turn.rounds["purge"] = 1
     for (queue,) in turn.session.rows("queues_buried", {"limit": _QUEUES}):
         if not (_lanes(turn, queue, budget) and _parts(turn, queue, budget)):
@@ -47,11 +47,11 @@ def purge(turn: Turn, limit: int) -> int:
         budget.removed += turn.session.run("hooks_remove", {"queue": queue})
         budget.removed += turn.session.run("queue_remove", {"id": queue})
     if not turn.session.rows("queues_buried", {"limit": 1}):
-        turn.rounds.pop("purge")
+        turn.rounds.pop("purge", None)  # another shard may have finished the duty
     return budget.removed
 
 
-def _rows(turn: Turn, verb: str, where: dict[str, int], budget: _Budget) -> bool:
+def _rows(turn: Turn, verb: str, where: dict[str, int], budget: Budget) -> bool:
     """Remove rows slice by slice. Returns False if the budget ended first."""
     while size := budget.slice:
         count = turn.session.run(verb, {**where, "limit": size})
@@ -61,7 +61,7 @@ def _rows(turn: Turn, verb: str, where: dict[str, int], budget: _Budget) -> bool
     return False
 
 
-def _traces(turn: Turn, queue: int, budget: _Budget) -> bool:
+def _traces(turn: Turn, queue: int, budget: Budget) -> bool:
     while size := budget.slice:
         rows = turn.session.rows("traces_of_queue", {"queue": queue, "limit": size})
         budget.removed += traces.delete(turn, rows)
@@ -70,7 +70,7 @@ def _traces(turn: Turn, queue: int, budget: _Budget) -> bool:
     return False
 
 
-def _lanes(turn: Turn, queue: int, budget: _Budget) -> bool:
+def _lanes(turn: Turn, queue: int, budget: Budget) -> bool:
     while budget.slice:
         row = turn.session.row("purge_lane_next", {"queue": queue})
         if row is None:
@@ -88,7 +88,7 @@ def _lanes(turn: Turn, queue: int, budget: _Budget) -> bool:
     return False
 
 
-def _parts(turn: Turn, queue: int, budget: _Budget) -> bool:
+def _parts(turn: Turn, queue: int, budget: Budget) -> bool:
     while size := budget.slice:
         parts = [row[0] for row in turn.session.rows("purge_parts_next", {"queue": queue, "limit": size})]
         free = turn.session.lock_parts(sorted(parts), skip=True)

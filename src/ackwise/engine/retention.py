@@ -9,7 +9,7 @@ from ackwise.core.events import MessagesPruned
 from ackwise.core.lifecycle import Guard, LifecycleEvent, State, target
 from ackwise.core.spans import Cursor, Lane
 from ackwise.core.validation import MICROS
-from ackwise.engine import catalog, traces
+from ackwise.engine import catalog, pipelines, traces
 from ackwise.engine import cursors as engine_cursors
 from ackwise.engine.catalog import QueueRow
 from ackwise.engine.ports import Row
@@ -29,7 +29,7 @@ _PRUNED = target(State.READY, LifecycleEvent.RETENTION, Guard.UNREAD)
 
 
 def retain(turn: Turn, limit: int) -> int:
-    """Remove whole segments that are too old, or that every group finished long enough ago."""
+    """Remove whole segments that are too old. Both retention times of a policy count from the push."""
     removed = 0
     for queue in queues_with_old_rows(turn, "retain", "old_lanes", _retention_ages):
         newest = turn.wall - round(min(_retention_ages(queue)) * MICROS)
@@ -50,7 +50,7 @@ def prune(turn: Turn, command: PruneQueue) -> int:
         _, done, cursors = _finished(turn, lane)
         if cursors and segments < MOST_PRUNED:
             bound = min(done, command.lanes[lane.id])
-            removed = _remove(turn, queue, lane, cursors, bounds=[(bound, turn.wall)], limit=MOST_PRUNED - segments)
+            removed = remove(turn, queue, lane, cursors, bounds=[(bound, turn.wall)], limit=MOST_PRUNED - segments)
             segments += len(removed)
             messages += sum(place_seq(pos) + 1 - first for pos, first in removed)
     return messages
@@ -65,7 +65,7 @@ def _prune(turn: Turn, queue: QueueRow, lane: Lane, limit: int) -> int:
         bounds.append((unread, turn.wall - round(queue.policy.retention_seconds * MICROS)))
     if queue.policy.completed_retention_seconds is not None and cursors:
         bounds.append((done, turn.wall - round(queue.policy.completed_retention_seconds * MICROS)))
-    return len(_remove(turn, queue, lane, cursors, bounds=bounds, limit=limit))
+    return len(remove(turn, queue, lane, cursors, bounds=bounds, limit=limit))
 
 
 def _finished(turn: Turn, lane: Lane) -> tuple[int, int, list[Cursor]]:
@@ -76,7 +76,7 @@ def _finished(turn: Turn, lane: Lane) -> tuple[int, int, list[Cursor]]:
     return free, min([free, *(cursor.next for cursor in cursors)]), cursors
 
 
-def _remove(
+def remove(
     turn: Turn, queue: QueueRow, lane: Lane, cursors: list[Cursor], *, bounds: list[tuple[int, int]], limit: int
 ) -> list[tuple[int, int]]:
     """Remove whole segments below a bound that were stored at or before its cutoff. Returns (pos, first) of each."""
@@ -147,7 +147,7 @@ def _expire_bypassed(turn: Turn, cursor: Cursor, start: int) -> int:
 
 
 def forget(turn: Turn, limit: int) -> int:
-    """Remove old ended leases, husks, dedupe keys, traces and ledger minutes, at most `limit` of each."""
+    """Remove old ended leases, husks, dedupe keys, traces, pipelines and ledger minutes, at most `limit` of each."""
     row = turn.session.row("lease_last")
     last = (row[0] or 0) if row else 0
     floor = last - MOST_TOMBSTONES
@@ -163,6 +163,7 @@ def forget(turn: Turn, limit: int) -> int:
         removed += turn.dedupe.forget(turn.wall - longest - CLOCK_STEP, limit)
     before = turn.wall // (60 * MICROS) - LEDGER_KEPT_MINUTES
     removed += turn.session.run("ledger_forget", {"before": before, "limit": limit})
+    removed += pipelines.forget(turn, limit)
     removed += traces.forget(turn, limit, turn.wall - LEDGER_KEPT_MINUTES * 60 * MICROS)
     turn.session.run("instance_forget", {"before": turn.now - INSTANCE_KEPT_FOR})
     return removed

@@ -24,10 +24,12 @@ from ackwise.core.commands import (
     PauseQueue,
     PruneQueue,
     PurgeDead,
+    PurgeQueue,
     Push,
     Redrive,
     RemoveHook,
     Replay,
+    ReportPipeline,
     SeekGroup,
     SetHook,
     SetMaintenance,
@@ -46,6 +48,8 @@ from ackwise.engine import (
     dead_letters,
     expiry,
     hooks,
+    pipelines,
+    queue_purge,
     retention,
     settle,
     spool,
@@ -77,6 +81,7 @@ _HANDLERS: dict[type[Command], Handler] = dict(
         handles(Redrive, dead_letters.redrive),
         handles(Replay, dead_letters.replay),
         handles(PurgeDead, dead_letters.purge),
+        handles(PurgeQueue, queue_purge.purge),
         handles(Sweep, sweep.sweep),
         handles(Beat, lambda turn, c: Counted(expiry.beat(turn, c))),
         handles(Claim, claim.claim),
@@ -88,6 +93,7 @@ _HANDLERS: dict[type[Command], Handler] = dict(
         handles(RemoveHook, hooks.remove),
         handles(TakeHook, hooks.take),
         handles(SettleHook, hooks.settle),
+        handles(ReportPipeline, pipelines.report),
     )
 )
 

@@ -216,6 +216,7 @@ class SpanSettlement:
             entry.outcome.value,
             owner=lease.owner,
             error=entry.error,
+            error_type=entry.error_type,
             trace=entry.trace,
         )
         self._spans.replace(span, apply_fate(cursor, piece, rest, fate))
@@ -338,7 +339,7 @@ def leave_lanes(
     for lane, cursor in cursors.items():
         if lease.no and (emptied or _holds_nothing(turn, lease, lane)):
             finished += 1
-            _leave_lane(cursor, lease)
+            leave_lane(cursor, lease)
         engine_cursors.refresh(turn, cursor, context.policy, context.queue.name, returned=returned)
     if finished and lease.exclusivity != "none":
         engine_cursors.open_siblings(turn, list(cursors.values()), context.policy, context.queue.name, siblings)
@@ -362,7 +363,8 @@ def _end_if_empty(turn: Turn, lease: Lease, left: dict[int, Cursor], kind: str) 
     return True
 
 
-def _leave_lane(cursor: Cursor, lease: Lease) -> None:
+def leave_lane(cursor: Cursor, lease: Lease) -> None:
+    """Note on the cursor that a lease holds no more messages of the lane."""
     cursor.leased -= 1
     if lease.exclusivity != "none":
         cursor.exclusive -= 1

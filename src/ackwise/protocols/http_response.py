@@ -10,6 +10,7 @@ import msgspec
 from ackwise.core import errors
 from ackwise.protocols.http_request import BadHead, BodyTooSlow, Call
 from ackwise.protocols.route_docs import RouteDoc
+from ackwise.wire.http_status import status_of
 
 Headers = tuple[tuple[bytes, bytes], ...]
 JSON = b"application/json"
@@ -81,44 +82,6 @@ class Route(NamedTuple):
     handler: Handler
     page: bool = False
     doc: RouteDoc | None = None
-
-
-STATUS: dict[str, int] = {
-    "forbidden_host": 403,
-    "forbidden_origin": 403,
-    "no_such_route": 404,
-    "method_not_allowed": 405,
-    "not_acceptable": 406,
-    "precondition_failed": 412,
-    "unsupported_media_type": 415,
-    "body_too_large": 413,
-    "body_too_slow": 408,
-    "payload_too_large": 413,
-    "statement_limit": 422,
-    "overloaded": 429,
-    "missing_extra": 501,
-    "answers_full": 503,
-    "draining": 503,
-    "maintenance": 503,
-    "store_unavailable": 503,
-    "store_locked": 503,
-    "store_full": 507,
-    "store_read_only": 503,
-}
-
-
-def status_of(problem: errors.AckwiseError) -> int:
-    """HTTP status of an error: by its code, else by its class."""
-    known = STATUS.get(problem.code)
-    if known is not None:
-        return known
-    if isinstance(problem, errors.BadInput):
-        return 400
-    if isinstance(problem, errors.NotFound):
-        return 404
-    if isinstance(problem, errors.Conflict):
-        return 409
-    return 503 if isinstance(problem, errors.StoreError) else 500
 
 
 def retry_headers(problem: errors.AckwiseError, status: int) -> tuple[tuple[bytes, bytes], ...]:

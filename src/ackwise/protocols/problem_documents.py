@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from ackwise.core.errors import AckwiseError
-from ackwise.protocols.http_response import CLOSING_CODES, Answer, retry_headers, status_of
+from ackwise.protocols.http_response import CLOSING_CODES, Answer, retry_headers
+from ackwise.wire.http_status import status_of
 
 PROBLEM = b"application/problem+json"
 TYPES = "/docs/errors#"

@@ -38,8 +38,10 @@ NO_ROUTE = "unknown"
 """Route of a request that no handler serves."""
 COMMAND = "ackwise.command"
 """Scope key of the command of a request to `/v1/admin`, for events. The handler sets it."""
+PAGE_ROUTE = "ackwise.page_route_pattern"
+"""Scope key of the pattern of a page's path, for events. `pages` sets it for paths with names in them."""
 CLIENT_LEFT = 499
-"""Status in events of a request whose client left before the answer. No client sees it."""
+"""Status that an event has if the client left before the answer. No client sees this status."""
 _CUT_OFF = "the server stopped before it could answer; the request may or may not have happened"
 
 
@@ -59,12 +61,14 @@ class Application:
         memory: AnswerMemory | None = None,
         peer_share: float = 1.0,
         events: EventPort | None = None,
+        is_page: Callable[[Scope], bool] = lambda _: False,
     ) -> None:
         """Calls `routes` at the first request, because handlers need the broker that the lifespan starts.
 
         `error_writers` are protocols with their own form of errors, by the first segment of their paths. `sockets` are
         WebSockets by path. `any_options` answers OPTIONS with 204 also on unknown paths. `peer_share` is the
-        share of the memory for bodies that one address gets.
+        share of the memory for bodies that one address gets. `is_page` says of a path that `pages` answers whether
+        a link of another web site may lead to it.
         """
         self._routes = routes
         self._table: RouteTable | None = None
@@ -76,6 +80,7 @@ class Application:
         self._memory = memory or AnswerMemory()
         self._error_writers = error_writers or {}
         self._events = events or EventStream()
+        self._is_page = is_page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -131,7 +136,8 @@ class Application:
             await send(message)
 
         await self._pages(scope, receive, note_status)
-        self._note_served(scope, NO_ROUTE if status == 404 else scope["path"], status, began)
+        route = NO_ROUTE if status == 404 else scope.get(PAGE_ROUTE, scope["path"])
+        self._note_served(scope, route, status, began)
 
     def _note_served(self, scope: Scope, route: str, status: int, began: float, call: Call | None = None) -> None:
         if self._events.listening:
@@ -152,7 +158,7 @@ class Application:
         return None
 
     async def _send_reply(self, scope: Scope, call: Call | None, reply: Answer, send: Send) -> None:
-        """Sends the answer. Releases its claims if the socket does not take it."""
+        """Sends the answer. If the socket does not take the answer, the claims in it are released."""
         cors = self._gate.cors_headers(scope) if self._gate.origins else ()
         if isinstance(reply, StreamedAnswer):
             await self._stream(scope, call, reply, cors, send)
@@ -182,7 +188,9 @@ class Application:
 
     def _leads_to_page(self, refused: AckwiseError, scope: Scope) -> bool:
         assert self._table is not None
-        return isinstance(refused, ForbiddenOrigin) and is_navigation(scope) and self._table.is_page(scope["raw_path"])
+        if not isinstance(refused, ForbiddenOrigin) or not is_navigation(scope):
+            return False
+        return self._table.is_page(scope["raw_path"]) or self._is_page(scope)
 
     def _pending_answer(self, call: Call | None, reply: Answer) -> PendingAnswer | None:
         """The reply as a pending answer. None for a small reply without claims. An error releases the claims."""
@@ -260,7 +268,7 @@ def queue_in_path(route: str, call: Call) -> str:
 
 @cache
 def queue_place(route: str) -> int | None:
-    """Which parameter of a route is the queue."""
+    """Index of the route's parameter that names the queue. None if the route has no such parameter."""
     parameters = [segment for segment in route.split("/") if segment.startswith("{")]
     return parameters.index("{queue}") if "{queue}" in parameters else None
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from ackwise.core.errors import AckwiseError
 from ackwise.protocols.http_request import Call
-from ackwise.protocols.http_response import Answer, NoSuchRoute, Route, status_of
+from ackwise.protocols.http_response import Answer, NoSuchRoute, Route
 from ackwise.protocols.problem_documents import title_of
 from ackwise.server.openapi import cached_answer
+from ackwise.wire.http_status import status_of
 
 SWAGGER_UI = Path(__file__).parent / "swagger_ui"
 """Files of Swagger UI. `make venv` extracts them from a wheel, and our wheel contains them. Git ignores them."""

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from ackwise.broker import AsyncBroker
 from ackwise.core import extras
+from ackwise.dashboard.settings import ShownSetting
 from ackwise.protocols import pushpop
 from ackwise.protocols.answer_memory import AnswerMemory
 from ackwise.protocols.http_request import Call, Receive, Scope, Send
-from ackwise.protocols.http_response import Answer, Route
+from ackwise.protocols.http_response import Answer, Handler, Route
 from ackwise.protocols.mew.route_docs import docs as mew_docs
 from ackwise.protocols.native import native_routes
 from ackwise.protocols.peers import Peers
@@ -38,7 +39,9 @@ with extras.needed("server", "the server"):
     import uvicorn
     from starlette.applications import Starlette
 
+    from ackwise.dashboard.app import Dashboard
     from ackwise.protocols.pushpop.sinks import Sinks, supervisor
+    from ackwise.server.dashboard_pages import Pages
     from ackwise.server.health import DOCS as HEALTH_DOCS
     from ackwise.server.health import make_pages
     from ackwise.server.hooks import Webhooks
@@ -47,11 +50,12 @@ with extras.needed("server", "the server"):
 
 if TYPE_CHECKING:
     from ackwise.protocols.mew.http import MewServer
+    from ackwise.protocols.mew.page_sessions import PageSessions
 
 MEW_PACKAGE = "lark"
-"""Package that MEW needs. A server without it has no MEW."""
+"""Package that MEW needs. Without this package the server has no MEW."""
 SOCKET_MESSAGE = 4 << 10
-"""Most bytes of a WebSocket message from a client."""
+"""Maximum size of a WebSocket message from a client, in bytes."""
 OnReady = Callable[[str, int], None]
 """Called with host and port when the server accepts requests."""
 
@@ -59,14 +63,25 @@ OnReady = Callable[[str, int], None]
 class ServerRuntime:
     """Broker, sinks and MEW sessions of a running server, from startup to shutdown."""
 
-    def __init__(self, store: Store, settings: Settings, memory: AnswerMemory) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, memory: AnswerMemory, shown: Sequence[ShownSetting] = ()
+    ) -> None:
         self._store, self._settings, self._memory = store, settings, memory
         self._broker: AsyncBroker | None = None
         self._sinks: Sinks | None = None
         self._webhooks: Webhooks | None = None
         self._mew: MewServer | None = None
+        self._page_sessions: PageSessions | None = None
         self._maintenance: MaintenanceWatch | None = None
         self.observer = Observer(store, settings)
+        self.dashboard = Dashboard(
+            self.broker,
+            read_only=settings.read_only_dashboard,
+            home="/",
+            statements=self._statements,
+            label=settings.dashboard_label,
+            settings=shown or [ShownSetting(name, str(value), "program") for name, value in settings.fields()],
+        )
         self.has_mew = extras.is_installed(MEW_PACKAGE)
         if self.has_mew:
             # Imported here, so that a server without MEW does not load the graph.
@@ -86,6 +101,18 @@ class ServerRuntime:
             )
         return self._mew
 
+    def _statements(self) -> PageSessions | None:
+        """MEW's sessions of dashboard pages. None without MEW."""
+        if self._page_sessions is None and self.has_mew:
+            from ackwise.protocols.mew.page_sessions import PageSessions
+
+            self._page_sessions = PageSessions(self.mew())
+        return self._page_sessions
+
+    def pages(self) -> Pages:
+        """What the server answers on paths without a route."""
+        return Pages(self.dashboard, make_pages(self.broker, self.lifespan))
+
     async def mew_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.mew().socket(scope, receive, send)
 
@@ -104,6 +131,7 @@ class ServerRuntime:
             maintenance=self._maintenance,
             on_hook=self._look_for_hooks,
             own=self.observer.routes(self.broker()),
+            overview=self.pages().overview,
         )
 
     def _look_for_hooks(self) -> None:
@@ -194,6 +222,7 @@ class Server(uvicorn.Server):
 
     async def _shut_down(self, sockets: list[socket.socket] | None) -> None:
         self.runtime.broker().stop_claims()
+        self.runtime.dashboard.live.stop()
         if self.amps is not None:
             began = time.monotonic()
             await self.amps.stop(self._settings.grace, lambda: self.force_exit)
@@ -228,18 +257,27 @@ def _gate(settings: Settings) -> Gate:
     return Gate(origins=gates.check_origins(settings.cors, insecure=settings.insecure), host_names=(*names, own))
 
 
-def make_server(store: Store, settings: Settings, on_ready: OnReady, ports: BoundPorts | None = None) -> Server:
+def make_server(
+    store: Store,
+    settings: Settings,
+    on_ready: OnReady,
+    ports: BoundPorts | None = None,
+    *,
+    shown: Sequence[ShownSetting] = (),
+) -> Server:
     """Creates a server. `await server.serve()` runs it until a signal or `should_exit`.
 
-    Without `ports` the server binds its ports when it starts.
+    Without `ports` the server binds its ports when it starts. `shown` are the settings with their origins, for the
+    dashboard.
     """
     settings.check()
     memory = AnswerMemory(settings.answer_bytes, settings.answer_memory, settings.peer_share)
-    runtime = ServerRuntime(store, settings, memory)
+    runtime = ServerRuntime(store, settings, memory, shown)
     peers = Peers(settings.max_connections, settings.peer_share)
+    pages = runtime.pages()
     app = Application(
         runtime.routes,
-        make_pages(runtime.broker, runtime.lifespan),
+        pages,
         max_body=settings.max_body,
         gate=_gate(settings),
         any_options=settings.queen_defaults == "upstream",
@@ -248,6 +286,7 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady, ports: Boun
         memory=memory,
         peer_share=settings.peer_share,
         events=store.events,
+        is_page=pages.is_page,
     )
     config = uvicorn.Config(
         app,
@@ -280,11 +319,12 @@ def all_routes(
     maintenance: MaintenanceWatch | None = None,
     on_hook: Callable[[], None] = lambda: None,
     own: Sequence[Route] = (),
+    overview: Handler | None = None,
 ) -> list[Route]:
     upstream = settings.queen_defaults == "upstream"
     routes = [
         *own,
-        *home_routes(),
+        *home_routes(overview),
         *queen_routes(broker, upstream=upstream, start=settings.default_subscription, maintenance=maintenance),
         *pushpop_routes(broker, default_priority=settings.pushpop_default_priority),
         *supervisor.routes(sinks),

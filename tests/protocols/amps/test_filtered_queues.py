@@ -11,11 +11,11 @@ import pytest
 
 import ackwise
 from ackwise.clock import ManualClock
+from ackwise.core.filters import ContentFilter, Document
 from ackwise.core.policy import Backoff
 from ackwise.core.queries import ListAvailable, Query
 from ackwise.engine.reads import available
 from ackwise.protocols.amps import lookahead
-from ackwise.protocols.amps.filters import ContentFilter, Document
 from tests.patience import PATIENCE
 from tests.protocols.amps.conftest import Meet
 from tests.protocols.amps.peer import Frame, Peer, share

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
+from ackwise.core.filters import ContentFilter, Document
 from ackwise.protocols.amps import filter_counts, filters
-from ackwise.protocols.amps.filters import ContentFilter, Document
 from tests.protocols.amps.conftest import Meet
 from tests.protocols.amps.peer import share
 

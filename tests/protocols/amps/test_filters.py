@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ackwise.core.errors import BadInput
-from ackwise.protocols.amps.filter_parser import LONGEST_TEXT, MOST_DEPTH, MOST_PATTERNS, parse_filter
-from ackwise.protocols.amps.filters import MOST_PARTS, MOST_VISITS, Document
+from ackwise.core.filter_parser import LONGEST_TEXT, MOST_DEPTH, MOST_PATTERNS, parse_filter
+from ackwise.core.filters import MOST_PARTS, MOST_VISITS, Document
 
 ORDER = {
     "order": {"total": 7, "note": None, "code": "A-17", "price": "12.50", "paid": True},

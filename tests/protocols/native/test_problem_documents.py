@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ackwise.core import errors
-from ackwise.protocols.http_response import status_of
 from ackwise.protocols.problem_documents import native_error_answer, problem_answer, title_of, type_of
+from ackwise.wire.http_status import status_of
 from tests.protocols.native.native_api import NativeApi
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "errors.md"

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from ackwise import connect
 from ackwise.cli import local_archive
+from ackwise.core.error_kinds import error_kind
 from ackwise.spark.jobs.archive_manifest import Archive
-from ackwise.spark.reports.summaries import normalised_error
 from tests.cli.conftest import Ackwise
-from tests.spark.jobs.normalised_errors import TABLE
+from tests.core.kinds_of_errors import TABLE
 
 pytestmark = pytest.mark.usefixtures("spark")
 AGES = {"oldest_seconds", "ack_rate", "drain_seconds"}
@@ -70,7 +70,7 @@ def test_engines_print_the_same_table(ackwise: Ackwise, url: str) -> None:
 
 
 def test_local_normalisation_is_that_of_spark() -> None:
-    assert {error: normalised_error(error or "") for error in TABLE} == TABLE
+    assert {error: error_kind(error or "") for error in TABLE} == TABLE
 
 
 def stored(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:

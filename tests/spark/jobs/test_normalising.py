@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from ackwise.spark.jobs.dead_letter_report import normalised
-from tests.spark.jobs.normalised_errors import TABLE
+from tests.core.kinds_of_errors import TABLE
 
 
 def test_normalised_error_leaves_out_variable_parts(spark: SparkSession) -> None:

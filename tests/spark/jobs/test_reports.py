@@ -11,9 +11,10 @@ from xml.etree import ElementTree
 import pytest
 
 from ackwise.core.errors import BadInput
-from ackwise.spark.reports import charts, write_dead_letter_report, write_lag_report, write_metrics_report
+from ackwise.spark.reports import write_dead_letter_report, write_lag_report, write_metrics_report
 from ackwise.spark.reports.columns import cell, duration, number
 from ackwise.spark.reports.summaries import DeadLetterSummary
+from ackwise.wire import charts
 from tests.spark.jobs.frames import Row, at
 
 FIRST = at("2030-01-31T12:00:00")

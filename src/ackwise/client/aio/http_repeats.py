@@ -20,6 +20,8 @@ from ackwise.core.commands import (
     ConfigureQueue,
     PauseQueue,
     PruneQueue,
+    PurgeQueue,
+    ReportPipeline,
     Settle,
     Settlement,
     Transaction,
@@ -160,7 +162,9 @@ def is_repeatable(command: Command) -> bool:
     """Whether an admin command is idempotent."""
     if isinstance(command, ConfigureQueue):
         return not command.must_be_new
-    return isinstance(command, PauseQueue | ConfigureGroup | AdvanceGroup | PruneQueue)
+    if isinstance(command, PurgeQueue):
+        return command.until is not None or command.behind is not None
+    return isinstance(command, PauseQueue | ConfigureGroup | AdvanceGroup | PruneQueue | ReportPipeline)
 
 
 def is_repeatable_transaction(command: Transaction) -> bool:

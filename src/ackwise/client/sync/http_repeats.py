@@ -21,6 +21,8 @@ from ackwise.core.commands import (
     ConfigureQueue,
     PauseQueue,
     PruneQueue,
+    PurgeQueue,
+    ReportPipeline,
     Settle,
     Settlement,
     Transaction,
@@ -161,7 +163,9 @@ def is_repeatable(command: Command) -> bool:
     """Whether an admin command is idempotent."""
     if isinstance(command, ConfigureQueue):
         return not command.must_be_new
-    return isinstance(command, PauseQueue | ConfigureGroup | AdvanceGroup | PruneQueue)
+    if isinstance(command, PurgeQueue):
+        return command.until is not None or command.behind is not None
+    return isinstance(command, PauseQueue | ConfigureGroup | AdvanceGroup | PruneQueue | ReportPipeline)
 
 
 def is_repeatable_transaction(command: Transaction) -> bool:

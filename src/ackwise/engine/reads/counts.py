@@ -76,6 +76,7 @@ def group_stats(
                 from_at=from_at,
                 created_at=group.created_at,
                 oldest_claimable_at=claimable.get(group.id, (None,))[0],
+                policy=msgspec.to_builtins(group.policy),
             )
         )
     return counted

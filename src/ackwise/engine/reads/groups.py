@@ -10,7 +10,16 @@ import msgspec
 
 from ackwise.core import queries as q
 from ackwise.core.ids import GroupId, LaneId, lease_id
-from ackwise.core.rows import GroupDetails, GroupStats, Page, PartitionRow, Place, PlaceLease, QueueSummary, Stats
+from ackwise.core.rows import (
+    GroupDetails,
+    GroupStats,
+    Page,
+    PartitionRow,
+    Place,
+    PlaceLease,
+    QueueSummary,
+    Stats,
+)
 from ackwise.core.spans import Lease
 from ackwise.engine import catalog, segment_reads
 from ackwise.engine.catalog import GroupRow, QueueRow
@@ -93,7 +102,7 @@ def _groups_of_queue(
             yield owner, group
 
 
-def _leased(session: Session, grp: GroupId) -> dict[tuple[int, int], int]:
+def leased_by_lane(session: Session, grp: GroupId) -> dict[tuple[int, int], int]:
     """Number of messages that each lease of a group holds, by (lease, lane)."""
     return {(no, lane): int(held) for no, lane, held in session.rows("spans_leased", {"grp": grp})}
 
@@ -259,7 +268,7 @@ class _Holders:
     def __init__(self, snapshot: Snapshot, grp: GroupId) -> None:
         self._snapshot, session = snapshot, snapshot.session
         leases = {row[0]: lease_from(row) for row in session.rows("leases_of_group", {"grp": grp})}
-        self._held = _leased(session, grp) if leases else {}
+        self._held = leased_by_lane(session, grp) if leases else {}
         self._in_lane: dict[int, list[Lease]] = {}
         self._granted: dict[tuple[int, int], int] = {}
         for no, lane in self._held:
@@ -320,7 +329,7 @@ def _partitions(
     group = catalog.find_group(session, queue, furthest.group) if furthest is not None else None
     leased: dict[int, int] = {}
     if group is not None and furthest is not None and furthest.leases:
-        for (_, lane), held in _leased(session, group.id).items():
+        for (_, lane), held in leased_by_lane(session, group.id).items():
             leased[lane] = leased.get(lane, 0) + held
     size = min(_PARTITIONS, limit or _PARTITIONS)
     where = {"queue": queue.id, "grp": group.id if group is not None else 0, "limit": size}

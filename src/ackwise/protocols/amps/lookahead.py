@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from ackwise.broker import AsyncBroker
 from ackwise.core.answers import Claimed
+from ackwise.core.filters import ContentFilter, Document
 from ackwise.core.ids import LaneId
 from ackwise.core.lane_range import LaneRange, merge_ranges
 from ackwise.core.queries import ListAvailable
 from ackwise.core.rows import AvailableRange
 from ackwise.engine.segment import Segment
-from ackwise.protocols.amps.filters import ContentFilter, Document
 from ackwise.store.port import Store
 
 if TYPE_CHECKING:

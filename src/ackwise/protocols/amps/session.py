@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ackwise.core import validation
 from ackwise.core.commands import Break, ByRange, release_command
 from ackwise.core.errors import AckwiseError, BadInput
+from ackwise.core.filter_parser import parse_filter
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.observability.debug_log import debug_records
 from ackwise.protocols.amps import ack, publish
-from ackwise.protocols.amps.filter_parser import parse_filter
 from ackwise.protocols.amps.heartbeat import Heartbeat
 from ackwise.protocols.amps.publish import AmpsPublisher
 from ackwise.protocols.amps.subscription import QueueSubscription, TopicListener

@@ -11,9 +11,9 @@ import msgspec
 from ackwise.broker.deliveries import segment_slices
 from ackwise.core.answers import Handed
 from ackwise.core.commands import ByRange
+from ackwise.core.filters import ContentFilter, Truth
 from ackwise.core.messages import Extras
 from ackwise.protocols.amps.dispatcher import Dispatcher
-from ackwise.protocols.amps.filters import ContentFilter, Truth
 from ackwise.protocols.amps.topics import topic_pattern
 from ackwise.wire import amps_bookmarks, trace_context
 from ackwise.wire.amps import pack, quoted

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ackwise.core.filters import MOST_VISITS, ContentFilter, Document, Truth
 from ackwise.core.regular_expressions import compiled
-from ackwise.protocols.amps.filters import MOST_VISITS, ContentFilter, Document, Truth
 
 if TYPE_CHECKING:
     from ackwise.protocols.amps.subscription import TopicListener

@@ -21,8 +21,8 @@ from ackwise.protocols.http_response import (
     answer,
     encode,
     retry_headers,
-    status_of,
 )
+from ackwise.wire.http_status import status_of
 
 DEFAULT_TTL = 30
 SHORTEST_TTL, LONGEST_TTL = 1, 300

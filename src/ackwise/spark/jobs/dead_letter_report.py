@@ -8,20 +8,10 @@ from typing import Literal, get_args
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ackwise.core.error_kinds import EMAIL, LONGEST_KIND, PLACEHOLDERS, QUOTED, TRACEBACK, UUID
 from ackwise.core.validation import MICROS, one_of
 from ackwise.spark.jobs.tables import collected, table
-from ackwise.spark.reports.summaries import (
-    EMAIL,
-    LONGEST,
-    LONGEST_EXAMPLE,
-    MOST_ERRORS,
-    PLACEHOLDERS,
-    QUOTED,
-    UUID,
-    DeadLetterSummary,
-    step_for,
-    summed,
-)
+from ackwise.spark.reports.summaries import LONGEST_EXAMPLE, MOST_ERRORS, DeadLetterSummary, step_for, summed
 
 By = Literal["error", "reason", "error_type", "time"]
 
@@ -110,7 +100,7 @@ def summarised(
 
 
 def normalised(error: Column) -> Column:
-    """Replace variable parts by placeholders: "order 17 not found" becomes "order <n> not found"."""
+    """The kind of an error, as `core.error_kinds.error_kind` builds it."""
     text = F.trim(_telling_line(F.coalesce(error, F.lit(""))))
     text = F.regexp_replace(text, EMAIL, "<email>")
     text = F.regexp_replace(text, UUID, "<uuid>")
@@ -119,11 +109,11 @@ def normalised(error: Column) -> Column:
     text = F.when(text.rlike(f"^{QUOTED}$"), text).otherwise(quoted)
     for pattern, placeholder in PLACEHOLDERS:
         text = F.regexp_replace(text, pattern, placeholder)
-    return F.substring(text, 1, LONGEST)
+    return F.substring(text, 1, LONGEST_KIND)
 
 
 def _telling_line(text: Column) -> Column:
     """The line with the error: the last line of a Python traceback, the first line of any other text."""
     lines = F.filter(F.split(text, r"\R"), lambda line: F.trim(line) != "")
-    last = text.startswith("Traceback (most recent call last)")
+    last = text.startswith(TRACEBACK)
     return F.coalesce(F.get(lines, F.when(last, F.size(lines) - 1).otherwise(0)), F.lit(""))

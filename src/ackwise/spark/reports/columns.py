@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
+from ackwise.wire.number_format import number as number
+
 NOTHING = "-"
 
 Kind = Literal["text", "id", "number", "share", "duration", "moment", "error", "any"]
@@ -16,13 +18,6 @@ class Column(NamedTuple):
     key: str
     label: str
     kind: Kind = "text"
-
-
-def number(value: float) -> str:
-    """`1,234`, `0.25`, `12.5`."""
-    if value == int(value):
-        return f"{int(value):,}"
-    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def duration(value: float) -> str:

@@ -14,9 +14,10 @@ from markupsafe import Markup
 
 from ackwise.core.errors import BadInput
 from ackwise.spark.java import make_private
-from ackwise.spark.reports import charts, columns
+from ackwise.spark.reports import columns
 from ackwise.spark.reports.columns import NOTHING, Column, Kind, cell, duration, moment
 from ackwise.spark.reports.summaries import FAILED, OUTCOMES, DeadLetterSummary, Row
+from ackwise.wire import charts
 
 MOST_BARS = 12
 MOST_LINES = 6

@@ -1,8 +1,7 @@
-"""What both engines of the reports share: outcomes, quantiles, patterns of errors and the data of a page."""
+"""What both engines of the reports share: outcomes, quantiles and the data of a page."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -69,38 +68,3 @@ def summed(cells: list[Row], *keys: str) -> list[Row]:
         row["count"] += cell["count"]
         row["first_at"], row["last_at"] = min(row["first_at"], cell["first_at"]), max(row["last_at"], cell["last_at"])
     return sorted(sums.values(), key=lambda row: -row["count"])
-
-
-LONGEST = 300
-
-QUOTED = r"""(["'`])(?:(?!\1).)*\1"""
-PLACEHOLDERS: tuple[tuple[str, str], ...] = (
-    (r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d+)?)?( ?(Z|[+-]\d\d:?\d\d)\b)?)?", "<time>"),
-    (r"\b\d\d:\d\d:\d\d([.,]\d+)?", "<time>"),
-    (r"\b0[xX][0-9a-fA-F]+\b", "<hex>"),
-    (r"\b(?=[0-9a-fA-F]*\d)(?=\d*[a-fA-F])[0-9a-fA-F]{8,}\b", "<hex>"),
-    (r"((?<![\w>)\]-])[-+])?\d+([.,]\d+)*([eE][-+]?\d+\b)?", "<n>"),
-    (r"\s+", " "),
-)
-"""Patterns in order of precedence, each with its placeholder."""
-
-EMAIL = r"[\w.%+-]+@[\w-]+(\.[\w-]+)+"
-UUID = r"\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
-_LINE_BREAK = re.compile("\r\n|[\n\x0b\x0c\r\x85\u2028\u2029]")
-_EMAIL, _UUID = re.compile(EMAIL, re.ASCII), re.compile(UUID, re.ASCII)
-_TEXT = re.compile(rf"(?<!\w){QUOTED}(?!\w)", re.ASCII)
-_ONLY_TEXT = re.compile(f"^{QUOTED}$", re.ASCII)
-_OTHERS = [(re.compile(pattern, re.ASCII), placeholder) for pattern, placeholder in PLACEHOLDERS]
-
-
-def normalised_error(error: str) -> str:
-    """The error with its variable parts replaced by placeholders, as the expression of the Spark engine does it."""
-    lines = [line for line in _LINE_BREAK.split(error) if line.strip(" ")]
-    last = error.startswith("Traceback (most recent call last)")
-    text = (lines[-1 if last else 0] if lines else "").strip(" ")
-    text = _UUID.sub("<uuid>", _EMAIL.sub("<email>", text))
-    if not _ONLY_TEXT.search(text):
-        text = _TEXT.sub("<text>", text)
-    for pattern, placeholder in _OTHERS:
-        text = pattern.sub(placeholder, text)
-    return text[:LONGEST]

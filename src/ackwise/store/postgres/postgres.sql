@@ -114,6 +114,9 @@ SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_a
 FROM lease WHERE no = ANY(CAST(:leases AS bigint[])) AND ended_at IS NULL AND deadline <= :now
 ORDER BY deadline FOR UPDATE SKIP LOCKED;
 
+-- name: leases_free: locks those of given leases that no other turn holds
+SELECT no FROM lease WHERE no IN (:ids) ORDER BY no FOR UPDATE SKIP LOCKED;
+
 -- name: leases_forget: deletes old tombstones, except the highest number
 DELETE FROM lease WHERE no IN (
   (SELECT no FROM lease WHERE ended_at IS NOT NULL AND ended_at <= :cutoff AND no < :below
@@ -226,12 +229,13 @@ SELECT CAST(json_build_object(
 ) AS text);
 -- name: dead_insert: inserts a dead letter; a message that dies again replaces its old record
 INSERT INTO dead (uuid, queue, part, lane, seq, epoch, grp, grp_name, txid, reason, error, etype, fails, delivs, history,
-  snapshot, born_at, dead_at, mark)
+  snapshot, born_at, dead_at, mark, kind)
 VALUES (:uuid, :queue, :part, :lane, :seq, :epoch, :grp, :grp_name, :txid, :reason, :error, :etype, :fails, :delivs,
-  :history, :snapshot, :born_at, :dead_at, CAST(CAST(pg_current_xact_id() AS text) AS bigint))
+  :history, :snapshot, :born_at, :dead_at, CAST(CAST(pg_current_xact_id() AS text) AS bigint), :kind)
 ON CONFLICT (lane, seq, grp) DO UPDATE SET uuid = excluded.uuid, epoch = excluded.epoch, reason = excluded.reason,
   error = excluded.error, etype = excluded.etype, fails = excluded.fails, delivs = excluded.delivs,
-  history = excluded.history, snapshot = excluded.snapshot, dead_at = excluded.dead_at, mark = excluded.mark;
+  history = excluded.history, snapshot = excluded.snapshot, dead_at = excluded.dead_at, mark = excluded.mark,
+  kind = excluded.kind;
 
 -- name: hook_start: the place behind all dead letters of ended transactions
 SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint) - 1, coalesce(max(id), 0) FROM dead;

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from importlib import resources
+from typing import Any
 
 import psycopg
 
 from ackwise.core import errors
 from ackwise.engine.extensions import Extension
+from ackwise.store import letter_kinds
 from ackwise.store.postgres import views
 from ackwise.store.postgres.connection import Connection
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 _LOCK = 0x41434B57_0000_0001
 
 
@@ -35,6 +38,8 @@ def migrate(connection: Connection, where: str) -> int:
                 _create_schema(connection, where)
             for number in range(version + 1, SCHEMA_VERSION + 1):
                 connection.execute(script(number))
+                if number == letter_kinds.STEP:
+                    _fill_kinds(connection)
             views.create(connection, where)
             if version == 0:
                 connection.execute("INSERT INTO meta VALUES ('seed', %s)", (secrets.token_hex(16),))
@@ -44,6 +49,22 @@ def migrate(connection: Connection, where: str) -> int:
             f"{where}: this user may not create the schema 'ackwise'; grant it CREATE on the database ({problem})"
         ) from problem
     return version
+
+
+def _fill_kinds(connection: Connection) -> None:
+    def read(after: int, limit: int) -> list[Any]:
+        rows = "SELECT id, error FROM ackwise.dead WHERE id > %s ORDER BY id LIMIT %s"
+        return connection.execute(rows, (after, limit)).fetchall()
+
+    def write(kinds: Iterable[tuple[int, str]]) -> None:
+        numbers, texts = zip(*kinds, strict=True)
+        connection.execute(
+            "UPDATE ackwise.dead AS d SET kind = k.kind"
+            " FROM unnest(CAST(%s AS bigint[]), CAST(%s AS text[])) AS k (id, kind) WHERE d.id = k.id",
+            (list(numbers), list(texts)),
+        )
+
+    letter_kinds.fill(read, write)
 
 
 def add_tables(connection: Connection, where: str, extension: Extension) -> int:

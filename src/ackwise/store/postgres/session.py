@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from psycopg import errors as pg
@@ -16,12 +16,13 @@ from ackwise.store.postgres.connection import Connection
 from ackwise.store.row_cache import CATALOG_STATEMENTS, RowCache
 
 
-def _load(*files: tuple[str, str]) -> dict[str, bytes]:
-    statements = sql_files.with_lists(sql_files.load(*files), "= ANY(CAST(translate(:ids, '[]', '{}') AS bigint[]))")
+def _load(files: Sequence[sql_files.File], overrides: Sequence[sql_files.File]) -> dict[str, bytes]:
+    loaded = sql_files.load(files, overrides)
+    statements = sql_files.with_lists(loaded, "= ANY(CAST(translate(:ids, '[]', '{}') AS bigint[]))")
     return {name: sql_files.for_psycopg(text).encode() for name, text in statements.items()}
 
 
-STATEMENTS = _load(*sql_files.shared(), ("ackwise.store.postgres", "postgres.sql"))
+STATEMENTS = _load(sql_files.shared(), [("ackwise.store.postgres", "postgres.sql")])
 _GROUP_LOCKS = 0x41434B57 << 32
 _INSTANCE_LOCKS = 0x41434B49 << 32
 _NONE: Params = {}
@@ -36,7 +37,8 @@ NEAR = 0.9
 
 def add_statements(extension: Extension) -> None:
     """Add the named statements of an extension, for all stores of this process."""
-    STATEMENTS.update(_load((extension.tables, "statements.sql"), (extension.tables, "postgres.sql")))
+    loaded = _load([(extension.tables, "statements.sql")], [(extension.tables, "postgres.sql")])
+    sql_files.add(STATEMENTS, loaded)
 
 
 def instance_lock(instance: str) -> dict[str, int]:

@@ -15,7 +15,7 @@ from ackwise.store.postgres.connection import Connection
 
 log = logging.getLogger("ackwise.store")
 
-VIEWS = sql_files.load(("ackwise.store.postgres", "views.sql"))
+VIEWS = sql_files.load([("ackwise.store.postgres", "views.sql")])
 """Queries of the views, by name."""
 _MARK = "Ackwise view"
 _FIRST = "say: SET search_path = ackwise, public"

@@ -6,7 +6,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
@@ -17,13 +17,14 @@ import apsw
 from ackwise.core import errors
 from ackwise.core.events import EventPort, StoreMigrated
 from ackwise.engine.extensions import Extension
+from ackwise.store import letter_kinds
 from ackwise.store.clock_anchor import Anchor, anchor_for, read_machine
 from ackwise.store.sqlite import views
 from ackwise.wire.store_url import StoreURL
 
 log = logging.getLogger("ackwise.store")
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 INCREMENTAL = 2
 """Value of `auto_vacuum` for a file that can return free pages to the file system."""
 _APPLICATION_ID = 0x41434B57
@@ -179,12 +180,25 @@ def _migrate(connection: apsw.Connection, path: str) -> int:
         version = connection.pragma("user_version")
         for number in range(version + 1, SCHEMA_VERSION + 1):
             _apply(connection, f"schema_{number:04d}.sql")
+            if number == letter_kinds.STEP:
+                _fill_kinds(connection)
         views.create(connection, path)
         if version == 0:
             list(connection.execute("INSERT INTO meta VALUES ('seed', ?)", (secrets.token_hex(16),)))
             list(connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}"))
         list(connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}"))
     return int(version)
+
+
+def _fill_kinds(connection: apsw.Connection) -> None:
+    def read(after: int, limit: int) -> list[Any]:
+        rows = "SELECT id, error FROM dead WHERE id > ? ORDER BY id LIMIT ?"
+        return connection.execute(rows, (after, limit)).fetchall()
+
+    def write(kinds: Iterable[tuple[int, str]]) -> None:
+        connection.executemany("UPDATE dead SET kind = ? WHERE id = ?", [(kind, number) for number, kind in kinds])
+
+    letter_kinds.fill(read, write)
 
 
 def add_tables(connection: apsw.Connection, path: str, extension: Extension) -> int:

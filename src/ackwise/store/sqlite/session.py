@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import apsw
@@ -15,11 +15,11 @@ from ackwise.store.row_cache import RowCache
 from ackwise.store.sqlite import vacuum
 
 
-def _load(*files: tuple[str, str]) -> dict[str, str]:
-    return sql_files.with_lists(sql_files.load(*files), "IN (SELECT value FROM json_each(:ids))")
+def _load(files: Sequence[sql_files.File], overrides: Sequence[sql_files.File] = ()) -> dict[str, str]:
+    return sql_files.with_lists(sql_files.load(files, overrides), "IN (SELECT value FROM json_each(:ids))")
 
 
-STATEMENTS = _load(*sql_files.shared(), ("ackwise.store.sqlite", "sqlite.sql"))
+STATEMENTS = _load(sql_files.shared(), [("ackwise.store.sqlite", "sqlite.sql")])
 _NONE: Params = {}
 T = TypeVar("T")
 STEPS = 10_000
@@ -28,7 +28,7 @@ STEPS = 10_000
 
 def add_statements(extension: Extension) -> None:
     """Add the named statements of an extension, for all stores of this process."""
-    STATEMENTS.update(_load((extension.tables, "statements.sql")))
+    sql_files.add(STATEMENTS, _load([(extension.tables, "statements.sql")]))
 
 
 class SQLiteSession:

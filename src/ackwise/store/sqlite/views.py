@@ -28,7 +28,7 @@ def _definition(name: str, query: str) -> str:
     return f"CREATE VIEW {name} AS\n{query}"
 
 
-_QUERIES = sql_files.load(("ackwise.store.sqlite", "views.sql"))
+_QUERIES = sql_files.load([("ackwise.store.sqlite", "views.sql")])
 VIEWS = {name: _definition(name, query) for name, query in _QUERIES.items()}
 """Statements that create the views, by name."""
 

@@ -181,6 +181,35 @@ SELECT * FROM (
     AND (CAST(:task AS text) IS NULL OR q.task = CAST(:task AS text))) AS written
 WHERE newest >= :after_at ORDER BY newest DESC, id DESC LIMIT :limit;
 
+-- name: lanes_newest: lanes of a queue with messages of a time range, the lane with the newest message first
+SELECT id, part, queue, prio, head, start, uuid, name, top, newest FROM (
+  SELECT l.id, l.part, l.queue, l.prio, l.head, l.start, p.uuid, p.name, l.head AS top,
+    (SELECT s.created_at FROM segment AS s WHERE s.pos = (l.id << 40) + l.head - 1) AS newest
+  FROM lane AS l JOIN part AS p ON p.id = l.part
+  WHERE l.queue = :queue AND l.head > l.start AND l.start_at <= :before_at
+    AND (CAST(:part AS bigint) IS NULL OR l.part = CAST(:part AS bigint))) AS stored
+WHERE newest >= :after_at ORDER BY newest DESC, id DESC LIMIT :limit;
+
+-- name: lanes_newest_in_state: lanes_newest of lanes that may have messages in a state for a group, all below `top`
+SELECT id, part, queue, prio, head, start, uuid, name, top, newest FROM (
+  SELECT id, part, queue, prio, head, start, uuid, name, top, (
+    SELECT s.created_at FROM segment AS s
+    WHERE s.pos >= (reached.id << 40) + reached.top - 1 AND s.pos < (reached.id + 1) << 40
+    ORDER BY s.pos LIMIT 1) AS newest
+  FROM (
+    SELECT l.id, l.part, l.queue, l.prio, l.head, l.start, p.uuid, p.name, CASE
+        WHEN CAST(:state AS text) = 'skipped' THEN c.first
+        WHEN CAST(:state AS text) = 'ready' AND c.next < l.head THEN l.head ELSE c.next END AS top
+    FROM lane AS l JOIN part AS p ON p.id = l.part JOIN cursor AS c ON c.lane = l.id AND c.grp = :grp
+    WHERE l.queue = :queue AND l.head > l.start AND l.start_at <= :before_at
+      AND (CAST(:part AS bigint) IS NULL OR l.part = CAST(:part AS bigint))
+      AND CASE CAST(:state AS text)
+        WHEN 'ready' THEN c.next < l.head OR c.held > 0 WHEN 'leased' THEN c.leased > 0 WHEN 'waiting' THEN c.held > 0
+        WHEN 'acked' THEN c.acked > 0 WHEN 'dead' THEN c.dead > 0 WHEN 'dropped' THEN c.expired > 0
+        ELSE c.first > l.start END) AS reached
+  WHERE top > start) AS stored
+WHERE newest >= :after_at ORDER BY newest DESC, id DESC LIMIT :limit;
+
 -- name: lanes_newer: lanes of a queue whose newest message was stored after an instant
 SELECT l.id, l.start, l.head FROM lane AS l WHERE l.queue = :queue AND l.head > l.start
   AND (SELECT s.created_at FROM segment AS s WHERE s.pos = (l.id << 40) + l.head - 1) > :after

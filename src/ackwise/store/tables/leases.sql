@@ -43,6 +43,9 @@ SELECT no, tag, queue, grp, owner, instance, exclusivity, bulk, deadline, made_a
   ended_at, end_kind, lost, yields, returned, dropped
 FROM lease WHERE grp = :grp AND ended_at IS NULL AND deadline <= :now ORDER BY deadline LIMIT :limit;
 
+-- name: leases_free: given leases that no other turn works on; the writer of a file is alone
+SELECT no FROM lease WHERE no IN (:ids);
+
 -- name: leases_count_expired: adds one expired lease to the count of a group
 UPDATE grp SET expired_leases = expired_leases + 1 WHERE id = :grp;
 

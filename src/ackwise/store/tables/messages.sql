@@ -44,6 +44,14 @@ VALUES (:queue, :part, :prio, :due_at, :created_at, :body) RETURNING no;
 -- name: scheduled_by_no: a scheduled message that is not promoted yet
 SELECT no, queue, part, prio, due_at, created_at, body FROM scheduled WHERE no = :no;
 
+-- name: scheduled_newest: scheduled messages of a queue below a number, the one pushed last first
+SELECT d.no, d.prio, d.due_at, d.created_at, p.uuid, p.name
+FROM (
+  SELECT no FROM scheduled
+  WHERE queue = :queue AND no < :below AND (CAST(:part AS bigint) IS NULL OR part = CAST(:part AS bigint))
+  ORDER BY no DESC LIMIT :limit) AS n
+JOIN scheduled AS d ON d.no = n.no JOIN part AS p ON p.id = d.part ORDER BY d.no DESC;
+
 -- name: scheduled_delete: deletes a promoted message
 DELETE FROM scheduled WHERE no = :no;
 

@@ -1,6 +1,15 @@
 -- name: purge_lane_next: one lane of a deleted queue
 SELECT id, part FROM lane WHERE queue = :queue ORDER BY id LIMIT 1;
 
+-- name: purge_queue_lanes: lanes of a queue from a lane on, and how many groups hold messages of each
+SELECT l.id, l.part, l.queue, l.prio, l.head, l.start,
+  (SELECT count(*) FROM cursor AS c WHERE c.lane = l.id AND c.held > 0)
+FROM lane AS l WHERE l.queue = :queue AND l.id >= :lane ORDER BY l.id LIMIT :limit;
+
+-- name: purge_scheduled_until: deletes some scheduled messages of a queue that were pushed up to an instant
+DELETE FROM scheduled WHERE no IN (
+  SELECT no FROM scheduled WHERE queue = :queue AND created_at <= :until LIMIT :limit);
+
 -- name: purge_segments: deletes some segments of a lane
 DELETE FROM segment WHERE pos IN (
   SELECT pos FROM segment WHERE pos >= :lo_pos AND pos < :end_pos ORDER BY pos LIMIT :limit);

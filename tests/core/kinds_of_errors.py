@@ -1,8 +1,8 @@
-"""Error texts, and what remains of them when their details are left out."""
+"""Error texts with their kinds."""
 
 from __future__ import annotations
 
-from ackwise.spark.reports.summaries import LONGEST
+from ackwise.core.error_kinds import LONGEST_KIND
 
 TABLE: dict[str | None, str] = {
     "order 17 not found": "order <n> not found",
@@ -18,6 +18,7 @@ TABLE: dict[str | None, str] = {
     "deadbeef and facade are words": "deadbeef and facade are words",
     "digest 12345678": "digest <n>",
     "mail to bob.smith+x@example.co.uk bounced": "mail to <email> bounced",
+    "x@y a.b@c.d,e%f@g-h.i.j.": "x@y <email>,<email>.",
     "since 2026-11-16T12:00:00.000123Z": "since <time>",
     "since 2026-11-16 12:00:00,123 it hangs": "since <time> it hangs",
     "since 2026-11-16T12:00:00+01:00": "since <time>",
@@ -34,7 +35,7 @@ TABLE: dict[str | None, str] = {
     "  spaced \t out  ": "spaced out",
     "naïve 日本 7": "naïve 日本 <n>",
     "<script>alert(1)</script>": "<script>alert(<n>)</script>",
-    "x" * 1000: "x" * LONGEST,
+    "x" * 1000: "x" * LONGEST_KIND,
     "": "",
     None: "",
 }

@@ -1,4 +1,4 @@
-"""Parser of AMPS filters: `/order/total > 5 AND /region IN ('eu', 'us')`. Bounds text, tokens and nesting."""
+"""Parser of content filters: `/order/total > 5 AND /region IN ('eu', 'us')`. Bounds text, tokens and nesting."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from ackwise.core import filters
 from ackwise.core.errors import BadInput
+from ackwise.core.filters import Condition, Constant, ContentFilter, FieldPath, ValueTest
 from ackwise.core.regular_expressions import compiled
-from ackwise.protocols.amps import filters
-from ackwise.protocols.amps.filters import Condition, Constant, ContentFilter, FieldPath, ValueTest
 
 LONGEST_TEXT = 4096
 MOST_TOKENS = 500

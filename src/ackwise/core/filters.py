@@ -1,4 +1,4 @@
-"""Content filters of AMPS: conditions over the JSON fields of a message, in SQL's three-valued logic.
+"""Content filters: conditions over the JSON fields of a message, in the language of AMPS and SQL's three-valued logic.
 
 A condition is true, false or unknown (None). A field that is missing or null makes a condition unknown. A filter takes
 a message only if its condition is true.

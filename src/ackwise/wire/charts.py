@@ -1,19 +1,20 @@
-"""Inline SVG charts.
+"""Inline SVG charts of reports and of the dashboard.
 
+A chart has no style of its own: classes give its colours, so a page with a strict content security policy may show it.
 Each chart has a title and a description for screen readers. A table beside it has the numbers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from zlib import crc32
 
 from markupsafe import Markup
 
-from ackwise.spark.reports.columns import number as number_of
+from ackwise.wire.number_format import number as number_of
 
 COLOURS = 8
 """Number of colours in the pages' style: `c0`, `c1`, … for areas, `l0`, `l1`, … for lines."""
@@ -22,6 +23,8 @@ _LEFT, _WIDTH = 9.0, 90.0
 _TOP, _HEIGHT = 12, 180
 _ROW, _BAR = 36, 12
 _LONGEST_BAR = 88.0
+_SPARK = 28
+"""Height of a small chart."""
 
 Series = Mapping[str, Sequence[float | None]]
 
@@ -73,6 +76,72 @@ def stacked(title: str, starts: Sequence[datetime], step: float, series: Series)
     return _chart(title, what, _TOP + _HEIGHT + 24, shapes) + _legend(series, "c")
 
 
+def timeline(
+    title: str,
+    starts: Sequence[datetime],
+    step: float,
+    series: Series,
+    *,
+    line: tuple[str, Sequence[float]] | None = None,
+    colours: Sequence[int] = range(COLOURS),
+    height: int = 160,
+) -> Markup:
+    """Stacked column chart for a page that is fetched often: one path per series, and one tooltip per column.
+
+    `line` is a further series, which is drawn as a line of steps over the columns. `colours` are the numbers of the
+    colours, of the line last.
+    """
+    named = dict(series) if line is None else {**series, line[0]: line[1]}
+    columns = _columns(series, len(starts))
+    tops = [*map(sum, columns), *(line[1] if line is not None else ())]
+    top = _nice(max(tops, default=0))
+    plot = [
+        _tag("path", d=_rectangles(columns, number, height, top), class_=f"c{colours[number % len(colours)]}")
+        for number in range(len(series))
+    ]
+    if line is not None:
+        colour = f"l{colours[len(series) % len(colours)]}"
+        plot.append(_tag("path", d=_steps(line[1], height, top), class_=colour, vector_effect="non-scaling-stroke"))
+    plot += [
+        _tag("rect", _tag("title", _tip(start, at, named)), x=at, y=0, width=1, height=height, class_="tip")
+        for at, start in enumerate(starts)
+    ]
+    view = {"viewBox": f"0 0 {max(1, len(starts))} {height}", "preserveAspectRatio": "none"}
+    inner = _tag("svg", *plot, **view, x=f"{_LEFT}%", y=_TOP, width=f"{_WIDTH}%", height=height)
+    what = f"{len(starts)} columns over time for {', '.join(named)}; the highest is {number_of(max(tops, default=0))}."
+    shapes = [*_grid(top, height), inner, *_times(starts, step, height)]
+    legend = _legend(named, "c", lines=() if line is None else (line[0],), colours=colours)
+    return _chart(title, what, _TOP + height + 24, shapes) + legend
+
+
+def _columns(series: Series, count: int) -> list[tuple[float, ...]]:
+    """The values of each column. A missing value is 0."""
+    rows = [[value or 0 for value in values] for values in series.values()]
+    return list(zip(*rows, strict=True)) if rows else [()] * count
+
+
+def _rectangles(columns: Sequence[Sequence[float]], number: int, height: int, top: float) -> str:
+    """Outline of one series of a timeline: a rectangle per column, above the earlier series."""
+    pieces = []
+    for at, column in enumerate(columns):
+        if value := column[number]:
+            bottom = height * (1 - sum(column[:number]) / top)
+            pieces.append(f"M{at + 0.08:.2f} {bottom:.2f}h.84v{-height * value / top:.2f}h-.84z")
+    return "".join(pieces)
+
+
+def _steps(values: Sequence[float], height: int, top: float) -> str:
+    """Line over the columns of a timeline, horizontal within a column."""
+    heights = [f"{height * (1 - value / top):.2f}" for value in values]
+    return f"M0 {heights[0]}" + "".join(f"V{y}H{at + 1}" for at, y in enumerate(heights)) if heights else ""
+
+
+def _tip(start: datetime, at: int, series: Series) -> str:
+    """Text of one column: its start and its counts."""
+    counted = [f"{name}: {number_of(value)}" for name, values in series.items() if (value := values[at])]
+    return f"{_spelled(start)} {', '.join(counted) or 'nothing'}"
+
+
 def lines(title: str, times: Sequence[datetime], series: Series, *, unit: str = "") -> Markup:
     """Line chart: one line per series, with a gap for a missing value."""
     most = max((value for values in series.values() for value in values if value is not None), default=0)
@@ -96,6 +165,21 @@ def lines(title: str, times: Sequence[datetime], series: Series, *, unit: str = 
     return _chart(title, what, _TOP + _HEIGHT + 24, shapes) + _legend(series, "l")
 
 
+def spark(title: str, values: Sequence[float]) -> Markup:
+    """Small column chart for a cell of a table: no axes, and its numbers in the title."""
+    most = max(values, default=0) or 1
+    path = "".join(
+        f"M{at + 0.1:.1f} {_SPARK}h.8v{-max(1.0, _SPARK * value / most):.2f}h-.8z"
+        for at, value in enumerate(values)
+        if value
+    )
+    shapes = (_tag("title", f"{title}; most in one column: {number_of(most)}"), _tag("path", d=path, class_="c0"))
+    view = f"0 0 {max(1, len(values))} {_SPARK}"
+    return _tag(
+        "svg", *shapes, class_="spark", role="img", width=120, height=_SPARK, viewBox=view, preserveAspectRatio="none"
+    )
+
+
 def _tag(name: str, *inside: Markup | str, **attributes: object) -> Markup:
     """SVG element. Escapes all texts and values."""
     given = Markup().join(
@@ -113,28 +197,30 @@ def _chart(title: str, description: str, height: int, shapes: Iterable[Markup]) 
     )
 
 
-def _legend(series: Series, kind: str) -> Markup:
+def _legend(series: Series, kind: str, lines: Collection[str] = (), colours: Sequence[int] = range(COLOURS)) -> Markup:
+    """Names of the series with their colours. Those in `lines` are lines, whatever the kind of the others."""
     items = []
     for number, name in enumerate(series):
-        mark = {"class_": f"{kind}{number % COLOURS}"}
+        shown = "l" if name in lines else kind
+        mark = {"class_": f"{shown}{colours[number % len(colours)]}"}
         shape = (
-            _tag("line", x1=0, y1=6, x2=22, y2=6, **mark) if kind == "l" else _tag("rect", width=22, height=12, **mark)
+            _tag("line", x1=0, y1=6, x2=22, y2=6, **mark) if shown == "l" else _tag("rect", width=22, height=12, **mark)
         )
         items.append(_tag("li", _tag("svg", shape, width=22, height=12, aria_hidden="true"), " ", name))
     return _tag("ul", *items, class_="legend")
 
 
-def _grid(top: float) -> list[Markup]:
+def _grid(top: float, height: int = _HEIGHT) -> list[Markup]:
     """Horizontal grid lines with their values."""
     shapes = []
     for value in (0, top / 4, top / 2, top * 3 / 4, top):
-        y = _y(value, top)
+        y = _y(value, top, height)
         shapes.append(_tag("line", x1=f"{_LEFT}%", x2=f"{_LEFT + _WIDTH}%", y1=y, y2=y, class_="grid"))
         shapes.append(_tag("text", _tick(value), x=f"{_LEFT - 1}%", y=y + 4, text_anchor="end", class_="tick"))
     return shapes
 
 
-def _times(times: Sequence[datetime], step: float) -> list[Markup]:
+def _times(times: Sequence[datetime], step: float, height: int = _HEIGHT) -> list[Markup]:
     """Four labels of the time axis."""
     if not times:
         return []
@@ -151,7 +237,7 @@ def _times(times: Sequence[datetime], step: float) -> list[Markup]:
             "text",
             (times[0] + span * third / 3).strftime(form),
             x=f"{_LEFT + _WIDTH * third / 3:.2f}%",
-            y=_TOP + _HEIGHT + 18,
+            y=_TOP + height + 18,
             text_anchor=anchor,
             class_="tick",
         )
@@ -164,8 +250,8 @@ def _x(time: datetime, times: Sequence[datetime]) -> float:
     return _LEFT + _WIDTH * ((time - times[0]) / span if span else 0.5)
 
 
-def _y(value: float, top: float) -> float:
-    return round(_TOP + _HEIGHT * (1 - value / top), 2)
+def _y(value: float, top: float, height: int = _HEIGHT) -> float:
+    return round(_TOP + height * (1 - value / top), 2)
 
 
 def _nice(most: float) -> float:

@@ -1,0 +1,70 @@
+"""Groups: where each consumer group of a queue stands, and its progress in each partition."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from ackwise.core.errors import AckwiseError
+from ackwise.core.queries import GetGroup, ListGroups, ListPlaces
+from ackwise.core.rows import GroupStats, Page
+from ackwise.dashboard import filters
+from ackwise.dashboard.group_states import STATES, group_state
+from ackwise.dashboard.pages.names import group_names, queue_names
+from ackwise.dashboard.request import PageRequest
+from ackwise.dashboard.routes import get
+from ackwise.wire.http_status import status_of
+
+MOST_ROWS = 50
+MOST_SORTED = 500
+"""Groups that the page reads to sort them by lag."""
+SORTS = (("", "Name"), ("lag", "Lag"))
+
+
+async def show_list(page: PageRequest) -> Response:
+    queue, group = filters.text(page, "queue"), filters.group(page)
+    problem, status, by_lag = "", 200, page.query.get("sort") == "lag"
+    rows: list[GroupStats] = []
+    sorted_of = 0
+    try:
+        after = filters.place(page, tuple[str, str])
+        limit = MOST_SORTED if by_lag else MOST_ROWS
+        query = ListGroups(queue=queue, group=group, after=None if by_lag else after, limit=limit)
+        rows = await page.cached(("groups", queue, group, query.after, limit), query)
+    except AckwiseError as error:
+        problem, status = error.message, status_of(error)
+    if by_lag:
+        sorted_of = len(rows) if isinstance(rows, Page) and rows.next else 0
+        rows = sorted(rows, key=lambda row: (-row.lag, row.queue, row.group))[:MOST_ROWS]
+    return page.render(
+        "groups.html.j2", status, rows=rows, next=_next(rows), problem=problem, queue=queue or "",
+        group=page.query.get("group", ""), filtered=bool(queue or group or page.query.get("after")),
+        sort="lag" if by_lag else "", sorts=SORTS, sorted_of=sorted_of, states=STATES, state_of=group_state,
+        queues=await queue_names(page), groups=await group_names(page),
+    )  # fmt: skip
+
+
+def _next(rows: list[GroupStats]) -> str | None:
+    return filters.place_text(rows.next) if isinstance(rows, Page) else None
+
+
+async def show(page: PageRequest) -> Response:
+    queue, group = page.params["queue"], page.params["group"]
+    after, behind = page.query.get("after") or None, bool(page.query.get("behind"))
+    details = await page.cached(("group", queue, group), GetGroup(queue=queue, group=group))
+    stats = await page.cached(("groups", queue, group, None, 1), ListGroups(queue=queue, group=group, limit=1))
+    now = page.broker.wall()
+    places = await page.cached(
+        ("places", queue, group, after, behind),
+        ListPlaces(
+            queue=queue, group=group, unfinished_since=now if behind else None,
+            after=None if after is None else (queue, group, after), limit=MOST_ROWS,
+        ),
+    )  # fmt: skip
+    return page.render(
+        "group.html.j2", queue=queue, group=group, details=details, stats=stats[0] if stats else details.stats,
+        places=places, next=places[-1].partition if isinstance(places, Page) and places.next else None,
+        behind=behind, states=STATES, state_of=group_state,
+    )  # fmt: skip
+
+
+ROUTES = (get("/groups", show_list), get("/groups/{queue}/{group}", show))
