@@ -128,6 +128,7 @@ HOT: dict[str, dict[str, object]] = {
     "lanes_of_part": {"part": 7},
     "spans_held": {"lease": 77, "tag": 0, "now": 1},
     "span_look": {**LANE, "seq": 3},
+    "dead_of_place": {"lane": 7, "seq": 3},
     "dead_of_message": {"part": 7, "txid": "t"},
     "dead_any": {**LANE, "lo": 3, "hi": 9},
     "dead_in_range": {**LANE, "epoch": 0, "lo": 3, "hi": 9},

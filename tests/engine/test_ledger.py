@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ackwise.core import queries as q
+from ackwise.core.errors import BadInput
+from ackwise.core.rows import TimeSeries
 from tests.engine.store_harness import StoreHarness
 
 MINUTE = 60_000_000
@@ -101,3 +105,55 @@ def test_old_minutes_are_forgotten(harness: StoreHarness) -> None:
     harness.advance(32 * 24 * 3600)
     harness.sweep("forget")
     assert ledger(harness) == {}
+
+
+def series(harness: StoreHarness, minutes: tuple[int, int], buckets: int, **filters: object) -> TimeSeries:
+    start = 1_700_000_000_000_000 // MINUTE
+    first, last = ((start + minute) * MINUTE for minute in minutes)
+    return harness.store.ask(q.LedgerSeries(after_at=first, before_at=last, buckets=buckets, **filters))  # type: ignore[arg-type]
+
+
+def test_series_adds_outcomes_up_in_equal_buckets(harness: StoreHarness) -> None:
+    for _ in range(4):
+        harness.push("a", "b")
+        harness.push("c", queue="r")
+        harness.ack(harness.take(group="g"))
+        harness.advance(150)
+    start = 1_700_000_000_000_000 // MINUTE * MINUTE
+    whole = series(harness, (0, 10), 10)
+    assert (whole.first_at, whole.step) == (start, MINUTE)
+    assert whole.counts == {"pushed": [3, 0, 3, 0, 0, 3, 0, 3, 0, 0], "acked": [1, 0, 1, 0, 0, 1, 0, 1, 0, 0]}
+    assert series(harness, (0, 10), 2).counts == {"pushed": [6, 6], "acked": [2, 2]}
+    assert series(harness, (0, 10), 2, queue="q").counts == {"pushed": [4, 4], "acked": [2, 2]}
+    assert series(harness, (0, 10), 2, queue="q", group="g").counts == {"acked": [2, 2]}
+    assert series(harness, (0, 10), 2, group="g").counts == {"acked": [2, 2]}
+    assert series(harness, (5, 10), 1, queue="r").counts == {"pushed": [2]}
+    assert series(harness, (0, 10), 2, queue="nowhere").counts == {}
+
+
+def test_series_of_an_uneven_range_has_whole_minutes(harness: StoreHarness) -> None:
+    harness.push("a")
+    harness.advance(6 * 60)
+    harness.push("b")
+    start = 1_700_000_000_000_000 // MINUTE * MINUTE
+    for buckets, step, counts in ((3, 3, [1, 0, 1]), (4, 2, [1, 0, 0, 1]), (400, 1, [1, 0, 0, 0, 0, 0, 1])):
+        query = q.LedgerSeries(after_at=start + 5, before_at=start + 6 * MINUTE + 1, buckets=buckets)
+        found = harness.store.ask(query)
+        assert (found.first_at, found.step) == (start, step * MINUTE)
+        assert found.counts == {"pushed": counts}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        q.LedgerSeries(after_at=5, before_at=5),
+        q.LedgerSeries(after_at=0, before_at=5, buckets=401),
+        q.LedgerSeries(after_at=0, before_at=5, buckets=0),
+        q.LedgerSeries(after_at=-1, before_at=5),
+        q.LedgerSeries(after_at=0, before_at=5, queue=""),
+    ],
+    ids=str,
+)
+def test_bad_series_is_refused(harness: StoreHarness, query: q.LedgerSeries) -> None:
+    with pytest.raises(BadInput):
+        harness.store.ask(query)

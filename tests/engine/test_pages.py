@@ -13,6 +13,7 @@ from ackwise.core import queries as q
 from ackwise.core import validation
 from ackwise.core.errors import BadInput
 from ackwise.core.messages import NewMessage
+from ackwise.core.pipelines import PipelineReport
 from ackwise.core.rows import DeadPage
 from ackwise.engine import ports as sessions
 from ackwise.engine import queue_removal, queue_rounds
@@ -101,6 +102,7 @@ LISTS: dict[str, q.Query] = {
     "oldest leases of a queue": q.ListOldestLeases(queue="q0002"),
     "consumers": q.ListConsumers(),
     "consumers of a group": q.ListConsumers(group="g"),
+    "pipelines": q.ListPipelines(),
     "dead kinds": q.ListDeadKinds(),
     "dead kinds of a queue": q.ListDeadKinds(queue="q0002"),
     "dead letters": q.ListDead(limit=1000),
@@ -116,6 +118,10 @@ def test_list_followed_page_by_page_is_the_whole_list(harness: StoreHarness) -> 
     for queue in ("q0000", "q0002", "q0004"):
         harness.claim(1, queue=queue, group="g")
         harness.reject(*harness.claim(1, queue=queue, group="g").deliveries)
+    for name in ("b", "a", "c", "e", "d", "f"):
+        harness.do(
+            c.ReportPipeline(id=name, queue="q0000", group="g", report=PipelineReport(state="running", started_at=1))
+        )
     for name, query in LISTS.items():
         whole: Any = harness.store.ask(query)
         rows = list(whole.letters if isinstance(whole, DeadPage) else whole)

@@ -34,7 +34,10 @@ UNDO_SIX = (
     "CREATE INDEX scheduled_queue ON scheduled (queue)",
 )
 
-UNDO_TEN = ("DROP INDEX dead_kind", "ALTER TABLE dead DROP COLUMN kind", "DROP TABLE pipeline")
+UNDO_TEN = (
+    *("DROP INDEX dead_kind", "ALTER TABLE dead DROP COLUMN kind", "DROP TABLE pipeline"),
+    *("DROP INDEX ledger_minute", "CREATE INDEX ledger_minute ON ledger (minute)"),
+)
 UNDO_NINE = (
     *UNDO_TEN,
     *(f"DROP VIEW {name}" for name in VIEWS),

@@ -155,6 +155,24 @@ class FindMessage(Query[rows.FoundMessage], tag="find_message"):
             validation.count(number, "near", least=0, most=1 << 61)
 
 
+class MessageTimeline(Query[rows.Timeline], tag="message_timeline"):
+    """Everything that is known of one message: named by partition and transaction id, or by lane and seq."""
+
+    partition_id: str | None = None
+    transaction_id: str | None = None
+    lane: int | None = None
+    seq: int | None = None
+
+    def check(self) -> None:
+        super().check()
+        named, placed = (self.partition_id, self.transaction_id), (self.lane, self.seq)
+        if (None in named) == (None in placed) or named.count(None) == 1 or placed.count(None) == 1:
+            raise BadInput("name a message by partition_id and transaction_id, or by lane and seq")
+        for number in placed:
+            if number is not None:
+                validation.count(number, "lane and seq", least=0, most=1 << 62)
+
+
 class ListDead(Query[rows.DeadPage], tag="list_dead"):
     """Dead letters, newest first. `before_at` and `after_at` bound `dead_at`, inclusive.
 
@@ -383,6 +401,27 @@ class ReadLedger(Query[list[rows.LedgerRow]], tag="read_ledger"):
     before_at: int | None = None
     after: tuple[int, str, str, str] | None = None
     limit: int | None = None
+
+
+class LedgerSeries(Query[rows.TimeSeries], tag="ledger_series"):
+    """Counts of the ledger by outcome in equal time buckets, of one queue or of all.
+
+    The ledger counts whole minutes, so the buckets are whole minutes: from the minute of `after_at` to that of
+    `before_at`. The outcome `pushed` has no group. There are at most `buckets` buckets.
+    """
+
+    MOST_BUCKETS: ClassVar[int] = 400
+
+    after_at: int
+    before_at: int
+    buckets: int = 60
+    queue: str | None = None
+    group: str | None = None
+
+    def check(self) -> None:
+        super().check()
+        validation.count(self.buckets, "buckets", most=self.MOST_BUCKETS)
+        _check_range(self.after_at, self.before_at)
 
 
 class QueueStats(Query[rows.Stats], tag="queue_stats"):

@@ -123,6 +123,7 @@ class GroupView(msgspec.Struct, frozen=True):
     owner: str = ""
     due_at: int | None = None
     """When a waiting message becomes claimable."""
+    held_since: int | None = None
     history: list[dict[str, object]] = []
 
 
@@ -137,6 +138,48 @@ class FoundMessage(msgspec.Struct, frozen=True):
     due_at: int | None
     groups: list[GroupView]
     dead: list[DeadLetter]
+
+
+class MessageHolder(msgspec.Struct, frozen=True):
+    """The lease that holds a message, since `since` and until `deadline`. A lease past its deadline ends soon."""
+
+    lease_id: str
+    owner: str
+    since: int
+    deadline: int
+
+
+class TimelineEvent(msgspec.Struct, frozen=True):
+    """How a delivery ended, or what else happened to a message for a group.
+
+    `event` is `retry`, `reject`, `release`, `lease_expiry`, `max_wait`, `redrive` or `dead`. The store keeps the newest
+    20 events of a message, and only the newest trace.
+    """
+
+    at: int
+    event: str
+    owner: str | None
+    error: str | None = None
+    error_type: str | None = None
+    trace: str | None = None
+
+
+class GroupTimeline(msgspec.Struct):
+    """What happened to a message in one group, oldest event first.
+
+    `state` is that of `GroupView`. `due_at` is the next attempt of a waiting message. `letter_id` and `reason` are
+    those of its dead letter. The store forgets the events of a message that was acked.
+    """
+
+    group: str
+    state: str
+    failures: int = 0
+    deliveries: int = 0
+    due_at: int | None = None
+    holder: MessageHolder | None = None
+    letter_id: str | None = None
+    reason: str | None = None
+    events: list[TimelineEvent] = []
 
 
 class GroupStats(msgspec.Struct, Generic[Instant], frozen=True):
@@ -527,6 +570,14 @@ class TraceRow(msgspec.Struct):
     partition: str | None
     queue: str | None
     names: list[str] = []
+
+
+class Timeline(msgspec.Struct):
+    """A message, what happened to it group by group, and its first traces."""
+
+    found: FoundMessage
+    groups: list[GroupTimeline]
+    traces: list[TraceRow]
 
 
 class TraceName(msgspec.Struct):

@@ -10,6 +10,7 @@ from ackwise.engine.reads import (
     newest,
     previews,
     queues,
+    timeline,
     traces,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "newest",
     "previews",
     "queues",
+    "timeline",
     "traces",
 ]

@@ -12,7 +12,8 @@ from ackwise.core.ids import LaneId
 from ackwise.core.lane_range import LaneRange
 from ackwise.core.message_status import message_status
 from ackwise.core.messages import Message
-from ackwise.core.rows import FoundMessage, GroupView, LedgerSum, LedgerTotal, NewestMessages, Page
+from ackwise.core.queries import LedgerSeries
+from ackwise.core.rows import FoundMessage, GroupView, LedgerSum, LedgerTotal, NewestMessages, Page, TimeSeries
 from ackwise.core.spans import Lane
 from ackwise.engine import catalog, segment_reads
 from ackwise.engine.catalog import GroupRow, QueueRow
@@ -195,6 +196,21 @@ def total_ledger(snapshot: Snapshot, query: q.TotalLedger) -> list[LedgerTotal]:
     }
     rows = snapshot.session.rows("ledger_totals", where)
     return [LedgerTotal(int(bucket) * query.minutes * _MINUTE, outcome, int(n)) for bucket, outcome, n in rows]
+
+
+@answers(LedgerSeries, reads_ledger=True)
+def ledger_series(snapshot: Snapshot, query: LedgerSeries) -> TimeSeries:
+    first, last = query.after_at // _MINUTE, -(-query.before_at // _MINUTE)
+    size = -((first - last) // query.buckets)
+    where: dict[str, object] = {"first": first, "last": last, "size": size, "grp": query.group}
+    statement = "ledger_series"
+    if query.queue is not None:
+        statement, where["queue"] = "ledger_series_of_queue", query.queue
+    buckets = -((first - last) // size)
+    counts: dict[str, list[int]] = {}
+    for bucket, outcome, n in snapshot.session.rows(statement, where):
+        counts.setdefault(outcome, [0] * buckets)[int(bucket)] = int(n)
+    return TimeSeries(first * _MINUTE, size * _MINUTE, counts)
 
 
 @answers(q.SumLedger, reads_ledger=True)

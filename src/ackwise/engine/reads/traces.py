@@ -21,17 +21,18 @@ STATS_SECONDS = 2.0
 @answers(q.ListTraces)
 def list_traces(snapshot: Snapshot, query: q.ListTraces) -> Page[TraceRow]:
     where = {"part_uuid": query.partition_id, "txid": query.transaction_id, "after": query.after, "limit": query.limit}
-    return _traces(snapshot.session, snapshot.session.rows("traces_of_message", where), query.limit)
+    return traces_from(snapshot.session, snapshot.session.rows("traces_of_message", where), query.limit)
 
 
 @answers(q.ListNamedTraces)
 def list_named_traces(snapshot: Snapshot, query: q.ListNamedTraces) -> Page[TraceRow]:
     below = _LAST if query.after is None else query.after
     where = {"name": query.name, "below": below, "limit": query.limit, "offset": query.offset}
-    return _traces(snapshot.session, snapshot.session.rows("traces_of_name", where), query.limit)
+    return traces_from(snapshot.session, snapshot.session.rows("traces_of_name", where), query.limit)
 
 
-def _traces(session: Session, rows: list[Row], limit: int) -> Page[TraceRow]:
+def traces_from(session: Session, rows: list[Row], limit: int) -> Page[TraceRow]:
+    """The traces of rows, with their names."""
     traces = {row[0]: TraceRow(*row) for row in rows}
     if traces:
         for number, name in session.rows("trace_names_of", {"ids": msgspec.json.encode(list(traces)).decode()}):

@@ -217,3 +217,9 @@ SELECT d.uuid, q.name, p.name, p.uuid, d.grp_name, d.lane, d.seq, d.txid, d.reas
   d.delivs, d.history, d.snapshot, d.born_at, d.dead_at, d.kind
 FROM dead AS d JOIN queue AS q ON q.id = d.queue JOIN part AS p ON p.id = d.part
 WHERE d.part = :part AND d.txid = :txid AND q.deleted_at IS NULL ORDER BY d.dead_at DESC, d.id DESC;
+
+-- name: dead_of_place: the dead letters of a message by its lane and seq, newest first
+SELECT d.uuid, q.name, p.name, p.uuid, d.grp_name, d.lane, d.seq, d.txid, d.reason, d.error, d.etype, d.fails,
+  d.delivs, d.history, d.snapshot, d.born_at, d.dead_at, d.kind
+FROM dead AS d JOIN queue AS q ON q.id = d.queue JOIN part AS p ON p.id = d.part
+WHERE d.lane = :lane AND d.seq = :seq AND q.deleted_at IS NULL ORDER BY d.dead_at DESC, d.id DESC;

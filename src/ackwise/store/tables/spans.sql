@@ -84,7 +84,8 @@ SELECT min(lo) FROM span WHERE lane = :lane;
 SELECT min(lo) FROM span WHERE lane = :lane AND (lease IS NOT NULL OR due_at > 0);
 
 -- name: span_look: the span that ends after a seq, with its deadline and its holder
-SELECT s.lo, s.fails, s.delivs, l.deadline, s.history, l.no, l.tag, l.owner, s.due_at FROM span AS s LEFT JOIN lease AS l ON l.no = s.lease
+SELECT s.lo, s.fails, s.delivs, l.deadline, s.history, l.no, l.tag, l.owner, s.due_at, l.made_at
+FROM span AS s LEFT JOIN lease AS l ON l.no = s.lease
 WHERE s.lane = :lane AND s.grp = :grp AND s.hi > :seq ORDER BY s.hi LIMIT 1;
 
 -- name: spans_leased: messages per lease and lane of a group
