@@ -23,11 +23,12 @@ COMMANDS = """
 """
 QUERIES = """
     ask_graph browse browse_newest count_dead count_dead_by_time count_named_traces database_stats describe_graph
-    find_graph find_message get_group get_lease get_maintenance get_queue is_held is_session_here ledger_series
-    list_available list_consumers list_cursors list_dead list_dead_kinds list_depths list_group_names list_groups
-    list_held list_hooks list_lanes list_leases list_named_traces list_newest list_oldest_leases list_partitions
-    list_pipelines list_places list_queues list_stats list_trace_names list_traces message_timeline preview_purge
-    preview_seek queue_stats read_ledger store_size sum_ledger total_ledger
+    find_graph find_message get_group get_lease get_maintenance get_queue graph_stats is_held is_session_here
+    ledger_series list_available list_consumers list_cursors list_dead list_dead_kinds list_depths list_graph_dead
+    list_graph_types list_group_names list_groups list_held list_hooks list_lanes list_leases list_named_traces
+    list_newest list_oldest_leases list_partitions list_pipelines list_places list_pools list_queues list_stats
+    list_trace_names list_traces list_watches message_timeline preview_purge preview_seek queue_stats read_ledger
+    store_size sum_ledger total_ledger
 """
 NODES = """
     AliasDecl Alter Attr AttributeDecl Begin Binary Call Chain Chosen Commit EdgeDecl EdgeElement Exists IdRef

@@ -173,8 +173,8 @@ def test_every_query_has_an_answer() -> None:
 def test_admin_route_commands_are_as_ever() -> None:
     assert sorted(str(kind.__struct_config__.tag) for kind in admin.ADMIN_COMMANDS) == [
         "advance_group", "configure_group", "configure_queue", "delete_group", "delete_queue", "pause_queue",
-        "prune_queue", "purge_dead", "redrive", "remove_hook", "replay", "seek_group", "set_hook", "settle_hook",
-        "take_hook",
+        "prune_queue", "purge_dead", "purge_queue", "redrive", "remove_hook", "replay", "report_pipeline",
+        "seek_group", "set_hook", "settle_hook", "take_hook",
     ]  # fmt: skip
 
 

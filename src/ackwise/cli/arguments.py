@@ -137,7 +137,7 @@ def must_exist(url: str) -> None:
 
 
 def check_group(connection: Connection, queue: str | None, group: str | None) -> None:
-    """Raise if the queue, or any queue without `queue`, has no such group.
+    """Raise if the queue has no group of this name. Without `queue`, raise if no queue has one.
 
     Commands call it after an empty result. A deleted group may still have dead letters and settlements.
     """

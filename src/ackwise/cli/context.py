@@ -50,7 +50,7 @@ def use(name: Name) -> None:
 
 @app.command()
 def remove(name: Name) -> None:
-    """Forget a context. The store or server stays as it is."""
+    """Remove a context. The store or server does not change."""
     stored = contexts.read()
     stored.url(name)
     del stored.contexts[name]

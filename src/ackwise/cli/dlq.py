@@ -231,7 +231,7 @@ def _chosen(
 ) -> list[str]:
     """Ids of the chosen dead letters. Reads all ids first, so that the confirmation shows the real number.
 
-    Raises if a named dead letter does not exist. `done` is what the command then did to none of them.
+    If a named dead letter does not exist, raises an error with the word `done`: "nothing was redriven".
     """
     if ids:
         return _existing(connection, list(dict.fromkeys(ids)), done)

@@ -86,7 +86,7 @@ def extend(
 
 @app.command()
 def release(lease: LeaseId, url: URL = DEFAULT_URL) -> None:
-    """Return the messages of a live lease to their queue. Costs no failure. The consumer can no longer settle them."""
+    """Return the messages of a live lease to their queue, without a failure. The consumer can no longer settle them."""
     with opened(url) as connection, _known(lease):
         if connection.release(lease) is not Verdict.RELEASED:
             raise NotFound

@@ -79,7 +79,7 @@ def _write(transport: Transport, folder: LocalFolder, archived: ArchiveFolder, l
 
 
 def _messages(transport: Transport, lane: ArchiveLane) -> Iterator[Row]:
-    """Messages of a lane that are due, page by page."""
+    """Messages of a lane that the run must archive, page by page."""
     lo = lane.lo
     while lo < lane.settled:
         limit = min(PAGE, lane.settled - lo)

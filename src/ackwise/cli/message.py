@@ -186,7 +186,7 @@ def peek(
     url: URL = DEFAULT_URL,
     as_json: AsJSON = False,
 ) -> None:
-    """Show the first messages of a queue. Takes none."""
+    """Show the first messages of a queue. The messages stay in the queue."""
     with opened(url) as connection:
         messages = connection.browse(queue, partition=partition, group=group, limit=limit)
     if as_json:
@@ -232,7 +232,7 @@ def export(
     group: Group = None,
     url: URL = DEFAULT_URL,
 ) -> None:
-    """Write all stored messages of a queue to stdout, one JSON object per line. Takes none."""
+    """Write all stored messages of a queue to stdout, one JSON object per line. The messages stay in the queue."""
     out, progress, count = lines.stdout(), Progress("exported"), 0
     with opened(url) as connection:
         connection.queue(queue)
@@ -269,7 +269,7 @@ def pop(
     no_ack: Annotated[bool, typer.Option("--no-ack", help="Release the messages instead of acking them.")] = False,
     url: URL = DEFAULT_URL,
 ) -> None:
-    """Take messages, print each as a line of JSON, and ack what was printed. An error releases the batch."""
+    """Take messages, print each as a line of JSON, and ack the printed messages. An error releases the batch."""
     if no_ack and (everything or count > PAGE):
         raise BadInput(f"--no-ack takes at most {PAGE} messages, because it holds them until the end")
     wanted = sys.maxsize if everything else count
@@ -352,7 +352,10 @@ def tail(
     url: URL = DEFAULT_URL,
     as_json: AsJSON = False,
 ) -> None:
-    """Print the last messages of a queue, and with --follow the new ones. Takes none. --json prints a line for each."""
+    """Print the last messages of a queue, and with --follow also new messages. The messages stay in the queue.
+
+    --json prints one line for each message.
+    """
     with opened(url) as connection:
         connection.queue(queue)
         places: dict[int, int] = {}

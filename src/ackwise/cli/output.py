@@ -20,9 +20,9 @@ from ackwise.core.messages import json_value as payload_shown
 from ackwise.spark.reports.columns import NOTHING, Column, cell
 
 DEFAULT_GROUP = "(default)"
-"""The group without a name, as people see and write it."""
+"""Name of the default group in tables and arguments."""
 UNNAMED = "(unnamed)"
-"""Consumers that named no owner, as people see them."""
+"""Name of consumers without an owner in tables."""
 _GAP = "  "
 _FOLDED = 14
 """Least width of a folded column of text."""
@@ -97,7 +97,7 @@ def group_shown(name: str) -> str:
 
 
 def group_from(name: str | None) -> str | None:
-    """The stored name of a group that a person wrote."""
+    """The stored name of a group that the user wrote."""
     return QUEUE_MODE if name == DEFAULT_GROUP else name
 
 

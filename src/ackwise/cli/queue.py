@@ -227,7 +227,7 @@ def _check_struct(fields: dict[str, Any], struct: type, prefix: str) -> None:
 
 
 def _kinds(hint: Any) -> list[str]:
-    """What a person writes for a type."""
+    """Words for the values of a type, for the error text."""
     if get_origin(hint) in (Union, types.UnionType):
         return [kind for part in get_args(hint) for kind in _kinds(part)]
     if get_origin(hint) is Literal:

@@ -7,7 +7,9 @@ import gc
 import logging
 import os
 import re
+import sys
 import threading
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +30,7 @@ from ackwise.server.settings import QueenDefaults, Settings, Start
 from ackwise.wire.store_url import Durability, parse
 
 if TYPE_CHECKING:
+    from ackwise.demo.live_demo import LiveDemo
     from ackwise.server.server import Server
     from ackwise.store.database_store import DatabaseStore
 
@@ -157,10 +160,17 @@ def serve(
             help="Show no buttons in the dashboard and refuse its changes.",
         ),
     ] = False,
+    demo: Annotated[
+        bool,
+        typer.Option("--demo", help="Serve moving example data from a scratch store, which is removed at exit."),
+    ] = False,
     log_level: LogLevel = DEFAULT_LEVEL,
     log_format: LogFormatOption = "text",
 ) -> None:
     """Serve the store over HTTP. On SIGTERM or Ctrl-C the server drains and exits."""
+    source = context.get_parameter_source("store")
+    if demo and source is not None and source.name == "COMMANDLINE":
+        raise BadInput("--demo has its own scratch store; leave out --store, or leave out --demo to serve your store")
     with needed("server", "ackwise serve"):
         from ackwise.server.server import make_server
     set_up_logs(log_level, log_format)
@@ -195,19 +205,36 @@ def serve(
         allowed_hosts=tuple(allowed_host or ()),
         peer_share=peer_share,
         read_only_dashboard=read_only_dashboard,
+        dashboard_label="demo" if demo else "",
     ).check()
-    opened = _open_logged(store, durability)
-    try:
+    with ExitStack() as stack:
+        live = _live_demo(stack) if demo else None
+        store = store if live is None else live.url
+        opened = _open_logged(store, durability)
+        stack.callback(opened.close)
         shown = shown_settings(context, store=store, durability=durability or parse(store).durability)
-        server = make_server(opened, settings, lambda host, port: _ready(host, port, server), shown=shown)
-        server.on_stop = partial(_end_after, grace + STOP_SECONDS)
+        server = make_server(opened, settings, lambda host, port: _ready(host, port, server, live), shown=shown)
+        server.on_stop = partial(_stopping, grace + STOP_SECONDS, live)
         _calm_collector()
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve())
-    finally:
-        opened.close()
     if not server.started:
         raise typer.Exit(1)
+
+
+def _live_demo(stack: ExitStack) -> LiveDemo:
+    """The demo, with its history in its scratch store. The end of `stack` removes the store."""
+    from ackwise.demo.live_demo import LiveDemo
+
+    print("writing a week of example data into a scratch store", file=sys.stderr, flush=True)
+    return stack.enter_context(LiveDemo())
+
+
+def _stopping(seconds: float, live: LiveDemo | None) -> None:
+    """Runs at the first signal."""
+    if live is not None:
+        live.stop()
+    _end_after(seconds)
 
 
 def _open_logged(store: str, durability: Durability | None) -> DatabaseStore:
@@ -239,9 +266,12 @@ def _calm_collector() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def _ready(host: str, port: int, server: Server) -> None:
+def _ready(host: str, port: int, server: Server, live: LiveDemo | None) -> None:
     shown = f"[{host}]" if ":" in host else host
     print(f"ready http://{shown}:{port}", flush=True)
+    if live is not None:
+        live.start(server.runtime.broker())
+        print(f"dashboard http://{shown}:{port}/ (example data, removed at exit)", flush=True)
     if server.pushpop_port is not None:
         print(f"pushpop http://{shown}:{server.pushpop_port}", flush=True)
     if server.amps is not None:

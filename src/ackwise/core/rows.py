@@ -110,7 +110,7 @@ class GroupView(msgspec.Struct, frozen=True):
     """State of a message for one group.
 
     `state` is `scheduled`, `ready`, `leased`, `waiting`, `acked`, `dead`, `dropped` or `skipped`. `error` is the text
-    of the last failure.
+    of the last failure. `history` has the ended deliveries of a held or dead message, oldest first.
     """
 
     group: str
@@ -119,6 +119,12 @@ class GroupView(msgspec.Struct, frozen=True):
     failures: int = 0
     deliveries: int = 0
     error: str | None = None
+    lease_id: str | None = None
+    owner: str = ""
+    due_at: int | None = None
+    """When a waiting message becomes claimable."""
+    held_since: int | None = None
+    history: list[dict[str, object]] = []
 
 
 class FoundMessage(msgspec.Struct, frozen=True):
@@ -601,23 +607,22 @@ class MaintenanceState(msgspec.Struct):
     failed_bytes: int = 0
 
 
-class PipelineRow(msgspec.Struct, Generic[Instant], frozen=True):
-    """A pipeline with its last report, which arrived at `seen_at`."""
-
-    id: str
-    queue: str
-    group: str
-    started_at: Instant
-    seen_at: Instant
-    report: PipelineReport
-
-
 class LedgerTotal(msgspec.Struct):
     """Count of one outcome in the time bucket that begins at `bucket`."""
 
     bucket: int
     outcome: str
     count: int
+
+
+class PipelineRow(msgspec.Struct):
+    """A pipeline with its newest report, which arrived at `seen_at`."""
+
+    id: str
+    queue: str
+    group: str
+    seen_at: int
+    report: PipelineReport
 
 
 class LedgerSum(msgspec.Struct):

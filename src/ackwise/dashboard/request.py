@@ -141,6 +141,10 @@ class PageRequest:
         self._set_cookies(response)
         return response
 
+    def fragment(self, template: str, /, **context: Any) -> str:
+        """The text of a template that is part of a page, for a stream."""
+        return self.dashboard.templates.get_template(template).render(**self._context(), **context)
+
     def redirect(self, url: str, notice: str = "") -> Response:
         """Answer to a change: the browser opens the URL, which shows the notice once."""
         response = RedirectResponse(url, 303)
@@ -186,6 +190,7 @@ class PageRequest:
             "root": self.root,
             "may": self.may,
             "read_only": dashboard.guard.read_only,
+            "label": dashboard.label,
             "now": self.now,
             "clock_shift": self.broker.store.clock.shift(),
             "form_token": token_of(self._cookie),

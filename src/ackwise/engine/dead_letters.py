@@ -23,8 +23,6 @@ from ackwise.engine.turn import Turn
 
 MOST_HISTORY = 20
 LONGEST_NOTE = 500
-LONGEST_TYPE = 100
-"""Characters of an error's type in a line of the history."""
 MOST_NAMED = 100
 """Dead letters that a settlement names in its answer."""
 MOST_PURGED = 1000
@@ -43,9 +41,14 @@ def add_history(
 ) -> str:
     """Add a line to a delivery's history. Keeps the newest lines, and only the newest trace."""
     lines = msgspec.json.decode(history) if history else []
-    line = {"at": at, "event": event, "owner": owner, "error": validation.text(error or "", "error", LONGEST_NOTE)}
+    line: dict[str, object] = {
+        "at": at,
+        "event": event,
+        "owner": owner,
+        "error": validation.text(error or "", "error", LONGEST_NOTE),
+    }
     if error_type:
-        line["error_type"] = validation.text(error_type, "error_type", LONGEST_TYPE)
+        line["error_type"] = validation.text(error_type, "error_type", LONGEST_NOTE)
     if trace:
         for earlier in lines:
             earlier.pop("trace", None)

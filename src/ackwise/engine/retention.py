@@ -29,7 +29,7 @@ _PRUNED = target(State.READY, LifecycleEvent.RETENTION, Guard.UNREAD)
 
 
 def retain(turn: Turn, limit: int) -> int:
-    """Remove whole segments that are too old, or that every group finished long enough ago."""
+    """Remove whole segments that are too old. Both retention times of a policy count from the push."""
     removed = 0
     for queue in queues_with_old_rows(turn, "retain", "old_lanes", _retention_ages):
         newest = turn.wall - round(min(_retention_ages(queue)) * MICROS)
@@ -147,7 +147,7 @@ def _expire_bypassed(turn: Turn, cursor: Cursor, start: int) -> int:
 
 
 def forget(turn: Turn, limit: int) -> int:
-    """Remove old ended leases, husks, dedupe keys, traces and ledger minutes, at most `limit` of each."""
+    """Remove old ended leases, husks, dedupe keys, traces, pipelines and ledger minutes, at most `limit` of each."""
     row = turn.session.row("lease_last")
     last = (row[0] or 0) if row else 0
     floor = last - MOST_TOMBSTONES

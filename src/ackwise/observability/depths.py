@@ -21,7 +21,7 @@ STATES = ("ready", "leased", "waiting", "scheduled", "dead")
 
 
 class GroupDepth(msgspec.Struct):
-    """Progress of a group in its queue. `oldest_at`: creation of the oldest message that the group could claim now."""
+    """Progress of a group in its queue. `oldest_at` is the creation time of its oldest claimable message."""
 
     group: str
     lag: int = 0
@@ -98,9 +98,9 @@ def _earlier(first: int | None, second: int | None) -> int | None:
 
 
 class DepthReader:
-    """Reads the catalogue in rounds and gives the labels to the busiest and deepest queues.
+    """Depth reader: reads the counts of all queues in rounds, and chooses the queues that get a label.
 
-    Call `refresh` in a helper thread. Each call reads for about a second. The next call continues from there.
+    Call `refresh` in a helper thread. Each call reads for about a second. The next call continues where it stopped.
     """
 
     def __init__(self, store: Store, counts: EventCounts, now: Callable[[], int]) -> None:
@@ -115,9 +115,10 @@ class DepthReader:
         """Sum of the queues that cannot get a label in this round."""
 
     def refresh(self, before: Depths) -> Depths:
-        """Depths of all queues after a whole round. Until the round is complete, returns `before`.
+        """Read for about a second. Returns the depths of all queues after a whole round.
 
-        The first call returns what it has read so far.
+        During a round the method returns `before`. The first call has no earlier depths: it returns the depths that it
+        has read.
         """
         began = time.perf_counter()
         while True:

@@ -44,7 +44,7 @@ def changes(method: str, route: str) -> bool:
 
 
 class RequestTotal:
-    """Requests of one route in one second that were not logged one by one."""
+    """Sum of the requests of one route that have no records of their own, for one second."""
 
     __slots__ = ("errors", "longest", "messages", "requests", "seconds")
 

@@ -29,7 +29,8 @@ class HandlerCounts:
         self.seconds.add(seconds)
 
     def settles(self, ask: Outcome | BaseException) -> None:
-        """Count a settlement that the handler or the app asks for. An exception asks for a retry."""
+        """Count a settlement that the handler or the app asks for. `Reject` counts as dead, any other exception as
+        retried."""
         failed = "dead" if isinstance(ask, Reject) else "retried"
         outcome = _OUTCOMES[ask] if isinstance(ask, Outcome) else failed
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1

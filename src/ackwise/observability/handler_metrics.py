@@ -16,7 +16,7 @@ _HANDLER = ("handler", "queue")
 
 
 def app_exposition(counts: AppCounts, *, connected: bool) -> bytes:
-    """The scrape of a subscriber app."""
+    """Answer to a scrape of a subscriber app."""
     return exposition(process_families, lambda: handler_families(counts, connected=connected))
 
 
@@ -51,7 +51,7 @@ def handler_families(counts: AppCounts, *, connected: bool) -> Iterator[Metric]:
 
 
 def pipeline_exposition(queue: str, group: str, outcomes: Mapping[str, int], *, batches: int, rows: int) -> bytes:
-    """The scrape of a pipeline's driver."""
+    """Answer to a scrape of a pipeline's driver."""
     return exposition(
         process_families,
         lambda: pipeline_families(queue, group, outcomes, batches=batches, rows=rows),

@@ -14,10 +14,10 @@ MOST_MET = 10_000
 
 
 class QueueLabels:
-    """Decides which queues have a label of their own.
+    """Labels of queues: decides which queues have their own label.
 
-    The first queues get a label at once. `choose` gives the labels to the queues with the most activity and depth. A
-    queue without a label counts as `other`. A queue with the name `other` shares that label.
+    The first queues get a label at once. `choose` gives the labels to the queues with the most moved and stored
+    messages. A queue without a label counts as `other`. A queue with the name `other` shares this label.
     """
 
     def __init__(self, most: int = MOST_QUEUES) -> None:
@@ -52,7 +52,7 @@ class QueueLabels:
         return self._shown.get(queue, OTHER)
 
     def score(self, queue: str) -> int:
-        """Messages moved since the last choice. A queue with a label has at least 1."""
+        """Messages moved since the last choice. The score of a queue with a label is at least 1."""
         return self._activity.get(queue, 0) + (queue in self._shown)
 
     @property
@@ -60,9 +60,10 @@ class QueueLabels:
         return frozenset(self._shown)
 
     def choose(self, depths: Mapping[str, int], total: int) -> frozenset[str]:
-        """Give the labels to the queues with the most messages moved since the last choice, plus messages stored.
+        """Give the labels to the queues with the highest scores. Returns the queues that lost their label.
 
-        `total` is the number of all queues. Returns the queues that lost their label.
+        The score is the number of messages moved since the last choice, plus the depth. `total` is the number of all
+        queues.
         """
         scores = {queue: self._activity.get(queue, 0) + depths.get(queue, 0) for queue in {*self._activity, *depths}}
         before = self.shown

@@ -14,7 +14,7 @@ from ackwise.core.errors import BadInput
 from ackwise.observability.log_records import LogFormat, formatter
 
 MOST_WAITING = 10_000
-"""Maximum number of records that wait for a slow stderr. Further records are dropped and counted."""
+"""Maximum number of records that wait for a slow stderr. The handler drops and counts further records."""
 LINGER = 0.1
 """Seconds that a record waits for more records. Then the thread writes them together. Errors do not wait."""
 FLUSH_SECONDS = 2.0
@@ -72,7 +72,7 @@ class WriterHandler(logging.Handler):
         self._changed = threading.Condition()
         self._writing = self._idle = False
         self._urgent = threading.Event()
-        """Set to write at once instead of waiting for more records."""
+        """Event: the thread writes at once instead of waiting for more records."""
         self._dropped = 0
         self._thread: threading.Thread | None = None
         self._closed = False

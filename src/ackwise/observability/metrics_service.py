@@ -22,7 +22,7 @@ from ackwise.observability.server_metrics import Families, ServerState, expositi
 from ackwise.store.port import Store
 
 CACHED = 5_000_000
-"""Microseconds for which scrapes share the depths."""
+"""Microseconds for which all scrapes show the same depths."""
 SHARE = 20
 """The pause after a read of the depths is at least this many times as long as the read."""
 PATIENCE = 3.0
@@ -46,7 +46,7 @@ class MetricsService:
         self.counts.stop()
 
     async def prometheus(self, broker: AsyncBroker, state: ServerState) -> bytes:
-        """The scrape in the text format 0.0.4."""
+        """Answer to a scrape, in the text format 0.0.4."""
         await self._refresh(broker)
         depths, usage = self._depths, process_usage(self._started)
         state = self._with_reads(state)

@@ -12,7 +12,7 @@ import msgspec
 
 _STATM, _STAT, _UPTIME = Path("/proc/self/statm"), Path("/proc/self/stat"), Path("/proc/uptime")
 _STARTED = time.monotonic()
-"""When this module was imported. Without /proc it stands for the start of the process."""
+"""Import time of this module. Without /proc it replaces the start of the process."""
 
 
 class ProcessUsage(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class ProcessUsage(msgspec.Struct, frozen=True):
 
 
 def process_usage(started: float | None = None) -> ProcessUsage:
-    """The usage of this process. `started` is the start in seconds of the monotonic clock, by default the process's."""
+    """Usage of this process. `started` is a start in seconds of the monotonic clock, by default that of the process."""
     if started is None:
         started = _process_start()
     used = resource.getrusage(resource.RUSAGE_SELF)

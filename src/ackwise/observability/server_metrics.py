@@ -115,7 +115,7 @@ class Families:
         )
 
     def _group_rows(self, rows: Iterable[QueueDepth]) -> Iterator[tuple[tuple[str, str], int, int, int | None]]:
-        """Label values, lag, leases and oldest message of each group. Adds up the groups of a queue above the bound."""
+        """Label values, lag, leases and oldest message of each group. Groups of a queue without a label are one sum."""
         sums: dict[tuple[str, str], tuple[int, int, int | None]] = {}
         for row in rows:
             for group in sorted(row.groups, key=lambda group: -group.lag):
@@ -238,7 +238,7 @@ def buckets_of(counts: Histogram) -> list[tuple[str, float]]:
 
 
 class FixedFamilies:
-    """A collector of families that are already made."""
+    """Collector: returns families that the server has built before."""
 
     def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
         self._collect = collect

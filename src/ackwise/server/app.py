@@ -41,7 +41,7 @@ COMMAND = "ackwise.command"
 PAGE_ROUTE = "ackwise.page_route_pattern"
 """Scope key of the pattern of a page's path, for events. `pages` sets it for paths with names in them."""
 CLIENT_LEFT = 499
-"""Status in events of a request whose client left before the answer. No client sees it."""
+"""Status that an event has if the client left before the answer. No client sees this status."""
 _CUT_OFF = "the server stopped before it could answer; the request may or may not have happened"
 
 
@@ -158,7 +158,7 @@ class Application:
         return None
 
     async def _send_reply(self, scope: Scope, call: Call | None, reply: Answer, send: Send) -> None:
-        """Sends the answer. Releases its claims if the socket does not take it."""
+        """Sends the answer. If the socket does not take the answer, the claims in it are released."""
         cors = self._gate.cors_headers(scope) if self._gate.origins else ()
         if isinstance(reply, StreamedAnswer):
             await self._stream(scope, call, reply, cors, send)
@@ -268,7 +268,7 @@ def queue_in_path(route: str, call: Call) -> str:
 
 @cache
 def queue_place(route: str) -> int | None:
-    """Which parameter of a route is the queue."""
+    """Index of the route's parameter that names the queue. None if the route has no such parameter."""
     parameters = [segment for segment in route.split("/") if segment.startswith("{")]
     return parameters.index("{queue}") if "{queue}" in parameters else None
 

@@ -29,7 +29,7 @@ POST_WITHIN = 30.0
 LEASE = 60 * MICROS
 """Time for which a server holds a hook. Longer than `POST_WITHIN`. After a crash another server waits this long."""
 SWEEP_EVERY = 10.0
-"""Seconds between two looks for hooks and letters that other processes wrote."""
+"""Seconds between two checks for hooks and dead letters that other processes wrote."""
 _HEADERS = {"content-type": "application/json"}
 _PLAIN = (
     *("id", "queue", "partition", "partition_id", "group", "seq", "message_id", "transaction_id", "reason", "error"),
@@ -38,7 +38,7 @@ _PLAIN = (
 
 
 class Webhooks:
-    """Webhooks of a store while the server runs. A lease in the store lets one server post a queue's letters."""
+    """Webhooks of a store while the server runs. Only the server that holds the lease of a hook posts its letters."""
 
     def __init__(self, broker: AsyncBroker, allowed: Collection[str] = ()) -> None:
         self._broker, self._allowed = broker, allowed
@@ -76,7 +76,7 @@ class Webhooks:
             self._broker.loop.call_soon_threadsafe(function, *arguments)
 
     def look(self) -> None:
-        """Look for changed hooks now."""
+        """Check for changed hooks now."""
         self._wake.set()
 
     def _note_dead(self, queue: str) -> None:
@@ -96,7 +96,7 @@ class Webhooks:
             self._wake.clear()
 
     async def _start_due(self) -> float:
-        """Start posting for the hooks that have letters. Returns the seconds until the next look."""
+        """Start posting for the hooks that have letters. Returns the seconds until the next check."""
         wait, queues, after = SWEEP_EVERY, set(), None
         while True:
             page = await self._broker.ask(q.ListHooks(after=after))

@@ -116,7 +116,7 @@ class GuardedSocket(WebSocketsSansIOProtocol):
 
     peers: Peers
     address = ""
-    """The address that the connection was counted under. A socket that was reset does not know its peer any more."""
+    """Peer address under which `peers` counts the connection. A socket that was reset no longer knows its peer."""
 
     _slow_reader: asyncio.TimerHandle | None = None
 
@@ -183,7 +183,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._running is not None:
-            # uvicorn only tells the last request that it has read. This one may wait to write its answer.
+            # uvicorn informs only the last request that it has read. The running request may still write its answer.
             self._running.disconnected = True
         self.peers.leave(self._address)
         self._watch_head(False)

@@ -56,9 +56,9 @@ class Observer:
         self._metrics = MetricsService(store)
         self._lag = 0.0
         self.load: Callable[[], Load] = lambda: Load({})
-        """Set by the server, which knows its connections."""
+        """Returns the current connections and requests. The server sets this function."""
         self.maintenance: MaintenanceWatch | None = None
-        """Set by the server when it starts."""
+        """The server sets the watch when it starts."""
 
     def routes(self, broker: AsyncBroker) -> list[Route]:
         async def prometheus(_: Call) -> Answer:

@@ -19,7 +19,7 @@ from ackwise.protocols.route_docs import COMMON_ERRORS, RouteDoc
 
 PATH = "/openapi.json"
 CACHING = (b"cache-control", b"no-cache")
-"""A browser keeps the answer and asks with its ETag whether it is still current."""
+"""A browser keeps the answer. It asks with the ETag whether its copy is still current."""
 _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _LONGEST_SEGMENT = 512

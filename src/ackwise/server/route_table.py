@@ -15,7 +15,8 @@ LONGEST_REMEMBERED = 200
 
 
 class RouteTable:
-    """Routes by path. A known path needs one look-up, an unknown one a walk over its segments."""
+    """Routes by path. A path that the table remembers needs one look-up. Any other path needs a walk over its
+    segments."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._exact: dict[tuple[str, bytes], Match] = {}

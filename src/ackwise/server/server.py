@@ -50,11 +50,12 @@ with extras.needed("server", "the server"):
 
 if TYPE_CHECKING:
     from ackwise.protocols.mew.http import MewServer
+    from ackwise.protocols.mew.page_sessions import PageSessions
 
 MEW_PACKAGE = "lark"
-"""Package that MEW needs. A server without it has no MEW."""
+"""Package that MEW needs. Without this package the server has no MEW."""
 SOCKET_MESSAGE = 4 << 10
-"""Most bytes of a WebSocket message from a client."""
+"""Maximum size of a WebSocket message from a client, in bytes."""
 OnReady = Callable[[str, int], None]
 """Called with host and port when the server accepts requests."""
 
@@ -70,12 +71,15 @@ class ServerRuntime:
         self._sinks: Sinks | None = None
         self._webhooks: Webhooks | None = None
         self._mew: MewServer | None = None
+        self._page_sessions: PageSessions | None = None
         self._maintenance: MaintenanceWatch | None = None
         self.observer = Observer(store, settings)
         self.dashboard = Dashboard(
             self.broker,
             read_only=settings.read_only_dashboard,
             home="/",
+            statements=self._statements,
+            label=settings.dashboard_label,
             settings=shown or [ShownSetting(name, str(value), "program") for name, value in settings.fields()],
         )
         self.has_mew = extras.is_installed(MEW_PACKAGE)
@@ -96,6 +100,14 @@ class ServerRuntime:
                 answers=self._memory,
             )
         return self._mew
+
+    def _statements(self) -> PageSessions | None:
+        """MEW's sessions of dashboard pages. None without MEW."""
+        if self._page_sessions is None and self.has_mew:
+            from ackwise.protocols.mew.page_sessions import PageSessions
+
+            self._page_sessions = PageSessions(self.mew())
+        return self._page_sessions
 
     def pages(self) -> Pages:
         """What the server answers on paths without a route."""

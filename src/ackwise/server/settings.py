@@ -34,7 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Topics that are queues, in addition to those that begin with `queue://`."""
     amps_max_backlog: int = MAX_BACKLOG
     amps_default_backlog: int = DEFAULT_BACKLOG
-    """Backlog of AMPS subscriptions that name none. `amps_max_backlog` is the cap."""
+    """Backlog of an AMPS subscription that names no backlog. `amps_max_backlog` is the maximum."""
     amps_max_frame: int = LARGEST
     queen_defaults: QueenDefaults = "seed"
     default_subscription: Start = "all"
@@ -44,7 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     answer_bytes: int = validation.DEFAULT_CLAIM_BYTES
     """Payload bytes at which an answer to a claim stops. Also bounds one delivery to AMPS subscribers."""
     answer_memory: int = DEFAULT_MEMORY
-    """The most bytes of answers that the server builds or that wait for slow readers."""
+    """Maximum number of bytes of answers that the server builds, and of answers that slow clients have not read."""
     grace: float = 10.0
     statement: StatementLimits = DEFAULT_LIMITS
     """Limits of one MEW statement."""
@@ -58,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The share of the connections that one peer address may hold."""
     read_only_dashboard: bool = False
     """Whether the dashboard shows no buttons and refuses changes."""
+    dashboard_label: str = ""
+    """A word in the header of each page, such as `demo`."""
 
     def fields(self) -> list[tuple[str, object]]:
         """Names and values. The limits of a statement are fields, too."""

@@ -149,7 +149,8 @@
   const content = $("#content");
   if (window.htmx && blocks().length) {
     const topics = [...new Set(blocks().flatMap((block) => block.dataset.topics.split(" ")))];
-    window.htmx.createEventSource = (url) => new Feed(url, topics);
+    const live = document.body.dataset.live;
+    window.htmx.createEventSource = (url) => url.startsWith(`${live}?`) ? new Feed(url, topics) : new EventSource(url);
     content.setAttribute("hx-ext", "sse");
     content.setAttribute("sse-connect", `${document.body.dataset.live}?topics=${encodeURIComponent(topics.join(" "))}`);
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ackwise.graph.engine.overview  # noqa: F401  registers the queries about the whole graph
 import ackwise.graph.engine.queries  # noqa: F401  registers the graph's queries
 from ackwise.engine.extensions import Extension, Phase, handled
 from ackwise.engine.ports import Session

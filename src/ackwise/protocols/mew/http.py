@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -102,11 +102,11 @@ class MewServer:
         answers: AnswerMemory | None = None,
     ) -> None:
         """`answers` is the server's memory for answers, which also bounds the events of WebSockets."""
-        self._broker, self._driver = broker, AsyncDriver(broker)
+        self.broker, self.driver = broker, AsyncDriver(broker)
         self._sessions: dict[str, ActiveSession] = {}
-        self._most_watches, self._limits = most_watches, limits
+        self._most_watches, self.limits = most_watches, limits
         self.memory = TransactionMemory()
-        self._answers = answers or AnswerMemory()
+        self.answers = answers or AnswerMemory()
         self._tidying: asyncio.Task[None] | None = None
 
     def routes(self) -> list[Route]:
@@ -121,10 +121,10 @@ class MewServer:
         limits.count(body.events, "events", least=0, most=MOST_EVENTS)
         if not 0.0 <= body.wait <= LONGEST_WAIT:
             raise BadInput(f"wait must be between 0 and {LONGEST_WAIT:g} seconds")
-        active = self._active(body.session, body.actor)
-        collected = CollectedAnswer(self._limits, call.grow, full=body.full)
-        undelivered = UndeliveredEvents(self._broker, active.session.id)
-        driver = FetchDriver(self._driver, undelivered)
+        active = self.session(body.session, body.actor)
+        collected = CollectedAnswer(self.limits, call.grow, full=body.full)
+        undelivered = UndeliveredEvents(self.broker, active.session.id)
+        driver = FetchDriver(self.driver, undelivered)
         if not body.text.strip():
             call.memory.check(call.address)  # refuses before the call takes an event
         call.pending = PendingEvents(call.memory, call.address, undelivered)
@@ -145,7 +145,7 @@ class MewServer:
 
     async def _pieces(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         """Pieces of an answer. A helper thread encodes each of them."""
-        while piece := await self._broker.in_thread(next, pieces, b""):
+        while piece := await self.broker.in_thread(next, pieces, b""):
             yield piece
 
     async def _run(
@@ -154,8 +154,8 @@ class MewServer:
         """Run the text. If the client disconnects, the server cancels the running statement and skips later ones."""
         async with active.lock:
             if body.text.strip() in ("\\dt", "\\dg"):
-                return await self._driver.drive(active.session.describe(body.text.strip()[1:]), collected.emit)
-            await self._driver.drive(active.session.reopen(), drop)
+                return await self.driver.drive(active.session.describe(body.text.strip()[1:]), collected.emit)
+            await self.driver.drive(active.session.reopen(), drop)
             flow = active.session.run(
                 body.text,
                 body.params,
@@ -178,10 +178,10 @@ class MewServer:
         async with active.lock if active is not None else contextlib.nullcontext():
             if active is not None:
                 active.session.drop_transaction()
-            done = await self._broker.send(EndGraphSession(session=session_id, lost=lost == "true"))
+            done = await self.broker.send(EndGraphSession(session=session_id, lost=lost == "true"))
         return answer({"session": session_id, "ended": bool(done.found)})
 
-    def _active(self, session_id: str | None, actor: str | None = None) -> ActiveSession:
+    def session(self, session_id: str | None, actor: str | None = None) -> ActiveSession:
         """The session with this id, or a new one. `_sessions` is ordered by the last use."""
         if session_id is not None:
             limits.name(session_id, "session")
@@ -190,22 +190,26 @@ class MewServer:
             if len(self._sessions) >= MOST_SESSIONS:
                 self._make_room()
             session = MewSession(
-                session_id, actor=actor, most_watches=self._most_watches, limits=self._limits, memory=self.memory
+                session_id, actor=actor, most_watches=self._most_watches, limits=self.limits, memory=self.memory
             )
             active = ActiveSession(session)
             if self._tidying is None:
-                self._tidying = self._broker.loop.create_task(self._tidy())
+                self._tidying = self.broker.loop.create_task(self._tidy())
         active.used_at = time.monotonic()
         self._sessions.pop(active.session.id, None)
         self._sessions[active.session.id] = active
         return active
+
+    def known(self, session_id: str) -> ActiveSession | None:
+        """The session, if this server has it."""
+        return self._sessions.get(session_id)
 
     def _make_room(self) -> None:
         """End the least recently used session without watches and transaction: it loses only its names."""
         for session_id, active in self._sessions.items():
             if not active.sockets and not active.lock.locked() and not active.session.is_busy:
                 del self._sessions[session_id]
-                self._broker.start_task(self._end(active, lost=False, here=True))
+                self.broker.start_task(self.end(active, lost=False, here=True))
                 return
         raise Overloaded("too many sessions have watches or transactions; end some, or wait for idle ones to be lost")
 
@@ -218,7 +222,7 @@ class MewServer:
         try:
             while True:
                 active.woken.clear()
-                if self._broker.draining:
+                if self.broker.draining:
                     return
                 fetched = await driver.drive(active.session.fetch(body.events, body.watch), emit)
                 left = end - time.monotonic()
@@ -227,18 +231,18 @@ class MewServer:
                 await self._wait(active, fetched.until, left)
                 active.used_at = time.monotonic()
         finally:
-            self._broker.listeners.remove(wake_key, active.woken.set)
+            self.broker.listeners.remove(wake_key, active.woken.set)
 
     async def _listen(self, active: ActiveSession) -> str:
         """Wake the session after each commit that concerns it. Returns the key of the wake-up."""
-        opened = await self._driver.drive(active.session.reopen(), drop)
-        self._broker.listeners.add(opened.wake_key, active.woken.set)
+        opened = await self.driver.drive(active.session.reopen(), drop)
+        self.broker.listeners.add(opened.wake_key, active.woken.set)
         return opened.wake_key
 
     async def _wait(self, active: ActiveSession, until: int | None, most: float) -> None:
         pause = min(most, LOOK_EVERY)
         if until is not None:
-            pause = max(0.001, min(pause, (until - self._broker.now()) / 1e6))
+            pause = max(0.001, min(pause, (until - self.broker.now()) / 1e6))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await active.woken.wait()
@@ -254,15 +258,21 @@ class MewServer:
             if not query.get("session") or not re.fullmatch("[0-9]{1,9}", batch):
                 raise BadInput(f"say ?session= (and batch= 1 to {MOST_EVENTS})")
             limits.count(int(batch), "batch", most=MOST_EVENTS)
-            active = self._active(query["session"])
+            active = self.session(query["session"])
         except AckwiseError as problem:
             await send({"type": "websocket.close", "code": 1008, "reason": str(problem)})
             return
         await send({"type": "websocket.accept"})
         peer = address_of(scope.get("client"))
-        events = EventSocket(active.session, self._driver, send, batch=int(batch), memory=self._answers, peer=peer)
+        await self.stream(active, send, _closed(receive), batch=int(batch), peer=peer)
+
+    async def stream(
+        self, active: ActiveSession, send: Send, closed: Coroutine[Any, Any, int], *, batch: int, peer: str
+    ) -> None:
+        """Send the session's events as WebSocket messages until `closed` returns a close code. Then end the session."""
+        events = EventSocket(active.session, self.driver, send, batch=batch, memory=self.answers, peer=peer)
         active.sockets += 1
-        disconnect = asyncio.ensure_future(_closed(receive))
+        disconnect = asyncio.ensure_future(closed)
         pump = asyncio.ensure_future(self._pump(active, events))
         try:
             await asyncio.wait((disconnect, pump), return_when=asyncio.FIRST_COMPLETED)
@@ -275,11 +285,11 @@ class MewServer:
                 await asyncio.gather(disconnect, pump, return_exceptions=True)
             finally:
                 events.end()
-        if not active.sockets and not self._broker.draining:  # while draining, the server closes sockets itself
+        if not active.sockets and not self.broker.draining:  # while draining, the server closes sockets itself
             async with active.lock:
                 await events.released()  # a lost session counts a failure for each delivery that it still has
                 lost = code not in _CLEAN
-                await self._end(active, lost=lost, here=lost)
+                await self.end(active, lost=lost, here=lost)
 
     async def _pump(self, active: ActiveSession, events: EventSocket) -> None:
         """Send events to a socket as they come."""
@@ -287,20 +297,20 @@ class MewServer:
         try:
             while True:
                 active.woken.clear()
-                await self._driver.drive(active.session.reopen(), drop)
+                await self.driver.drive(active.session.reopen(), drop)
                 relayed = await events.relay()
                 active.used_at = time.monotonic()
                 if not relayed.again:
                     await self._wait(active, relayed.until, LOOK_EVERY)
         finally:
-            self._broker.listeners.remove(wake_key, active.woken.set)
+            self.broker.listeners.remove(wake_key, active.woken.set)
 
     # ending sessions
 
-    async def _end(self, active: ActiveSession, *, lost: bool, here: bool) -> None:
+    async def end(self, active: ActiveSession, *, lost: bool, here: bool) -> None:
         """End a session. With `here` it stays if another server has taken it over."""
         try:
-            await self._driver.drive(active.session.end(lost=lost, here=here), drop)
+            await self.driver.drive(active.session.end(lost=lost, here=here), drop)
         except Exception as problem:  # other sessions must still end
             log_failure("ending a MEW session", problem)
 
@@ -311,7 +321,7 @@ class MewServer:
             for session_id, active in list(self._sessions.items()):
                 if not active.sockets and not active.lock.locked() and time.monotonic() - active.used_at > IDLE:
                     del self._sessions[session_id]
-                    await self._end(active, lost=True, here=True)
+                    await self.end(active, lost=True, here=True)
 
     async def close(self) -> None:
         """Forget the sessions when the server drains. The store keeps their watches and deliveries for their return."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import Any, Literal, NamedTuple
@@ -161,9 +161,11 @@ class MewSession:
         admit: Admit = _admit_all,
         has_room: Callable[[], bool] = _has_always_room,
         caller: str | None = None,
+        reads_only: bool = False,
     ) -> Flow[bool]:
         """Run a text. After each statement up to `events` events follow. Returns False after any error.
 
+        With `reads_only` it refuses a text with a statement that changes something, and opens no session in the store.
         `admit` bounds the answer of the whole text. If it refuses even no rows, the remaining statements do not run.
         `has_room` tells whether it admits the rows of a group of statements.
         The text uses the share of `caller` of the waiting places. The default is the session itself.
@@ -172,7 +174,8 @@ class MewSession:
         self._limits = self._most.lowered(limits)
         self._admit, self._has_room = admit, has_room
         params = params or {}
-        yield from self.open()
+        if not reads_only:
+            yield from self.open()
         try:
             check_params(params)
         except GraphError as problem:
@@ -185,6 +188,9 @@ class MewSession:
             source = Source(text[start:], above + text.count("\n", 0, start))
             parsed = yield from self._parse(source, is_first=not start)
             if parsed is None:
+                return False
+            if reads_only and (refusal := _first_change(parsed.statements)) is not None:
+                yield error_line(pointed(refusal, source.text), source.above)
                 return False
             outcome = yield from self._run_statements(parsed, params, source, keep_going=keep_going, events=events)
             if outcome == "stopped":
@@ -550,6 +556,15 @@ class MewSession:
             total.until, total.more, total.needs = fetched.until, fetched.more, fetched.needs
             if fetched.needs or not fetched.cut or len(total.events) >= most or total.bytes >= FETCH_BYTES:
                 return total
+
+
+def _first_change(statements: Iterable[s.Statement]) -> GraphError | None:
+    """The error of the first statement that is not only a read."""
+    for statement in statements:
+        if not is_read(statement):
+            message = f"{word_of(statement)} is refused: only statements that read run here (MATCH … RETURN, INSPECT)"
+            return GraphError("read_only", message, at=statement.at)
+    return None
 
 
 def word_of(statement: s.Statement) -> str:

@@ -112,7 +112,7 @@ class _Claims:
     ) -> tuple[list[Settled], Handed]:
         """Settles, then claims, and waits for messages if the request says so.
 
-        Settlements do not wait for messages. Their verdicts are answered even if the claim fails.
+        Settlements do not wait for messages. The answer has their verdicts even if the claim fails.
         """
         if settle is None and not wait:
             return [], await self._broker.claim(claim, gate=pending.gate)

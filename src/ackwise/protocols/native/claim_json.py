@@ -97,7 +97,7 @@ def _rows(handed: Handed) -> list[bytes]:
 
 
 def delivery_ids(claimed: Claimed, run: SegmentSlice) -> list[str]:
-    """Delivery ids of a run. They are empty with auto-ack: such messages need no settlement."""
+    """Delivery ids of a run. With auto-ack they are empty, because these messages need no settlement."""
     if not claimed.lease_no:
         return [""] * (run.hi - run.lo)
     return ids.delivery_ids(claimed.lease_no, claimed.tag, run.grant.lane, run.lo, run.hi)

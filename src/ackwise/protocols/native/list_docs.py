@@ -97,7 +97,7 @@ def query_struct(name: str, *, fixed: str | None = None) -> type[msgspec.Struct]
 
 
 class TableQuery(msgspec.Struct):
-    """Parameters of the tables. Each table takes those of its own filters."""
+    """Parameters of all tables. A table refuses the filters of other tables."""
 
     queue: Text | msgspec.UnsetType = msgspec.UNSET
     group: Text | msgspec.UnsetType = msgspec.UNSET

@@ -103,7 +103,7 @@ def _bare(rows: list[Any]) -> bytes:
 
 
 def _query(table: NativeTable, call: Call) -> tuple[q.Query, int | None]:
-    """The query, and the most rows of its answer. None: all rows."""
+    """The query, and the maximum number of rows in its answer. None means all rows."""
     arguments = Arguments(call.query)
     query = table.query(arguments)
     cursor = arguments.text("cursor")

@@ -30,7 +30,8 @@ _REDRIVEN = "redriven"
 class DeadSelection(msgspec.Struct, forbid_unknown_fields=True):
     """Dead letters by `ids`, or by a filter. `all` selects every dead letter. With `dry_run` the server only counts.
 
-    `after` and `before` bound the time of death. One request changes at most `limit` letters.
+    `after` and `before` select by the time at which the message became a dead letter. One request changes at most
+    `limit` dead letters.
     """
 
     ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_SELECTED)] | None = None
@@ -206,7 +207,7 @@ async def _select(call: Call, broker: AsyncBroker, body: DeadSelection) -> tuple
 
 
 def _check(body: DeadSelection) -> None:
-    """Raises `BadInput` for a selection of everything that does not say so."""
+    """Raises `BadInput` unless the selection has either `all` or a filter."""
     filters = (body.ids, body.queue, body.group, body.partition, body.reason, body.after, body.before)
     named = any(value is not None for value in filters)
     if named == body.all:

@@ -35,13 +35,13 @@ class NewGroup(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class GroupChange(msgspec.Struct, forbid_unknown_fields=True):
-    """The group's own policy. It replaces the earlier one. An absent field has the queue's value."""
+    """The group's own policy. It replaces the earlier policy of the group. An absent field has the queue's value."""
 
     policy: GroupPolicy
 
 
 class SeekBody(msgspec.Struct, forbid_unknown_fields=True):
-    """`to` is `start`, `end` or an ISO time. `seq` with a `partition` names one message instead."""
+    """Target of a seek. `to` is `start`, `end` or an ISO time. Instead, `partition` and `seq` name one message."""
 
     to: Instant | None = None
     partition: Name | None = None

@@ -60,7 +60,7 @@ class QueueBody(msgspec.Struct):
 
 
 class QueueCounts(msgspec.Struct):
-    """Counts of a queue. `pending`, `processing` and `completed` are those of the group with the largest lag."""
+    """Counts of a queue. The group with the largest lag has the counts `pending`, `processing` and `completed`."""
 
     queue: str
     partitions: int
@@ -74,7 +74,7 @@ class QueueCounts(msgspec.Struct):
 
 
 class PurgeBody(msgspec.Struct, forbid_unknown_fields=True):
-    """With `dry_run` the server only counts."""
+    """Body of a purge. With `dry_run` the server only counts the messages."""
 
     dry_run: bool = False
 

@@ -29,7 +29,7 @@ class ServerName(msgspec.Struct):
 
 
 class ShownVerdict(msgspec.Struct):
-    """Verdict of one entry, beside the name that the entry used."""
+    """Verdict of one entry, with the field by which the entry selected its message."""
 
     verdict: Verdict
     delivery_id: str | msgspec.UnsetType = _UNSET

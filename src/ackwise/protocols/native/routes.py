@@ -1,4 +1,4 @@
-"""All native routes. Every answer has the server's time in a header, every error answer its details."""
+"""All native routes. Every answer has the server's time in a header. Every error answer has its details."""
 
 from __future__ import annotations
 

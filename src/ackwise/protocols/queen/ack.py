@@ -41,7 +41,8 @@ _OUTCOMES = {
 
 
 class Ack(msgspec.Struct):
-    """One acknowledgement. An SDK sends every key, also unset ones. A hand-written request omits them."""
+    """One acknowledgement. An SDK sends every key, even a key without a value. A hand-written request omits these
+    keys."""
 
     transactionId: str = ""
     partitionId: str = ""
@@ -71,7 +72,10 @@ _batch_decoder = msgspec.json.Decoder(_Batch)
 
 
 def outcome_of(status: str | None, context: QueenContext) -> Outcome:
-    """Outcome of a status. A missing status means completed. An unknown one is an error, in upstream mode a failure."""
+    """Outcome of a status. A missing status means completed.
+
+    An unknown status is an error. In upstream mode an unknown status is a failure.
+    """
     if status is None:
         return Outcome.ACK
     known = _OUTCOMES.get(status)
@@ -142,7 +146,7 @@ async def settle(
 async def _ack_ranges(
     broker: AsyncBroker, context: QueenContext, ranges: Sequence[tuple[PartitionLease, ByRange]]
 ) -> dict[PartitionLease, Settled] | None:
-    """Acks whole ranges. None when the engine rejects one: then nothing is settled."""
+    """Acks whole ranges. Returns None if the engine refuses a range: then it settles nothing."""
     entries = [Settlement(selector=selector, outcome=Outcome.ACK) for _, selector in ranges]
     answers = await broker.send(Settle(entries=entries, atomic=True))
     if not all(answer.verdict is Verdict.ACKED for answer in answers):
@@ -280,7 +284,7 @@ class AckRoutes:
         if len(acks) > MOST_ACKS:
             raise BadInput(f"a batch has at most {MOST_ACKS} acknowledgments, not {len(acks)}")
         check(acks, *_EACH)
-        # The seed settles a batch as a whole. The official server settles each entry for itself.
+        # The seed settles a batch as a whole. The official server settles each entry separately.
         atomic = not self._context.upstream if batch.atomic is None else batch.atomic
         results = await self._results(acks, batch.consumerGroup or None, atomic=atomic)
         _note(call, results)

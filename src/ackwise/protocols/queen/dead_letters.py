@@ -110,7 +110,8 @@ class DeadLetterRoutes:
         return await self._push_again(page.letters[0], text_in(body, "queue"), text_in(body, "partition"))
 
     async def retry(self, call: Call) -> Answer:
-        """Replays a message's newest dead letter, or that of the group that the request names."""
+        """Replays the newest dead letter of a message. If the request names a group, replays the dead letter of this
+        group."""
         partition_id, transaction_id = uuid_in(call.params[0], "partitionId"), call.params[1]
         group = text_in(await read_object(call), "consumerGroup") or call.query.get("consumerGroup") or None
         result = await self._broker.ask(q.FindMessage(partition_id=partition_id, transaction_id=transaction_id))

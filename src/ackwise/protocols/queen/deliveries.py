@@ -1,7 +1,7 @@
 """Recent deliveries of this server, and the consumers that polled it in the last minute.
 
-Recent deliveries are a cache that saves look-ups. The engine finds every delivery that is missing here, and it decides
-about all of them.
+Recent deliveries are a cache that saves look-ups. If a delivery is not in the cache, the engine finds it. The engine
+decides about every delivery.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class RecentDeliveries:
     def ranges(
         self, deliveries: Sequence[tuple[str, str, str | None]], group: str | None, default_group: str
     ) -> list[tuple[PartitionLease, ByRange]] | None:
-        """Turns (partition id, transaction id, lease id) entries into ranges of leases. None when one is unknown."""
+        """Turns (partition id, transaction id, lease id) entries into ranges of leases. None if an entry is unknown."""
         grouped: dict[PartitionLease, list[str]] = {}
         for partition_id, txid, named_lease in deliveries:
             grouped.setdefault((partition_id, named_lease), []).append(txid)

@@ -23,9 +23,9 @@ LAGGING_AFTER = 300
 DEFAULT_MIN_LAG = 3600
 LONGEST_LAG = 100 * 365 * 24 * 3600
 QUEUES_AT_ONCE = 100
-"""Queues of a group that one turn changes."""
+"""Maximum number of queues that one turn changes."""
 PARTITIONS_AT_ONCE = 1000
-"""Partitions of these queues together. A queue with more partitions has a turn of its own."""
+"""Maximum number of partitions of these queues together. A queue with more partitions has its own turn."""
 _SUBSCRIPTIONS = {"all": "all", "new": "new", "from": "timestamp"}
 A = TypeVar("A")
 Fields = dict[str, Any]
@@ -382,5 +382,5 @@ def _target(body: Fields) -> Literal["end"] | int:
 
 
 def _cursor_after(at: Literal["end"] | int) -> Literal["end"] | int:
-    """Where the group continues: Queen's seek skips messages at or before the given time."""
+    """Instant at which the group continues. Queen's seek skips messages at or before the given time."""
     return at if at == "end" else at + 1

@@ -24,7 +24,10 @@ _decoder = msgspec.json.Decoder(_Body)
 
 def routes(broker: AsyncBroker, _: QueenContext) -> list[Route]:
     async def extend(call: Call) -> Answer:
-        """Extends a lease by `seconds`, by one minute for an empty body. The lease covers all partitions of its pop."""
+        """Moves the deadline to `seconds` from now, or to a minute from now for an empty body. Never shortens a lease.
+
+        The lease covers all partitions of its pop.
+        """
         (lease_id,) = call.params
         body = await call.body()
         seconds = parse(_decoder, body).seconds if body.strip() else None

@@ -113,7 +113,8 @@ class MaintenanceWatch:
                 return
 
     async def _pause(self) -> None:
-        """Wait until the next read is due. News or the end of the broker end the wait, but not before `LEAST_PAUSE`."""
+        """Wait until the next read is due. A notification or the broker's end stops the wait, but not before
+        `LEAST_PAUSE`."""
         await asyncio.sleep(LEAST_PAUSE)
         if self._has_news or self._broker.closed:
             return

@@ -111,7 +111,7 @@ class MessageRoutes:
 
 
 def _end_of_minute(text: str) -> int:
-    """The instant behind the whole minute that contains `to`."""
+    """The end of the minute that contains `to`."""
     return (parse_time(text, "to", end_of_day=True) // _MINUTE + 1) * _MINUTE
 
 
@@ -197,7 +197,7 @@ def _message_fields(result: FoundMessage, now: int) -> dict[str, Any]:
 
 
 def _error(result: FoundMessage) -> str | None:
-    """Error text of the newest dead letter, else of the group with the most failures."""
+    """Error text of the newest dead letter. Without a dead letter: of the group with the most failures."""
     if result.dead:
         return error_of(result.dead[0])
     failed = [view for view in result.groups if view.error is not None]

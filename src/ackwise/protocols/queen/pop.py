@@ -30,7 +30,7 @@ LONGEST_WAIT = 300_000
 LONGEST_NUMBER = 1 << 53
 MOST_PARTITIONS = 64
 MOST_REMEMBERED = 1000
-"""Recent requests that the routes remember, each with at most `LONGEST_REMEMBERED` bytes of path and query."""
+"""Maximum number of remembered requests. Path and query of each have at most `LONGEST_REMEMBERED` bytes."""
 LONGEST_REMEMBERED = 500
 AUTOPILOT = (200, 4)
 """(messages, partitions) of a pop with `autopilot`: the client lets the server choose."""
@@ -93,7 +93,7 @@ def _most_bytes(query: dict[str, str], context: QueenContext) -> int | None:
 
 
 def _partitions(query: dict[str, str], default: int, context: QueenContext) -> int:
-    """The most partitions of a pop. Upstream takes 0 and less as no bound."""
+    """Maximum number of partitions of a pop. In upstream mode 0 and negative numbers mean no limit."""
     if not context.upstream:
         return number_in(query, "partitions", default, MOST_PARTITIONS, least=1)
     return number_in(query, "partitions", default, MOST_PARTITIONS, lenient=True) or MOST

@@ -18,7 +18,7 @@ class ProcessStats(NamedTuple):
     user_seconds: float
     system_seconds: float
     resident_bytes: int | None
-    """None if the system does not tell."""
+    """None if the system does not report this figure."""
     virtual_bytes: int | None
 
 

@@ -53,7 +53,7 @@ _decoder = msgspec.json.Decoder(_Body)
 
 
 def read_items(body: bytes) -> list[PushItem]:
-    """The items of a push. Without an array `items`, raises upstream's own error text."""
+    """The items of a push. Without an array `items`, raises an error with the text of the official server."""
     try:
         return parse(_decoder, body).items
     except BadInput as problem:

@@ -28,7 +28,7 @@ from ackwise.wire.queen_options import options_of
 _MINUTE = 60 * MICROS
 MOST = 10_000
 PARTITIONS = 2000
-"""Partitions of one queue that one page reads. Each page counts the numbers of the queue again."""
+"""Maximum number of partitions of one queue that one page reads. Each page computes the queue's numbers again."""
 Fold = TypeVar("Fold", TagTotals, QueenTotals)
 
 

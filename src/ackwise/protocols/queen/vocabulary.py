@@ -41,7 +41,7 @@ class QueenContext:
         self.upstream = upstream
         """Whether the routes answer as the official server does, where it differs from the seed."""
         self.start = start
-        """Where a new group begins if its first pop names no start."""
+        """Where a new group begins if its first pop has no start."""
         self.policy = _UPSTREAM if upstream else _SEED
         """Policy of a queue that a Queen route creates."""
         self.push_policy = _UPSTREAM_PUSHED if upstream else _SEED
@@ -61,7 +61,7 @@ class QueenContext:
 
 
 show_time = timestamps.text_or_none
-"""`2026-11-15T18:47:13.668185Z`."""
+"""Text of an instant, such as `2026-11-15T18:47:13.668185Z`."""
 
 
 def parse_time(text: object, what: str, *, end_of_day: bool = False) -> int:

@@ -314,3 +314,35 @@ WHERE w.status <> 'cancelled' GROUP BY w.no, w.held HAVING w.held <> count(d.ent
 SELECT entity FROM (SELECT entity FROM mew_num UNION ALL SELECT entity FROM mew_txt UNION ALL SELECT edge FROM mew_end
   UNION ALL SELECT node FROM mew_end) AS v
 WHERE NOT EXISTS (SELECT 1 FROM mew_entity AS n WHERE n.no = v.entity) LIMIT 10;
+
+-- name: mew_entities_counted: entities of a type, up to a bound
+SELECT count(*) FROM (SELECT 1 FROM mew_entity WHERE type = :type LIMIT :limit) AS counted;
+
+-- name: mew_watches_counted: watches that are not cancelled, up to a bound
+SELECT count(*) FROM (SELECT 1 FROM mew_watch WHERE status <> 'cancelled' LIMIT :limit) AS counted;
+
+-- name: mew_deliveries_counted: unsettled deliveries, up to a bound
+SELECT count(*) FROM (SELECT 1 FROM mew_delivery WHERE lease IS NOT NULL LIMIT :limit) AS counted;
+
+-- name: mew_watches_newest: watches that are not cancelled, newest first, each with the id of its session
+SELECT coalesce(s.id, ''), w.no, w.id, w.session, w.pool, w.status, w.spec, w.head, w.sent, w.delivered, w.held,
+  w.last_event_at, w.served, w.waits_from
+FROM mew_watch AS w LEFT JOIN mew_session AS s ON s.no = w.session
+WHERE w.status <> 'cancelled' AND (CAST(:after AS bigint) IS NULL OR w.no < CAST(:after AS bigint))
+ORDER BY w.no DESC LIMIT :limit;
+
+-- name: mew_pools_page: pools with their members, unsettled deliveries and deliverable items
+SELECT p.id, p.spec,
+  (SELECT count(*) FROM mew_watch AS w WHERE w.pool = p.id AND w.status <> 'cancelled'),
+  (SELECT count(*) FROM mew_watch AS w WHERE w.pool = p.id AND w.status <> 'cancelled' AND w.waits_from > :since),
+  (SELECT coalesce(sum(w.held), 0) FROM mew_watch AS w WHERE w.pool = p.id AND w.status <> 'cancelled'),
+  (SELECT count(*) FROM (SELECT 1 FROM mew_item AS i WHERE i.pool = p.id AND i.held = 0 LIMIT :most) AS counted)
+FROM (SELECT id, spec FROM mew_pool WHERE id > :after ORDER BY id LIMIT :limit) AS p ORDER BY p.id;
+
+-- name: mew_letters_newest: dead letters, newest first, without the values of large ones, each with its watch
+SELECT x.no, x.id, CASE WHEN octet_length(x.attrs) <= :most THEN x.attrs END,
+  (SELECT n.id FROM mew_end AS e JOIN mew_end AS o ON o.edge = e.edge AND o.slot = 0
+   JOIN mew_entity AS n ON n.no = o.node WHERE e.node = x.no AND e.type = 22 AND e.slot = 1 LIMIT 1)
+FROM (SELECT no, id, attrs FROM mew_entity
+  WHERE type = 3 AND (CAST(:after AS bigint) IS NULL OR no < CAST(:after AS bigint))
+  ORDER BY no DESC LIMIT :limit) AS x ORDER BY x.no DESC;
