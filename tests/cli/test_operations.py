@@ -81,8 +81,9 @@ def test_consumers_are_listed_with_what_they_hold(anywhere: Ackwise, any_url: st
     rows = anywhere("consumer", "list", "--json").json
     assert [(row["consumer"], row["leases"], row["held"]) for row in rows] == [("w1", 0, 0), ("w2", 1, 1)]
     assert [row["consumer"] for row in anywhere("consumer", "list", "--recent", "0s", "--json").json] == ["w2"]
-    assert anywhere("consumer", "list", "--group", "nobody", "--json").json == []
-    assert "no consumers" in anywhere("consumer", "list", "--group", "nobody").out
+    anywhere("message", "push", "other", "1")
+    assert anywhere("consumer", "list", "--queue", "other", "--json").json == []
+    assert "no consumers" in anywhere("consumer", "list", "--queue", "other").out
     assert anywhere("consumer", "list", "--recent", "2h").code == 2
 
 

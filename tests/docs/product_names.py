@@ -208,6 +208,8 @@ def importable(name: str) -> bool:
     assert parsed is not None, name
     found: Any = ackwise
     for depth, part in enumerate(parsed["path"].split(".")[1:], 2):
+        if part in _annotated(found):
+            return True
         if not hasattr(found, part):
             try:
                 importlib.import_module(".".join(parsed["path"].split(".")[:depth]))
@@ -215,6 +217,11 @@ def importable(name: str) -> bool:
                 return False
         found = getattr(found, part)
     return takes(found, parsed["parameters"])
+
+
+def _annotated(kind: Any) -> Collection[str]:
+    """Attributes of the objects of a class that the class itself does not have."""
+    return {name for base in getattr(kind, "__mro__", ()) for name in inspect.get_annotations(base)}
 
 
 def takes(function: Any, parameters: str | None) -> bool:
@@ -337,6 +344,7 @@ SECTIONS: dict[str, Exists] = {
     "Environment variables": among(variables),
     "Fields of ackwise dlq report --json": spelled_in(ackwise.spark.jobs),
     "Routes": among(routes),
+    "Headers of native answers": spelled_in(ackwise.protocols.native),
     "Tables": among(lambda: TABLES),
     "Fields of a settle request": among(lambda: fields(SettleBody, entries=Entry)),
     "Fields of a settle answer": among(settle_answer),

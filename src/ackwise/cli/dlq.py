@@ -53,7 +53,7 @@ def list_dead(
     rows = [fields_of(letter) for letter in letters]
     show_rows(rows, _COLUMNS, as_json, "no dead letters; nothing to do", optional=_OPTIONAL)
     if rows and not as_json:
-        print(f"{len(letters)} of {letters.total}")
+        print(f"{len(letters)} of {counted(letters.total, 'dead letter')}")
 
 
 @app.command(name="show")
@@ -164,7 +164,7 @@ def redrive(
         with opened(url) as connection:
             check_group(connection, queue, group)
     if dry_run:
-        print(f"would redrive {len(chosen)}")
+        print(f"would redrive {counted(len(chosen), 'dead letter')}")
         return
     if not chosen:
         print("no dead letters match; nothing was put back")
@@ -175,7 +175,7 @@ def redrive(
         results = put_back(connection, chosen, pace, lambda done, _: progress(done))
     progress.end()
     refused = {id: result for id, result in results.items() if result != "redriven"}
-    print(f"redriven {len(results) - len(refused)}")
+    print(f"redriven {counted(len(results) - len(refused), 'dead letter')}")
     for id, result in refused.items():
         print(f"{id}: {result}")
     if refused:
@@ -197,14 +197,14 @@ def purge(
         if not chosen:
             check_group(connection, queue, group)
         if dry_run:
-            print(f"would purge {len(chosen)}")
+            print(f"would purge {counted(len(chosen), 'dead letter')}")
             return
         if not chosen:
             print("no dead letters match; nothing was deleted")
             return
         sure(f"delete {counted(len(chosen), 'dead letter')} for ever", yes)
         purged = sum(connection.purge_dead(chosen[at : at + _PAGE]) for at in range(0, len(chosen), _PAGE))
-    print(f"purged {purged}")
+    print(f"purged {counted(purged, 'dead letter')}")
     if purged < len(chosen):
         gone = counted(len(chosen) - purged, "dead letter")
         raise UnknownDeadLetter(f"{gone} disappeared during the command; another command purged or redrove them")

@@ -12,6 +12,7 @@ from ackwise.core.commands import Break, ByRange, release_command
 from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.core.filter_parser import parse_filter
 from ackwise.core.messages import QUEUE_MODE
+from ackwise.observability.debug_log import debug_records
 from ackwise.protocols.amps import ack, publish
 from ackwise.protocols.amps.heartbeat import Heartbeat
 from ackwise.protocols.amps.publish import AmpsPublisher
@@ -220,6 +221,7 @@ class AmpsSession:
             return
         self._logged_on = True
         self.connection.stop_timer("logon")
+        debug_records.write(log, "logged on", peer=self.connection.address, client=name)
         self.answer(header)
 
     async def _subscribe(self, header: Header) -> None:
@@ -242,6 +244,13 @@ class AmpsSession:
             return
         if header.cid is not None:
             self._answer_subscribe(header, sub_id, subscription)
+        debug_records.write(
+            log,
+            "subscribed",
+            peer=self.connection.address,
+            topic=subscription.topic,
+            filtered=subscription.content_filter is not None,
+        )
         subscription.begin()
 
     def _remove(self, sub_id: str) -> QueueSubscription | TopicListener:
