@@ -34,6 +34,41 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "a form of the dashboard needs no token",
+        "dashboard/guard.py",
+        "if not cookie or not hmac.compare_digest(",
+        "if not cookie and not hmac.compare_digest(",
+        ("tests/dashboard/test_guard.py",),
+    ),
+    Mutant(
+        "a read-only dashboard allows changes",
+        "dashboard/guard.py",
+        "return right == READ or not self.read_only",
+        "return True",
+        ("tests/dashboard/test_guard.py",),
+    ),
+    Mutant(
+        "a mounted dashboard takes forms of any origin",
+        "dashboard/guard.py",
+        "        if not _own_origin(request):\n",
+        "        if False:\n",
+        ("tests/dashboard/test_mounted.py",),
+    ),
+    Mutant(
+        "each open page of the dashboard reads for itself",
+        "dashboard/snapshots.py",
+        "        if not self.task.done():\n            return True\n",
+        "        if not self.task.done():\n            return False\n",
+        ("tests/dashboard/test_snapshots.py",),
+    ),
+    Mutant(
+        "a changed queue is not told to its page",
+        "dashboard/live.py",
+        "        if self._wants_queue and queue:\n",
+        "        if not self._wants_queue and queue:\n",
+        ("tests/dashboard/test_live.py",),
+    ),
+    Mutant(
         "pop acks before it flushes",
         "cli/message.py",
         "            out.flush()\n        except BaseException:\n",
